@@ -1,0 +1,76 @@
+# make demo   see Weft work           make test   everything .ci/run checks
+# make build  compile the extension   make stub   write src/weft/_core.pyi anew after cpp/bindings.cpp changed
+# A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
+
+PYTHON ?= python3
+EXTRAS ?= graph,dev
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+comma := ,
+# The stamps lie in build/: they are gone when it is, and older than .venv when that is new.
+INSTALLED := build/installed-$(subst $(comma),-,$(EXTRAS)).stamp
+BUILT := build/built.stamp
+COMPARE := $(BIN)/weft compare
+
+.PHONY: install build demo test lint types stub clean
+.DELETE_ON_ERROR:
+
+install: $(BUILT)
+
+build: $(BUILT)
+
+$(VENV)/pyvenv.cfg:
+	@PYTHON=$(PYTHON) tools/system-packages
+	@echo "install: making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
+	@mkdir -p $(@D)
+	@echo "install: build tools"
+	@$(PIP) install -c constraints.txt nanobind scikit-build-core
+	@echo "install: weft[$(EXTRAS)], editable"
+	@$(PIP) install -c constraints.txt --no-build-isolation --config-settings=build-dir=build/ext -e ".[$(EXTRAS)]"
+	@touch $@
+
+# The new extension is moved into place, so that a process that runs the old one keeps it.
+$(BUILT): $(INSTALLED) CMakeLists.txt $(wildcard cpp/*)
+	@echo "build: weft._core"
+	@cmake --build build/ext --parallel $(JOBS)
+	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/weft && \
+	for so in build/ext/_core.*.so; do \
+		cp $$so $$site/.new && mv $$site/.new $$site/$$(basename $$so); \
+	done
+	@touch $@
+
+demo: $(BUILT)
+	@mkdir -p build/demo
+	@echo "demo: every all-reduce on an 8x8 torus"
+	@$(COMPARE) 'torus:8x8@bw=16GB/s,lat=150ns' --size 64MiB
+	@echo "demo: every all-reduce on three uneven hosts"
+	@$(COMPARE) 'hosts:8,4,2@intra=100GB/s,uplink=25GB/s/12GB/s/6GB/s' --size 64MiB
+	@echo "demo: a drawing, build/demo/torus.svg"
+	@$(BIN)/weft topology torus:4x4 --svg build/demo/torus.svg
+
+test: lint types
+	@echo "test: pytest"
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+lint: types
+	@echo "lint: ruff"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(BUILT)
+	@echo "types: mypy --strict"
+	@$(BIN)/mypy --strict --no-error-summary src
+
+stub: $(BUILT)
+	@echo "stub: src/weft/_core.pyi"
+	@$(BIN)/python -m nanobind.stubgen -q -m weft._core -o src/weft/_core.pyi
+
+clean:
+	@echo "clean: build and caches (.venv stays)"
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,106 @@
+"""Weft: collectives for the network you actually have.
+
+The public names are loaded on first use, so that ``import weft`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import (
+    DisconnectedError,
+    FormatError,
+    InputError,
+    LimitError,
+    ScheduleError,
+    SimulationError,
+    TopologyError,
+    UnitError,
+    UnsupportedError,
+    VerificationError,
+    WeftError,
+)
+
+if TYPE_CHECKING:
+    from weft import algorithms, exchange, schedule, simulation, topology, verification
+    from weft.schedule import Op, Schedule, ScheduleBuilder
+    from weft.schedule.codec import load_schedule, save_schedule
+    from weft.schedule.passes import compose, halves, parallel, reverse, split
+    from weft.simulation import SimulationResult, simulate
+    from weft.topology import Topology, load_topology
+    from weft.verification import VerificationReport, verify
+
+_LAZY = {
+    "Op": "weft.schedule",
+    "Schedule": "weft.schedule",
+    "ScheduleBuilder": "weft.schedule",
+    "SimulationResult": "weft.simulation",
+    "Topology": "weft.topology",
+    "VerificationReport": "weft.verification",
+    "compose": "weft.schedule.passes",
+    "halves": "weft.schedule.passes",
+    "load_schedule": "weft.schedule.codec",
+    "load_topology": "weft.topology",
+    "parallel": "weft.schedule.passes",
+    "reverse": "weft.schedule.passes",
+    "save_schedule": "weft.schedule.codec",
+    "simulate": "weft.simulation",
+    "split": "weft.schedule.passes",
+    "verify": "weft.verification",
+}
+_PACKAGES = ("algorithms", "exchange", "schedule", "simulation", "topology", "verification")
+
+__all__ = [
+    "DisconnectedError",
+    "FormatError",
+    "InputError",
+    "LimitError",
+    "Op",
+    "Schedule",
+    "ScheduleBuilder",
+    "ScheduleError",
+    "SimulationError",
+    "SimulationResult",
+    "Topology",
+    "TopologyError",
+    "UnitError",
+    "UnsupportedError",
+    "VerificationError",
+    "VerificationReport",
+    "WeftError",
+    "algorithms",
+    "compose",
+    "exchange",
+    "halves",
+    "load_schedule",
+    "load_topology",
+    "parallel",
+    "reverse",
+    "save_schedule",
+    "schedule",
+    "simulate",
+    "simulation",
+    "split",
+    "topology",
+    "verification",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _PACKAGES:
+        return importlib.import_module(f"weft.{name}")
+    if name == "__version__":
+        from weft import _core
+
+        return _core.version()
+    msg = f"module 'weft' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

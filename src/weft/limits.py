@@ -1,0 +1,65 @@
+"""Every bound in one table.
+
+Input is hostile until proven small: each parser, builder and engine checks against these before it
+allocates. A bound that is hit is a `LimitError` naming the bound, never a crash or a swap storm.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft.errors import LimitError
+
+MAX_TEXT_BYTES: Final = 16 << 20
+"""Largest TOML, XML, JSON or ``nvidia-smi`` file."""
+
+MAX_SCHEDULE_BYTES: Final = 64 << 20
+"""Largest binary schedule file, compressed."""
+
+MAX_DEPTH: Final = 64
+"""Deepest nesting in any file."""
+
+MAX_SPEC_CHARACTERS: Final = 4096
+"""Longest topology spec string or name."""
+
+MAX_RANKS: Final = 65_536
+MAX_SWITCHES: Final = 65_536
+MAX_LINKS: Final = 4_000_000
+MAX_DIMENSIONS: Final = 16
+
+MAX_CHUNKS: Final = 1 << 26
+MAX_TRANSFERS: Final = 1 << 26
+"""Rows of one schedule: a ring on 4,096 ranks has half of this."""
+
+MAX_SLOTS: Final = 1 << 10
+MAX_SEGMENTS: Final = 1 << 28
+"""Segments in one simulation, summed over all messages."""
+
+MAX_ROUTE_ENTRIES: Final = 1 << 28
+
+MIN_BANDWIDTH: Final = 1
+MAX_BANDWIDTH: Final = 10**15
+"""Bytes per second of one link."""
+
+MAX_LATENCY_PS: Final = 3600 * 10**12
+"""One hour: beyond it the unit is surely wrong."""
+
+MAX_SIZE_BYTES: Final = 1 << 50
+"""Largest buffer of a collective."""
+
+MAX_TIME_PS: Final = (1 << 62) - 1
+"""Simulated time is a signed 64-bit count of picoseconds; this leaves room to add."""
+
+
+def check(what: str, value: int, bound: int) -> int:
+    """Return `value` if it is within `bound`, else raise a `LimitError` that names both.
+
+    Examples
+    --------
+    >>> check("ranks", 8, MAX_RANKS)
+    8
+    """
+    if value > bound:
+        msg = f"{what}: {value:,} is more than the {bound:,} that Weft accepts"
+        raise LimitError(msg)
+    return value

@@ -1,0 +1,157 @@
+"""Who starts with which chunk, who must end with it, and how many elements each has.
+
+The condition of a collective is two columns, `source` and `target` (`weft.schedule.ir`). This module makes them
+for a named collective, checks them, and cuts a buffer into whole elements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.errors import ScheduleError
+from weft.schedule import ir
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from weft.schedule.ir import Schedule
+
+
+def make_condition(
+    collective: str, ranks: int, chunks: int, *, owner: ArrayLike | None = None, root: int = 0
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """``source`` and ``target`` of a collective.
+
+    Parameters
+    ----------
+    collective
+        One of `weft.schedule.COLLECTIVES`.
+    ranks, chunks
+        Sizes. For all_to_all, chunk ``s * ranks + d`` goes from rank s to rank d.
+    owner
+        Owner of each chunk, for reduce_scatter and all_gather.
+    root
+        For broadcast and reduce.
+
+    Examples
+    --------
+    >>> make_condition("broadcast", 4, 2, root=3)
+    (array([3, 3], dtype=int32), array([-1, -1], dtype=int32))
+    """
+    every = np.full(chunks, ir.EVERY, np.int32)
+    if collective in ("broadcast", "reduce"):
+        if not 0 <= root < ranks:
+            msg = f"root {root} is not a rank 0..{ranks - 1}"
+            raise ScheduleError(msg)
+        one = np.full(chunks, root, np.int32)
+        return (one, every) if collective == "broadcast" else (every, one)
+    if collective in ("reduce_scatter", "all_gather"):
+        if owner is None:
+            msg = f"{collective} needs an owner for each chunk"
+            raise ScheduleError(msg)
+        owners = np.asarray(owner, np.int32)
+        return (owners, every) if collective == "all_gather" else (every, owners)
+    if collective == "all_to_all":
+        if chunks != ranks * ranks:
+            msg = f"all_to_all on {ranks} ranks has {ranks * ranks} chunks, not {chunks}"
+            raise ScheduleError(msg)
+        source, target = np.divmod(np.arange(chunks, dtype=np.int32), np.int32(ranks))
+        return source, target
+    return every, every.copy()
+
+
+def check_condition(schedule: Schedule) -> None:
+    """Raise `ScheduleError` unless source, target, weights and ownership fit the collective's name."""
+    source, target = schedule.source, schedule.target
+    collective, ranks = schedule.collective, schedule.ranks
+    owner = owners(schedule)
+    if (schedule.ownership == "none") != (owner is None):
+        msg = f"{collective} with ownership {schedule.ownership!r}: only reduce_scatter and all_gather have owners"
+        raise ScheduleError(msg)
+    expected: dict[str, ArrayLike] = {"owner": owner} if owner is not None else {}
+    root = int(source[0]) if collective == "broadcast" else int(target[0]) if collective == "reduce" else 0
+    want = make_condition(collective, ranks, schedule.chunks, root=root, **expected)
+    if not (np.array_equal(want[0], source) and np.array_equal(want[1], target)):
+        msg = f"source and target of the chunks do not describe {collective}"
+        raise ScheduleError(msg)
+    if owner is not None and int(owner.min()) < 0:
+        msg = f"chunk {int(owner.argmin())}: {collective} needs an owner"
+        raise ScheduleError(msg)
+    group = _buffers(schedule)
+    sums = np.bincount(group, weights=None, minlength=int(group.max()) + 1) * 0
+    np.add.at(sums, group, schedule.weights)
+    if bool((sums != schedule.denominator).any()):
+        msg = f"the weights of a buffer sum to {int(sums[0])}, not to the denominator {schedule.denominator}"
+        raise ScheduleError(msg)
+    if owner is not None:
+        _check_ownership(schedule, owner)
+
+
+def owners(schedule: Schedule) -> NDArray[np.int32] | None:
+    """Owner of each chunk of a reduce_scatter or all_gather, else None."""
+    if schedule.collective == "reduce_scatter":
+        return schedule.target
+    return schedule.source if schedule.collective == "all_gather" else None
+
+
+def chunk_elements(schedule: Schedule, elements: int) -> NDArray[np.int64]:
+    """Whole elements of each chunk; `Schedule.chunk_bytes` is the public form."""
+    owner = owners(schedule)
+    if schedule.ownership == "prescribed" and owner is not None:
+        shards = largest_remainder(elements, np.ones(schedule.ranks, np.int64))
+        return _cut_groups(schedule.weights, owner, shards)
+    if schedule.collective == "all_to_all":
+        return _cut_groups(schedule.weights, schedule.source, np.full(schedule.ranks, elements, np.int64))
+    return largest_remainder(elements, schedule.weights)
+
+
+def largest_remainder(total: int, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Split `total` in proportion to `weights`, into whole numbers that sum to it; ties go to the first.
+
+    Examples
+    --------
+    >>> largest_remainder(7, np.array([1, 1, 1, 1])).tolist()
+    [2, 2, 2, 1]
+    """
+    whole = int(weights.sum())
+    if len(set(weights[:1].tolist())) == 1 and bool((weights == weights[0]).all()):
+        each, rest = divmod(total, len(weights))
+        return np.full(len(weights), each, np.int64) + (np.arange(len(weights)) < rest)
+    exact = [total * w for w in weights.tolist()]
+    parts = np.array([e // whole for e in exact], np.int64)
+    remainder = [e % whole for e in exact]
+    for index in sorted(range(len(exact)), key=lambda i: -remainder[i])[: total - int(parts.sum())]:
+        parts[index] += 1
+    return parts
+
+
+def _cut_groups(weights: NDArray[np.int64], group: NDArray[np.int32], totals: NDArray[np.int64]) -> NDArray[np.int64]:
+    parts = np.zeros(len(weights), np.int64)
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(len(totals) + 1))
+    for index, total in enumerate(totals.tolist()):
+        members = order[starts[index] : starts[index + 1]]
+        if len(members):
+            parts[members] = largest_remainder(total, weights[members])
+    return parts
+
+
+def _buffers(schedule: Schedule) -> NDArray[np.int32]:
+    """Which buffer each chunk is a part of: the sender's for all_to_all, the one and only elsewhere."""
+    return schedule.source if schedule.collective == "all_to_all" else np.zeros(schedule.chunks, np.int32)
+
+
+def _check_ownership(schedule: Schedule, owner: NDArray[np.int32]) -> None:
+    changes = np.flatnonzero(np.diff(owner)) + 1
+    runs = owner[np.concatenate([[0], changes])]
+    if len(np.unique(runs)) != len(runs):
+        msg = "each owner's chunks must be contiguous"
+        raise ScheduleError(msg)
+    if schedule.ownership == "prescribed":
+        shares = np.zeros(schedule.ranks, np.int64)
+        np.add.at(shares, owner, schedule.weights)
+        if not np.array_equal(runs, np.arange(schedule.ranks)) or len(set(shares.tolist())) != 1:
+            msg = "prescribed ownership: rank r owns the r-th equal shard, in rank order"
+            raise ScheduleError(msg)

@@ -1,0 +1,247 @@
+"""One function per kind of network; each takes the numbers of a spec's shape and its options.
+
+Direct networks number ranks row-major. Switched ones number ranks leaf by leaf. Every cable is drawn forward
+link first, and cables in the order of the loops below: link numbers are stable.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from weft import limits
+from weft.errors import TopologyError
+from weft.topology.graph import Grid, Routing, Topology
+from weft.topology.wiring import Wiring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.topology.spec import Options
+
+DEFAULT_BANDWIDTH: Final = 25 * 10**9
+DEFAULT_LATENCY_PS: Final = 10**6
+
+_DIMENSION_ORDER: Final = Routing("dimension-order")
+
+
+def ring(spec: str, shape: list[int], options: Options) -> Topology:
+    """``ring:8``: each rank wired to the next, the last to the first."""
+    (ranks,) = _take_shape(spec, shape, 1, "ring:N")
+    return _grid(spec, [ranks], options, wrap=True)
+
+
+def mesh(spec: str, shape: list[int], options: Options) -> Topology:
+    """``mesh:4x4``, any number of dimensions, no wrap-around."""
+    return _grid(spec, shape, options, wrap=False)
+
+
+def torus(spec: str, shape: list[int], options: Options) -> Topology:
+    """``torus:4x4x4``, any number of dimensions, wrapped around."""
+    return _grid(spec, shape, options, wrap=True)
+
+
+def hypercube(spec: str, shape: list[int], options: Options) -> Topology:
+    """``hypercube:6``: 2^6 ranks, wired where their numbers differ in one bit."""
+    (dimensions,) = _take_shape(spec, shape, 1, "hypercube:D")
+    limits.check(f"{spec}: dimensions", dimensions, limits.MAX_DIMENSIONS)
+    return _grid(spec, [2] * dimensions, options, wrap=False)
+
+
+def fullmesh(spec: str, shape: list[int], options: Options) -> Topology:
+    """``fullmesh:8``: a cable between every two ranks."""
+    (ranks,) = _take_shape(spec, shape, 1, "fullmesh:N")
+    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
+    back, count = options.speed("back", speed), options.count("links", 1)
+    wiring = Wiring(ranks)
+    limits.check(f"{spec}: links", ranks * (ranks - 1) * count, limits.MAX_LINKS)
+    for a, b in combinations(range(ranks), 2):
+        wiring.cable(a, b, bandwidth=speed, latency_ps=latency, back=back, count=count)
+    return wiring.build(spec)
+
+
+def switch(spec: str, shape: list[int], options: Options) -> Topology:
+    """``switch:8``: ranks on one switch."""
+    (ranks,) = _take_shape(spec, shape, 1, "switch:N")
+    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
+    back, count = options.speed("back", speed), options.count("links", 1)
+    wiring = Wiring(ranks, 1)
+    for rank in range(ranks):
+        wiring.cable(rank, ranks, bandwidth=speed, latency_ps=latency, back=back, count=count)
+    return wiring.build(spec)
+
+
+def fattree(spec: str, shape: list[int], options: Options) -> Topology:
+    """``fattree:L,S,H``: L leaves with H ranks each, S spines; ``fattree:64`` is 8,8,8."""
+    if len(shape) == 1:
+        side = math.isqrt(shape[0])
+        if side * side != shape[0]:
+            msg = f"{spec}: {shape[0]} is not a square; write fattree:LEAVES,SPINES,RANKS_PER_LEAF"
+            raise TopologyError(msg)
+        shape = [side] * 3
+    leaves, spines, per_leaf = _take_shape(spec, shape, 3, "fattree:LEAVES,SPINES,RANKS_PER_LEAF")
+    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
+    uplink, uplinks = options.speed("uplink", speed), options.count("uplinks", 1)
+    wiring = Wiring(leaves * per_leaf, leaves + spines)
+    for rank in range(wiring.ranks):
+        wiring.cable(rank, wiring.switch(rank // per_leaf), bandwidth=speed, latency_ps=latency)
+    for leaf in range(leaves):
+        for spine in range(spines):
+            a, b = wiring.switch(leaf), wiring.switch(leaves + spine)
+            wiring.cable(a, b, bandwidth=uplink, latency_ps=latency, count=uplinks)
+    return wiring.build(spec)
+
+
+def bigraph(spec: str, shape: list[int], options: Options) -> Topology:
+    """``bigraph:m,n`` (EFLOPS): n switches in two fully wired halves, m ranks on each switch."""
+    per_switch, switches = _take_shape(spec, shape, 2, "bigraph:RANKS_PER_SWITCH,SWITCHES")
+    if switches % 2:
+        msg = f"{spec}: BiGraph has two equal halves, so the number of switches ({switches}) must be even"
+        raise TopologyError(msg)
+    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
+    uplink, uplinks = options.speed("uplink", speed), options.count("uplinks", 1)
+    wiring = Wiring(per_switch * switches, switches)
+    for rank in range(wiring.ranks):
+        wiring.cable(rank, wiring.switch(rank // per_switch), bandwidth=speed, latency_ps=latency)
+    half = switches // 2
+    for upper in range(half):
+        for lower in range(half, switches):
+            a, b = wiring.switch(upper), wiring.switch(lower)
+            wiring.cable(a, b, bandwidth=uplink, latency_ps=latency, count=uplinks)
+    return wiring.build(spec, routing=Routing("by-switch"))
+
+
+def dragonfly(spec: str, shape: list[int], options: Options) -> Topology:
+    """``dragonfly:g,a,h``: g groups of a routers with h ranks each, one cable per two groups."""
+    groups, routers, per_router = _take_shape(spec, shape, 3, "dragonfly:GROUPS,ROUTERS,RANKS_PER_ROUTER")
+    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
+    local, far = options.speed("local", speed), options.speed("global", speed)
+    wiring = Wiring(groups * routers * per_router, groups * routers)
+    for rank in range(wiring.ranks):
+        wiring.cable(rank, wiring.switch(rank // per_router), bandwidth=speed, latency_ps=latency)
+    for group in range(groups):
+        for a, b in combinations(range(routers), 2):
+            first = wiring.switch(group * routers)
+            wiring.cable(first + a, first + b, bandwidth=local, latency_ps=latency)
+    for g1, g2 in combinations(range(groups), 2):
+        # Group g1 meets its k-th other group at router k mod a, so that cables spread evenly.
+        a = wiring.switch(g1 * routers + (g2 - 1) % routers)
+        b = wiring.switch(g2 * routers + g1 % routers)
+        wiring.cable(a, b, bandwidth=far, latency_ps=latency)
+    return wiring.build(spec)
+
+
+def dgx_a100(spec: str, shape: list[int], options: Options) -> Topology:
+    """``dgx-a100:K``: K boxes of 8, NVSwitch 300 GB/s, a 25 GB/s NIC per GPU."""
+    return _dgx(spec, shape, options, nvlink=300 * 10**9, nic=25 * 10**9)
+
+
+def dgx_h100(spec: str, shape: list[int], options: Options) -> Topology:
+    """``dgx-h100:K``: K boxes of 8, NVSwitch 450 GB/s, a 50 GB/s NIC per GPU."""
+    return _dgx(spec, shape, options, nvlink=450 * 10**9, nic=50 * 10**9)
+
+
+def hosts(spec: str, shape: list[int], options: Options) -> Topology:
+    """``hosts:8,4,2``: uneven hosts behind one core switch, an uplink each."""
+    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
+    intra = options.speeds("intra", speed, len(shape), "hosts")
+    uplink = options.speeds("uplink", speed, len(shape), "hosts")
+    intra_latency = options.latency("intra_lat", latency)
+    wiring = Wiring(sum(shape), len(shape) + 1)
+    core = wiring.switch(len(shape))
+    members: list[tuple[int, ...]] = []
+    for host, count in enumerate(shape):
+        first = sum(shape[:host])
+        members.append(tuple(range(first, first + count)))
+        for rank in members[-1]:
+            wiring.cable(rank, wiring.switch(host), bandwidth=intra[host], latency_ps=intra_latency)
+    for host in range(len(shape)):
+        wiring.cable(wiring.switch(host), core, bandwidth=uplink[host], latency_ps=latency)
+    return wiring.build(spec, hosts=tuple(members))
+
+
+BUILDERS: Final[dict[str, Callable[[str, list[int], Options], Topology]]] = {
+    "ring": ring,
+    "mesh": mesh,
+    "torus": torus,
+    "hypercube": hypercube,
+    "fullmesh": fullmesh,
+    "switch": switch,
+    "fattree": fattree,
+    "bigraph": bigraph,
+    "dragonfly": dragonfly,
+    "dgx-a100": dgx_a100,
+    "dgx-h100": dgx_h100,
+    "hosts": hosts,
+}
+
+_GRID_OPTIONS: Final = "bw, lat, back, links, wrap2"
+_OPTIONS: Final = {
+    "ring": _GRID_OPTIONS,
+    "mesh": _GRID_OPTIONS,
+    "torus": _GRID_OPTIONS,
+    "hypercube": _GRID_OPTIONS,
+    "fullmesh": "bw, lat, back, links",
+    "switch": "bw, lat, back, links",
+    "fattree": "bw, lat, uplink, uplinks",
+    "bigraph": "bw, lat, uplink, uplinks",
+    "dragonfly": "bw, lat, local, global",
+    "dgx-a100": "nvlink, nic, lat, nic_lat",
+    "dgx-h100": "nvlink, nic, lat, nic_lat",
+    "hosts": "bw, lat, intra, intra_lat, uplink",
+}
+
+
+def option_names(kind: str) -> str:
+    """What a kind takes after ``@``, for error messages and help."""
+    return f"{_OPTIONS[kind]}, routing, seed"
+
+
+def _take_shape(spec: str, shape: list[int], count: int, form: str) -> list[int]:
+    if len(shape) != count:
+        msg = f"{spec}: expected {form}"
+        raise TopologyError(msg)
+    return shape
+
+
+def _grid(spec: str, shape: list[int], options: Options, *, wrap: bool) -> Topology:
+    limits.check(f"{spec}: dimensions", len(shape), limits.MAX_DIMENSIONS)
+    limits.check(f"{spec}: ranks", math.prod(shape), limits.MAX_RANKS)
+    speeds = options.speeds("bw", DEFAULT_BANDWIDTH, len(shape), "dimensions")
+    back = options.speeds("back", 0, len(shape), "dimensions")
+    latency, count = options.latency(), options.count("links", 1)
+    double = options.choice("wrap2", ("single", "double"), "single") == "double"
+    closed = tuple(wrap and (size > 2 or (size == 2 and double)) for size in shape)
+    grid = Grid(tuple(shape), closed)
+    wiring = Wiring(math.prod(shape))
+    for rank in range(wiring.ranks):
+        here = grid.coordinates(rank)
+        for axis in reversed(range(len(shape))):
+            if here[axis] + 1 == shape[axis] and not closed[axis]:
+                continue
+            following = grid.rank([*here[:axis], here[axis] + 1, *here[axis + 1 :]])
+            wiring.cable(
+                rank,
+                following,
+                bandwidth=speeds[axis],
+                back=back[axis] or speeds[axis],
+                latency_ps=latency,
+                count=count,
+            )
+    return wiring.build(spec, grid=grid, routing=_DIMENSION_ORDER)
+
+
+def _dgx(spec: str, shape: list[int], options: Options, *, nvlink: int, nic: int) -> Topology:
+    (boxes,) = _take_shape(spec, shape, 1, f"{spec.split(':')[0]}:BOXES")
+    nvlink, nic = options.speed("nvlink", nvlink), options.speed("nic", nic)
+    latency = options.latency()
+    nic_latency = options.latency("nic_lat", latency)
+    wiring = Wiring(8 * boxes, boxes + (boxes > 1))
+    for rank in range(wiring.ranks):
+        wiring.cable(rank, wiring.switch(rank // 8), bandwidth=nvlink, latency_ps=latency)
+    if boxes > 1:
+        for rank in range(wiring.ranks):
+            wiring.cable(rank, wiring.switch(boxes), bandwidth=nic, latency_ps=nic_latency)
+    members = tuple(tuple(range(8 * box, 8 * box + 8)) for box in range(boxes))
+    return wiring.build(spec, hosts=members)

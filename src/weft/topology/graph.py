@@ -1,0 +1,347 @@
+"""The graph every schedule runs on.
+
+Nodes ``0 .. ranks-1`` are the ranks, nodes ``ranks .. ranks+switches-1`` the switches (printed ``s0``, ``s1``,
+..). Links are directed and kept in columns; a full-duplex cable is two links, parallel cables are several
+rows, an asymmetric cable is two rows with different speeds. A link's row number is its identity: routes and
+reports name links by it, so row order is part of a topology's digest.
+
+A topology is a value: its arrays are read-only and nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import _core, limits, units
+from weft.errors import DisconnectedError, TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+ROUTING_KINDS = ("shortest", "dimension-order", "by-switch", "ecmp")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Ranks laid out row-major on a mesh or torus; `wrap` says which dimensions close."""
+
+    shape: tuple[int, ...]
+    wrap: tuple[bool, ...]
+
+    def coordinates(self, rank: int) -> tuple[int, ...]:
+        """Position of a rank, last dimension fastest.
+
+        Examples
+        --------
+        >>> Grid((2, 4), (False, True)).coordinates(6)
+        (1, 2)
+        """
+        return tuple(int(c) for c in np.unravel_index(rank, self.shape))
+
+    def rank(self, coordinates: Sequence[int]) -> int:
+        """Inverse of `coordinates`; wraps around."""
+        index = 0
+        for c, n in zip(coordinates, self.shape, strict=True):
+            index = index * n + c % n
+        return index
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How the network itself chooses a path; `weft.topology.routing` explains each kind."""
+
+    kind: str = "shortest"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ROUTING_KINDS:
+            msg = f"routing {self.kind!r} is unknown, expected one of {', '.join(ROUTING_KINDS)}"
+            raise TopologyError(msg)
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Ranks, switches, and directed links with speed and latency.
+
+    Parameters
+    ----------
+    name
+        How it was described: a spec string or a file's ``name``. Not part of its identity.
+    ranks, switches
+        How many of each; at least two ranks.
+    link_src, link_dst
+        Node at either end of each directed link.
+    bandwidth
+        Bytes per second of each link.
+    latency_ps
+        Picoseconds from one end to the other.
+    hosts
+        Ranks that share a machine; empty when every rank is on its own.
+    grid
+        Set when the ranks form a complete mesh or torus.
+    routing
+        How the network picks paths by itself.
+    rank_labels
+        Numbers the ranks had before failed ones were removed; empty when nothing was.
+    addresses
+        ``(link, source address, destination address)`` for links the runtime can choose.
+
+    Examples
+    --------
+    >>> triangle = Topology.from_links("triangle", 3, 0, [(0, 1), (1, 2), (2, 0)], bandwidth="1GB/s", latency="1us")
+    >>> triangle.route(0, 2)
+    (0, 2)
+    """
+
+    name: str
+    ranks: int
+    switches: int
+    link_src: NDArray[np.int32]
+    link_dst: NDArray[np.int32]
+    bandwidth: NDArray[np.int64]
+    latency_ps: NDArray[np.int64]
+    hosts: tuple[tuple[int, ...], ...] = ()
+    grid: Grid | None = None
+    routing: Routing = field(default_factory=Routing)
+    rank_labels: tuple[int, ...] = ()
+    addresses: tuple[tuple[int, str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for column, dtype in _COLUMNS.items():
+            object.__setattr__(self, column, _frozen_column(getattr(self, column), dtype))
+        _check_shape(self)
+        _check_links(self)
+        _check_hosts(self)
+        pair = _core.unreachable_pair(self.nodes, self.ranks, self.link_src, self.link_dst)
+        if pair is not None:
+            a, b = (self.node_name(node) for node in pair)
+            msg = f"{self.name}: rank {a} cannot reach rank {b}; add links, or remove the rank with +fail=rank:{b}"
+            raise DisconnectedError(msg)
+
+    @classmethod
+    def from_links(
+        cls,
+        name: str,
+        ranks: int,
+        switches: int,
+        cables: Iterable[tuple[int, int]],
+        *,
+        bandwidth: str | int,
+        latency: str | int,
+        **options: Any,
+    ) -> Topology:
+        """Full-duplex cables of one speed: two directed links each, forward then back."""
+        ends = [end for a, b in cables for end in ((a, b), (b, a))]
+        src, dst = zip(*ends, strict=True) if ends else ((), ())
+        return cls(
+            name,
+            ranks,
+            switches,
+            np.array(src, np.int32),
+            np.array(dst, np.int32),
+            np.full(len(ends), units.parse_bandwidth(bandwidth), np.int64),
+            np.full(len(ends), units.parse_time(latency), np.int64),
+            **options,
+        )
+
+    @property
+    def nodes(self) -> int:
+        """Ranks and switches together."""
+        return self.ranks + self.switches
+
+    @property
+    def links(self) -> int:
+        """Number of directed links."""
+        return len(self.link_src)
+
+    def node_name(self, node: int) -> str:
+        """``"3"`` for a rank, ``"s0"`` for a switch."""
+        return str(node) if node < self.ranks else f"s{node - self.ranks}"
+
+    def link_name(self, link: int) -> str:
+        """``"5->9"``, with ``#k`` on the k-th of parallel links."""
+        src, dst = int(self.link_src[link]), int(self.link_dst[link])
+        twins = self.links_between(src, dst)
+        suffix = f"#{twins.index(link)}" if len(twins) > 1 else ""
+        return f"{self.node_name(src)}->{self.node_name(dst)}{suffix}"
+
+    def parse_node(self, text: str) -> int:
+        """Node number of ``"3"`` or ``"s0"``."""
+        match = re.fullmatch(r"(s?)([0-9]{1,9})", text.strip())
+        if match is not None:
+            node = int(match[2])
+            if match[1] and node < self.switches:
+                return node + self.ranks
+            if not match[1] and node < self.ranks:
+                return node
+        switches = f" and switches s0..s{self.switches - 1}" if self.switches else ""
+        msg = f"{self.name}: there is no node {text!r}; it has ranks 0..{self.ranks - 1}{switches}"
+        raise TopologyError(msg)
+
+    @cached_property
+    def _between(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        found: dict[tuple[int, int], list[int]] = {}
+        for link, ends in enumerate(zip(self.link_src.tolist(), self.link_dst.tolist(), strict=True)):
+            found.setdefault(ends, []).append(link)
+        return {ends: tuple(links) for ends, links in found.items()}
+
+    def links_between(self, src: int, dst: int) -> tuple[int, ...]:
+        """Directed links from one node to another, in row order."""
+        return self._between.get((src, dst), ())
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """For each node, the nodes its outgoing links reach, ascending, each once."""
+        out: list[set[int]] = [set() for _ in range(self.nodes)]
+        for src, dst in self._between:
+            out[src].add(dst)
+        return tuple(tuple(sorted(nodes)) for nodes in out)
+
+    @property
+    def direct(self) -> bool:
+        """True when ranks are wired to ranks, without switches."""
+        return self.switches == 0
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Ranks that are near each other: by host where named, else by the one switch each hangs on.
+
+        Empty when the topology has no such structure, or only one group.
+        """
+        if self.hosts:
+            return self.hosts if len(self.hosts) > 1 else ()
+        by_switch: dict[int, list[int]] = {}
+        for rank in range(self.ranks):
+            if len(self.neighbours[rank]) != 1 or self.neighbours[rank][0] < self.ranks:
+                return ()
+            by_switch.setdefault(self.neighbours[rank][0], []).append(rank)
+        groups = tuple(tuple(members) for _, members in sorted(by_switch.items()))
+        return groups if len(groups) > 1 else ()
+
+    def egress(self, node: int) -> int:
+        """Bytes per second that can leave a node."""
+        return int(self.bandwidth[self.link_src == node].sum())
+
+    def ingress(self, node: int) -> int:
+        """Bytes per second that can enter a node."""
+        return int(self.bandwidth[self.link_dst == node].sum())
+
+    def route(self, src: int, dst: int) -> tuple[int, ...]:
+        """Links of the path that the network itself takes from one rank to another."""
+        offsets, links = self.routes(np.array([src], np.int32), np.array([dst], np.int32))
+        return tuple(links[offsets[0] : offsets[1]].tolist())
+
+    def routes(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Paths for many pairs at once: pair i takes ``links[offsets[i]:offsets[i + 1]]``."""
+        from weft.topology.routing import find_routes
+
+        return find_routes(self, src, dst)
+
+    def transpose(self) -> Topology:
+        """Every link turned round; link numbers stay."""
+        return replace(
+            self,
+            name=f"{self.name} transposed",
+            link_src=self.link_dst,
+            link_dst=self.link_src,
+            addresses=tuple((link, dst, src) for link, src, dst in self.addresses),
+        )
+
+    def with_routing(self, kind: str, seed: int = 0) -> Topology:
+        """Same graph under another routing rule."""
+        return replace(self, routing=Routing(kind, seed))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything that matters to a schedule; the name does not."""
+        sha = hashlib.sha256(b"weft topology 1\0")
+        grid = (self.grid.shape, self.grid.wrap) if self.grid else None
+        scalars = (self.ranks, self.switches, self.hosts, grid, self.routing.kind, self.routing.seed)
+        sha.update(repr((*scalars, self.rank_labels, self.addresses)).encode())
+        for column, dtype in _COLUMNS.items():
+            sha.update(getattr(self, column).astype(np.dtype(dtype).newbyteorder("<")).tobytes())
+        return sha.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Topology) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"<Topology {self.name}: {self.ranks} ranks, {self.switches} switches, {self.links} links>"
+
+    def _repr_svg_(self) -> str:
+        from weft.topology.drawing import draw_svg
+
+        return draw_svg(self)
+
+
+_COLUMNS: dict[str, type[np.generic]] = {
+    "link_src": np.int32,
+    "link_dst": np.int32,
+    "bandwidth": np.int64,
+    "latency_ps": np.int64,
+}
+
+
+def _frozen_column(values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+    column = np.ascontiguousarray(values, dtype=dtype)
+    if column.flags.writeable:
+        column = column.copy()
+        column.flags.writeable = False
+    return column
+
+
+def _check_shape(topology: Topology) -> None:
+    name = topology.name
+    limits.check(f"{name[:40]!r}: characters of its name", len(name), limits.MAX_SPEC_CHARACTERS)
+    if topology.ranks < 2:
+        msg = f"{name}: a cluster of {topology.ranks} rank has nothing to reduce; it needs at least 2"
+        raise TopologyError(msg)
+    limits.check(f"{name}: ranks", topology.ranks, limits.MAX_RANKS)
+    limits.check(f"{name}: switches", topology.switches, limits.MAX_SWITCHES)
+    limits.check(f"{name}: links", topology.links, limits.MAX_LINKS)
+    if topology.grid is not None and int(np.prod(topology.grid.shape)) != topology.ranks:
+        msg = f"{name}: a grid of {topology.grid.shape} does not have {topology.ranks} ranks"
+        raise TopologyError(msg)
+    if topology.rank_labels and len(topology.rank_labels) != topology.ranks:
+        msg = f"{name}: {len(topology.rank_labels)} rank labels for {topology.ranks} ranks"
+        raise TopologyError(msg)
+
+
+def _check_links(topology: Topology) -> None:
+    sizes = {len(getattr(topology, column)) for column in _COLUMNS}
+    if len(sizes) != 1:
+        msg = f"{topology.name}: link columns differ in length: {sorted(sizes)}"
+        raise TopologyError(msg)
+    src, dst = topology.link_src, topology.link_dst
+    checks = (
+        ((src < 0) | (src >= topology.nodes) | (dst < 0) | (dst >= topology.nodes), "ends at a node that is not there"),
+        (src == dst, "joins a node to itself"),
+        (topology.bandwidth < limits.MIN_BANDWIDTH, "needs a speed of at least 1 byte per second"),
+        (topology.bandwidth > limits.MAX_BANDWIDTH, f"is faster than {limits.MAX_BANDWIDTH:.0e} bytes per second"),
+        ((topology.latency_ps < 0) | (topology.latency_ps > limits.MAX_LATENCY_PS), "has a latency outside 0 .. 1 hour"),
+    )
+    for bad, problem in checks:
+        if bad.any():
+            link = int(np.flatnonzero(bad)[0])
+            msg = f"{topology.name}: link {link} ({src[link]} to {dst[link]}) {problem}"
+            raise TopologyError(msg)
+
+
+def _check_hosts(topology: Topology) -> None:
+    if not topology.hosts:
+        return
+    members = sorted(rank for host in topology.hosts for rank in host)
+    if members != list(range(topology.ranks)):
+        msg = f"{topology.name}: hosts must name every rank 0..{topology.ranks - 1} exactly once"
+        raise TopologyError(msg)

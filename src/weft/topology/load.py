@@ -1,0 +1,75 @@
+"""The one door to topologies: a spec string, a file, or a networkx graph."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from weft.errors import FormatError, InputError, TopologyError
+from weft.files import read_text
+from weft.topology.graph import Topology
+from weft.topology.spec import is_spec, parse_spec
+
+
+def load_topology(source: str | Path | Topology | Any) -> Topology:
+    """Build a topology from whatever describes it.
+
+    Parameters
+    ----------
+    source
+        A spec such as ``"torus:8x8@bw=16GB/s"``; the name of a TOML file, an NCCL topology XML file or the
+        saved output of ``nvidia-smi topo -m``; ``"-"`` for any of those files on standard input; a networkx
+        graph; or a `Topology`, which is returned as it is.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, does not exist or describes no possible cluster.
+
+    Examples
+    --------
+    >>> load_topology("hosts:4,2@intra=100GB/s,uplink=10GB/s")
+    <Topology hosts:4,2@intra=100GB/s,uplink=10GB/s: 6 ranks, 3 switches, 16 links>
+    """
+    if isinstance(source, Topology):
+        return source
+    if isinstance(source, Path):
+        return _load_file(source)
+    if not isinstance(source, str):
+        if hasattr(source, "nodes") and hasattr(source, "edges"):
+            from weft.topology.networkx_bridge import from_networkx
+
+            return from_networkx(source)
+        msg = f"a topology is a spec, a file or a networkx graph, not {type(source).__name__}"
+        raise TopologyError(msg)
+    if source == "-":
+        return _parse(read_text("<stdin>", sys.stdin.buffer), "<stdin>")
+    if is_spec(source):
+        return parse_spec(source)
+    return _load_file(Path(source))
+
+
+def _load_file(path: Path) -> Topology:
+    if not path.exists():
+        msg = f"{path}: no such file, and not a spec either; a spec looks like torus:8x8 or hosts:8,4,2"
+        raise InputError(msg)
+    return _parse(read_text(str(path), path), str(path))
+
+
+def _parse(text: str, source: str) -> Topology:
+    """Tell the formats apart by their first words, so that file endings do not matter."""
+    start = text.lstrip("\ufeff \t\r\n")
+    if start.startswith("<"):
+        from weft.topology.nccl_xml import parse_nccl_xml
+
+        return parse_nccl_xml(text, source)
+    if start.split(None, 1)[:1] == ["GPU0"] or start.startswith("\x1b"):
+        from weft.topology.nvidia_smi import parse_nvidia_smi
+
+        return parse_nvidia_smi(text, source)
+    if not start:
+        raise FormatError(source, "the file is empty; expected a TOML topology, NCCL XML or nvidia-smi topo -m")
+    from weft.topology.toml_file import parse_toml
+
+    return parse_toml(text, source)

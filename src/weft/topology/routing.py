@@ -1,0 +1,109 @@
+"""The path a network takes by itself.
+
+Four rules, all deterministic:
+
+``dimension-order``
+    On grids: correct the last coordinate first, then the one before, each the shorter way round (forward
+    when both are equal). A pair whose path lost a link to a failure takes a shortest path instead.
+``shortest``
+    Fewest links; among those the widest; among those by destination rank, so that different destinations
+    spread over parallel links and over a fat-tree's spines (up and then down).
+``by-switch``
+    As ``shortest``, but spread by the number of the destination's *switch*: BiGraph's rule for two
+    switches of one half.
+``ecmp``
+    As ``shortest``, but each flow (source, destination) is hashed with a seed, as switches do it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft import _core
+from weft.errors import TopologyError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.topology.graph import Topology
+
+
+def find_routes(
+    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Paths for many pairs: ``offsets`` and one flat list of links.
+
+    Parameters
+    ----------
+    topology
+        Where to route.
+    src, dst
+        Ranks; a pair with equal ends has an empty path.
+    """
+    for ends in (src, dst):
+        if len(ends) and (int(ends.min()) < 0 or int(ends.max()) >= topology.ranks):
+            msg = f"{topology.name}: routes run between ranks 0..{topology.ranks - 1}"
+            raise TopologyError(msg)
+    if topology.routing.kind != "dimension-order" or topology.grid is None:
+        return _shortest(topology, src, dst)
+    offsets, links, broken = _core.grid_routes(
+        topology.nodes,
+        topology.link_src,
+        topology.link_dst,
+        np.array(topology.grid.shape, np.int64),
+        np.array(topology.grid.wrap, np.uint8),
+        np.ascontiguousarray(src, np.int32),
+        np.ascontiguousarray(dst, np.int32),
+    )
+    if not len(broken):
+        return offsets, links
+    detour_offsets, detour_links = _shortest(topology, src[broken], dst[broken])
+    return _replace(offsets, links, broken, detour_offsets, detour_links)
+
+
+def attached_switch(topology: Topology, rank: int) -> int:
+    """Number of the first switch a rank hangs on, or 0 on a direct network."""
+    found = next((node for node in topology.neighbours[rank] if node >= topology.ranks), topology.ranks)
+    return found - topology.ranks
+
+
+def _shortest(
+    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    if topology.routing.kind == "by-switch":
+        key = np.array([attached_switch(topology, rank) for rank in range(topology.ranks)], np.int64)
+    else:
+        key = np.arange(topology.ranks, dtype=np.int64)
+    return _core.shortest_routes(
+        topology.nodes,
+        topology.link_src,
+        topology.link_dst,
+        topology.bandwidth,
+        np.ascontiguousarray(src, np.int32),
+        np.ascontiguousarray(dst, np.int32),
+        key,
+        topology.routing.kind == "ecmp",
+        topology.routing.seed,
+    )
+
+
+def _replace(
+    offsets: NDArray[np.int64],
+    links: NDArray[np.int32],
+    which: NDArray[np.int64],
+    new_offsets: NDArray[np.int64],
+    new_links: NDArray[np.int32],
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Fill the empty paths of pairs `which` in."""
+    lengths = np.diff(offsets)
+    lengths[which] = np.diff(new_offsets)
+    merged = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    filled = np.empty(int(merged[-1]), np.int32)
+    is_new = np.zeros(len(lengths), bool)
+    is_new[which] = True
+    owner_is_new = np.repeat(is_new, lengths)
+    filled[~owner_is_new] = links
+    filled[owner_is_new] = new_links
+    return merged, filled

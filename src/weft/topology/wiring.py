@@ -1,0 +1,71 @@
+"""A notepad for drawing a topology cable by cable.
+
+Builders and file readers collect cables here and turn them into a `Topology` once, at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft import limits
+from weft.topology.graph import Topology
+
+
+@dataclass
+class Wiring:
+    """Links in the order they were drawn.
+
+    Examples
+    --------
+    >>> wiring = Wiring(ranks=2)
+    >>> wiring.cable(0, 1, bandwidth=10**9, latency_ps=1000)
+    >>> wiring.build("pair")
+    <Topology pair: 2 ranks, 0 switches, 2 links>
+    """
+
+    ranks: int
+    switches: int = 0
+    _rows: list[tuple[int, int, int, int]] = field(default_factory=list)
+    _addresses: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # Checked before the first cable is drawn, so that a huge spec fails at once and not after a minute.
+        limits.check("ranks", self.ranks, limits.MAX_RANKS)
+        limits.check("switches", self.switches, limits.MAX_SWITCHES)
+
+    def switch(self, index: int) -> int:
+        """Node number of switch `index`."""
+        return self.ranks + index
+
+    def link(self, src: int, dst: int, bandwidth: int, latency_ps: int, addresses: tuple[str, str] | None = None) -> None:
+        """Draw one directed link."""
+        limits.check("links", len(self._rows) + 1, limits.MAX_LINKS)
+        if addresses is not None:
+            self._addresses.append((len(self._rows), *addresses))
+        self._rows.append((src, dst, bandwidth, latency_ps))
+
+    def cable(
+        self, a: int, b: int, *, bandwidth: int, latency_ps: int, back: int | None = None, count: int = 1
+    ) -> None:
+        """Draw `count` parallel full-duplex cables; `back` is the speed from b to a where it differs."""
+        for _ in range(count):
+            self.link(a, b, bandwidth, latency_ps)
+            self.link(b, a, bandwidth if back is None else back, latency_ps)
+
+    def build(self, name: str, **options: Any) -> Topology:
+        """Turn the drawing into a topology."""
+        rows = np.array(self._rows, np.int64).reshape(-1, 4)
+        return Topology(
+            name,
+            self.ranks,
+            self.switches,
+            rows[:, 0].astype(np.int32),
+            rows[:, 1].astype(np.int32),
+            rows[:, 2],
+            rows[:, 3],
+            addresses=tuple(self._addresses),
+            **options,
+        )
