@@ -27,7 +27,8 @@ $(VENV)/pyvenv.cfg:
 	@echo "install: making $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 
-$(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
+# An editable install remembers its packages, so a new one means installing again.
+$(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/weft/*/__init__.py)
 	@mkdir -p $(@D)
 	@echo "install: build tools"
 	@$(PIP) install -c constraints.txt nanobind scikit-build-core

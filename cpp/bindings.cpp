@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "arrays.hpp"
+#include "bind.hpp"
 #include "graph.hpp"
 
 namespace weft {
@@ -56,4 +57,6 @@ NB_MODULE(_core, m) {
     m.def("grid_routes", &grid_routes_py, nb::arg("nodes"), nb::arg("src"), nb::arg("dst"), nb::arg("shape"),
           nb::arg("wrap"), nb::arg("pair_src"), nb::arg("pair_dst"),
           "Offsets and links of the dimension-order path of each pair, and the pairs whose path is broken.");
+
+    bind_simulation(m);
 }

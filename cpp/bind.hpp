@@ -1,0 +1,11 @@
+// What each bind_*.cpp adds to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace weft {
+
+void bind_simulation(nanobind::module_& m);
+void bind_verification(nanobind::module_& m);
+
+}  // namespace weft

@@ -1,0 +1,140 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "arrays.hpp"
+#include "bind.hpp"
+#include "engine.hpp"
+
+namespace weft {
+namespace {
+
+// The columns of a schedule; keeps the arrays alive for as long as spans point into them.
+struct Table {
+    In<int32_t> step, chunk, src, dst;
+    In<uint8_t> op;
+    In<int32_t> route;
+    std::optional<In<int32_t>> src_slot, dst_slot;
+
+    Rows rows() const {
+        return {view(step),  view(chunk), view(src),
+                view(dst),   view(op),    view(route),
+                src_slot ? view(*src_slot) : std::span<const int32_t>{},
+                dst_slot ? view(*dst_slot) : std::span<const int32_t>{}};
+    }
+};
+
+nb::tuple default_pairs_py(const Table& table, int32_t ranks) {
+    std::vector<int64_t> pairs;
+    {
+        nb::gil_scoped_release release;
+        pairs = default_pairs(table.rows(), ranks);
+    }
+    std::vector<int32_t> src(pairs.size()), dst(pairs.size());
+    for (size_t i = 0; i < pairs.size(); ++i) {
+        src[i] = static_cast<int32_t>(pairs[i] / ranks);
+        dst[i] = static_cast<int32_t>(pairs[i] % ranks);
+    }
+    return nb::make_tuple(give(std::move(src)), give(std::move(dst)));
+}
+
+template <typename Choice>
+Choice choose(const std::string& text, std::initializer_list<std::pair<const char*, Choice>> choices) {
+    for (auto& [name, choice] : choices) {
+        if (text == name) return choice;
+    }
+    throw std::invalid_argument("unknown choice: " + text);
+}
+
+nb::dict simulate_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> chunk_bytes, int64_t segment_bytes,
+                     In<int32_t> pair_src, In<int32_t> pair_dst, int32_t explicit_routes, In<int64_t> path_offsets,
+                     In<int32_t> path_links, In<int64_t> bandwidth, In<int64_t> latency_ps,
+                     const std::string& sharing, const std::string& order, const std::string& execution, bool record,
+                     int64_t max_segments, int64_t max_time_ps) {
+    Settings settings{
+        choose<Sharing>(sharing, {{"queue", Sharing::queue}, {"fluid", Sharing::fluid}}),
+        choose<Order>(order, {{"priority", Order::priority}, {"fifo", Order::fifo}}),
+        choose<Execution>(execution, {{"dependency", Execution::dependency},
+                                      {"global", Execution::global},
+                                      {"strict", Execution::strict}}),
+        record,
+        max_time_ps,
+    };
+    Network network{view(bandwidth), view(latency_ps), view(path_offsets), view(path_links)};
+    Rows rows = table.rows();
+    Program program;
+    Outcome outcome;
+    {
+        nb::gil_scoped_release release;
+        program = lower(rows, {view(chunk_bytes), segment_bytes, ranks, slots, max_segments});
+        std::vector<int64_t> pairs(pair_src.shape(0));
+        for (size_t i = 0; i < pairs.size(); ++i) {
+            pairs[i] = static_cast<int64_t>(pair_src.data()[i]) * ranks + pair_dst.data()[i];
+        }
+        auto paths = segment_paths(program, rows, ranks, pairs, explicit_routes);
+        outcome = run(program, rows, ranks, paths, network, settings);
+    }
+
+    auto row_of = [&](int32_t segment) { return program.segments[segment].row; };
+    auto index_of = [&](int32_t segment) { return static_cast<int32_t>(program.segments[segment].key >> 32); };
+    nb::list path;
+    for (auto step = outcome.critical_path.rbegin(); step != outcome.critical_path.rend(); ++step) {
+        path.append(nb::make_tuple(row_of(step->segment), index_of(step->segment), static_cast<int>(step->waited),
+                                   step->start_ps, step->end_ps));
+    }
+    nb::dict result;
+    result["time_ps"] = outcome.time_ps;
+    result["segments"] = program.segments.size();
+    result["events"] = outcome.events;
+    result["stuck_row"] = outcome.stuck == kNone ? kNone : row_of(outcome.stuck);
+    result["link_busy_ps"] = give(std::move(outcome.link_busy_ps));
+    result["rank_finish_ps"] = give(std::move(outcome.rank_finish_ps));
+    result["critical_path"] = path;
+    if (record) {
+        std::vector<int32_t> row, index;
+        std::vector<int64_t> bytes;
+        for (int32_t segment : outcome.timeline.segment) {
+            row.push_back(row_of(segment));
+            index.push_back(index_of(segment));
+            bytes.push_back(program.segments[segment].bytes);
+        }
+        result["timeline_row"] = give(std::move(row));
+        result["timeline_segment"] = give(std::move(index));
+        result["timeline_bytes"] = give(std::move(bytes));
+        result["timeline_link"] = give(std::move(outcome.timeline.link));
+        result["timeline_start_ps"] = give(std::move(outcome.timeline.start_ps));
+        result["timeline_end_ps"] = give(std::move(outcome.timeline.end_ps));
+    }
+    return result;
+}
+
+}  // namespace
+
+void bind_simulation(nb::module_& m) {
+    nb::class_<Table>(m, "Table", "The transfer columns of a schedule.")
+        .def(
+            "__init__",
+            [](Table* self, In<int32_t> step, In<int32_t> chunk, In<int32_t> src, In<int32_t> dst, In<uint8_t> op,
+               In<int32_t> route, std::optional<In<int32_t>> src_slot, std::optional<In<int32_t>> dst_slot) {
+                size_t rows = step.shape(0);
+                bool same = chunk.shape(0) == rows && src.shape(0) == rows && dst.shape(0) == rows &&
+                            op.shape(0) == rows && route.shape(0) == rows && src_slot.has_value() == dst_slot.has_value() &&
+                            (!src_slot || (src_slot->shape(0) == rows && dst_slot->shape(0) == rows));
+                if (!same) throw std::invalid_argument("columns differ in length");
+                new (self) Table{step, chunk, src, dst, op, route, src_slot, dst_slot};
+            },
+            nb::arg("step"), nb::arg("chunk"), nb::arg("src"), nb::arg("dst"), nb::arg("op"), nb::arg("route"),
+            nb::arg("src_slot").none(), nb::arg("dst_slot").none());
+    m.def("default_pairs", &default_pairs_py, nb::arg("table"), nb::arg("ranks"),
+          "Sources and destinations that take the network's own path, each pair once.");
+    m.def("simulate", &simulate_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("chunk_bytes"),
+          nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"), nb::arg("explicit_routes"),
+          nb::arg("path_offsets"), nb::arg("path_links"), nb::arg("bandwidth"), nb::arg("latency_ps"),
+          nb::arg("sharing"), nb::arg("order"), nb::arg("execution"), nb::arg("record"), nb::arg("max_segments"),
+          nb::arg("max_time_ps"), "Lower a schedule and run it; see weft.simulation.");
+}
+
+}  // namespace weft

@@ -1,0 +1,109 @@
+// Who may start, who is applied, and when: everything about a run except the network.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine.hpp"
+#include "radix_queue.hpp"
+
+namespace weft {
+
+enum class Kind : int32_t { hop, arrive, apply, left, link_free, wake };
+
+struct Event {
+    int64_t time;
+    int32_t id;  // a segment, or a link for link_free
+    Kind kind;
+};
+
+using EventQueue = RadixQueue<Event>;
+
+// ceil(bytes * 10^12 / bytes_per_s)
+inline int64_t duration_ps(int64_t bytes, int64_t bytes_per_s) {
+    auto scaled = static_cast<unsigned __int128>(bytes) * 1'000'000'000'000ULL;
+    if (scaled >> 64 == 0) {  // the wide division costs several times the narrow one
+        auto low = static_cast<uint64_t>(scaled), rate = static_cast<uint64_t>(bytes_per_s);
+        return static_cast<int64_t>(low / rate + (low % rate != 0));
+    }
+    auto rate = static_cast<unsigned __int128>(bytes_per_s);
+    return static_cast<int64_t>((scaled + rate - 1) / rate);
+}
+
+class Clockwork {
+public:
+    Clockwork(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue);
+
+    // Segments that became ready for their first link since the last call; valid until the next one.
+    const std::vector<int32_t>& take_ready();
+
+    void started(int32_t segment, int64_t now) { state_[segment].start_ps = now; }
+    // Known at `now`: the segment's last byte is out of its source at `when`.
+    void leaves(int32_t segment, int64_t when, int64_t now);
+    void arrived(int32_t segment, int64_t now);
+    void handle(const Event& event);
+
+    // The segment could not start before, because `holder` had the link.
+    void blame_link(int32_t segment, int32_t holder) { state_[segment].cause = {holder, Waited::link}; }
+
+    int32_t rank_from(int32_t segment) const { return rows_.src[program_.segments[segment].row]; }
+    int32_t rank_to(int32_t segment) const { return rows_.dst[program_.segments[segment].row]; }
+    Segment& segment(int32_t id) { return program_.segments[id]; }
+    size_t segments() const { return program_.segments.size(); }
+
+    void finish(Outcome& outcome) const;
+
+private:
+    struct Cause {
+        int32_t segment = kNone;
+        Waited waited = Waited::start;
+    };
+    struct State {
+        int64_t start_ps = -1;
+        int64_t applied_ps = -1;  // until then the instant it arrived
+        int64_t apply_after = 0;  // readers of the place have left by then
+        Cause cause;              // why it did not start earlier
+        int32_t apply_cause = kNone;
+        bool arrived = false;
+    };
+    // What one rank does in one step; used by strict lockstep only.
+    struct Stage {
+        int32_t step;
+        int32_t open = 0;
+        std::vector<int32_t> sends;
+    };
+
+    void prepare_global();
+    void prepare_strict();
+    void need_start(int32_t segment, int32_t from);
+    void try_apply(int32_t segment, int64_t now);
+    void apply(int32_t segment, int64_t now);
+    void apply_one(int32_t segment, int64_t now);
+    void met(int32_t segment, int32_t by, int64_t when, int64_t now);
+    void close(int32_t rank, int32_t stage);
+    void release_stage(int32_t rank);
+    void release_step();
+    int32_t step_of(int32_t segment) const { return rows_.step[program_.segments[segment].row]; }
+
+    Program& program_;
+    const Rows& rows_;
+    const Settings& settings_;
+    EventQueue& queue_;
+    std::vector<State> state_;
+    std::vector<int32_t> ready_, handed_;
+    std::vector<int32_t> due_;
+    bool applying_ = false;
+    std::vector<int64_t> rank_finish_;
+    int32_t last_applied_ = kNone;
+
+    // global: segments are in step order, so a step is a range; `open_` counts those not applied yet.
+    size_t released_ = 0;
+    int64_t open_ = 0;
+
+    // strict
+    std::vector<std::vector<Stage>> stages_;
+    std::vector<size_t> cursor_;
+    std::vector<int32_t> send_stage_, receive_stage_;
+};
+
+}  // namespace weft

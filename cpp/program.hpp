@@ -1,0 +1,61 @@
+// A schedule lowered to what an executor or an engine runs: segments and what each one waits for.
+//
+// Pieces, segments, places and the three kinds of waiting are defined in docs/simulation.md; in short, a segment
+// starts when what it reads has been applied, and is applied when it has arrived, when those who still read the
+// place have left, and when the write before it was applied.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace weft {
+
+struct Rows {
+    std::span<const int32_t> step, chunk, src, dst;
+    std::span<const uint8_t> op;
+    std::span<const int32_t> route;
+    std::span<const int32_t> src_slot, dst_slot;  // empty: slot 0 everywhere
+
+    size_t size() const { return step.size(); }
+    int32_t from_slot(size_t row) const { return src_slot.empty() ? 0 : src_slot[row]; }
+    int32_t to_slot(size_t row) const { return dst_slot.empty() ? 0 : dst_slot[row]; }
+    // Whether `row` goes on with the message of the row before it.
+    bool continues(size_t row) const;
+};
+
+struct Cut {
+    std::span<const int64_t> chunk_bytes;
+    int64_t segment_bytes;  // 0: messages stay whole
+    int32_t ranks;
+    int32_t slots;
+    int64_t max_segments;
+};
+
+constexpr int32_t kNone = -1;
+
+struct Segment {
+    uint64_t key;  // (index in its message, message number): who goes first at a link
+    int64_t bytes;
+    int32_t row;           // first row of its message
+    int32_t start_needs = 0;
+    int32_t apply_needs = 0;
+    int32_t when_applied = kNone;  // heads of edge lists
+    int32_t when_left = kNone;
+};
+
+// Edges hang in lists on their origin; `target` is a segment, doubled, plus one when it is the target's apply
+// that waits (and not its start).
+struct Edge {
+    uint32_t target;
+    int32_t next;
+};
+
+struct Program {
+    std::vector<Segment> segments;
+    std::vector<Edge> edges;
+};
+
+Program lower(const Rows& rows, const Cut& cut);
+
+}  // namespace weft

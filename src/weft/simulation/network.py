@@ -1,0 +1,180 @@
+"""The front of the C++ engine: a schedule and a size go in, times come out.
+
+What a run means is written down in docs/simulation.md. In one paragraph: a message is cut into segments; a segment
+starts when the values it carries are there, occupies one link after the other (cut-through), and is applied when
+nobody still reads the place it writes. With ``sharing="queue"`` a link serves one segment at a time, the one with
+the smallest (segment, step, row) first; with ``"fluid"`` flows share links max-min fair, as TCP roughly does.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft import _core, limits, units
+from weft.errors import LimitError, ScheduleError, SimulationError
+from weft.simulation.result import WAITED_FOR, PathStep, SimulationResult, Timeline
+
+if TYPE_CHECKING:
+    from weft.schedule import Schedule
+
+SHARING: Final = ("queue", "fluid")
+ORDERS: Final = ("priority", "fifo")
+EXECUTIONS: Final = ("dependency", "global", "strict")
+
+
+def simulate(
+    schedule: Schedule,
+    size: str | int,
+    *,
+    segment_bytes: int | str | None = None,
+    sharing: str = "queue",
+    order: str = "priority",
+    execution: str = "dependency",
+    element_bytes: int = 1,
+    record: bool = False,
+) -> SimulationResult:
+    """Run a schedule on the topology it was made for.
+
+    Parameters
+    ----------
+    schedule
+        Any legal schedule; it is not verified here.
+    size
+        Buffer size, such as ``"64MiB"``, meant as in nccl-tests (`Schedule.chunk_bytes`).
+    segment_bytes
+        Cut messages into segments of at most this size, which follow each other through the network.
+    sharing
+        ``"queue"`` or ``"fluid"``.
+    order
+        Who goes first where several wait: ``"priority"`` (segment, step, row) or ``"fifo"``.
+    execution
+        ``"dependency"``: as soon as the data is there. ``"global"``: all ranks finish a step before the next.
+        ``"strict"``: each rank finishes its own sends and receives of a step before its next.
+    element_bytes
+        Chunks are cut at whole elements.
+    record
+        Keep the whole timeline, for a trace.
+
+    Returns
+    -------
+    SimulationResult
+        Times, link occupation, critical path.
+
+    Raises
+    ------
+    LimitError
+        If the cut is so fine, or the time so long, that the engine would not fit.
+
+    Examples
+    --------
+    >>> import weft
+    >>> ring = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4@bw=1GB/s,lat=1us"))
+    >>> weft.simulate(ring, "4MB").seconds
+    0.006006
+    """
+    began = time.process_time()
+    size_bytes = units.parse_size(size)
+    if segment_bytes is not None:
+        segment_bytes = units.parse_size(segment_bytes)
+        if segment_bytes < 1:
+            msg = "segment_bytes must be at least 1"
+            raise ScheduleError(msg)
+    for name, value, allowed in (("sharing", sharing, SHARING), ("order", order, ORDERS), ("execution", execution, EXECUTIONS)):
+        if value not in allowed:
+            msg = f"{name} {value!r} is unknown, expected {' or '.join(allowed)}"
+            raise ScheduleError(msg)
+    found = _run(schedule, size_bytes, segment_bytes, sharing, order, execution, element_bytes, record)
+    if found["stuck_row"] >= 0:
+        row = found["stuck_row"]
+        place = f"transfer {row}, from rank {schedule.src[row]} to {schedule.dst[row]}, chunk {schedule.chunk[row]}"
+        msg = f"{schedule.algorithm}: no progress; {place} never finished"
+        raise SimulationError(msg)
+    return SimulationResult(
+        schedule=schedule,
+        size_bytes=size_bytes,
+        segment_bytes=segment_bytes,
+        time_ps=found["time_ps"],
+        segments=found["segments"],
+        events=found["events"],
+        link_busy_ps=found["link_busy_ps"],
+        rank_finish_ps=found["rank_finish_ps"],
+        critical_path=tuple(_path_step(schedule, *step) for step in found["critical_path"]),
+        timeline=_timeline(found) if record else None,
+        cpu_seconds=time.process_time() - began,
+    )
+
+
+def _run(
+    schedule: Schedule,
+    size_bytes: int,
+    segment_bytes: int | None,
+    sharing: str,
+    order: str,
+    execution: str,
+    element_bytes: int,
+    record: bool,
+) -> dict[str, Any]:
+    topology = schedule.topology
+    table = _core.Table(
+        schedule.step,
+        schedule.chunk,
+        schedule.src,
+        schedule.dst,
+        schedule.op,
+        schedule.route,
+        schedule.src_slot,
+        schedule.dst_slot,
+    )
+    pair_src, pair_dst = _core.default_pairs(table, topology.ranks)
+    offsets, links = topology.routes(pair_src, pair_dst)
+    try:
+        return _core.simulate(
+            table,
+            topology.ranks,
+            schedule.slots,
+            schedule.chunk_bytes(size_bytes, element_bytes),
+            segment_bytes or 0,
+            pair_src,
+            pair_dst,
+            schedule.routes,
+            np.concatenate([schedule.route_offsets, offsets[1:] + len(schedule.route_links)]),
+            np.concatenate([schedule.route_links, links]),
+            topology.bandwidth,
+            topology.latency_ps,
+            sharing,
+            order,
+            execution,
+            record,
+            limits.MAX_SEGMENTS,
+            limits.MAX_TIME_PS,
+        )
+    except OverflowError as error:
+        msg = f"{units.format_size(size_bytes)} on {topology.name}: takes longer than the {limits.MAX_TIME_PS / 1e12:.0f} s the engine counts"
+        raise LimitError(msg) from error
+    except (MemoryError, ValueError) as error:
+        if "segments" not in str(error) and "dependencies" not in str(error) and not isinstance(error, MemoryError):
+            raise
+        msg = f"{units.format_size(size_bytes)} in segments of {segment_bytes} bytes: more than {limits.MAX_SEGMENTS:,} segments; use larger ones"
+        raise LimitError(msg) from error
+
+
+def _path_step(schedule: Schedule, row: int, segment: int, waited: int, start_ps: int, end_ps: int) -> PathStep:
+    return PathStep(
+        row=row,
+        segment=segment,
+        src=int(schedule.src[row]),
+        dst=int(schedule.dst[row]),
+        chunk=int(schedule.chunk[row]),
+        step=int(schedule.step[row]),
+        start_ps=start_ps,
+        end_ps=end_ps,
+        waited_for=WAITED_FOR[waited],
+    )
+
+
+def _timeline(found: dict[str, Any]) -> Timeline:
+    names = ("row", "segment", "bytes", "link", "start_ps", "end_ps")
+    return Timeline(*(found[f"timeline_{name}"] for name in names))

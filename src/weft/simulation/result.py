@@ -1,0 +1,134 @@
+"""What a simulation tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weft import units
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.schedule import Schedule
+
+WAITED_FOR: Final = ("start", "dependency", "link")
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """One stretch of the critical path: a segment under way, and what kept it from starting earlier."""
+
+    row: int
+    segment: int
+    src: int
+    dst: int
+    chunk: int
+    step: int
+    start_ps: int
+    end_ps: int
+    waited_for: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """Every segment on every link it crossed, in columns; `row` is the first transfer of its message."""
+
+    row: NDArray[np.int32]
+    segment: NDArray[np.int32]
+    size_bytes: NDArray[np.int64]
+    link: NDArray[np.int32]
+    start_ps: NDArray[np.int64]
+    end_ps: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationResult:
+    """Times of one run.
+
+    Parameters
+    ----------
+    schedule
+        What ran.
+    size_bytes, segment_bytes
+        On how much, cut how; no segment size means whole messages.
+    time_ps
+        When the last transfer was applied.
+    segments, events
+        How much work the engine had.
+    link_busy_ps
+        How long each link was occupied.
+    rank_finish_ps
+        When each rank had sent and applied its last.
+    critical_path
+        The chain of transfers that the total time is made of, first to last.
+    timeline
+        All of it, if asked for.
+    cpu_seconds
+        What the simulation cost.
+    """
+
+    schedule: Schedule
+    size_bytes: int
+    segment_bytes: int | None
+    time_ps: int
+    segments: int
+    events: int
+    link_busy_ps: NDArray[np.int64]
+    rank_finish_ps: NDArray[np.int64]
+    critical_path: tuple[PathStep, ...]
+    timeline: Timeline | None
+    cpu_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Time of the whole collective."""
+        return self.time_ps / units.PS_PER_S
+
+    @property
+    def algbw_GBps(self) -> float:  # noqa: N802
+        """Buffer size over time, in 10^9 bytes per second."""
+        return self.size_bytes / self.seconds / 1e9 if self.time_ps else 0.0
+
+    @property
+    def busbw_GBps(self) -> float:  # noqa: N802
+        """Algorithm bandwidth, scaled as nccl-tests does so that it compares with a link's speed."""
+        return self.algbw_GBps * bus_factor(self.schedule.collective, self.schedule.ranks)
+
+    @cached_property
+    def busiest_link(self) -> int:
+        """The link that was occupied longest."""
+        return int(np.argmax(self.link_busy_ps))
+
+    @property
+    def slowest_rank(self) -> int:
+        """The rank that finished last."""
+        return int(np.argmax(self.rank_finish_ps))
+
+    def utilisation(self, link: int) -> float:
+        """Share of the run in which a link was occupied."""
+        return float(self.link_busy_ps[link]) / self.time_ps if self.time_ps else 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"<SimulationResult {self.schedule.algorithm} {self.schedule.collective} of "
+            f"{units.format_size(self.size_bytes)}: {units.human_seconds(self.seconds)}, {self.algbw_GBps:.2f} GB/s>"
+        )
+
+
+def bus_factor(collective: str, ranks: int) -> float:
+    """Factor from algorithm to bus bandwidth, as in nccl-tests.
+
+    Examples
+    --------
+    >>> bus_factor("all_reduce", 4), bus_factor("broadcast", 4)
+    (1.5, 1.0)
+    """
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if collective in ("reduce_scatter", "all_gather", "all_to_all"):
+        return (ranks - 1) / ranks
+    return 1.0
