@@ -74,8 +74,8 @@ nb::dict simulate_py(const Table& table, int32_t ranks, int32_t slots, In<int64_
         for (size_t i = 0; i < pairs.size(); ++i) {
             pairs[i] = static_cast<int64_t>(pair_src.data()[i]) * ranks + pair_dst.data()[i];
         }
-        auto paths = segment_paths(program, rows, ranks, pairs, explicit_routes);
-        outcome = run(program, rows, ranks, paths, network, settings);
+        find_paths(program, rows, ranks, pairs, explicit_routes);
+        outcome = run(program, rows, ranks, network, settings);
     }
 
     auto row_of = [&](int32_t segment) { return program.segments[segment].row; };

@@ -59,4 +59,5 @@ NB_MODULE(_core, m) {
           "Offsets and links of the dimension-order path of each pair, and the pairs whose path is broken.");
 
     bind_simulation(m);
+    bind_verification(m);
 }

@@ -53,7 +53,7 @@ const std::vector<int32_t>& Clockwork::take_ready() {
 
 void Clockwork::need_start(int32_t segment, int32_t from) {
     if (--program_.segments[segment].start_needs > 0) return;
-    state_[segment].cause = {from, from == kNone ? Waited::start : Waited::dependency};
+    if (from != kNone) state_[segment].cause = Cause::dependency(from);
     ready_.push_back(segment);
 }
 
@@ -78,11 +78,10 @@ void Clockwork::met(int32_t segment, int32_t by, int64_t when, int64_t now) {
         state.apply_after = when;
         state.apply_cause = by;
     }
-    if (--program_.segments[segment].apply_needs == 0 && state.arrived) try_apply(segment, now);
+    if (--program_.segments[segment].apply_needs == 0 && state.applied_ps >= 0) try_apply(segment, now);
 }
 
 void Clockwork::arrived(int32_t segment, int64_t now) {
-    state_[segment].arrived = true;
     state_[segment].applied_ps = now;
     try_apply(segment, now);
 }
@@ -165,7 +164,7 @@ void Clockwork::finish(Outcome& outcome) const {
     outcome.rank_finish_ps = rank_finish_;
     int32_t last = kNone;
     for (size_t id = 0; id < state_.size(); ++id) {
-        if (program_.segments[id].start_needs > 0 || program_.segments[id].apply_needs > 0 || !state_[id].arrived) {
+        if (program_.segments[id].start_needs > 0 || program_.segments[id].apply_needs > 0 || state_[id].applied_ps < 0) {
             outcome.stuck = static_cast<int32_t>(id);
             return;
         }
@@ -182,9 +181,9 @@ void Clockwork::finish(Outcome& outcome) const {
             at = state.apply_cause;
             continue;
         }
-        outcome.critical_path.push_back({at, state.cause.waited, state.start_ps, end});
+        outcome.critical_path.push_back({at, state.cause.waited(), state.start_ps, end});
         end = state.start_ps;
-        at = state.cause.segment;
+        at = state.cause.segment();
     }
 }
 

@@ -9,12 +9,15 @@
 
 namespace weft {
 
-enum class Kind : int32_t { hop, arrive, apply, left, link_free, wake };
+enum class Kind : uint32_t { hop, arrive, apply, left, link_free, wake };
 
 struct Event {
     int64_t time;
     int32_t id;  // a segment, or a link for link_free
-    Kind kind;
+    Kind kind : 4;
+    uint32_t hop : 28;  // place on its path, for Kind::hop
+
+    Event(int64_t when, int32_t what, Kind event, uint32_t at = 0) : time(when), id(what), kind(event), hop(at) {}
 };
 
 using EventQueue = RadixQueue<Event>;
@@ -44,7 +47,7 @@ public:
     void handle(const Event& event);
 
     // The segment could not start before, because `holder` had the link.
-    void blame_link(int32_t segment, int32_t holder) { state_[segment].cause = {holder, Waited::link}; }
+    void blame_link(int32_t segment, int32_t holder) { state_[segment].cause = Cause::link(holder); }
 
     int32_t rank_from(int32_t segment) const { return rows_.src[program_.segments[segment].row]; }
     int32_t rank_to(int32_t segment) const { return rows_.dst[program_.segments[segment].row]; }
@@ -54,17 +57,21 @@ public:
     void finish(Outcome& outcome) const;
 
 private:
+    // Who kept a segment from starting earlier; packed, because there are millions.
     struct Cause {
-        int32_t segment = kNone;
-        Waited waited = Waited::start;
+        uint32_t packed = ~0u;
+        static Cause link(int32_t holder) { return {static_cast<uint32_t>(holder) << 1 | 1}; }
+        static Cause dependency(int32_t on) { return {static_cast<uint32_t>(on) << 1}; }
+        bool none() const { return packed == ~0u; }
+        int32_t segment() const { return none() ? kNone : static_cast<int32_t>(packed >> 1); }
+        Waited waited() const { return none() ? Waited::start : packed & 1 ? Waited::link : Waited::dependency; }
     };
     struct State {
         int64_t start_ps = -1;
-        int64_t applied_ps = -1;  // until then the instant it arrived
+        int64_t applied_ps = -1;  // until then the instant it arrived, or -1
         int64_t apply_after = 0;  // readers of the place have left by then
-        Cause cause;              // why it did not start earlier
+        Cause cause;
         int32_t apply_cause = kNone;
-        bool arrived = false;
     };
     // What one rank does in one step; used by strict lockstep only.
     struct Stage {
@@ -89,7 +96,7 @@ private:
     const Rows& rows_;
     const Settings& settings_;
     EventQueue& queue_;
-    std::vector<State> state_;
+    Bulk<State> state_;
     std::vector<int32_t> ready_, handed_;
     std::vector<int32_t> due_;
     bool applying_ = false;

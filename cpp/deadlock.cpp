@@ -7,7 +7,6 @@
 #include "deadlock.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace weft::verification {
 namespace {
@@ -123,7 +122,7 @@ private:
     }
 
     void derive() {
-        if (in_.fused ? !depends_.data.empty() : derived_) return;
+        if (derived_) return;
         depends_ = derive_dependencies(table_);
         message_of_.resize(table_.rows());
         for (int32_t m = 0; m < count_; ++m) {
@@ -238,6 +237,7 @@ private:
             if (inside) events.push_back(~entry);
             if (~entry == end) break;
         }
+        events = shortened(events);
         std::vector<Wait> circle;
         for (size_t i = 0; i < events.size(); ++i) {
             int32_t awaited = events[(i + 1) % events.size()];
@@ -248,6 +248,23 @@ private:
             circle.push_back({first_row(events[i] / 2), events[i] % 2 == 1, why});
         }
         return circle;
+    }
+
+    // The same circle, past every event that another one on it can jump.
+    std::vector<int32_t> shortened(const std::vector<int32_t>& events) const {
+        std::vector<size_t> at(2 * static_cast<size_t>(count_), 0);
+        for (size_t i = 0; i < events.size(); ++i) at[events[i]] = i + 1;
+        std::vector<int32_t> kept;
+        for (size_t i = 0; i < events.size();) {
+            kept.push_back(events[i]);
+            size_t next = i + 1;
+            visit_needs(events[i], [&](int32_t needed, Reason) {
+                if (needed == events.front()) next = events.size();
+                if (at[needed]) next = std::max(next, at[needed] - 1);
+            });
+            i = next;
+        }
+        return kept;
     }
 
     MessageTable in_;

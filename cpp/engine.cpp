@@ -13,20 +13,20 @@ namespace weft {
 namespace {
 
 template <typename Net>
-Outcome run_on(Program& program, const Rows& rows, int32_t ranks, std::span<const int32_t> path_of,
-               const Network& network, const Settings& settings) {
+Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network& network,
+               const Settings& settings) {
     Outcome outcome;
     outcome.link_busy_ps.assign(network.bandwidth.size(), 0);
     EventQueue queue;
     Clockwork clock(program, rows, ranks, settings, queue);
-    Net net(clock, queue, path_of, network, settings, outcome);
+    Net net(clock, queue, network, settings, outcome);
 
     auto start = [&](int64_t now) {
         for (;;) {
             const auto& ready = clock.take_ready();
             if (ready.empty()) break;
             for (int32_t segment : ready) {
-                if (path_of[segment] == kNone) {  // from slot to slot of one rank
+                if (program.segments[segment].path == kNone) {  // from slot to slot of one rank
                     clock.started(segment, now);
                     clock.leaves(segment, now, now);
                     clock.arrived(segment, now);
@@ -60,10 +60,9 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, std::span<cons
 
 }  // namespace
 
-Outcome run(Program& program, const Rows& rows, int32_t ranks, std::span<const int32_t> path_of,
-            const Network& network, const Settings& settings) {
+Outcome run(Program& program, const Rows& rows, int32_t ranks, const Network& network, const Settings& settings) {
     auto* runner = settings.sharing == Sharing::queue ? &run_on<QueueNetwork> : &run_on<FluidNetwork>;
-    return runner(program, rows, ranks, path_of, network, settings);
+    return runner(program, rows, ranks, network, settings);
 }
 
 // Up to this many pairs a plain table is smaller and faster than searching.
@@ -87,28 +86,25 @@ std::vector<int64_t> default_pairs(const Rows& rows, int32_t ranks) {
     return pairs;
 }
 
-std::vector<int32_t> segment_paths(const Program& program, const Rows& rows, int32_t ranks,
-                                   std::span<const int64_t> pairs, int32_t explicit_routes) {
+void find_paths(Program& program, const Rows& rows, int32_t ranks, std::span<const int64_t> pairs,
+                int32_t explicit_routes) {
     int64_t all = static_cast<int64_t>(ranks) * ranks;
     std::vector<int32_t> table(all <= kDense ? all : 0, kNone);
     if (!table.empty()) {
         for (size_t i = 0; i < pairs.size(); ++i) table[pairs[i]] = static_cast<int32_t>(i);
     }
-    std::vector<int32_t> paths(program.segments.size());
-    for (size_t id = 0; id < paths.size(); ++id) {
-        int32_t row = program.segments[id].row;
-        if (rows.src[row] == rows.dst[row]) {
-            paths[id] = kNone;
-        } else if (rows.route[row] >= 0) {
-            paths[id] = rows.route[row];
+    for (Segment& segment : program.segments) {
+        int32_t row = segment.row;
+        if (rows.src[row] == rows.dst[row]) continue;
+        if (rows.route[row] >= 0) {
+            segment.path = rows.route[row];
         } else {
             int64_t pair = static_cast<int64_t>(rows.src[row]) * ranks + rows.dst[row];
             int64_t position = table.empty() ? std::lower_bound(pairs.begin(), pairs.end(), pair) - pairs.begin()
                                              : table[pair];
-            paths[id] = explicit_routes + static_cast<int32_t>(position);
+            segment.path = explicit_routes + static_cast<int32_t>(position);
         }
     }
-    return paths;
 }
 
 }  // namespace weft

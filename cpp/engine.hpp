@@ -21,6 +21,10 @@ struct Network {
     std::span<const int64_t> latency_ps;  // per link
     std::span<const int64_t> path_offsets;
     std::span<const int32_t> path_links;
+
+    std::span<const int32_t> path(int32_t row) const {
+        return path_links.subspan(path_offsets[row], path_offsets[row + 1] - path_offsets[row]);
+    }
 };
 
 struct Settings {
@@ -55,16 +59,14 @@ struct Outcome {
     int32_t stuck = kNone;  // a segment that never finished
 };
 
-// `path_of` has one entry per segment: its row in the path table, or kNone when it never leaves its rank.
 // The program's counters are used up.
-Outcome run(Program& program, const Rows& rows, int32_t ranks, std::span<const int32_t> path_of,
-            const Network& network, const Settings& settings);
+Outcome run(Program& program, const Rows& rows, int32_t ranks, const Network& network, const Settings& settings);
 
 // Sorted, distinct src * ranks + dst of the rows that take the network's own path.
 std::vector<int64_t> default_pairs(const Rows& rows, int32_t ranks);
 
-// Path of each segment: its explicit route, or `explicit_routes` + position of its pair in `pairs`.
-std::vector<int32_t> segment_paths(const Program& program, const Rows& rows, int32_t ranks,
-                                   std::span<const int64_t> pairs, int32_t explicit_routes);
+// Gives each segment its path: its explicit route, or `explicit_routes` + position of its pair in `pairs`.
+void find_paths(Program& program, const Rows& rows, int32_t ranks, std::span<const int64_t> pairs,
+                int32_t explicit_routes);
 
 }  // namespace weft

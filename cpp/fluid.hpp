@@ -18,11 +18,10 @@ namespace weft {
 
 class FluidNetwork {
 public:
-    FluidNetwork(Clockwork& clock, EventQueue& queue, std::span<const int32_t> path_of, const Network& network,
-                 const Settings& settings, Outcome& outcome)
+    FluidNetwork(Clockwork& clock, EventQueue& queue, const Network& network, const Settings& settings,
+                 Outcome& outcome)
         : clock_(clock),
           queue_(queue),
-          path_of_(path_of),
           network_(network),
           fifo_(settings.order == Order::fifo),
           max_time_(settings.max_time_ps),
@@ -92,13 +91,11 @@ private:
     }
 
     std::span<const int32_t> path(int32_t segment) const {
-        int64_t begin = network_.path_offsets[path_of_[segment]];
-        int64_t end = network_.path_offsets[path_of_[segment] + 1];
-        return network_.path_links.subspan(begin, end - begin);
+        return network_.path(clock_.segment(segment).path);
     }
 
     Connection& connect(int32_t segment) {
-        return connections_[{clock_.rank_from(segment), clock_.rank_to(segment), path_of_[segment]}];
+        return connections_[{clock_.rank_from(segment), clock_.rank_to(segment), clock_.segment(segment).path}];
     }
 
     void begin(Connection& connection, int64_t now) {
@@ -184,7 +181,6 @@ private:
 
     Clockwork& clock_;
     EventQueue& queue_;
-    std::span<const int32_t> path_of_;
     const Network& network_;
     bool fifo_;
     int64_t max_time_;

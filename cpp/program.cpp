@@ -23,13 +23,14 @@ public:
             int64_t count = bytes == 0 ? 0 : cut.segment_bytes == 0 ? 1 : (bytes - 1) / cut.segment_bytes + 1;
             if (count > cut.max_segments) throw std::length_error("segments");
             per_chunk_[chunk] = static_cast<int32_t>(count);
+            one_each_ = one_each_ && count == 1;
         }
     }
 
-    std::vector<Segment> group(const Rows& rows) {
-        std::vector<Segment> segments;
+    Bulk<Segment> group(const Rows& rows) {
+        Bulk<Segment> segments;
         segments.reserve(rows.size());
-        first_.resize(rows.size());
+        if (!one_each_) first_.resize(rows.size());
         carrier_.reserve(rows.size());
         uint64_t message = 0;
         for (size_t row = 0; row < rows.size();) {
@@ -38,7 +39,7 @@ public:
             bool open = false;
             do {
                 int32_t chunk = rows.chunk[row];
-                first_[row] = static_cast<int64_t>(carrier_.size());
+                if (!one_each_) first_[row] = static_cast<int64_t>(carrier_.size());
                 for (int32_t piece = 0; piece < per_chunk_[chunk]; ++piece) {
                     int64_t bytes = piece_bytes(chunk, piece);
                     bool fits = open && (cut_.segment_bytes == 0 ||
@@ -60,7 +61,7 @@ public:
     }
 
     int32_t count(int32_t chunk) const { return per_chunk_[chunk]; }
-    int32_t carrier(size_t row, int32_t piece) const { return carrier_[first_[row] + piece]; }
+    int32_t carrier(size_t row, int32_t piece) const { return carrier_[one_each_ ? static_cast<int64_t>(row) : first_[row] + piece]; }
 
 private:
     int64_t piece_bytes(int32_t chunk, int32_t piece) const {
@@ -70,8 +71,9 @@ private:
 
     const Cut& cut_;
     std::vector<int32_t> per_chunk_;
-    std::vector<int64_t> first_;
-    std::vector<int32_t> carrier_;
+    bool one_each_ = true;  // row and piece are the same thing
+    Bulk<int64_t> first_;
+    Bulk<int32_t> carrier_;
 };
 
 // One row seen from its chunk: sorted copies make the walk below sequential.
@@ -81,12 +83,12 @@ struct Access {
     int32_t from, to;  // places: rank * slots + slot
 };
 
-std::vector<Access> by_chunk(const Rows& rows, const Cut& cut, std::vector<int64_t>& start) {
+Bulk<Access> by_chunk(const Rows& rows, const Cut& cut, std::vector<int64_t>& start) {
     start.assign(cut.chunk_bytes.size() + 1, 0);
     for (int32_t chunk : rows.chunk) ++start[chunk + 1];
     std::partial_sum(start.begin(), start.end(), start.begin());
     std::vector<int64_t> next(start.begin(), start.end() - 1);
-    std::vector<Access> sorted(rows.size());
+    Bulk<Access> sorted(rows.size());
     for (size_t row = 0; row < rows.size(); ++row) {
         sorted[next[rows.chunk[row]]++] = {static_cast<uint32_t>(row), rows.step[row],
                                            rows.src[row] * cut.slots + rows.from_slot(row),
@@ -166,7 +168,7 @@ Program lower(const Rows& rows, const Cut& cut) {
     program.segments = pieces.group(rows);
     program.edges.reserve(program.segments.size() * 2);
     std::vector<int64_t> start;
-    std::vector<Access> sorted = by_chunk(rows, cut, start);
+    Bulk<Access> sorted = by_chunk(rows, cut, start);
     Weaver weaver(program, static_cast<int64_t>(cut.ranks) * cut.slots);
     for (size_t chunk = 0; chunk + 1 < start.size(); ++chunk) {
         std::span<const Access> mine(sorted.data() + start[chunk], static_cast<size_t>(start[chunk + 1] - start[chunk]));

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "memory.hpp"
+
 namespace weft {
 
 struct Rows {
@@ -37,7 +39,8 @@ constexpr int32_t kNone = -1;
 struct Segment {
     uint64_t key;  // (index in its message, message number): who goes first at a link
     int64_t bytes;
-    int32_t row;           // first row of its message
+    int32_t row;  // first row of its message
+    int32_t path = kNone;  // row of the path table, or kNone when it never leaves its rank
     int32_t start_needs = 0;
     int32_t apply_needs = 0;
     int32_t when_applied = kNone;  // heads of edge lists
@@ -52,8 +55,8 @@ struct Edge {
 };
 
 struct Program {
-    std::vector<Segment> segments;
-    std::vector<Edge> edges;
+    Bulk<Segment> segments;
+    Bulk<Edge> edges;
 };
 
 Program lower(const Rows& rows, const Cut& cut);

@@ -10,30 +10,27 @@ namespace weft {
 
 class QueueNetwork {
 public:
-    QueueNetwork(Clockwork& clock, EventQueue& queue, std::span<const int32_t> path_of, const Network& network,
-                 const Settings& settings, Outcome& outcome)
+    QueueNetwork(Clockwork& clock, EventQueue& queue, const Network& network, const Settings& settings,
+                 Outcome& outcome)
         : clock_(clock),
           queue_(queue),
-          path_of_(path_of),
           network_(network),
           fifo_(settings.order == Order::fifo),
           record_(settings.record),
           outcome_(outcome),
-          hop_(clock.segments(), 0),
           links_(network.bandwidth.size()) {}
 
-    void offer(int32_t segment, int64_t now) {
-        int32_t link = link_at(segment, hop_[segment]);
+    void offer(int32_t segment, int64_t now, uint32_t hop = 0) {
+        int32_t link = path(segment)[hop];
         Link& server = links_[link];
-        server.waiting.push_back({fifo_ ? now : 0, clock_.segment(segment).key, segment, now});
+        server.waiting.push_back({fifo_ ? now : 0, clock_.segment(segment).key, segment, hop, now});
         std::push_heap(server.waiting.begin(), server.waiting.end(), later);
         touch(link);
     }
 
     void handle(const Event& event) {
         if (event.kind == Kind::hop) {
-            ++hop_[event.id];
-            offer(event.id, event.time);
+            offer(event.id, event.time, event.hop);
         } else {
             links_[event.id].wakes = false;
             touch(event.id);
@@ -59,6 +56,7 @@ private:
         int64_t since;  // 0 unless first come is first served
         uint64_t key;
         int32_t segment;
+        uint32_t hop;
         int64_t ready;
     };
     struct Link {
@@ -74,12 +72,8 @@ private:
     }
 
     std::span<const int32_t> path(int32_t segment) const {
-        int64_t begin = network_.path_offsets[path_of_[segment]];
-        int64_t end = network_.path_offsets[path_of_[segment] + 1];
-        return network_.path_links.subspan(begin, end - begin);
+        return network_.path(clock_.segment(segment).path);
     }
-
-    int32_t link_at(int32_t segment, int32_t hop) const { return path(segment)[hop]; }
 
     int64_t duration(int32_t link, int64_t bytes) {
         Link& server = links_[link];
@@ -110,17 +104,17 @@ private:
         if (record_) record(segment, link, now, now + held);
 
         auto links = path(segment);
-        if (hop_[segment] == 0) {
+        if (next.hop == 0) {
             clock_.started(segment, now);
             clock_.leaves(segment, now + held, now);
         }
         int64_t head = now + network_.latency_ps[link];
-        if (static_cast<size_t>(hop_[segment]) + 1 == links.size()) {
+        if (next.hop + 1 == links.size()) {
             queue_.push({head + held, segment, Kind::arrive});
         } else {
             // A slow feeder must not starve a fast link: that one starts late enough never to run dry.
-            int64_t onward = duration(links[hop_[segment] + 1], clock_.segment(segment).bytes);
-            queue_.push({head + std::max<int64_t>(0, held - onward), segment, Kind::hop});
+            int64_t onward = duration(links[next.hop + 1], clock_.segment(segment).bytes);
+            queue_.push({head + std::max<int64_t>(0, held - onward), segment, Kind::hop, next.hop + 1});
         }
     }
 
@@ -133,11 +127,9 @@ private:
 
     Clockwork& clock_;
     EventQueue& queue_;
-    std::span<const int32_t> path_of_;
     const Network& network_;
     bool fifo_, record_;
     Outcome& outcome_;
-    std::vector<int32_t> hop_;
     std::vector<Link> links_;
     std::vector<int32_t> touched_;
 };

@@ -1,0 +1,127 @@
+// The verifier as Python sees it. `weft.schedule.ir` has checked every range before a table comes here.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "arrays.hpp"
+#include "bind.hpp"
+#include "contention.hpp"
+#include "deadlock.hpp"
+#include "verify.hpp"
+
+namespace weft {
+namespace {
+
+using namespace verification;
+using Slots = std::optional<In<int32_t>>;
+
+std::span<const int32_t> view_slots(const Slots& slots) {
+    return slots ? view(*slots) : std::span<const int32_t>();
+}
+
+auto check_semantics_py(int32_t ranks, In<int32_t> source, In<int32_t> target, In<int32_t> step, In<int32_t> chunk,
+                        In<int32_t> src, In<int32_t> dst, In<uint8_t> op, Slots src_slot, Slots dst_slot,
+                        size_t block_bytes) {
+    Transfers table{ranks,     view(source), view(target), view(step),           view(chunk),
+                    view(src), view(dst),    view(op),     view_slots(src_slot), view_slots(dst_slot)};
+    nb::gil_scoped_release release;
+    return check_semantics(table, block_bytes);
+}
+
+struct DeadlockInput {
+    Transfers table;
+    std::span<const int64_t> starts;
+    std::span<const int32_t> route;
+
+    DeadlockInput(int32_t ranks, In<int32_t> chunks, In<int32_t> step, In<int32_t> chunk, In<int32_t> src,
+                  In<int32_t> dst, In<int32_t> routes, Slots src_slot, Slots dst_slot, In<int64_t> message_starts)
+        : table{ranks,     view(chunks), view(chunks), view(step),           view(chunk),
+                view(src), view(dst),    {},           view_slots(src_slot), view_slots(dst_slot)},
+          starts(view(message_starts)),
+          route(view(routes)) {}
+};
+
+auto find_deadlock_py(int32_t ranks, In<int32_t> source, In<int32_t> step, In<int32_t> chunk, In<int32_t> src,
+                      In<int32_t> dst, In<int32_t> route, Slots src_slot, Slots dst_slot, In<int64_t> message_starts,
+                      bool fused, int64_t slots) {
+    DeadlockInput in(ranks, source, step, chunk, src, dst, route, src_slot, dst_slot, message_starts);
+    std::vector<Wait> circle;
+    {
+        nb::gil_scoped_release release;
+        circle = find_deadlock({in.table, in.starts, in.route, fused}, slots);
+    }
+    std::vector<std::tuple<int64_t, bool, int>> waits;
+    for (const Wait& wait : circle) waits.emplace_back(wait.row, wait.consume, static_cast<int>(wait.reason));
+    return waits;
+}
+
+int64_t minimum_slots_py(int32_t ranks, In<int32_t> source, In<int32_t> step, In<int32_t> chunk, In<int32_t> src,
+                         In<int32_t> dst, In<int32_t> route, Slots src_slot, Slots dst_slot,
+                         In<int64_t> message_starts, bool fused) {
+    DeadlockInput in(ranks, source, step, chunk, src, dst, route, src_slot, dst_slot, message_starts);
+    nb::gil_scoped_release release;
+    return minimum_slots({in.table, in.starts, in.route, fused});
+}
+
+auto number_connections_py(In<int32_t> src, In<int32_t> dst, In<int32_t> route) {
+    Connections found;
+    {
+        nb::gil_scoped_release release;
+        found = number_connections(view(src), view(dst), view(route));
+    }
+    return std::make_tuple(give(std::move(found.of_row)), give(std::move(found.first_row)));
+}
+
+auto count_flows_py(In<int32_t> step, In<int32_t> chunk, In<int32_t> connection, In<double> weight,
+                    In<int64_t> offsets, In<int32_t> links, int32_t link_count, size_t keep) {
+    Contention found;
+    {
+        nb::gil_scoped_release release;
+        found = count_flows({view(step), view(chunk), view(connection), view(weight), view(offsets), view(links),
+                             link_count},
+                            keep);
+    }
+    std::vector<std::tuple<int32_t, int32_t, int32_t>> worst;
+    for (const Meeting& meeting : found.worst) worst.emplace_back(meeting.step, meeting.link, meeting.flows);
+    return std::make_tuple(give(std::move(found.link_flows)), give(std::move(found.link_weight)),
+                           give(std::move(found.step_flows)), give(std::move(found.step_weight)), worst);
+}
+
+}  // namespace
+
+void bind_verification(nb::module_& m) {
+    nb::enum_<Fault>(m, "Fault", "What kind of wrong a schedule is.")
+        .value("hazard", Fault::hazard)
+        .value("undefined", Fault::undefined)
+        .value("wrong_sum", Fault::wrong_sum);
+    nb::class_<Finding>(m, "Finding", "Where a schedule goes wrong; see verify.hpp.")
+        .def_ro("fault", &Finding::fault)
+        .def_ro("chunk", &Finding::chunk)
+        .def_ro("rank", &Finding::rank)
+        .def_ro("slot", &Finding::slot)
+        .def_ro("transfer", &Finding::transfer)
+        .def_ro("other", &Finding::other)
+        .def_ro("unheld_sender", &Finding::unheld_sender)
+        .def_ro("missing", &Finding::missing)
+        .def_ro("doubled", &Finding::doubled);
+    m.def("check_semantics", &check_semantics_py, nb::arg("ranks"), nb::arg("source"), nb::arg("target"),
+          nb::arg("step"), nb::arg("chunk"), nb::arg("src"), nb::arg("dst"), nb::arg("op"),
+          nb::arg("src_slot").none(), nb::arg("dst_slot").none(), nb::arg("block_bytes"),
+          "The first place where a schedule does not compute its collective, or None.");
+    m.def("find_deadlock", &find_deadlock_py, nb::arg("ranks"), nb::arg("source"), nb::arg("step"), nb::arg("chunk"),
+          nb::arg("src"), nb::arg("dst"), nb::arg("route"), nb::arg("src_slot").none(), nb::arg("dst_slot").none(),
+          nb::arg("message_starts"), nb::arg("fused"), nb::arg("slots"),
+          "Events (first row, whether it is the consumption, reason) that wait for each other in a circle.");
+    m.def("minimum_slots", &minimum_slots_py, nb::arg("ranks"), nb::arg("source"), nb::arg("step"), nb::arg("chunk"),
+          nb::arg("src"), nb::arg("dst"), nb::arg("route"), nb::arg("src_slot").none(), nb::arg("dst_slot").none(),
+          nb::arg("message_starts"), nb::arg("fused"), "Receive slots per connection that a schedule needs.");
+    m.def("number_connections", &number_connections_py, nb::arg("src"), nb::arg("dst"), nb::arg("route"),
+          "The connection of each row, and the first row of each connection.");
+    m.def("count_flows", &count_flows_py, nb::arg("step"), nb::arg("chunk"), nb::arg("connection"),
+          nb::arg("weight"), nb::arg("offsets"), nb::arg("links"), nb::arg("link_count"), nb::arg("keep"),
+          "Most flows and whole weight per link, most of both per step, and the worst meetings.");
+}
+
+}  // namespace weft
