@@ -6,6 +6,7 @@
 namespace weft {
 
 void bind_simulation(nanobind::module_& m);
+void bind_synthesis(nanobind::module_& m);
 void bind_verification(nanobind::module_& m);
 
 }  // namespace weft

@@ -3,12 +3,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <stdexcept>
 #include <tuple>
 
 #include "arrays.hpp"
 #include "bind.hpp"
 #include "graph.hpp"
+#include "row_order.hpp"
 
 namespace weft {
 namespace {
@@ -36,6 +39,18 @@ auto grid_routes_py(int32_t nodes, In<int32_t> src, In<int32_t> dst, In<int64_t>
     return std::make_tuple(give(std::move(routes.offsets)), give(std::move(routes.links)), give(std::move(broken)));
 }
 
+std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
+    std::vector<std::span<const int32_t>> views;
+    for (const auto& key : keys) {
+        if (key.shape(0) != keys.front().shape(0)) throw std::invalid_argument("columns differ in length");
+        views.push_back(view(key));
+    }
+    if (views.empty()) return std::nullopt;
+    auto order = row_order(views);
+    if (!order) return std::nullopt;
+    return give(std::move(*order));
+}
+
 }  // namespace
 }  // namespace weft
 
@@ -58,6 +73,10 @@ NB_MODULE(_core, m) {
           nb::arg("wrap"), nb::arg("pair_src"), nb::arg("pair_dst"),
           "Offsets and links of the dimension-order path of each pair, and the pairs whose path is broken.");
 
+    m.def("row_order", &row_order_py, nb::arg("keys"),
+          "Stable sorting permutation by several columns, most significant first, or None if in order already.");
+
     bind_simulation(m);
+    bind_synthesis(m);
     bind_verification(m);
 }

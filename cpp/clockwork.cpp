@@ -53,7 +53,7 @@ const std::vector<int32_t>& Clockwork::take_ready() {
 
 void Clockwork::need_start(int32_t segment, int32_t from) {
     if (--program_.segments[segment].start_needs > 0) return;
-    if (from != kNone) state_[segment].cause = Cause::dependency(from);
+    state_[segment].start_cause = from;
     ready_.push_back(segment);
 }
 
@@ -172,7 +172,12 @@ void Clockwork::finish(Outcome& outcome) const {
     }
     if (last == kNone) return;
     outcome.time_ps = state_[last].applied_ps;
-    // Backwards from the last apply: whoever held it up after its arrival, else whoever kept it from starting.
+    trace_back(last, outcome);
+}
+
+// Backwards from the last apply: from a segment to whoever held it up at its end, on its way, or at its start. Time
+// falls strictly with every wait for a link, and the other causes follow the dependencies, so this ends.
+void Clockwork::trace_back(int32_t last, Outcome& outcome) const {
     int64_t end = outcome.time_ps;
     for (int32_t at = last; at != kNone;) {
         const State& state = state_[at];
@@ -181,9 +186,18 @@ void Clockwork::finish(Outcome& outcome) const {
             at = state.apply_cause;
             continue;
         }
-        outcome.critical_path.push_back({at, state.cause.waited(), state.start_ps, end});
-        end = state.start_ps;
-        at = state.cause.segment();
+        int32_t wait = state.waits;
+        while (wait != kNone && waits_[wait].until >= end) wait = waits_[wait].before;
+        if (wait != kNone) {
+            outcome.critical_path.push_back({at, Waited::link, waits_[wait].until, end});
+            end = waits_[wait].until;
+            at = waits_[wait].holder;
+        } else {
+            Waited waited = state.start_cause == kNone ? Waited::start : Waited::dependency;
+            outcome.critical_path.push_back({at, waited, state.start_ps, end});
+            end = state.start_ps;
+            at = state.start_cause;
+        }
     }
 }
 

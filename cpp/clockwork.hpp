@@ -46,8 +46,11 @@ public:
     void arrived(int32_t segment, int64_t now);
     void handle(const Event& event);
 
-    // The segment could not start before, because `holder` had the link.
-    void blame_link(int32_t segment, int32_t holder) { state_[segment].cause = Cause::link(holder); }
+    // The segment gets a link at `now` and not before, because `holder` had it.
+    void blame_link(int32_t segment, int32_t holder, int64_t now) {
+        waits_.push_back({now, holder, state_[segment].waits});
+        state_[segment].waits = static_cast<int32_t>(waits_.size()) - 1;
+    }
 
     int32_t rank_from(int32_t segment) const { return rows_.src[program_.segments[segment].row]; }
     int32_t rank_to(int32_t segment) const { return rows_.dst[program_.segments[segment].row]; }
@@ -57,21 +60,19 @@ public:
     void finish(Outcome& outcome) const;
 
 private:
-    // Who kept a segment from starting earlier; packed, because there are millions.
-    struct Cause {
-        uint32_t packed = ~0u;
-        static Cause link(int32_t holder) { return {static_cast<uint32_t>(holder) << 1 | 1}; }
-        static Cause dependency(int32_t on) { return {static_cast<uint32_t>(on) << 1}; }
-        bool none() const { return packed == ~0u; }
-        int32_t segment() const { return none() ? kNone : static_cast<int32_t>(packed >> 1); }
-        Waited waited() const { return none() ? Waited::start : packed & 1 ? Waited::link : Waited::dependency; }
-    };
+    // What the critical path is made of: who released a segment, who held it up on its way, who at its end.
     struct State {
         int64_t start_ps = -1;
         int64_t applied_ps = -1;  // until then the instant it arrived, or -1
         int64_t apply_after = 0;  // readers of the place have left by then
-        Cause cause;
+        int32_t start_cause = kNone;
         int32_t apply_cause = kNone;
+        int32_t waits = kNone;  // latest of its waits for a link
+    };
+    struct Wait {
+        int64_t until;
+        int32_t holder;
+        int32_t before;  // the same segment's wait before this one
     };
     // What one rank does in one step; used by strict lockstep only.
     struct Stage {
@@ -90,6 +91,7 @@ private:
     void close(int32_t rank, int32_t stage);
     void release_stage(int32_t rank);
     void release_step();
+    void trace_back(int32_t last, Outcome& outcome) const;
     int32_t step_of(int32_t segment) const { return rows_.step[program_.segments[segment].row]; }
 
     Program& program_;
@@ -97,6 +99,7 @@ private:
     const Settings& settings_;
     EventQueue& queue_;
     Bulk<State> state_;
+    std::vector<Wait> waits_;
     std::vector<int32_t> ready_, handed_;
     std::vector<int32_t> due_;
     bool applying_ = false;

@@ -102,7 +102,7 @@ private:
         std::pop_heap(connection.waiting.begin(), connection.waiting.end(), later);
         Waiting next = connection.waiting.back();
         connection.waiting.pop_back();
-        if (next.ready < now && connection.holder != kNone) clock_.blame_link(next.segment, connection.holder);
+        if (next.ready < now && connection.holder != kNone) clock_.blame_link(next.segment, connection.holder, now);
         connection.active = connection.holder = next.segment;
         clock_.started(next.segment, now);
         auto bytes = static_cast<double>(clock_.segment(next.segment).bytes);

@@ -97,7 +97,7 @@ private:
         server.waiting.pop_back();
         int32_t segment = next.segment;
         int64_t held = duration(link, clock_.segment(segment).bytes);
-        if (next.ready < now && server.holder != kNone) clock_.blame_link(segment, server.holder);
+        if (next.ready < now && server.holder != kNone) clock_.blame_link(segment, server.holder, now);
         server.holder = segment;
         server.free_at = now + held;
         outcome_.link_busy_ps[link] += held;
