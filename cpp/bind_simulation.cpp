@@ -1,9 +1,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/typing.h>
 
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 
 #include "arrays.hpp"
 #include "bind.hpp"
@@ -27,7 +30,7 @@ struct Table {
     }
 };
 
-nb::tuple default_pairs_py(const Table& table, int32_t ranks) {
+std::tuple<Out<int32_t>, Out<int32_t>> default_pairs_py(const Table& table, int32_t ranks) {
     std::vector<int64_t> pairs;
     {
         nb::gil_scoped_release release;
@@ -38,7 +41,7 @@ nb::tuple default_pairs_py(const Table& table, int32_t ranks) {
         src[i] = static_cast<int32_t>(pairs[i] / ranks);
         dst[i] = static_cast<int32_t>(pairs[i] % ranks);
     }
-    return nb::make_tuple(give(std::move(src)), give(std::move(dst)));
+    return {give(std::move(src)), give(std::move(dst))};
 }
 
 template <typename Choice>
@@ -49,7 +52,7 @@ Choice choose(const std::string& text, std::initializer_list<std::pair<const cha
     throw std::invalid_argument("unknown choice: " + text);
 }
 
-nb::dict simulate_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> chunk_bytes, int64_t segment_bytes,
+nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> chunk_bytes, int64_t segment_bytes,
                      In<int32_t> pair_src, In<int32_t> pair_dst, int32_t explicit_routes, In<int64_t> path_offsets,
                      In<int32_t> path_links, In<int64_t> bandwidth, In<int64_t> latency_ps,
                      const std::string& sharing, const std::string& order, const std::string& execution, bool record,
@@ -128,6 +131,7 @@ void bind_simulation(nb::module_& m) {
             },
             nb::arg("step"), nb::arg("chunk"), nb::arg("src"), nb::arg("dst"), nb::arg("op"), nb::arg("route"),
             nb::arg("src_slot").none(), nb::arg("dst_slot").none());
+    nb::exception<TooMany>(m, "TooMany");
     m.def("default_pairs", &default_pairs_py, nb::arg("table"), nb::arg("ranks"),
           "Sources and destinations that take the network's own path, each pair once.");
     m.def("simulate", &simulate_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("chunk_bytes"),

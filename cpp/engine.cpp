@@ -21,7 +21,7 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
     Clockwork clock(program, rows, ranks, settings, queue);
     Net net(clock, queue, network, settings, outcome);
 
-    auto start = [&](int64_t now) {
+    auto offer_ready = [&](int64_t now) {
         for (;;) {
             const auto& ready = clock.take_ready();
             if (ready.empty()) break;
@@ -35,24 +35,28 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
                 }
             }
         }
-        net.start(now);
     };
 
-    start(0);
+    offer_ready(0);
+    net.start(0);
     std::vector<Event> batch;
     while (!queue.empty()) {
         queue.pop(batch);
         int64_t now = batch.front().time;
         if (now > settings.max_time_ps) throw std::overflow_error("simulated time");
-        outcome.events += static_cast<int64_t>(batch.size());
-        for (const Event& event : batch) {
-            if (event.kind == Kind::arrive || event.kind == Kind::apply || event.kind == Kind::left) {
-                clock.handle(event);
-            } else {
-                net.handle(event);
+        // Everything that happens at this instant, and all that it makes happen, comes before any link starts.
+        do {
+            outcome.events += static_cast<int64_t>(batch.size());
+            for (const Event& event : batch) {
+                if (event.kind == Kind::arrive || event.kind == Kind::apply || event.kind == Kind::left) {
+                    clock.handle(event);
+                } else {
+                    net.handle(event);
+                }
             }
-        }
-        start(now);
+            offer_ready(now);
+        } while (queue.pop_again(batch));
+        net.start(now);
     }
     clock.finish(outcome);
     return outcome;

@@ -29,7 +29,14 @@ public:
           outcome_(outcome),
           spare_(network.bandwidth.size(), 0.0),
           open_(network.bandwidth.size(), 0),
-          on_link_(network.bandwidth.size()) {}
+          on_link_(network.bandwidth.size()) {
+        // A connection is known by its links, whether a route was named or is the network's own.
+        std::map<std::vector<int32_t>, int32_t> first;
+        for (size_t row = 0; row + 1 < network.path_offsets.size(); ++row) {
+            auto links = network.path(static_cast<int32_t>(row));
+            same_path_.push_back(first.try_emplace({links.begin(), links.end()}, row).first->second);
+        }
+    }
 
     void offer(int32_t segment, int64_t now) {
         Connection& connection = connect(segment);
@@ -95,7 +102,7 @@ private:
     }
 
     Connection& connect(int32_t segment) {
-        return connections_[{clock_.rank_from(segment), clock_.rank_to(segment), clock_.segment(segment).path}];
+        return connections_[{clock_.rank_from(segment), clock_.rank_to(segment), same_path_[clock_.segment(segment).path]}];
     }
 
     void begin(Connection& connection, int64_t now) {
@@ -187,6 +194,7 @@ private:
     bool record_;
     Outcome& outcome_;
     std::map<std::tuple<int32_t, int32_t, int32_t>, Connection> connections_;
+    std::vector<int32_t> same_path_;
     std::vector<Connection*> touched_;
     std::vector<Flow> flows_;
     std::vector<double> spare_;

@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <numeric>
-#include <stdexcept>
 
 namespace weft {
 
@@ -21,7 +20,7 @@ public:
         for (size_t chunk = 0; chunk < per_chunk_.size(); ++chunk) {
             int64_t bytes = cut.chunk_bytes[chunk];
             int64_t count = bytes == 0 ? 0 : cut.segment_bytes == 0 ? 1 : (bytes - 1) / cut.segment_bytes + 1;
-            if (count > cut.max_segments) throw std::length_error("segments");
+            if (count > cut.max_segments) throw TooMany("segments");
             per_chunk_[chunk] = static_cast<int32_t>(count);
             one_each_ = one_each_ && count == 1;
         }
@@ -52,7 +51,7 @@ public:
                     }
                     carrier_.push_back(static_cast<int32_t>(segments.size()) - 1);
                 }
-                if (static_cast<int64_t>(segments.size()) > cut_.max_segments) throw std::length_error("segments");
+                if (static_cast<int64_t>(segments.size()) > cut_.max_segments) throw TooMany("segments");
                 ++row;
             } while (row < rows.size() && rows.continues(row));
             ++message;
@@ -147,7 +146,7 @@ private:
         // Neighbouring chunks of one message would repeat the same edge.
         if (head != kNone && program_.edges[head].target == target) return;
         if (program_.edges.size() >= static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
-            throw std::length_error("dependencies");
+            throw TooMany("dependencies");
         }
         program_.edges.push_back({target, head});
         head = static_cast<int32_t>(program_.edges.size()) - 1;

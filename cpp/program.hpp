@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "memory.hpp"
@@ -57,6 +58,11 @@ struct Edge {
 struct Program {
     Bulk<Segment> segments;
     Bulk<Edge> edges;
+};
+
+// More segments or dependencies than the caller allows; `what()` says which.
+struct TooMany : std::runtime_error {
+    using std::runtime_error::runtime_error;
 };
 
 Program lower(const Rows& rows, const Cut& cut);

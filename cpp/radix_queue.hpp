@@ -22,18 +22,19 @@ public:
         ++size_;
     }
 
-    // Instant of the next batch; the queue must not be empty.
-    int64_t next_time() {
-        settle();
-        return last_;
-    }
-
     // Moves all events of the next instant into `batch`.
     void pop(std::vector<Event>& batch) {
         settle();
         batch.clear();
         batch.swap(buckets_[0]);
         size_ -= batch.size();
+    }
+
+    // The same for what has been pushed since for the instant of the last pop; false if nothing has.
+    bool pop_again(std::vector<Event>& batch) {
+        if (buckets_[0].empty()) return false;
+        pop(batch);
+        return true;
     }
 
 private:

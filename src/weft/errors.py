@@ -19,13 +19,24 @@ The command line turns any of them into one line on stderr and its ``exit_code``
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class WeftError(Exception):
     """Base of everything Weft raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception is remade from its message alone, and those with more to say then fail to
+        # cross from a worker process to its parent.
+        return _remake, (type(self), self.args, vars(self))
+
+
+def _remake(kind: type[WeftError], args: tuple[Any, ...], state: dict[str, Any]) -> WeftError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error
 
 
 class InputError(WeftError, ValueError):

@@ -16,6 +16,12 @@ MAX_TEXT_BYTES: Final = 16 << 20
 MAX_SCHEDULE_BYTES: Final = 64 << 20
 """Largest binary schedule file, compressed."""
 
+MAX_COLUMN_BYTES: Final = 2 << 30
+"""All columns of a schedule file together, decompressed: a ring on 4,096 ranks has a third of this."""
+
+MAX_TRACE_EVENTS: Final = 5_000_000
+"""Spans in one trace file; viewers give up long before."""
+
 MAX_DEPTH: Final = 64
 """Deepest nesting in any file."""
 
@@ -32,6 +38,7 @@ MAX_TRANSFERS: Final = 1 << 26
 """Rows of one schedule: a ring on 4,096 ranks has half of this."""
 
 MAX_SLOTS: Final = 1 << 10
+MAX_TREES_PER_ROOT: Final = 64
 MAX_SEGMENTS: Final = 1 << 28
 """Segments in one simulation, summed over all messages."""
 

@@ -25,7 +25,9 @@ _TIME_PS: Final = {
     "ms": 10**9,
     "s": PS_PER_S,
 }
-_QUANTITY: Final = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,2})?)\s*([^\d\s].*?)?\s*\Z")
+_QUANTITY: Final = re.compile(
+    r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,2})?)\s*([^\d\s].*?)?\s*\Z"
+)
 _BYTES: Final = re.compile(r"([kKMGTP]?)(i?)(bits?|bytes?|b|B)?\Z")
 
 
@@ -70,9 +72,7 @@ def parse_bandwidth(text: str | int) -> int:
         value = Fraction(text)
     else:
         number, unit = _split("bandwidth", text, example)
-        if unit.endswith("/s"):
-            unit = unit[:-2]
-        elif unit.endswith("ps"):
+        if unit.endswith(("/s", "ps")):
             unit = unit[:-2]
         elif unit:
             msg = f"bandwidth {text!r}: a speed needs '/s', such as {example}"
@@ -196,7 +196,7 @@ def _byte_unit(what: str, text: str, unit: str, *, allow_bits: bool) -> Fraction
     scale = Fraction(1024 if binary else 1000) ** _DECIMAL[prefix]
     if word in ("b", "bit", "bits"):
         if not allow_bits:
-            msg = f"{what} {text!r}: sizes are in bytes, write {unit[:-len(word)]}B"
+            msg = f"{what} {text!r}: sizes are in bytes, write {unit[: -len(word)]}B"
             raise UnitError(msg)
         return scale / 8
     return scale

@@ -1,8 +1,8 @@
 """Collecting transfers into a schedule.
 
-An algorithm adds blocks of rows, each a set of numbers or arrays that broadcast together, and calls `build` once.
-Rows come out in one canonical order, (step, src, dst, op, route, slots, chunk), so that the same algorithm on the
-same topology gives the byte-identical schedule and consecutive chunks fall into one message.
+An algorithm adds blocks of rows, each a set of numbers or arrays that broadcast together, and calls `build`
+once. Rows come out in one canonical order, (step, src, dst, op, route, slots, chunk), so that the same
+algorithm on the same topology gives the byte-identical schedule and consecutive chunks fall into one message.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft import limits
+from weft.columns import as_whole, row_order
+from weft.errors import ScheduleError
 from weft.schedule.cuts import make_condition
-from weft.schedule.ir import DEFAULT_ROUTE, Op, Schedule
+from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +33,7 @@ class ScheduleBuilder:
     topology, collective, algorithm
         As in `Schedule`.
     chunks
-        Number of chunks; by default one per rank (one per pair of ranks for all_to_all).
+        Number of chunks; by default one per weight, else one per rank (per pair of ranks for all_to_all).
     weights
         Share of each chunk, as whole numbers; equal by default. Their sum per buffer is the denominator.
     owner
@@ -67,11 +69,18 @@ class ScheduleBuilder:
         pairs = collective == "all_to_all"
         owned = collective in ("reduce_scatter", "all_gather")
         self.topology, self.collective, self.algorithm = topology, collective, algorithm
-        self.chunks = chunks if chunks is not None else ranks * ranks if pairs else ranks
-        limits.check("chunks", self.chunks, limits.MAX_CHUNKS)
-        self.weights = np.ones(self.chunks, np.int64) if weights is None else np.asarray(weights, np.int64)
+        if weights is None:
+            self.chunks = chunks if chunks is not None else ranks * ranks if pairs else ranks
+            limits.check("chunks", self.chunks, limits.MAX_CHUNKS)
+            self.weights = np.ones(self.chunks, np.int64)
+        else:
+            self.weights = as_whole("weights", weights, np.int64)
+            self.chunks = len(self.weights) if chunks is None else chunks
         self.denominator = int(self.weights.sum()) // (ranks if pairs else 1)
         if owned and owner is None:
+            if not self.chunks or self.chunks % ranks:
+                msg = f"{self.chunks} chunks cannot be dealt to {ranks} owners evenly; name an owner for each"
+                raise ScheduleError(msg)
             owner = np.arange(self.chunks) // (self.chunks // ranks)
         self.ownership = ownership or ("prescribed" if owned else "none")
         self.source, self.target = make_condition(collective, ranks, self.chunks, owner=owner, root=root)
@@ -79,11 +88,12 @@ class ScheduleBuilder:
         self._blocks: list[list[NDArray[np.int32]]] = []
         self._rows = 0
         self._uses_slots = False
+        self._built = False
         self._route_ids: dict[tuple[int, ...], int] = {}
 
     def route(self, links: Sequence[int]) -> int:
-        """Number of an explicit route; equal link lists share one."""
-        return self._route_ids.setdefault(tuple(links), len(self._route_ids))
+        """Return the number of an explicit route; equal link lists share one."""
+        return self._route_ids.setdefault(tuple(int(link) for link in links), len(self._route_ids))
 
     def add(
         self,
@@ -97,30 +107,51 @@ class ScheduleBuilder:
         src_slot: ArrayLike = 0,
         dst_slot: ArrayLike = 0,
     ) -> None:
-        """Add rows; arguments broadcast together."""
+        """Add rows; arguments broadcast together.
+
+        Raises
+        ------
+        ScheduleError
+            If they do not broadcast, or a number does not fit its column.
+        """
         self._uses_slots = self._uses_slots or bool(np.any(src_slot)) or bool(np.any(dst_slot))
-        parts = (step, src, dst, op, route, src_slot, dst_slot, chunk)
-        columns = np.broadcast_arrays(*(np.asarray(part, np.int32) for part in parts))
+        parts = zip(CANONICAL_ORDER, (step, src, dst, op, route, src_slot, dst_slot, chunk), strict=True)
+        given = [as_whole(name, part, np.int32) for name, part in parts]
+        try:
+            columns = np.broadcast_arrays(*given)
+        except ValueError as error:
+            msg = f"{self.algorithm}: columns of shapes {[part.shape for part in given]} do not fit together"
+            raise ScheduleError(msg) from error
         self._rows += columns[0].size
         limits.check(f"{self.algorithm}: transfers", self._rows, limits.MAX_TRANSFERS)
-        self._blocks.append([column.ravel() for column in columns])
+        # Copies: the caller may go on to change its arrays for the next block.
+        self._blocks.append([column.flatten() for column in columns])
 
     def note(self, text: str) -> None:
         """Leave a remark for whoever reads the schedule."""
         self.notes.append(text)
 
     def build(self) -> Schedule:
-        """Put the rows in canonical order and make the schedule."""
-        # Columns are taken one at a time and dropped at once: a large ring would otherwise be held twice.
-        blocks, self._blocks = self._blocks, []
-        columns = []
-        for index in range(len(_SORT_KEYS)):
-            columns.append(np.concatenate([b[index] for b in blocks]) if blocks else np.zeros(0, np.int32))
-        del blocks
-        order = _canonical_order(columns)
+        """Put the rows in canonical order and make the schedule; a builder builds once.
+
+        Raises
+        ------
+        ScheduleError
+            If the rows are not a legal schedule, or it was built before.
+        """
+        if self._built:
+            msg = f"{self.algorithm}: the schedule was built already; make a new builder"
+            raise ScheduleError(msg)
+        self._built = True
+        # Columns leave their blocks one at a time: a large ring would otherwise be held twice.
+        columns = [
+            np.concatenate([block.pop(0) for block in self._blocks] or [np.zeros(0, np.int32)])
+            for _ in CANONICAL_ORDER
+        ]
+        order = row_order(columns)
         if order is not None:
             columns = [column[order] for column in columns]
-        named = dict(zip(_SORT_KEYS, columns, strict=True))
+        named = dict(zip(CANONICAL_ORDER, columns, strict=True))
         lengths = [len(links) for links in self._route_ids]
         flat = [link for links in self._route_ids for link in links]
         return Schedule(
@@ -136,7 +167,7 @@ class ScheduleBuilder:
             chunk=named["chunk"],
             src=named["src"],
             dst=named["dst"],
-            op=named["op"].astype(np.uint8),
+            op=as_whole("op", named["op"], np.uint8),
             route=named["route"],
             src_slot=named["src_slot"] if self._uses_slots else None,
             dst_slot=named["dst_slot"] if self._uses_slots else None,
@@ -144,23 +175,6 @@ class ScheduleBuilder:
             route_links=np.array(flat, np.int32),
             notes=tuple(self.notes),
         )
-
-
-_SORT_KEYS = ("step", "src", "dst", "op", "route", "src_slot", "dst_slot", "chunk")
-
-
-def _canonical_order(columns: list[NDArray[np.int32]]) -> NDArray[np.int64] | None:
-    """Sorting permutation, or None when the rows are in order already, as most algorithms emit them."""
-    rows = len(columns[0])
-    undecided = np.ones(max(rows - 1, 0), bool)
-    for column in columns:
-        ahead, behind = column[1:], column[:-1]
-        if bool((undecided & (ahead < behind)).any()):
-            return np.lexsort(columns[::-1])
-        undecided &= ahead == behind
-        if not undecided.any():
-            break
-    return None
 
 
 __all__ = ["Op", "ScheduleBuilder"]

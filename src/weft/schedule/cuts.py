@@ -1,7 +1,7 @@
 """Who starts with which chunk, who must end with it, and how many elements each has.
 
-The condition of a collective is two columns, `source` and `target` (`weft.schedule.ir`). This module makes them
-for a named collective, checks them, and cuts a buffer into whole elements.
+The condition of a collective is two columns, `source` and `target` (`weft.schedule.ir`). This module makes
+them for a named collective, checks them, and cuts a buffer into whole elements.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.columns import as_whole
 from weft.errors import ScheduleError
 from weft.schedule import ir
 
@@ -51,7 +52,7 @@ def make_condition(
         if owner is None:
             msg = f"{collective} needs an owner for each chunk"
             raise ScheduleError(msg)
-        owners = np.asarray(owner, np.int32)
+        owners = as_whole("owner", owner, np.int32)
         return (owners, every) if collective == "all_gather" else (every, owners)
     if collective == "all_to_all":
         if chunks != ranks * ranks:
@@ -68,7 +69,8 @@ def check_condition(schedule: Schedule) -> None:
     collective, ranks = schedule.collective, schedule.ranks
     owner = owners(schedule)
     if (schedule.ownership == "none") != (owner is None):
-        msg = f"{collective} with ownership {schedule.ownership!r}: only reduce_scatter and all_gather have owners"
+        expects = "free or prescribed" if owner is not None else "none"
+        msg = f"{collective} with ownership {schedule.ownership!r}: it must be {expects}"
         raise ScheduleError(msg)
     expected: dict[str, ArrayLike] = {"owner": owner} if owner is not None else {}
     root = int(source[0]) if collective == "broadcast" else int(target[0]) if collective == "reduce" else 0
@@ -79,12 +81,7 @@ def check_condition(schedule: Schedule) -> None:
     if owner is not None and int(owner.min()) < 0:
         msg = f"chunk {int(owner.argmin())}: {collective} needs an owner"
         raise ScheduleError(msg)
-    group = _buffers(schedule)
-    sums = np.bincount(group, weights=None, minlength=int(group.max()) + 1) * 0
-    np.add.at(sums, group, schedule.weights)
-    if bool((sums != schedule.denominator).any()):
-        msg = f"the weights of a buffer sum to {int(sums[0])}, not to the denominator {schedule.denominator}"
-        raise ScheduleError(msg)
+    _check_weights(schedule)
     if owner is not None:
         _check_ownership(schedule, owner)
 
@@ -115,19 +112,23 @@ def largest_remainder(total: int, weights: NDArray[np.int64]) -> NDArray[np.int6
     >>> largest_remainder(7, np.array([1, 1, 1, 1])).tolist()
     [2, 2, 2, 1]
     """
-    whole = int(weights.sum())
-    if len(set(weights[:1].tolist())) == 1 and bool((weights == weights[0]).all()):
+    if bool((weights == weights[0]).all()):
         each, rest = divmod(total, len(weights))
         return np.full(len(weights), each, np.int64) + (np.arange(len(weights)) < rest)
-    exact = [total * w for w in weights.tolist()]
-    parts = np.array([e // whole for e in exact], np.int64)
-    remainder = [e % whole for e in exact]
-    for index in sorted(range(len(exact)), key=lambda i: -remainder[i])[: total - int(parts.sum())]:
-        parts[index] += 1
+    whole = int(weights.sum())
+    if total * int(weights.max()) <= np.iinfo(np.int64).max:
+        parts, remainder = np.divmod(weights * total, whole)
+    else:
+        exact = [divmod(total * weight, whole) for weight in weights.tolist()]
+        parts = np.array([part for part, _ in exact], np.int64)
+        remainder = np.array([rest for _, rest in exact], np.int64)
+    parts[np.argsort(-remainder, kind="stable")[: total - int(parts.sum())]] += 1
     return parts
 
 
-def _cut_groups(weights: NDArray[np.int64], group: NDArray[np.int32], totals: NDArray[np.int64]) -> NDArray[np.int64]:
+def _cut_groups(
+    weights: NDArray[np.int64], group: NDArray[np.int32], totals: NDArray[np.int64]
+) -> NDArray[np.int64]:
     parts = np.zeros(len(weights), np.int64)
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(len(totals) + 1))
@@ -138,9 +139,21 @@ def _cut_groups(weights: NDArray[np.int64], group: NDArray[np.int32], totals: ND
     return parts
 
 
-def _buffers(schedule: Schedule) -> NDArray[np.int32]:
-    """Which buffer each chunk is a part of: the sender's for all_to_all, the one and only elsewhere."""
-    return schedule.source if schedule.collective == "all_to_all" else np.zeros(schedule.chunks, np.int32)
+def _check_weights(schedule: Schedule) -> None:
+    """Weights of each buffer (the sender's for all_to_all, the one and only elsewhere) must sum to 1."""
+    most = np.iinfo(np.int64).max
+    if not 1 <= schedule.denominator <= most:
+        msg = f"the denominator {schedule.denominator} is outside 1..{most}"
+        raise ScheduleError(msg)
+    pairs = schedule.collective == "all_to_all"
+    weights = schedule.weights.reshape(schedule.ranks if pairs else 1, -1)
+    # In two halves, since a sum of 64-bit weights may wrap to what looks right.
+    high, low = (weights >> 32).sum(axis=1).tolist(), (weights & 0xFFFFFFFF).sum(axis=1).tolist()
+    for buffer, total in enumerate((h << 32) + rest for h, rest in zip(high, low, strict=True)):
+        if total != schedule.denominator:
+            whose = f"rank {buffer}'s buffer" if pairs else "the buffer"
+            msg = f"the weights of {whose} sum to {total}, not to the denominator {schedule.denominator}"
+            raise ScheduleError(msg)
 
 
 def _check_ownership(schedule: Schedule, owner: NDArray[np.int32]) -> None:

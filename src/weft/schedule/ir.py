@@ -1,7 +1,7 @@
 """What a schedule is and what it means.
 
-A rank's buffer is cut into chunks; chunk c has the exact weight ``weights[c] / denominator``. A schedule is one
-table of transfers in columns, because a 1024-rank ring has two million of them::
+A rank's buffer is cut into chunks; chunk c has the exact weight ``weights[c] / denominator``. A schedule is
+one table of transfers in columns, because a 1024-rank ring has two million of them::
 
     step | chunk | src | dst | op (copy, reduce) | route [| src_slot | dst_slot]
 
@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft import limits
+from weft.columns import freeze
 from weft.errors import ScheduleError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Schedule:
     step, chunk, src, dst, op, route
         The transfers, in non-decreasing order of step.
     src_slot, dst_slot
-        Scratch slots, or None when every transfer uses slot 0.
+        Scratch slots, or None when every transfer uses slot 0 (columns of zeros become None).
     route_offsets, route_links
         Route i is ``route_links[route_offsets[i]:route_offsets[i + 1]]``.
     notes
@@ -110,13 +111,13 @@ class Schedule:
         for name, dtype in COLUMNS.items():
             values = getattr(self, name)
             if values is not None:
-                object.__setattr__(self, name, _frozen(values, dtype))
-        if (self.src_slot is None) != (self.dst_slot is None):
-            msg = "src_slot and dst_slot must be given together"
-            raise ScheduleError(msg)
+                object.__setattr__(self, name, freeze(name, values, dtype))
+        object.__setattr__(self, "denominator", int(self.denominator))
+        object.__setattr__(self, "notes", tuple(self.notes))
+        _settle_slots(self)
         _check_chunks(self)
-        _check_columns(self)
         _check_routes(self)
+        _check_columns(self)
 
     @property
     def ranks(self) -> int:
@@ -189,7 +190,7 @@ class Schedule:
         """
         from weft.schedule.cuts import chunk_elements
 
-        if size_bytes < 0 or size_bytes % element_bytes:
+        if element_bytes < 1 or size_bytes < 0 or size_bytes % element_bytes:
             msg = f"{size_bytes} bytes are not a whole number of {element_bytes}-byte elements"
             raise ScheduleError(msg)
         return chunk_elements(self, size_bytes // element_bytes) * element_bytes
@@ -242,14 +243,19 @@ COLUMNS: Final[dict[str, Any]] = {
 }
 TRANSFER_COLUMNS: Final = ("step", "chunk", "src", "dst", "op", "route", "src_slot", "dst_slot")
 
+CANONICAL_ORDER: Final = ("step", "src", "dst", "op", "route", "src_slot", "dst_slot", "chunk")
+"""Sort keys of the rows a builder or a pass makes, most significant first."""
 
-def _frozen(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    column: NDArray[Any] = np.ascontiguousarray(values, dtype=dtype)
-    if column.flags.writeable:
-        # A view would let the caller change a value under everyone who holds the schedule.
-        column = column.copy() if column.base is not None or column is values else column
-        column.flags.writeable = False
-    return column
+
+def _settle_slots(schedule: Schedule) -> None:
+    if (schedule.src_slot is None) != (schedule.dst_slot is None):
+        msg = "src_slot and dst_slot must be given together"
+        raise ScheduleError(msg)
+    given = [column for column in (schedule.src_slot, schedule.dst_slot) if column is not None]
+    if all(len(column) == len(schedule.step) and not column.any() for column in given):
+        # One form for one meaning, or equal schedules would have different digests.
+        object.__setattr__(schedule, "src_slot", None)
+        object.__setattr__(schedule, "dst_slot", None)
 
 
 def _check_chunks(schedule: Schedule) -> None:
@@ -259,9 +265,10 @@ def _check_chunks(schedule: Schedule) -> None:
     if schedule.ownership not in OWNERSHIPS:
         msg = f"ownership {schedule.ownership!r} is unknown, expected one of {', '.join(OWNERSHIPS)}"
         raise ScheduleError(msg)
-    limits.check("chunks", schedule.chunks, limits.MAX_CHUNKS)
-    if not schedule.chunks or len(schedule.source) != schedule.chunks or len(schedule.target) != schedule.chunks:
-        msg = f"{schedule.chunks} weights, {len(schedule.source)} sources, {len(schedule.target)} targets: need one of each per chunk"
+    chunks = limits.check("chunks", schedule.chunks, limits.MAX_CHUNKS)
+    sources, targets = len(schedule.source), len(schedule.target)
+    if not chunks or sources != chunks or targets != chunks:
+        msg = f"{chunks} weights, {sources} sources, {targets} targets: need one of each per chunk"
         raise ScheduleError(msg)
     if int(schedule.weights.min()) < 0:
         msg = f"chunk {int(schedule.weights.argmin())}: a weight must not be negative"
@@ -303,7 +310,8 @@ def _check_columns(schedule: Schedule) -> None:
             raise ScheduleError(msg)
     if rows and bool((np.diff(schedule.step) < 0).any()):
         row = int(np.flatnonzero(np.diff(schedule.step) < 0)[0]) + 1
-        msg = f"transfer {row}: step {int(schedule.step[row])} comes after a later one; rows are ordered by step"
+        step = int(schedule.step[row])
+        msg = f"transfer {row}: step {step} comes after a later one; rows are ordered by step"
         raise ScheduleError(msg)
     here = schedule.src == schedule.dst
     if schedule.src_slot is not None and schedule.dst_slot is not None:
@@ -322,5 +330,8 @@ def _check_routes(schedule: Schedule) -> None:
         msg = "the route table's offsets must rise from 0 to the number of its entries"
         raise ScheduleError(msg)
     if len(links) and (int(links.min()) < 0 or int(links.max()) >= schedule.topology.links):
-        msg = f"the route table names a link outside 0..{schedule.topology.links - 1}"
+        entry = int(np.flatnonzero((links < 0) | (links >= schedule.topology.links))[0])
+        route = int(np.searchsorted(offsets, entry, side="right")) - 1
+        last = schedule.topology.links - 1
+        msg = f"route {route}: there is no link {int(links[entry])}, the topology has 0..{last}"
         raise ScheduleError(msg)

@@ -5,14 +5,17 @@ Each takes values and gives a new value. None of them knows an algorithm.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft import limits
+from weft.columns import row_order
 from weft.errors import ScheduleError
-from weft.schedule.cuts import make_condition, owners
-from weft.schedule.ir import DEFAULT_ROUTE, TRANSFER_COLUMNS, Op, Schedule
+from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, EVERY, TRANSFER_COLUMNS, Op, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,11 +36,14 @@ def reverse(schedule: Schedule) -> Schedule:
     An all_gather becomes a reduce_scatter, a broadcast a reduce, and the other way round. Since links turn
     round too, a reduce_scatter on T is ``reverse(all_gather(T.transpose()))``.
 
+    Twice is the identity, for a schedule in canonical order that has no idle steps in front.
+
     Raises
     ------
     ScheduleError
-        If the collective has no reverse, or a rank receives a chunk more than once (or, for the reducing
-        ones, sends it more than once): then the reverse would not be a sum over each rank once.
+        If the collective has no reverse; if a gathering one has reduces or a reducing one copies; if a rank
+        receives a chunk more than once or an owner receives its own (for the reducing ones: sends): then the
+        reverse would not be a sum over each rank once.
     """
     result = _REVERSED.get(schedule.collective)
     if result is None:
@@ -46,15 +52,7 @@ def reverse(schedule: Schedule) -> Schedule:
     if schedule.src_slot is not None:
         msg = "reverse: the schedule uses scratch slots"
         raise ScheduleError(msg)
-    reducing = schedule.collective in ("reduce_scatter", "reduce")
-    node = schedule.src if reducing else schedule.dst
-    place = node.astype(np.int64) * schedule.chunks + schedule.chunk
-    if len(np.unique(place)) != len(place):
-        verb = "sends" if reducing else "receives"
-        values, counts = np.unique(place, return_counts=True)
-        rank, chunk = divmod(int(values[counts.argmax()]), schedule.chunks)
-        msg = f"reverse: rank {rank} {verb} chunk {chunk} {int(counts.max())} times, it must do so once"
-        raise ScheduleError(msg)
+    _check_reversible(schedule)
     offsets = schedule.route_offsets
     links = [schedule.route_links[offsets[i] : offsets[i + 1]][::-1] for i in range(schedule.routes)]
     return _sorted(
@@ -81,7 +79,7 @@ def compose(first: Schedule, second: Schedule, collective: str, algorithm: str |
     Raises
     ------
     ScheduleError
-        If they differ in topology or in chunks.
+        If they differ in topology or in chunks, or a chunk starts from another rank than it ended at.
     """
     if first.topology.digest != second.topology.digest:
         msg = f"compose: made for different topologies, {first.topology.name} and {second.topology.name}"
@@ -90,19 +88,19 @@ def compose(first: Schedule, second: Schedule, collective: str, algorithm: str |
     if not same:
         msg = f"compose: cut into different chunks ({first.chunks} and {second.chunks})"
         raise ScheduleError(msg)
-    ends, begins = owners(first), owners(second)
-    if ends is not None and begins is not None and not np.array_equal(ends, begins):
-        msg = f"compose: chunk {int(np.flatnonzero(ends != begins)[0])} ends at another rank than it begins at"
+    apart = (first.target != EVERY) & (first.target != second.source)
+    if bool(apart.any()):
+        chunk = int(np.flatnonzero(apart)[0])
+        msg = f"compose: chunk {chunk} ends at another rank than it begins at"
         raise ScheduleError(msg)
-    source, target = make_condition(collective, first.ranks, first.chunks)
     return _join(
         [first, second],
         step_shift=[0, first.steps],
         chunk_shift=[0, 0],
         collective=collective,
         algorithm=algorithm or first.algorithm,
-        source=source,
-        target=target,
+        source=first.source,
+        target=second.target,
         ownership="none",
     )
 
@@ -114,31 +112,35 @@ def halves(schedule: Schedule) -> tuple[Schedule, Schedule]:
     ------
     ScheduleError
         If no step splits it: some copy happens before the last reduce, a sum is complete at several ranks
-        at once, or an owner's chunks are not contiguous.
+        at once, or an owner's chunks are not contiguous. Or if it uses scratch slots.
     """
     if schedule.collective != "all_reduce":
         msg = f"halves: only an all_reduce has halves, this is {schedule.collective}"
         raise ScheduleError(msg)
+    if schedule.src_slot is not None:
+        msg = "halves: the schedule uses scratch slots"
+        raise ScheduleError(msg)
     reduces = schedule.op == Op.REDUCE
-    cut = int(schedule.step[reduces].max()) + 1 if reduces.any() else 0
-    if not reduces.any() or bool((schedule.step[~reduces] < cut).any()) or not bool((~reduces).any()):
+    if bool(reduces.all()) or not bool(reduces.any()):
+        msg = f"halves: {schedule.algorithm} has no split step, it does not both reduce and copy"
+        raise ScheduleError(msg)
+    cut = int(schedule.step[reduces].max()) + 1
+    if bool((schedule.step[~reduces] < cut).any()):
         msg = f"halves: {schedule.algorithm} has no split step, its reduces and copies overlap"
         raise ScheduleError(msg)
-    receives = np.zeros((schedule.chunks, schedule.ranks), bool)
-    receives[schedule.chunk[~reduces], schedule.dst[~reduces]] = True
-    if bool((receives.sum(axis=1) != schedule.ranks - 1).any()):
-        chunk = int(np.flatnonzero(receives.sum(axis=1) != schedule.ranks - 1)[0])
-        msg = f"halves: chunk {chunk} is not gathered from a single owner"
-        raise ScheduleError(msg)
-    owner = np.argmin(receives, axis=1).astype(np.int32)
     rows = int(np.searchsorted(schedule.step, cut))
+    owner, every = _gathered_from(schedule, slice(rows, None)), schedule.source
     scatter = _take_rows(schedule, slice(0, rows))
-    gather = _take_rows(schedule, slice(rows, schedule.transfers))
-    every = schedule.source
+    gather = _take_rows(schedule, slice(rows, None))
     return (
         replace(scatter, collective="reduce_scatter", source=every, target=owner, ownership="free"),
         replace(
-            gather, collective="all_gather", source=owner, target=every, ownership="free", step=gather.step - cut
+            gather,
+            collective="all_gather",
+            source=owner,
+            target=every,
+            ownership="free",
+            step=gather.step - np.int32(cut),
         ),
     )
 
@@ -151,8 +153,13 @@ def split(schedule: Schedule, parts: int) -> Schedule:
     if schedule.collective == "all_to_all" and parts > 1:
         msg = "split: all_to_all has exactly one chunk per pair of ranks; use segments"
         raise ScheduleError(msg)
-    columns = {name: np.repeat(getattr(schedule, name), parts) for name in _row_columns(schedule)}
-    columns["chunk"] = columns["chunk"] * parts + np.tile(np.arange(parts, dtype=np.int32), schedule.transfers)
+    limits.check("split: chunks", schedule.chunks * parts, limits.MAX_CHUNKS)
+    limits.check("split: transfers", schedule.transfers * parts, limits.MAX_TRANSFERS)
+    columns: dict[str, Any] = {
+        name: np.repeat(getattr(schedule, name), parts) for name in _row_columns(schedule)
+    }
+    part = np.tile(np.arange(parts, dtype=np.int32), schedule.transfers)
+    columns["chunk"] = columns["chunk"] * np.int32(parts) + part
     return _sorted(
         replace(
             schedule,
@@ -177,34 +184,81 @@ def parallel(schedules: Sequence[Schedule], shares: Sequence[int], algorithm: st
     algorithm
         Name of the result.
 
+    Raises
+    ------
+    ScheduleError
+        If they do not agree, or a share is not positive.
+
     Notes
     -----
     Chunks of an owned collective are renumbered so that each owner's stay contiguous.
     """
+    if not schedules or len(shares) != len(schedules) or min(shares) < 1:
+        msg = f"parallel: {len(schedules)} schedules need as many shares of at least 1, not {list(shares)}"
+        raise ScheduleError(msg)
     first = schedules[0]
-    for other in schedules[1:]:
-        if (other.topology.digest, other.collective) != (first.topology.digest, first.collective):
-            msg = "parallel: schedules must share topology and collective"
-            raise ScheduleError(msg)
-    common = int(np.lcm.reduce([s.denominator for s in schedules]))
-    weights = np.concatenate(
-        [s.weights * (common // s.denominator) * share for s, share in zip(schedules, shares, strict=True)]
-    )
-    starts = np.cumsum([0, *(s.chunks for s in schedules[:-1])]).tolist()
-    joined = _join(
+    if first.collective == "all_to_all":
+        msg = "parallel: all_to_all has exactly one chunk per pair of ranks; use segments"
+        raise ScheduleError(msg)
+    agreed = (first.topology.digest, first.collective, first.ownership)
+    if any((s.topology.digest, s.collective, s.ownership) != agreed for s in schedules):
+        msg = "parallel: schedules must share topology, collective and ownership"
+        raise ScheduleError(msg)
+    common = math.lcm(*(s.denominator for s in schedules))
+    denominator = common * sum(shares)
+    if denominator > np.iinfo(np.int64).max:
+        msg = f"parallel: the common denominator {denominator} does not fit into 64 bits; use rounder shares"
+        raise ScheduleError(msg)
+    scales = [common // s.denominator * share for s, share in zip(schedules, shares, strict=True)]
+    return _join(
         schedules,
         step_shift=[0] * len(schedules),
-        chunk_shift=starts,
+        chunk_shift=np.cumsum([0, *(s.chunks for s in schedules[:-1])]).tolist(),
         collective=first.collective,
         algorithm=algorithm,
         source=np.concatenate([s.source for s in schedules]),
         target=np.concatenate([s.target for s in schedules]),
         ownership=first.ownership,
-        weights=weights,
-        denominator=common * sum(shares),
-        sort_chunks=True,
+        weights=np.concatenate([s.weights * scale for s, scale in zip(schedules, scales, strict=True)]),
+        denominator=denominator,
     )
-    return joined
+
+
+def _check_reversible(schedule: Schedule) -> None:
+    reducing = schedule.collective in ("reduce_scatter", "reduce")
+    odd = np.flatnonzero(schedule.op != (Op.REDUCE if reducing else Op.COPY))
+    if len(odd):
+        verb, expected = ("copies", "reduces") if reducing else ("reduces", "copies")
+        msg = f"reverse: transfer {int(odd[0])} {verb}, a reversible {schedule.collective} only {expected}"
+        raise ScheduleError(msg)
+    node, verb = (schedule.src, "sends") if reducing else (schedule.dst, "receives")
+    home = schedule.target if reducing else schedule.source
+    own = np.flatnonzero(node == home[schedule.chunk])
+    if len(own):
+        row = int(own[0])
+        msg = f"reverse: rank {int(node[row])} {verb} chunk {int(schedule.chunk[row])}, which is its own"
+        raise ScheduleError(msg)
+    place = np.sort(node.astype(np.int64) * schedule.chunks + schedule.chunk)
+    twice = np.flatnonzero(place[1:] == place[:-1])
+    if len(twice):
+        rank, chunk = divmod(int(place[twice[0]]), schedule.chunks)
+        times = int((place == place[twice[0]]).sum())
+        msg = f"reverse: rank {rank} {verb} chunk {chunk} {times} times, it must do so once"
+        raise ScheduleError(msg)
+
+
+def _gathered_from(schedule: Schedule, rows: slice) -> NDArray[np.int32]:
+    """Owner of each chunk: the one rank that receives no copy of it."""
+    ranks = schedule.ranks
+    place = np.unique(schedule.chunk[rows].astype(np.int64) * ranks + schedule.dst[rows])
+    chunk, rank = np.divmod(place, ranks)
+    received = np.bincount(chunk, minlength=schedule.chunks)
+    if bool((received != ranks - 1).any()):
+        first = int(np.flatnonzero(received != ranks - 1)[0])
+        msg = f"halves: chunk {first} is not gathered from a single owner"
+        raise ScheduleError(msg)
+    # All ranks but one receive a chunk, so what their numbers lack to 0 + 1 + ... is the one.
+    return (ranks * (ranks - 1) // 2 - np.bincount(chunk, weights=rank)).astype(np.int32)
 
 
 def _row_columns(schedule: Schedule) -> list[str]:
@@ -219,9 +273,9 @@ def _take_rows(schedule: Schedule, rows: slice | NDArray[np.int64]) -> Schedule:
 
 def _sorted(schedule: Schedule) -> Schedule:
     """Rows in the builder's canonical order."""
-    keys = ("step", "src", "dst", "op", "route", "src_slot", "dst_slot", "chunk")
-    columns = [getattr(schedule, name) for name in keys if getattr(schedule, name) is not None]
-    return _take_rows(schedule, np.lexsort(columns[::-1]))
+    columns = [getattr(schedule, name) for name in CANONICAL_ORDER if getattr(schedule, name) is not None]
+    rows = row_order(columns)
+    return schedule if rows is None else _take_rows(schedule, rows)
 
 
 def _join(
@@ -236,51 +290,56 @@ def _join(
     ownership: str,
     weights: NDArray[np.int64] | None = None,
     denominator: int | None = None,
-    sort_chunks: bool = False,
 ) -> Schedule:
-    slots = any(s.src_slot is not None for s in schedules)
-    names = [name for name in TRANSFER_COLUMNS if slots or not name.endswith("_slot")]
-    columns: dict[str, NDArray[np.int32]] = {}
-    route_shift = np.cumsum([0, *(s.routes for s in schedules[:-1])]).tolist()
-    for name in names:
-        parts = []
-        for index, s in enumerate(schedules):
-            values = getattr(s, name)
-            if values is None:
-                values = np.zeros(s.transfers, np.int32)
-            if name == "step":
-                values = values + np.int32(step_shift[index])
-            elif name == "chunk":
-                values = values + np.int32(chunk_shift[index])
-            elif name == "route":
-                values = np.where(values == DEFAULT_ROUTE, values, values + np.int32(route_shift[index]))
-            parts.append(values)
-        columns[name] = np.concatenate(parts)
     first = schedules[0]
-    all_weights = first.weights if weights is None else weights
+    weights = first.weights if weights is None else weights
+    offsets, links, numbers = _merge_routes(schedules)
+    lengths = [s.transfers for s in schedules]
+    columns = {name: np.concatenate([_column(s, name) for s in schedules]) for name in TRANSFER_COLUMNS}
+    columns["step"] = columns["step"] + np.repeat(np.array(step_shift, np.int32), lengths)
+    columns["chunk"] = columns["chunk"] + np.repeat(np.array(chunk_shift, np.int32), lengths)
+    columns["route"] = np.concatenate([number[s.route] for s, number in zip(schedules, numbers, strict=True)])
     owner = {"reduce_scatter": target, "all_gather": source}.get(collective)
-    if sort_chunks and owner is not None:
+    if owner is not None:
         order = np.argsort(owner, kind="stable")
-        number = np.empty_like(order)
-        number[order] = np.arange(len(order))
-        columns["chunk"] = number[columns["chunk"]].astype(np.int32)
-        all_weights, source, target = all_weights[order], source[order], target[order]
-    keys = [columns[k] for k in ("step", "src", "dst", "op", "route", "src_slot", "dst_slot", "chunk") if k in columns]
-    rows = np.lexsort(keys[::-1])
-    link_start = np.cumsum([0, *(len(s.route_links) for s in schedules[:-1])]).tolist()
-    offsets = [s.route_offsets[:-1] + shift for s, shift in zip(schedules, link_start, strict=True)]
-    links = np.concatenate([s.route_links for s in schedules])
+        columns["chunk"] = np.argsort(order).astype(np.int32)[columns["chunk"]]
+        weights, source, target = weights[order], source[order], target[order]
+    rows = row_order([columns[name] for name in CANONICAL_ORDER])
+    if rows is not None:
+        columns = {name: values[rows] for name, values in columns.items()}
     return Schedule(
         topology=first.topology,
         collective=collective,
         algorithm=algorithm,
-        weights=all_weights,
+        weights=weights,
         denominator=first.denominator if denominator is None else denominator,
         source=source,
         target=target,
         ownership=ownership,
-        **{name: values[rows] for name, values in columns.items()},  # type: ignore[arg-type]
-        route_offsets=np.concatenate([*offsets, [len(links)]]).astype(np.int64),
+        **columns,
+        route_offsets=offsets,
         route_links=links,
         notes=tuple(dict.fromkeys(note for s in schedules for note in s.notes)),
     )
+
+
+def _column(schedule: Schedule, name: str) -> NDArray[Any]:
+    values: NDArray[Any] | None = getattr(schedule, name)
+    return np.zeros(schedule.transfers, np.int32) if values is None else values
+
+
+def _merge_routes(
+    schedules: Sequence[Schedule],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], list[NDArray[np.int32]]]:
+    """One table for all, equal routes once, and for each schedule the new number of each of its routes."""
+    known: dict[bytes, int] = {}
+    numbers = []
+    for schedule in schedules:
+        ends = schedule.route_offsets.tolist()
+        routes = [schedule.route_links[a:b].tobytes() for a, b in pairwise(ends)]
+        new = [known.setdefault(route, len(known)) for route in routes]
+        # The last entry is what index DEFAULT_ROUTE (-1) finds.
+        numbers.append(np.array([*new, DEFAULT_ROUTE], np.int32))
+    lengths = [len(route) // np.dtype(np.int32).itemsize for route in known]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return offsets, np.frombuffer(b"".join(known), np.int32), numbers

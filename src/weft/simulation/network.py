@@ -1,9 +1,10 @@
 """The front of the C++ engine: a schedule and a size go in, times come out.
 
-What a run means is written down in docs/simulation.md. In one paragraph: a message is cut into segments; a segment
-starts when the values it carries are there, occupies one link after the other (cut-through), and is applied when
-nobody still reads the place it writes. With ``sharing="queue"`` a link serves one segment at a time, the one with
-the smallest (segment, step, row) first; with ``"fluid"`` flows share links max-min fair, as TCP roughly does.
+What a run means is written down in docs/simulation.md. In one paragraph: a message is cut into segments; a
+segment starts when the values it carries are there, occupies one link after the other (cut-through), and is
+applied when nobody still reads the place it writes. With ``sharing="queue"`` a link serves one segment at a
+time, the one with the smallest (segment, step, row) first; with ``"fluid"`` flows share links max-min fair,
+as TCP roughly does.
 """
 
 from __future__ import annotations
@@ -82,15 +83,14 @@ def simulate(
         if segment_bytes < 1:
             msg = "segment_bytes must be at least 1"
             raise ScheduleError(msg)
-    for name, value, allowed in (("sharing", sharing, SHARING), ("order", order, ORDERS), ("execution", execution, EXECUTIONS)):
-        if value not in allowed:
-            msg = f"{name} {value!r} is unknown, expected {' or '.join(allowed)}"
-            raise ScheduleError(msg)
+    _check_choice("sharing", sharing, SHARING)
+    _check_choice("order", order, ORDERS)
+    _check_choice("execution", execution, EXECUTIONS)
     found = _run(schedule, size_bytes, segment_bytes, sharing, order, execution, element_bytes, record)
     if found["stuck_row"] >= 0:
         row = found["stuck_row"]
-        place = f"transfer {row}, from rank {schedule.src[row]} to {schedule.dst[row]}, chunk {schedule.chunk[row]}"
-        msg = f"{schedule.algorithm}: no progress; {place} never finished"
+        ends = f"chunk {schedule.chunk[row]} from rank {schedule.src[row]} to {schedule.dst[row]}"
+        msg = f"{schedule.algorithm}: no progress; transfer {row}, {ends}, never finished"
         raise SimulationError(msg)
     return SimulationResult(
         schedule=schedule,
@@ -152,16 +152,27 @@ def _run(
             limits.MAX_TIME_PS,
         )
     except OverflowError as error:
-        msg = f"{units.format_size(size_bytes)} on {topology.name}: takes longer than the {limits.MAX_TIME_PS / 1e12:.0f} s the engine counts"
-        raise LimitError(msg) from error
-    except (MemoryError, ValueError) as error:
-        if "segments" not in str(error) and "dependencies" not in str(error) and not isinstance(error, MemoryError):
-            raise
-        msg = f"{units.format_size(size_bytes)} in segments of {segment_bytes} bytes: more than {limits.MAX_SEGMENTS:,} segments; use larger ones"
-        raise LimitError(msg) from error
+        msg = f"takes more than the {limits.MAX_TIME_PS // units.PS_PER_S:,} s that the engine counts"
+        raise LimitError(f"{units.format_size(size_bytes)} on {topology.name}: {msg}") from error
+    except MemoryError as error:
+        msg = (
+            f"{schedule.transfers:,} transfers with segments of {segment_bytes} bytes do not fit into memory"
+        )
+        raise LimitError(f"{schedule.algorithm}: {msg}; use larger segments") from error
+    except _core.TooMany as error:
+        msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use segments larger than {segment_bytes} bytes"
+        raise LimitError(f"{units.format_size(size_bytes)} on {topology.name}: {msg}") from error
 
 
-def _path_step(schedule: Schedule, row: int, segment: int, waited: int, start_ps: int, end_ps: int) -> PathStep:
+def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        msg = f"{name} {value!r} is unknown, expected {' or '.join(allowed)}"
+        raise ScheduleError(msg)
+
+
+def _path_step(
+    schedule: Schedule, row: int, segment: int, waited: int, start_ps: int, end_ps: int
+) -> PathStep:
     return PathStep(
         row=row,
         segment=segment,

@@ -89,12 +89,12 @@ class SimulationResult:
         return self.time_ps / units.PS_PER_S
 
     @property
-    def algbw_GBps(self) -> float:  # noqa: N802
+    def algbw_GBps(self) -> float:
         """Buffer size over time, in 10^9 bytes per second."""
         return self.size_bytes / self.seconds / 1e9 if self.time_ps else 0.0
 
     @property
-    def busbw_GBps(self) -> float:  # noqa: N802
+    def busbw_GBps(self) -> float:
         """Algorithm bandwidth, scaled as nccl-tests does so that it compares with a link's speed."""
         return self.algbw_GBps * bus_factor(self.schedule.collective, self.schedule.ranks)
 
@@ -113,10 +113,8 @@ class SimulationResult:
         return float(self.link_busy_ps[link]) / self.time_ps if self.time_ps else 0.0
 
     def __repr__(self) -> str:
-        return (
-            f"<SimulationResult {self.schedule.algorithm} {self.schedule.collective} of "
-            f"{units.format_size(self.size_bytes)}: {units.human_seconds(self.seconds)}, {self.algbw_GBps:.2f} GB/s>"
-        )
+        what = f"{self.schedule.algorithm} {self.schedule.collective} of {units.format_size(self.size_bytes)}"
+        return f"<SimulationResult {what}: {units.human_seconds(self.seconds)}, {self.algbw_GBps:.2f} GB/s>"
 
 
 def bus_factor(collective: str, ranks: int) -> float:

@@ -233,7 +233,7 @@ def _grid(spec: str, shape: list[int], options: Options, *, wrap: bool) -> Topol
 
 
 def _dgx(spec: str, shape: list[int], options: Options, *, nvlink: int, nic: int) -> Topology:
-    (boxes,) = _take_shape(spec, shape, 1, f"{spec.split(':')[0]}:BOXES")
+    (boxes,) = _take_shape(spec, shape, 1, f"{spec.split(':', maxsplit=1)[0]}:BOXES")
     nvlink, nic = options.speed("nvlink", nvlink), options.speed("nic", nic)
     latency = options.latency()
     nic_latency = options.latency("nic_lat", latency)

@@ -61,8 +61,8 @@ def apply_faults(topology: Topology, faults: Sequence[str]) -> Topology:
         else:
             msg = f"{topology.name}: fault {fault!r} must be A-B, A>B or rank:R"
             raise TopologyError(msg)
-    cut = _select_links(topology, keep)
-    return _remove_ranks(cut, dead) if dead else cut
+    # In one go: a cable and the rank behind it may both have failed; only what remains must hang together.
+    return _remove_ranks(topology, dead, keep) if dead else _select_links(topology, keep)
 
 
 def _cut(topology: Topology, keep: NDArray[np.bool_], fault: str, match: re.Match[str]) -> None:
@@ -90,13 +90,13 @@ def _select_links(topology: Topology, keep: NDArray[np.bool_]) -> Topology:
     )
 
 
-def _remove_ranks(topology: Topology, dead: set[int]) -> Topology:
+def _remove_ranks(topology: Topology, dead: set[int], intact: NDArray[np.bool_]) -> Topology:
     alive = [rank for rank in range(topology.ranks) if rank not in dead]
     number = np.full(topology.nodes, -1, np.int32)
     number[alive] = np.arange(len(alive))
     number[topology.ranks :] = np.arange(topology.switches) + len(alive)
     src, dst = number[topology.link_src], number[topology.link_dst]
-    keep = (src >= 0) & (dst >= 0)
+    keep = intact & (src >= 0) & (dst >= 0)
     position = np.cumsum(keep) - 1
     hosts = tuple(tuple(int(number[r]) for r in host if r not in dead) for host in topology.hosts)
     routing = replace(topology.routing, kind="shortest") if topology.grid else topology.routing

@@ -1,9 +1,9 @@
 """The graph every schedule runs on.
 
-Nodes ``0 .. ranks-1`` are the ranks, nodes ``ranks .. ranks+switches-1`` the switches (printed ``s0``, ``s1``,
-..). Links are directed and kept in columns; a full-duplex cable is two links, parallel cables are several
-rows, an asymmetric cable is two rows with different speeds. A link's row number is its identity: routes and
-reports name links by it, so row order is part of a topology's digest.
+Nodes ``0 .. ranks-1`` are the ranks, nodes ``ranks .. ranks+switches-1`` the switches (printed ``s0``,
+``s1``, ..). Links are directed and kept in columns; a full-duplex cable is two links, parallel cables are
+several rows, an asymmetric cable is two rows with different speeds. A link's row number is its identity:
+routes and reports name links by it, so row order is part of a topology's digest.
 
 A topology is a value: its arrays are read-only and nothing here does I/O.
 """
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import _core, limits, units
+from weft.columns import freeze
 from weft.errors import DisconnectedError, TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 ROUTING_KINDS = ("shortest", "dimension-order", "by-switch", "ecmp")
 
@@ -96,9 +97,10 @@ class Topology:
 
     Examples
     --------
-    >>> triangle = Topology.from_links("triangle", 3, 0, [(0, 1), (1, 2), (2, 0)], bandwidth="1GB/s", latency="1us")
+    >>> cables = [(0, 1), (1, 2), (2, 0)]
+    >>> triangle = Topology.from_links("triangle", 3, 0, cables, bandwidth="1GB/s", latency="1us")
     >>> triangle.route(0, 2)
-    (0, 2)
+    (5,)
     """
 
     name: str
@@ -116,14 +118,16 @@ class Topology:
 
     def __post_init__(self) -> None:
         for column, dtype in _COLUMNS.items():
-            object.__setattr__(self, column, _frozen_column(getattr(self, column), dtype))
+            object.__setattr__(self, column, freeze(column, getattr(self, column), dtype, TopologyError))
         _check_shape(self)
         _check_links(self)
         _check_hosts(self)
         pair = _core.unreachable_pair(self.nodes, self.ranks, self.link_src, self.link_dst)
         if pair is not None:
             a, b = (self.node_name(node) for node in pair)
-            msg = f"{self.name}: rank {a} cannot reach rank {b}; add links, or remove the rank with +fail=rank:{b}"
+            msg = (
+                f"{self.name}: rank {a} cannot reach rank {b}; add links, or leave it out with +fail=rank:{b}"
+            )
             raise DisconnectedError(msg)
 
     @classmethod
@@ -239,7 +243,9 @@ class Topology:
         offsets, links = self.routes(np.array([src], np.int32), np.array([dst], np.int32))
         return tuple(links[offsets[0] : offsets[1]].tolist())
 
-    def routes(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def routes(
+        self, src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Paths for many pairs at once: pair i takes ``links[offsets[i]:offsets[i + 1]]``."""
         from weft.topology.routing import find_routes
 
@@ -247,9 +253,10 @@ class Topology:
 
     def transpose(self) -> Topology:
         """Every link turned round; link numbers stay."""
+        turned = self.name.endswith(" transposed")
         return replace(
             self,
-            name=f"{self.name} transposed",
+            name=self.name.removesuffix(" transposed") if turned else f"{self.name} transposed",
             link_src=self.link_dst,
             link_dst=self.link_src,
             addresses=tuple((link, dst, src) for link, src, dst in self.addresses),
@@ -293,14 +300,6 @@ _COLUMNS: dict[str, type[np.generic]] = {
 }
 
 
-def _frozen_column(values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    column = np.ascontiguousarray(values, dtype=dtype)
-    if column.flags.writeable:
-        column = column.copy()
-        column.flags.writeable = False
-    return column
-
-
 def _check_shape(topology: Topology) -> None:
     name = topology.name
     limits.check(f"{name[:40]!r}: characters of its name", len(name), limits.MAX_SPEC_CHARACTERS)
@@ -325,11 +324,20 @@ def _check_links(topology: Topology) -> None:
         raise TopologyError(msg)
     src, dst = topology.link_src, topology.link_dst
     checks = (
-        ((src < 0) | (src >= topology.nodes) | (dst < 0) | (dst >= topology.nodes), "ends at a node that is not there"),
+        (
+            (src < 0) | (src >= topology.nodes) | (dst < 0) | (dst >= topology.nodes),
+            "ends at a node that is not there",
+        ),
         (src == dst, "joins a node to itself"),
         (topology.bandwidth < limits.MIN_BANDWIDTH, "needs a speed of at least 1 byte per second"),
-        (topology.bandwidth > limits.MAX_BANDWIDTH, f"is faster than {limits.MAX_BANDWIDTH:.0e} bytes per second"),
-        ((topology.latency_ps < 0) | (topology.latency_ps > limits.MAX_LATENCY_PS), "has a latency outside 0 .. 1 hour"),
+        (
+            topology.bandwidth > limits.MAX_BANDWIDTH,
+            f"is faster than {limits.MAX_BANDWIDTH:.0e} bytes per second",
+        ),
+        (
+            (topology.latency_ps < 0) | (topology.latency_ps > limits.MAX_LATENCY_PS),
+            "has a latency outside 0 .. 1 hour",
+        ),
     )
     for bad, problem in checks:
         if bad.any():

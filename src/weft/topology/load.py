@@ -69,7 +69,9 @@ def _parse(text: str, source: str) -> Topology:
 
         return parse_nvidia_smi(text, source)
     if not start:
-        raise FormatError(source, "the file is empty; expected a TOML topology, NCCL XML or nvidia-smi topo -m")
+        raise FormatError(
+            source, "the file is empty; expected a TOML topology, NCCL XML or nvidia-smi topo -m"
+        )
     from weft.topology.toml_file import parse_toml
 
     return parse_toml(text, source)

@@ -48,7 +48,7 @@ class Options:
         if len(found) == 1:
             return found * count
         if len(found) != count:
-            msg = f"{self.spec}: {name} lists {len(found)} speeds for {count} {per}; give one for all or one for each"
+            msg = f"{self.spec}: {name} lists {len(found)} speeds for {count} {per}; give one, or one each"
             raise TopologyError(msg)
         return found
 
@@ -94,12 +94,13 @@ def parse_spec(text: str) -> Topology:
     """
     spec = text.strip()
     if len(spec) > limits.MAX_SPEC_CHARACTERS:
-        msg = f"spec {spec[:30]!r}...: {len(spec):,} characters are too many; describe large clusters in a TOML file"
+        msg = f"spec {spec[:30]!r}...: {len(spec):,} characters are too many; use a TOML file"
         raise TopologyError(msg)
     head, *suffixes = spec.split("+")
     match = _HEAD.match(head)
     if match is None:
-        msg = f"spec {spec!r}: expected KIND:SHAPE[@option=value,...][+fail=A-B,...], such as torus:8x8@bw=25GB/s"
+        form = "KIND:SHAPE[@option=value,...][+fail=A-B,...]"
+        msg = f"spec {spec!r}: expected {form}, such as torus:8x8@bw=25GB/s"
         raise TopologyError(msg)
     kind, shape, option_text = match[1], match[2], match[3]
     builder = builders.BUILDERS.get(kind)
@@ -114,7 +115,8 @@ def parse_spec(text: str) -> Topology:
     seed = options.count("seed", 0, least=0)
     topology = builder(spec, _read_shape(spec, shape), options)
     if options.values:
-        msg = f"{spec}: unknown option {next(iter(options.values))!r} for {kind}; it takes {builders.option_names(kind)}"
+        unknown, known = next(iter(options.values)), builders.option_names(kind)
+        msg = f"{spec}: unknown option {unknown!r} for {kind}; it takes {known}"
         raise TopologyError(msg)
     if routing is not None:
         topology = topology.with_routing(routing, seed)

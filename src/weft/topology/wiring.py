@@ -40,7 +40,9 @@ class Wiring:
         """Node number of switch `index`."""
         return self.ranks + index
 
-    def link(self, src: int, dst: int, bandwidth: int, latency_ps: int, addresses: tuple[str, str] | None = None) -> None:
+    def link(
+        self, src: int, dst: int, bandwidth: int, latency_ps: int, addresses: tuple[str, str] | None = None
+    ) -> None:
         """Draw one directed link."""
         limits.check("links", len(self._rows) + 1, limits.MAX_LINKS)
         if addresses is not None:
@@ -51,6 +53,7 @@ class Wiring:
         self, a: int, b: int, *, bandwidth: int, latency_ps: int, back: int | None = None, count: int = 1
     ) -> None:
         """Draw `count` parallel full-duplex cables; `back` is the speed from b to a where it differs."""
+        limits.check("links", len(self._rows) + 2 * count, limits.MAX_LINKS)
         for _ in range(count):
             self.link(a, b, bandwidth, latency_ps)
             self.link(b, a, bandwidth if back is None else back, latency_ps)

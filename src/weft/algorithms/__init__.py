@@ -1,0 +1,58 @@
+"""Makers of schedules: one module per algorithm, one function per collective.
+
+A module is loaded when it is first named, so that ``weft.algorithms.ring.all_reduce(topology)`` works after
+``import weft`` and nothing else is paid for. `weft.algorithms.registry` lists them all.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from weft.algorithms.registry import ALGORITHMS
+
+if TYPE_CHECKING:
+    from weft.algorithms import (
+        bidirectional_ring,
+        blueconnect,
+        bounds,
+        bucket,
+        direct,
+        double_binary_tree,
+        halving_doubling,
+        hierarchical,
+        orders,
+        recursive_doubling,
+        registry,
+        ring,
+        ring2d,
+        swing,
+    )
+
+__all__ = [
+    "bidirectional_ring",
+    "blueconnect",
+    "bounds",
+    "bucket",
+    "direct",
+    "double_binary_tree",
+    "halving_doubling",
+    "hierarchical",
+    "orders",
+    "recursive_doubling",
+    "registry",
+    "ring",
+    "ring2d",
+    "swing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ALGORITHMS or name in __all__:
+        return import_module(f"weft.algorithms.{name}")
+    msg = f"module 'weft.algorithms' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,239 @@
+"""Every rank straight to every other: what a full mesh or one fat switch wants.
+
+In step k each rank sends to the rank k further on, so that no two ranks ever send to the same one at once.
+The messages of a phase do not wait for one another, so latency is paid once per phase and not once per step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.algorithms.grouping import check_rows
+from weft.schedule import Op, ScheduleBuilder
+
+if TYPE_CHECKING:
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+_NAME = "direct"
+
+
+def all_reduce(topology: Topology) -> Schedule:
+    """Each rank sums the chunk it owns, then sends the sum to everyone.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+
+    Returns
+    -------
+    Schedule
+        One chunk per rank; `weft.halves` applies.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> all_reduce(load_topology("fullmesh:4"))
+    <Schedule direct all_reduce on fullmesh:4: 4 chunks, 6 steps, 24 transfers>
+
+    Notes
+    -----
+    Steps: 2 (N - 1), but only two of them wait for others. Each rank sends and receives 2 (N - 1)/N of the
+    buffer; on a full mesh each link carries 2/N of it.
+    """
+    builder = ScheduleBuilder(topology, "all_reduce", _NAME)
+    _add_reduce_scatter(builder, topology.ranks)
+    _add_all_gather(builder, topology.ranks, topology.ranks - 1)
+    return builder.build()
+
+
+def reduce_scatter(topology: Topology) -> Schedule:
+    """Everyone sends each rank its part of the r-th shard.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+
+    Returns
+    -------
+    Schedule
+        Ownership is prescribed.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> reduce_scatter(load_topology("fullmesh:4"))
+    <Schedule direct reduce_scatter on fullmesh:4: 4 chunks, 3 steps, 12 transfers>
+
+    Notes
+    -----
+    Steps: N - 1. On a full mesh each link carries 1/N of the buffer.
+    """
+    builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
+    _add_reduce_scatter(builder, topology.ranks)
+    return builder.build()
+
+
+def all_gather(topology: Topology) -> Schedule:
+    """Each rank sends its shard to everyone.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+
+    Returns
+    -------
+    Schedule
+        Ownership is prescribed.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> all_gather(load_topology("fullmesh:4"))
+    <Schedule direct all_gather on fullmesh:4: 4 chunks, 3 steps, 12 transfers>
+
+    Notes
+    -----
+    Steps: N - 1. On a full mesh each link carries 1/N of the buffer.
+    """
+    builder = ScheduleBuilder(topology, "all_gather", _NAME)
+    _add_all_gather(builder, topology.ranks, 0)
+    return builder.build()
+
+
+def all_to_all(topology: Topology) -> Schedule:
+    """Each rank sends every other its own block.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+
+    Returns
+    -------
+    Schedule
+        Chunk ``s * N + d`` goes from rank s to rank d; what a rank keeps for itself does not move.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> all_to_all(load_topology("fullmesh:4"))
+    <Schedule direct all_to_all on fullmesh:4: 16 chunks, 3 steps, 12 transfers>
+
+    Notes
+    -----
+    Steps: N - 1. Each rank sends and receives (N - 1)/N of its buffer; on a full mesh each link carries 1/N
+    of it.
+    """
+    builder = ScheduleBuilder(topology, "all_to_all", _NAME)
+    step, src, dst = _staggered(topology.ranks)
+    builder.add(step=step, chunk=src * topology.ranks + dst, src=src, dst=dst, op=Op.COPY)
+    return builder.build()
+
+
+def broadcast(topology: Topology, *, root: int = 0) -> Schedule:
+    """Hand each other rank one chunk; these pass them on to one another.
+
+    A star, the root sending the whole buffer to everyone, would load the root's links N - 1 times as much.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+    root
+        Rank that has the buffer.
+
+    Returns
+    -------
+    Schedule
+        N - 1 chunks.
+
+    Raises
+    ------
+    ScheduleError
+        If `root` is not a rank.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> broadcast(load_topology("fullmesh:4"), root=2)
+    <Schedule direct broadcast on fullmesh:4: 3 chunks, 5 steps, 9 transfers>
+
+    Notes
+    -----
+    Steps: 2 N - 3. The root sends the buffer once, every other rank (N - 2)/(N - 1) of it; on a full mesh
+    each link carries 1/(N - 1) of it.
+    """
+    return _rooted(topology, "broadcast", root)
+
+
+def reduce(topology: Topology, *, root: int = 0) -> Schedule:
+    """Let each other rank sum one chunk and send it to the root: `broadcast` backwards.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+    root
+        Rank that gets the sum.
+
+    Returns
+    -------
+    Schedule
+        N - 1 chunks.
+
+    Raises
+    ------
+    ScheduleError
+        If `root` is not a rank.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> reduce(load_topology("fullmesh:4"), root=2)
+    <Schedule direct reduce on fullmesh:4: 3 chunks, 5 steps, 9 transfers>
+
+    Notes
+    -----
+    Steps: 2 N - 3. The root receives the buffer once, every other rank (N - 2)/(N - 1) of it; on a full mesh
+    each link carries 1/(N - 1) of it.
+    """
+    return _rooted(topology, "reduce", root)
+
+
+def _staggered(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Step, sender and receiver of an exchange in which every rank meets every other."""
+    check_rows(_NAME, ranks * (ranks - 1))
+    step = np.arange(ranks - 1)[:, None]
+    src = np.arange(ranks)
+    return step, src, (src + step + 1) % ranks
+
+
+def _add_reduce_scatter(builder: ScheduleBuilder, ranks: int) -> None:
+    step, src, dst = _staggered(ranks)
+    builder.add(step=step, chunk=dst, src=src, dst=dst, op=Op.REDUCE)
+
+
+def _add_all_gather(builder: ScheduleBuilder, ranks: int, first: int) -> None:
+    step, src, dst = _staggered(ranks)
+    builder.add(step=first + step, chunk=src, src=src, dst=dst, op=Op.COPY)
+
+
+def _rooted(topology: Topology, collective: str, root: int) -> Schedule:
+    others = topology.ranks - 1
+    builder = ScheduleBuilder(topology, collective, _NAME, chunks=others, root=root)
+    rank = (root + 1 + np.arange(others)) % topology.ranks
+    step, owner, other = _staggered(others)
+    if collective == "broadcast":
+        builder.add(step=np.arange(others), chunk=np.arange(others), src=root, dst=rank, op=Op.COPY)
+        builder.add(step=others + step, chunk=owner, src=rank[owner], dst=rank[other], op=Op.COPY)
+    else:
+        builder.add(step=step, chunk=other, src=rank[owner], dst=rank[other], op=Op.REDUCE)
+        last = others - 1 + np.arange(others)
+        builder.add(step=last, chunk=np.arange(others), src=rank, dst=root, op=Op.REDUCE)
+    return builder.build()

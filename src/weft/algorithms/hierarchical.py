@@ -1,0 +1,243 @@
+"""Inside each group, between the groups' leaders, inside each group again.
+
+Only leaders talk across groups, so the narrow links between hosts carry as little as possible; groups may
+differ in size. Where every rank has a network interface of its own, all but the leader's stay idle, and
+`weft.algorithms.blueconnect` does better.
+
+Inside a group data runs along a pipelined chain that ends at the leader: each member sends and receives the
+buffer once. In a star the leader would receive it g - 1 times, in a binomial tree log2 g times; both are only
+better when the buffer is so small that latency counts, and then groups are small as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.algorithms import rounds
+from weft.algorithms.grouping import (
+    check_count,
+    check_rows,
+    leader_first,
+    pipeline_down,
+    pipeline_up,
+    port_speeds,
+    require_groups,
+)
+from weft.errors import InputError
+from weft.schedule import Op, ScheduleBuilder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+_NAME = "hierarchical"
+_ACROSS = ("halving_doubling", "ring")
+_INSTEAD = "use double_binary_tree or halving_doubling"
+_MOST_PARTS = 512
+
+
+def all_reduce(topology: Topology, *, across: str = "halving_doubling", parts: int = 8) -> Schedule:
+    """Sum along each group's chain, all-reduce between leaders, send back along the chains.
+
+    Parameters
+    ----------
+    topology
+        A cluster with groups, of any sizes. The leader is the member with the most bandwidth, the first of
+        equals.
+    across
+        How leaders all-reduce: ``halving_doubling`` (default), or ``ring`` in the order of groups. Both send
+        the same volume; halving-doubling needs 2 ceil(log2 G) steps instead of 2 (G - 1), a ring only ever
+        talks to neighbours.
+    parts
+        Pieces of the buffer that follow one another through the three stages.
+
+    Returns
+    -------
+    Schedule
+        ``parts`` times the number of groups chunks.
+
+    Raises
+    ------
+    UnsupportedError
+        If the topology has no groups.
+    InputError
+        If `across` is unknown or `parts` below 1.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> schedule = all_reduce(load_topology("hosts:4,2,1"))
+    >>> schedule, schedule.notes
+    (<Schedule hierarchical all_reduce on hosts:4,2,1: 24 chunks, 17 steps, 288 transfers>, ('leaders: 0, 4,
+    6',))
+
+    Notes
+    -----
+    Steps: 2 (g - 1) + 2 ceil(log2 G) + parts - 1 for G groups of at most g ranks. A leader sends and receives
+    2 (G - 1)/G of the buffer across groups, and every link of a chain carries the buffer once in each
+    direction.
+    """
+    if across not in _ACROSS:
+        msg = f"{_NAME}: across={across!r} is unknown, expected {' or '.join(_ACROSS)}"
+        raise InputError(msg)
+    check_count(_NAME, "parts", parts)
+    groups = require_groups(topology, _NAME, _INSTEAD)
+    speeds = port_speeds(topology)
+    chains = [leader_first(speeds, group) for group in groups]
+    check_rows(_NAME, 2 * topology.ranks * parts * len(groups))
+    leaders = np.array([chain[0] for chain in chains], np.int64)
+    builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=parts * len(groups))
+    builder.note(_name_leaders(leaders))
+    longest = max(len(chain) for chain in chains) - 1
+    every = np.arange(parts * len(groups)).reshape(parts, -1)
+    for part, chunk in enumerate(every):
+        step = longest + part
+        if across == "ring":
+            step = _add_ring(builder, leaders, chunk, step)
+        else:
+            shard = chunk[rounds.contiguous_shards(len(groups), "nearest")]
+            step = rounds.add_reduce_scatter(builder, leaders, shard, order="nearest", step=step)
+            step = rounds.add_all_gather(builder, leaders, shard, order="nearest", step=step)
+        _add_chains(builder, chains, chunk, up=part, down=step)
+    return builder.build()
+
+
+def broadcast(topology: Topology, *, root: int = 0, parts: int | None = None) -> Schedule:
+    """Send along the chain of leaders, and from each along its group's chain.
+
+    Parameters
+    ----------
+    topology
+        A cluster with groups, of any sizes. The root leads its group; elsewhere as in `all_reduce`.
+    root
+        Rank that has the buffer.
+    parts
+        Pieces that follow one another. The default is four times the longest way, at most 512, so that
+        filling the pipeline takes about a quarter of the time.
+
+    Returns
+    -------
+    Schedule
+        ``parts`` chunks.
+
+    Raises
+    ------
+    UnsupportedError
+        If the topology has no groups.
+    ScheduleError
+        If `root` is not a rank.
+    InputError
+        If `parts` is below 1.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> broadcast(load_topology("hosts:4,2,1"), root=5, parts=10)
+    <Schedule hierarchical broadcast on hosts:4,2,1: 10 chunks, 14 steps, 60 transfers>
+
+    Notes
+    -----
+    Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
+    rank receives the buffer once; leaders send it up to twice, once across groups and once inside.
+    """
+    builder, parent, depth = _rooted(topology, "broadcast", root, parts)
+    pipeline_down(builder, parent, depth, np.arange(builder.chunks))
+    return builder.build()
+
+
+def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Schedule:
+    """Sum along each group's chain, and along the chain of leaders: `broadcast` backwards.
+
+    Parameters
+    ----------
+    topology
+        A cluster with groups, of any sizes.
+    root
+        Rank that gets the sum; leads its group.
+    parts
+        As in `broadcast`.
+
+    Returns
+    -------
+    Schedule
+        ``parts`` chunks.
+
+    Raises
+    ------
+    UnsupportedError, ScheduleError, InputError
+        As in `broadcast`.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> reduce(load_topology("hosts:4,2,1"), root=5, parts=10)
+    <Schedule hierarchical reduce on hosts:4,2,1: 10 chunks, 14 steps, 60 transfers>
+
+    Notes
+    -----
+    Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
+    rank but the root sends the buffer once; leaders receive it up to twice.
+    """
+    builder, parent, depth = _rooted(topology, "reduce", root, parts)
+    pipeline_up(builder, parent, depth, np.arange(builder.chunks))
+    return builder.build()
+
+
+def _rooted(
+    topology: Topology, collective: str, root: int, parts: int | None
+) -> tuple[ScheduleBuilder, NDArray[np.int64], NDArray[np.int64]]:
+    """Builder, parent and depth for the tree of chains that starts at the root."""
+    groups = require_groups(topology, _NAME, _INSTEAD)
+    first = next((index for index, group in enumerate(groups) if root in group), 0)
+    speeds = port_speeds(topology)
+    parent, depth = np.zeros((2, topology.ranks), np.int64)
+    leaders: list[int] = []
+    for place in range(len(groups)):
+        group = groups[(first + place) % len(groups)]
+        chain = leader_first(speeds, group, root if root in group else None)
+        parent[chain[0]] = leaders[-1] if leaders else root
+        parent[chain[1:]] = chain[:-1]
+        depth[chain] = place + np.arange(len(chain))
+        leaders.append(chain[0])
+    count = min(4 * int(depth.max()), _MOST_PARTS) if parts is None else check_count(_NAME, "parts", parts)
+    check_rows(_NAME, (topology.ranks - 1) * count)
+    builder = ScheduleBuilder(topology, collective, _NAME, chunks=count, root=root)
+    builder.note(_name_leaders(np.array(leaders)))
+    return builder, parent, depth
+
+
+def _name_leaders(leaders: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(rank) for rank in leaders[:16].tolist())
+    return f"leaders: {shown}" + (f" and {len(leaders) - 16} more" if len(leaders) > 16 else "")
+
+
+def _add_chains(
+    builder: ScheduleBuilder, chains: list[list[int]], chunk: NDArray[np.int64], *, up: int, down: int
+) -> None:
+    """One part of the buffer up and down every chain, from steps `up` and `down` on."""
+    for chain in chains:
+        members = np.array(chain, np.int64)[:, None]
+        place = np.arange(1, len(chain))[:, None]
+        builder.add(
+            step=up + len(chain) - 1 - place, chunk=chunk, src=members[1:], dst=members[:-1], op=Op.REDUCE
+        )
+        builder.add(step=down + place - 1, chunk=chunk, src=members[:-1], dst=members[1:], op=Op.COPY)
+
+
+def _add_ring(
+    builder: ScheduleBuilder, leaders: NDArray[np.int64], chunk: NDArray[np.int64], step: int
+) -> int:
+    """Ring all-reduce between leaders, the i-th owning chunk i in between; gives the step after the last."""
+    size = len(leaders)
+    place, turn = np.arange(size), np.arange(size - 1)[:, None]
+    successor = np.roll(leaders, -1)
+    builder.add(
+        step=step + turn, chunk=chunk[(place - 1 - turn) % size], src=leaders, dst=successor, op=Op.REDUCE
+    )
+    step += size - 1
+    builder.add(step=step + turn, chunk=chunk[(place - turn) % size], src=leaders, dst=successor, op=Op.COPY)
+    return step + size - 1

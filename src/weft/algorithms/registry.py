@@ -1,0 +1,130 @@
+"""The list of algorithms: one line each, loaded on first use.
+
+A new algorithm is one module and one line here; a test checks that the line names exactly the collectives
+that the module offers.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+_ROOTED: Final = ("broadcast", "reduce")
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One line of the registry.
+
+    Parameters
+    ----------
+    name
+        Module under `weft.algorithms`.
+    collectives
+        What it can do: the names of its public functions.
+    summary
+        One line for people.
+    """
+
+    name: str
+    collectives: tuple[str, ...]
+    summary: str
+
+    def build(self, topology: Topology, collective: str, root: int = 0) -> Schedule:
+        """Make the schedule of a collective on a topology.
+
+        Parameters
+        ----------
+        topology
+            The cluster.
+        collective
+            One of `collectives`.
+        root
+            For broadcast and reduce; other collectives have none.
+
+        Raises
+        ------
+        UnsupportedError
+            If the algorithm does not have this collective, or does not apply to the topology.
+
+        Examples
+        --------
+        >>> from weft.topology import load_topology
+        >>> find("ring").build(load_topology("ring:4"), "all_reduce").steps
+        6
+        """
+        if collective not in self.collectives:
+            others = [other.name for other in for_collective(collective)]
+            instead = f"{collective} is offered by {', '.join(others)}" if others else None
+            raise UnsupportedError(
+                self.name, f"has no {collective}, only {', '.join(self.collectives)}", instead
+            )
+        module = import_module(f"weft.algorithms.{self.name}")
+        options = {"root": root} if collective in _ROOTED else {}
+        schedule: Schedule = getattr(module, collective)(topology, **options)
+        return schedule
+
+
+_HALVES: Final = ("all_reduce", "reduce_scatter", "all_gather")
+_TREES: Final = ("all_reduce", "broadcast", "reduce")
+_RING: Final = (*_HALVES, "broadcast", "reduce")
+_DOUBLING: Final = ("all_reduce", "all_gather")
+_ALL: Final = (*_HALVES, "broadcast", "reduce", "all_to_all")
+
+ALGORITHMS: Final[dict[str, Algorithm]] = {
+    line.name: line
+    for line in (
+        Algorithm("ring", _RING, "one ring through all ranks; optimal volume"),
+        Algorithm("bidirectional_ring", _HALVES, "two opposite rings, half the buffer each"),
+        Algorithm("double_binary_tree", _TREES, "two trees, the inner ranks of one the leaves of the other"),
+        Algorithm("recursive_doubling", _DOUBLING, "all data to partners ever further away; fewest steps"),
+        Algorithm("halving_doubling", _HALVES, "halve data, double distance; few steps, optimal volume"),
+        Algorithm("ring2d", ("all_reduce",), "rings along the rows and columns of a 2D grid"),
+        Algorithm("bucket", _HALVES, "rings in every direction of a torus or mesh at once"),
+        Algorithm("hierarchical", _TREES, "inside each group, between their leaders, inside each group"),
+        Algorithm("blueconnect", _HALVES, "one ring stage per level of the network"),
+        Algorithm("direct", _ALL, "every rank straight to every other"),
+        Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus"),
+    )
+}
+
+
+def find(name: str) -> Algorithm:
+    """Line of an algorithm.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name; says which are close.
+
+    Examples
+    --------
+    >>> find("bucket").collectives
+    ('all_reduce', 'reduce_scatter', 'all_gather')
+    """
+    found = ALGORITHMS.get(name)
+    if found is None:
+        close = difflib.get_close_matches(name, ALGORITHMS, 3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        msg = f"there is no algorithm {name!r}{hint} Known: {', '.join(ALGORITHMS)}"
+        raise InputError(msg)
+    return found
+
+
+def for_collective(collective: str) -> list[Algorithm]:
+    """Every algorithm that offers a collective, in the registry's order.
+
+    Examples
+    --------
+    >>> [line.name for line in for_collective("all_to_all")]
+    ['direct']
+    """
+    return [line for line in ALGORITHMS.values() if collective in line.collectives]

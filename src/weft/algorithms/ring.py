@@ -1,0 +1,240 @@
+"""The ring: every rank sends to the next, and only to the next.
+
+Chunk r belongs to rank r; the ring follows `weft.algorithms.orders.ring_order`. While a chunk travels once
+round the ring it is summed, and while it travels round once more the sum is handed out. Broadcast and reduce
+use the same ring as a chain that starts or ends at the root, with chunks following each other along it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weft import limits
+from weft.algorithms.orders import places_behind, ring_order
+from weft.schedule import Op, ScheduleBuilder
+
+if TYPE_CHECKING:
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+_CHAIN_ROWS: Final = 1 << 22
+"""Transfers of a chain beyond which it is cut into fewer chunks than there are ranks."""
+
+
+def all_reduce(topology: Topology) -> Schedule:
+    """Sum every rank's buffer at every rank, once round the ring and once more.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+
+    Returns
+    -------
+    Schedule
+        One chunk per rank, each summed at its owner halfway: `weft.schedule.passes.halves` applies.
+
+    Raises
+    ------
+    LimitError
+        Beyond 5,793 ranks: the table of transfers grows with the square of the ranks.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> all_reduce(load_topology("torus:4x4"))
+    <Schedule ring all_reduce on torus:4x4: 16 chunks, 30 steps, 480 transfers>
+
+    Notes
+    -----
+    Cost: 2(N-1) steps; each link of the ring carries 2(N-1)/N of the buffer, which is the least for N ranks
+    with one link each.
+
+    References
+    ----------
+    .. [1] P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+       J. Parallel Distrib. Comput. 69 (2009).
+    """
+    return _ring(topology, "all_reduce", (Op.REDUCE, Op.COPY))
+
+
+def reduce_scatter(topology: Topology) -> Schedule:
+    """Sum every rank's buffer; rank r ends with the sum of the r-th shard.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+
+    Returns
+    -------
+    Schedule
+        One chunk per rank, with prescribed ownership.
+
+    Raises
+    ------
+    LimitError
+        Beyond 8,192 ranks.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> reduce_scatter(load_topology("fattree:16")).steps
+    15
+
+    Notes
+    -----
+    Cost: N-1 steps; each link of the ring carries (N-1)/N of the buffer.
+
+    References
+    ----------
+    .. [1] P. Patarasuk and X. Yuan, J. Parallel Distrib. Comput. 69 (2009), section 3.
+    """
+    return _ring(topology, "reduce_scatter", (Op.REDUCE,))
+
+
+def all_gather(topology: Topology) -> Schedule:
+    """Hand every rank's shard to every rank.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+
+    Returns
+    -------
+    Schedule
+        One chunk per rank, with prescribed ownership.
+
+    Raises
+    ------
+    LimitError
+        Beyond 8,192 ranks.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> all_gather(load_topology("fullmesh:5")).steps
+    4
+
+    Notes
+    -----
+    Cost: N-1 steps; each link of the ring carries (N-1)/N of the gathered buffer.
+
+    References
+    ----------
+    .. [1] P. Patarasuk and X. Yuan, J. Parallel Distrib. Comput. 69 (2009), section 3.
+    """
+    return _ring(topology, "all_gather", (Op.COPY,))
+
+
+def broadcast(topology: Topology, *, root: int = 0) -> Schedule:
+    """Copy the root's buffer to every rank, in chunks along a chain that starts at the root.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+    root
+        Where the buffer is.
+
+    Returns
+    -------
+    Schedule
+        As many chunks as ranks (fewer beyond 2,000 ranks), so that the chain is a pipeline without any
+        segments.
+
+    Raises
+    ------
+    ScheduleError
+        If the root is not a rank.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> broadcast(load_topology("ring:4"), root=2)
+    <Schedule ring broadcast on ring:4: 4 chunks, 6 steps, 12 transfers>
+
+    Notes
+    -----
+    Cost: C+N-2 steps for C chunks; each link of the chain carries the buffer once.
+    """
+    return _chain(topology, "broadcast", root)
+
+
+def reduce(topology: Topology, *, root: int = 0) -> Schedule:
+    """Sum every rank's buffer at the root, in chunks along a chain that ends there.
+
+    Parameters
+    ----------
+    topology
+        Any cluster.
+    root
+        Where the sum goes.
+
+    Returns
+    -------
+    Schedule
+        Chunks as in `broadcast`.
+
+    Raises
+    ------
+    ScheduleError
+        If the root is not a rank.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> reduce(load_topology("hosts:3,2"), root=1).steps
+    8
+
+    Notes
+    -----
+    Cost: C+N-2 steps for C chunks; each link of the chain carries the buffer once.
+    """
+    return _chain(topology, "reduce", root)
+
+
+def _ring(topology: Topology, collective: str, rounds: tuple[Op, ...]) -> Schedule:
+    ranks = topology.ranks
+    limits.check("ring: transfers", len(rounds) * ranks * (ranks - 1), limits.MAX_TRANSFERS)
+    builder = ScheduleBuilder(topology, collective, "ring")
+    order, note = ring_order(topology)
+    ring = np.array(order, np.int32)
+    place = np.argsort(ring).astype(np.int32)
+    for index, op in enumerate(rounds):
+        # A chunk that is summed starts behind its owner and ends at it; one that is handed out starts there.
+        builder.add(
+            step=np.arange(index * (ranks - 1), (index + 1) * (ranks - 1))[:, None],
+            chunk=ring[places_behind(place, first=int(op == Op.REDUCE))],
+            src=np.arange(ranks),
+            dst=ring[(place + 1) % ranks],
+            op=op,
+        )
+    builder.note(note)
+    return builder.build()
+
+
+def _chain(topology: Topology, collective: str, root: int) -> Schedule:
+    ranks = topology.ranks
+    chunks = max(1, min(ranks, _CHAIN_ROWS // ranks))
+    builder = ScheduleBuilder(topology, collective, "ring", chunks=chunks, root=root)
+    order, note = ring_order(topology)
+    start = order.index(root) + (collective == "reduce")
+    chain = np.roll(np.array(order, np.int32), -start)
+    hop = np.argsort(chain)
+    # The last of the chain sends nothing: its hop would only ever carry chunks that are not there.
+    hop[chain[-1]] = ranks + chunks
+    chunk = np.arange(ranks + chunks - 2)[:, None] - hop
+    step, src = np.nonzero((chunk >= 0) & (chunk < chunks))
+    builder.add(
+        step=step,
+        chunk=chunk[step, src],
+        src=src,
+        dst=chain[(hop[src] + 1) % ranks],
+        op=Op.COPY if collective == "broadcast" else Op.REDUCE,
+    )
+    builder.note(note)
+    return builder.build()

@@ -1,0 +1,69 @@
+"""Columns of numbers that nobody can change: what topologies and schedules are made of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import _core
+from weft.errors import InputError, ScheduleError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+def as_whole(
+    name: str, values: ArrayLike, dtype: Any, error: type[InputError] = ScheduleError
+) -> NDArray[Any]:
+    """Whole numbers in the type of a column; what does not fit is refused, where numpy would wrap it.
+
+    Examples
+    --------
+    >>> as_whole("rank", [0, 1], np.int32)
+    array([0, 1], dtype=int32)
+    """
+    array = np.asarray(values)
+    if array.dtype == dtype or not array.size:
+        return array.astype(dtype, copy=False)
+    if array.dtype.kind not in "iub":
+        msg = f"column {name}: expected whole numbers, not {array.dtype}"
+        raise error(msg)
+    bounds = np.iinfo(dtype)
+    for extreme in (int(array.min()), int(array.max())):
+        if not bounds.min <= extreme <= bounds.max:
+            msg = f"column {name}: {extreme} is outside {bounds.min}..{bounds.max}"
+            raise error(msg)
+    return array.astype(dtype)
+
+
+def freeze(name: str, values: ArrayLike, dtype: Any, error: type[InputError] = ScheduleError) -> NDArray[Any]:
+    """Read-only copy of a column, or the column itself when it is one already."""
+    column: NDArray[Any] = as_whole(name, values, dtype, error)
+    if column.ndim != 1:
+        msg = f"column {name}: expected one dimension, not {column.ndim}"
+        raise error(msg)
+    if column.flags.c_contiguous and _rests_on_bytes(column):
+        return column
+    # A read-only flag can be lifted, and a view changes with what it views; bytes can do neither.
+    return np.frombuffer(column.tobytes(), dtype)
+
+
+def row_order(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
+    """Stable sorting permutation of rows, most significant column first; None when they are in order already.
+
+    Examples
+    --------
+    >>> row_order([np.array([1, 0, 0]), np.array([5, 7, 6])])
+    array([2, 1, 0])
+    """
+    return _core.row_order([np.ascontiguousarray(column, np.int32) for column in columns])
+
+
+def _rests_on_bytes(column: NDArray[Any]) -> bool:
+    base: object = column
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, bytes)

@@ -1,0 +1,209 @@
+"""A simulated run as a Chrome trace, for ui.perfetto.dev or chrome://tracing.
+
+One process has a track per link, named like ``5->9``; another has a track per rank, with what the rank sends,
+for as long as it occupies the rank's own link. Where spans of one track overlap, as flows that share a link
+do, they are put on further tracks of the same name, because viewers only nest spans and would misdraw them.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+import numpy as np
+
+from weft import limits
+from weft.errors import InputError, LimitError
+from weft.files import replacing
+from weft.schedule.ir import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from weft.schedule import Schedule
+
+_PS_PER_US: Final = 10**6
+_LINKS: Final = 1
+_RANKS: Final = 2
+_BLOCK: Final = 1 << 14
+"""Spans turned into Python objects at a time, so that a long timeline is never held twice."""
+
+
+class Spans(Protocol):
+    """Every segment on every link it crossed, in columns."""
+
+    @property
+    def row(self) -> NDArray[np.int32]:
+        """A transfer of the message."""
+
+    @property
+    def segment(self) -> NDArray[np.int32]:
+        """Which segment of the message."""
+
+    @property
+    def size_bytes(self) -> NDArray[np.int64]:
+        """Its size."""
+
+    @property
+    def link(self) -> NDArray[np.int32]:
+        """The link it is on."""
+
+    @property
+    def start_ps(self) -> NDArray[np.int64]:
+        """Since when."""
+
+    @property
+    def end_ps(self) -> NDArray[np.int64]:
+        """Until when."""
+
+
+class Recorded(Protocol):
+    """What a trace needs of a simulation's result."""
+
+    @property
+    def timeline(self) -> Spans | None:
+        """All spans, if they were recorded."""
+
+
+def write_trace(schedule: Schedule, result: Recorded, path: str | Path) -> None:
+    """Write the trace of a run; ``"-"`` is standard output.
+
+    Raises
+    ------
+    InputError
+        If the run was not recorded, or the file cannot be written.
+    LimitError
+        If there are more spans than a viewer can show.
+    """
+    events = trace_events(schedule, result)
+    encoder = msgspec.json.Encoder()
+    separator = b'{"displayTimeUnit":"ns","traceEvents":[\n'
+    with ExitStack() as stack:
+        stream = sys.stdout.buffer if path == "-" else stack.enter_context(replacing(Path(path)))
+        for event in events:
+            stream.write(separator)
+            stream.write(encoder.encode(event))
+            separator = b",\n"
+        stream.write(b"\n]}\n")
+
+
+def trace_events(schedule: Schedule, result: Recorded) -> Iterator[dict[str, Any]]:
+    """Yield the events of a run in the Chrome trace format, in order of time.
+
+    Parameters
+    ----------
+    schedule
+        What ran.
+    result
+        Of ``weft.simulate(schedule, ..., record=True)``.
+
+    Raises
+    ------
+    InputError
+        If the run was not recorded.
+    LimitError
+        If there are more spans than a viewer can show.
+    """
+    spans = result.timeline
+    if spans is None:
+        msg = "the run has no timeline; simulate with record=True"
+        raise InputError(msg)
+    # A route leaves its source once, so the span on a link of the source's own is the one the rank sends in.
+    sends = schedule.topology.link_src[spans.link] == schedule.src[spans.row]
+    count = len(spans.row) + int(sends.sum())
+    if count > limits.MAX_TRACE_EVENTS:
+        msg = (
+            f"a trace of {count:,} spans is more than the {limits.MAX_TRACE_EVENTS:,} that viewers can show; "
+            "use larger segments or a smaller cluster"
+        )
+        raise LimitError(msg)
+    return _events(schedule, spans, sends)
+
+
+def _events(schedule: Schedule, spans: Spans, sends: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
+    for pid, name in ((_LINKS, "links"), (_RANKS, "ranks")):
+        yield _metadata("process_name", pid, 0, {"name": name})
+        yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
+    tracks = _Tracks(schedule)
+    order = np.lexsort((spans.segment, spans.row, spans.link, spans.start_ps))
+    for first in range(0, len(order), _BLOCK):
+        block = order[first : first + _BLOCK]
+        columns = (
+            spans.row,
+            spans.segment,
+            spans.size_bytes,
+            spans.link,
+            spans.start_ps,
+            spans.end_ps,
+            sends,
+        )
+        for row, segment, size, link, start, end, is_send in zip(
+            *(column[block].tolist() for column in columns), strict=True
+        ):
+            event = _span(schedule, row, segment, size)
+            event |= {"ts": start / _PS_PER_US, "dur": (end - start) / _PS_PER_US}
+            yield from tracks.place(event, _LINKS, link, start, end)
+            if is_send:
+                yield from tracks.place(event, _RANKS, int(schedule.src[row]), start, end)
+
+
+def _span(schedule: Schedule, row: int, segment: int, size_bytes: int) -> dict[str, Any]:
+    starts = schedule.message_starts
+    message = int(np.searchsorted(starts, row, side="right")) - 1
+    after = int(starts[message + 1]) if message + 1 < len(starts) else schedule.transfers
+    first, last = int(schedule.chunk[starts[message]]), int(schedule.chunk[after - 1])
+    step, op = int(schedule.step[row]), Op(int(schedule.op[row])).name.lower()
+    return {
+        "name": f"chunk {first}" if first == last else f"chunks {first}..{last}",
+        "cat": op,
+        "ph": "X",
+        "args": {
+            "op": op,
+            "step": step,
+            "src": int(schedule.src[row]),
+            "dst": int(schedule.dst[row]),
+            "first_chunk": first,
+            "last_chunk": last,
+            "message": message,
+            "segment": segment,
+            "bytes": size_bytes,
+        },
+    }
+
+
+class _Tracks:
+    """Which track a span goes on: the first of its link or rank that is free by then."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._count = 0
+
+    def place(
+        self, event: dict[str, Any], pid: int, index: int, start: int, end: int
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the event on its track, and before it the name of a track that is new."""
+        lanes = self._lanes.setdefault((pid, index), [])
+        for lane, (tid, free_from) in enumerate(lanes):
+            if free_from <= start:
+                lanes[lane] = (tid, end)
+                break
+        else:
+            self._count += 1
+            tid = self._count
+            lanes.append((tid, end))
+            yield _metadata("thread_name", pid, tid, {"name": self._name(pid, index)})
+            yield _metadata("thread_sort_index", pid, tid, {"sort_index": index})
+        yield event | {"pid": pid, "tid": tid}
+
+    def _name(self, pid: int, index: int) -> str:
+        return self._schedule.topology.link_name(index) if pid == _LINKS else f"rank {index}"
+
+
+def _metadata(kind: str, pid: int, tid: int, args: dict[str, str | int]) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}

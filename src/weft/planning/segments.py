@@ -1,0 +1,112 @@
+"""How finely to cut messages: the segment sizes worth a try, and the best of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weft import limits, units
+from weft.errors import InputError
+from weft.simulation import simulate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.schedule import Schedule
+    from weft.simulation import SimulationResult
+
+AUTO: Final = "auto"
+
+SEGMENT_SIZES: Final = (4 << 20, 1 << 20, 256 << 10, 64 << 10)
+"""Tried in this order, coarse to fine, after no cut at all."""
+
+SEGMENT_BUDGET: Final = 300_000
+"""A size that would make more segments than this is not tried: its simulation would cost seconds."""
+
+
+def parse_segment(segment: str | int | None) -> int | str | None:
+    """Segment size in bytes, None for whole messages, or ``"auto"``.
+
+    Examples
+    --------
+    >>> parse_segment("auto"), parse_segment("none"), parse_segment("1MiB")
+    ('auto', None, 1048576)
+    """
+    if segment is None or segment == "none":
+        return None
+    if segment == AUTO:
+        return AUTO
+    size_bytes = units.parse_size(segment)
+    if not size_bytes:
+        msg = f"segment {segment!r}: must be at least one byte, 'none' or 'auto'"
+        raise InputError(msg)
+    return size_bytes
+
+
+def segment_candidates(schedule: Schedule, size_bytes: int) -> list[int | None]:
+    """Segment sizes that cut something, and not into too many pieces; None, no cut, comes first."""
+    messages = _message_bytes(schedule, size_bytes)
+    largest = int(messages.max(initial=0))
+    cutting = [size for size in SEGMENT_SIZES if size < largest]
+    return [None, *(size for size in cutting if _count_segments(messages, size) <= SEGMENT_BUDGET)]
+
+
+def _message_bytes(schedule: Schedule, size_bytes: int) -> NDArray[np.int64]:
+    if not schedule.transfers:
+        return np.zeros(0, np.int64)
+    rows = schedule.chunk_bytes(size_bytes)[schedule.chunk]
+    messages: NDArray[np.int64] = np.add.reduceat(rows, schedule.message_starts)
+    return messages
+
+
+def _count_segments(messages: NDArray[np.int64], segment_bytes: int) -> int:
+    """Least number of segments that messages of these sizes are cut into."""
+    return int((-(-messages // segment_bytes)).sum())
+
+
+def simulate_best(
+    schedule: Schedule,
+    size_bytes: int,
+    *,
+    segment: int | str | None = AUTO,
+    sharing: str = "queue",
+    order: str = "priority",
+    execution: str = "dependency",
+    good_enough_s: float = 0.0,
+) -> SimulationResult:
+    """Simulate with each segment size worth a try and return the fastest run.
+
+    Parameters
+    ----------
+    schedule, size_bytes
+        What to run.
+    segment
+        As `parse_segment` takes it.
+    sharing, order, execution
+        As in `weft.simulate`.
+    good_enough_s
+        A run this short ends the search.
+    """
+    cut = parse_segment(segment)
+    if isinstance(cut, int):
+        # The engine would find out too, after it filled the memory.
+        count = _count_segments(_message_bytes(schedule, size_bytes), cut)
+        limits.check(f"segments of {units.format_size(cut)}", count, limits.MAX_SEGMENTS)
+    tries = [cut] if not isinstance(cut, str) else segment_candidates(schedule, size_bytes)
+    best: SimulationResult | None = None
+    for segment_bytes in tries:
+        result = simulate(
+            schedule,
+            size_bytes,
+            segment_bytes=segment_bytes,
+            sharing=sharing,
+            order=order,
+            execution=execution,
+        )
+        if best is None or result.time_ps < best.time_ps:
+            best = result
+        if best.seconds <= good_enough_s:
+            break
+    assert best is not None, "there is always one size to try"
+    return best

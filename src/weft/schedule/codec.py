@@ -1,0 +1,261 @@
+"""Schedule files: the binary ``.weft`` form, and the door to both forms.
+
+A ``.weft`` file is, in little-endian order::
+
+    magic (8 bytes) | version u32 | header: stored u32, unpacked u32 | header | columns | CRC-32 of all before
+
+The header is zlib-compressed MessagePack (`Header`); it embeds the topology and says how long each column is.
+A column is the zlib-compressed differences of neighbouring entries: a ring of two million rows shrinks to a
+few hundred kilobytes.
+
+A file is hostile until proven small. Nothing is unpacked before its declared size was checked against
+`weft.limits`, and nothing is ever unpacked beyond its declared size. The schedule's digest is stored and
+compared, so that a file either gives back the very schedule that was saved, or an error.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import numpy as np
+
+from weft import limits
+from weft.errors import FormatError, InputError, LimitError
+from weft.files import read_bytes, replacing
+from weft.schedule.ir import COLUMNS, Schedule
+from weft.schedule.json_form import schedule_from_json, schedule_to_json
+from weft.topology.record import TopologyRecord, from_record, to_record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAGIC: Final = b"\x89WEFT\r\n\x1a"
+"""As PNG's: no text begins like this, and a transfer that changes line ends breaks it."""
+
+VERSION: Final = 1
+
+_PREFIX: Final = struct.Struct("<8sIII")
+_CHECKSUM: Final = struct.Struct("<I")
+_LEVEL: Final = 1
+"""Differences are mostly runs: higher levels take twice as long and save next to nothing."""
+
+_MAX_RATIO: Final = 1032
+"""What zlib can shrink at most; a file that claims more lies."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
+
+
+class ColumnRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One column: how many entries, and how many bytes they take in the file."""
+
+    name: str
+    count: _Count
+    stored: _Count
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything but the columns."""
+
+    collective: str
+    algorithm: str
+    notes: list[str]
+    ownership: str
+    denominator: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    topology: TopologyRecord
+    columns: list[ColumnRecord]
+    digest: str
+
+
+def load_schedule(path: str | Path) -> Schedule:
+    """Read a schedule file, binary or JSON, whichever it is.
+
+    Parameters
+    ----------
+    path
+        File name, or ``"-"`` for standard input.
+
+    Raises
+    ------
+    FormatError
+        If it cannot be read; says where and why.
+    """
+    if path == "-":
+        return decode_schedule(read_bytes("<stdin>", sys.stdin.buffer, limits.MAX_SCHEDULE_BYTES), "<stdin>")
+    return decode_schedule(read_bytes(str(path), Path(path), limits.MAX_SCHEDULE_BYTES), str(path))
+
+
+def save_schedule(schedule: Schedule, path: str | Path) -> None:
+    """Write a schedule file: JSON where the name ends in ``.json``, else binary; whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    LimitError
+        If it would be larger than `load_schedule` accepts.
+    """
+    path = Path(path)
+    data = schedule_to_json(schedule) if path.suffix.lower() == ".json" else encode_schedule(schedule)
+    with replacing(path) as stream:
+        stream.write(data)
+
+
+def encode_schedule(schedule: Schedule) -> bytes:
+    """Bytes of the binary form.
+
+    Examples
+    --------
+    >>> from weft.schedule import Op, ScheduleBuilder
+    >>> from weft.topology import load_topology
+    >>> builder = ScheduleBuilder(load_topology("ring:4"), "broadcast", "chain", chunks=1)
+    >>> builder.add(step=[0, 1, 2], chunk=0, src=[0, 1, 2], dst=[1, 2, 3], op=Op.COPY)
+    >>> decode_schedule(encode_schedule(builder.build()))
+    <Schedule chain broadcast on ring:4: 1 chunks, 3 steps, 3 transfers>
+    """
+    blobs, records = [], []
+    for name in COLUMNS:
+        values = getattr(schedule, name)
+        if values is not None:
+            blobs.append(_pack(values))
+            records.append(ColumnRecord(name, len(values), len(blobs[-1])))
+    limits.check("bytes of the columns", _unpacked_bytes(records), limits.MAX_COLUMN_BYTES)
+    header = msgspec.msgpack.encode(
+        Header(
+            collective=schedule.collective,
+            algorithm=schedule.algorithm,
+            notes=list(schedule.notes),
+            ownership=schedule.ownership,
+            denominator=schedule.denominator,
+            topology=to_record(schedule.topology),
+            columns=records,
+            digest=schedule.digest,
+        )
+    )
+    limits.check("bytes of the header", len(header), limits.MAX_SCHEDULE_BYTES)
+    packed = zlib.compress(header, _LEVEL)
+    data = b"".join([_PREFIX.pack(MAGIC, VERSION, len(packed), len(header)), packed, *blobs])
+    limits.check("bytes of the file", len(data) + _CHECKSUM.size, limits.MAX_SCHEDULE_BYTES)
+    return data + _CHECKSUM.pack(zlib.crc32(data))
+
+
+def decode_schedule(data: bytes, source: str = "<bytes>") -> Schedule:
+    """Read either form from memory; `source` is its name in messages.
+
+    Raises
+    ------
+    FormatError
+        If it is neither, damaged, or not a legal schedule.
+    """
+    if data.startswith(MAGIC):
+        return _decode_binary(data, source)
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return schedule_from_json(data.removeprefix(b"\xef\xbb\xbf"), source)
+    if data.startswith(MAGIC[:5]):
+        raise FormatError(source, "a .weft file whose line ends were changed; copy it as a binary file")
+    raise FormatError(
+        source, "not a schedule: neither a .weft file nor JSON" if data else "the file is empty"
+    )
+
+
+def _decode_binary(data: bytes, source: str) -> Schedule:
+    if len(data) > limits.MAX_SCHEDULE_BYTES:
+        raise FormatError(source, f"larger than the {limits.MAX_SCHEDULE_BYTES >> 20} MiB that Weft accepts")
+    view = memoryview(data)
+    if len(data) < _PREFIX.size + _CHECKSUM.size:
+        raise FormatError(source, "the file is cut short")
+    _, version, stored, unpacked = _PREFIX.unpack_from(data)
+    if version != VERSION:
+        raise FormatError(source, f"format {version} is unknown, this Weft reads {VERSION}")
+    body = view[_PREFIX.size : -_CHECKSUM.size]
+    if stored > len(body):
+        raise FormatError(source, "the file is cut short", "header")
+    if zlib.crc32(view[: -_CHECKSUM.size]) != _CHECKSUM.unpack(view[-_CHECKSUM.size :])[0]:
+        raise FormatError(source, "the file is damaged: its checksum does not match; copy or make it again")
+    limit = min(unpacked, limits.MAX_SCHEDULE_BYTES)
+    header = _decode_header(source, _inflate(source, "header", body[:stored], limit))
+    columns = _decode_columns(source, header.columns, body[stored:])
+    try:
+        schedule = Schedule(
+            topology=from_record(header.topology),
+            collective=header.collective,
+            algorithm=header.algorithm,
+            denominator=header.denominator,
+            ownership=header.ownership,
+            notes=tuple(header.notes),
+            **columns,
+        )
+    except InputError as error:
+        raise FormatError(source, str(error)) from error
+    if schedule.digest != header.digest:
+        raise FormatError(source, "the schedule is not the one that was saved: its digest does not match")
+    return schedule
+
+
+def _decode_header(source: str, data: bytes) -> Header:
+    try:
+        return msgspec.msgpack.decode(data, type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(source, f"cannot be read: {error}", "header") from error
+
+
+def _decode_columns(source: str, records: list[ColumnRecord], body: memoryview) -> dict[str, Any]:
+    required = {name for name in COLUMNS if not name.endswith("_slot")}
+    names = [record.name for record in records]
+    if len(set(names)) != len(names) or not required <= set(names) <= set(COLUMNS):
+        raise FormatError(source, f"expected the columns {', '.join(COLUMNS)}, each once", "header")
+    try:
+        for record in records:
+            limits.check(f"column {record.name}", record.count, _most(record.name))
+        limits.check("bytes of the columns", _unpacked_bytes(records), limits.MAX_COLUMN_BYTES)
+    except LimitError as error:
+        raise FormatError(source, str(error), "header") from error
+    if sum(record.stored for record in records) != len(body):
+        raise FormatError(source, "the columns are cut short, or followed by something else")
+    columns: dict[str, Any] = {}
+    start = 0
+    for record in records:
+        blob = body[start : start + record.stored]
+        columns[record.name] = _unpack(source, record, blob)
+        start += record.stored
+    return columns
+
+
+def _most(name: str) -> int:
+    if name in ("weights", "source", "target"):
+        return limits.MAX_CHUNKS
+    return limits.MAX_ROUTE_ENTRIES if name.startswith("route_") else limits.MAX_TRANSFERS
+
+
+def _unpacked_bytes(records: list[ColumnRecord]) -> int:
+    return sum(record.count * np.dtype(COLUMNS[record.name]).itemsize for record in records)
+
+
+def _pack(values: NDArray[Any]) -> bytes:
+    differences = np.diff(values, prepend=values.dtype.type(0))
+    return zlib.compress(differences.astype(values.dtype.newbyteorder("<"), copy=False).tobytes(), _LEVEL)
+
+
+def _unpack(source: str, record: ColumnRecord, blob: memoryview) -> NDArray[Any]:
+    dtype = np.dtype(COLUMNS[record.name])
+    raw = _inflate(source, f"column {record.name}", blob, record.count * dtype.itemsize)
+    return np.cumsum(np.frombuffer(raw, dtype.newbyteorder("<")), dtype=dtype)
+
+
+def _inflate(source: str, place: str, blob: memoryview, size: int) -> bytes:
+    """Unpack exactly `size` bytes, never more."""
+    if size > _MAX_RATIO * len(blob):
+        raise FormatError(source, f"claims to hold {size:,} bytes in {len(blob):,}", place)
+    inflater = zlib.decompressobj()
+    try:
+        # One byte of room more than allowed: it shows that there is more, and 0 would mean no bound at all.
+        raw = inflater.decompress(blob, size + 1)
+    except zlib.error as error:
+        raise FormatError(source, f"is damaged: {error}", place) from error
+    if len(raw) != size or not inflater.eof or inflater.unused_data:
+        raise FormatError(source, f"does not hold the {size:,} bytes it claims", place)
+    return raw

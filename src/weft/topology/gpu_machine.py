@@ -1,0 +1,183 @@
+"""A machine full of GPUs, as `weft.topology.nccl_xml` and `weft.topology.nvidia_smi` find it.
+
+Both describe the same thing: GPUs joined by NVLink, and a tree of PCIe bridges under CPUs. `Machine` collects
+it; `Machine.build` decides what of it is a network between ranks:
+
+- Where NVLinks alone join all GPUs, PCIe is left out. No GPU sends to another over PCIe when NVLink leads
+  there, and counting those wires would promise a speed that nobody can have.
+- Otherwise everything stays. A bridge that has only two cables is a piece of wire and becomes one.
+
+Neither format knows latencies; the constants here are typical values for one hop, and assumptions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from weft import limits
+from weft.topology.wiring import Wiring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.topology.graph import Topology
+
+GB: Final = 10**9
+NVLINK_LATENCY_PS: Final = 500_000
+PCIE_LATENCY_PS: Final = 250_000
+NETWORK_LATENCY_PS: Final = 2_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One direction between two parts."""
+
+    src: int
+    dst: int
+    bandwidth: int
+    latency_ps: int
+    nvlink: bool
+
+
+@dataclass
+class Machine:
+    """Parts are numbered as they are added; GPUs become ranks in the order given to `build`.
+
+    Examples
+    --------
+    >>> machine = Machine()
+    >>> a, b, bridge = machine.add(), machine.add(), machine.add()
+    >>> for gpu in (a, b):
+    ...     machine.cable(gpu, bridge, 12 * GB, PCIE_LATENCY_PS)
+    >>> machine.build("two GPUs", [a, b], [[a, b]])
+    <Topology two GPUs: 2 ranks, 0 switches, 2 links>
+    """
+
+    parts: int = 0
+    wires: list[Wire] = field(default_factory=list)
+
+    def add(self) -> int:
+        """Count one more part and return its number."""
+        self.parts += 1
+        return self.parts - 1
+
+    def wire(self, src: int, dst: int, bandwidth: int, latency_ps: int, *, nvlink: bool = False) -> None:
+        """Draw one direction; several between the same parts are bonded into one later."""
+        self.wires.append(Wire(src, dst, bandwidth, latency_ps, nvlink))
+
+    def cable(self, a: int, b: int, bandwidth: int, latency_ps: int, *, nvlink: bool = False) -> None:
+        """Draw both directions."""
+        self.wire(a, b, bandwidth, latency_ps, nvlink=nvlink)
+        self.wire(b, a, bandwidth, latency_ps, nvlink=nvlink)
+
+    def build(self, name: str, gpus: Sequence[int], hosts: Iterable[Iterable[int]]) -> Topology:
+        """Turn the parts that matter into a topology.
+
+        Parameters
+        ----------
+        name
+            Name of the topology.
+        gpus
+            Parts that are ranks, in rank order.
+        hosts
+            The same parts, grouped by machine.
+        """
+        wires = [wire for wire in self.wires if wire.nvlink]
+        if not _joins_all(gpus, wires):
+            wires = _without_dead_ends(gpus, self.wires)
+        wires = _paired(_without_pass_through(gpus, _bonded(wires)))
+        number = {part: rank for rank, part in enumerate(gpus)}
+        for wire in wires:
+            for part in (wire.src, wire.dst):
+                number.setdefault(part, len(number))
+        wiring = Wiring(len(gpus), len(number) - len(gpus))
+        for wire in wires:
+            wiring.link(number[wire.src], number[wire.dst], wire.bandwidth, wire.latency_ps)
+        members = tuple(tuple(sorted(number[gpu] for gpu in host)) for host in hosts)
+        return wiring.build(name, hosts=tuple(host for host in members if host))
+
+
+def _bonded(wires: list[Wire]) -> list[Wire]:
+    """One wire for all of a kind between two parts: a transfer uses them together."""
+    found: dict[tuple[int, int, int, bool], int] = {}
+    for wire in wires:
+        key = (wire.src, wire.dst, wire.latency_ps, wire.nvlink)
+        # Clamped so that a hostile sum fails as too fast a link, not as an overflow.
+        found[key] = min(found.get(key, 0) + wire.bandwidth, 2 * limits.MAX_BANDWIDTH)
+    return [Wire(src, dst, speed, latency, nvlink) for (src, dst, latency, nvlink), speed in found.items()]
+
+
+def _neighbours(wires: list[Wire], *, backwards: bool = False) -> dict[int, set[int]]:
+    out: dict[int, set[int]] = {}
+    for wire in wires:
+        near, far = (wire.dst, wire.src) if backwards else (wire.src, wire.dst)
+        out.setdefault(near, set()).add(far)
+    return out
+
+
+def _joins_all(gpus: Sequence[int], wires: list[Wire]) -> bool:
+    """Whether every GPU reaches every other over these wires."""
+    if not gpus:
+        return False
+    for backwards in (False, True):
+        out = _neighbours(wires, backwards=backwards)
+        seen, queue = {gpus[0]}, deque([gpus[0]])
+        while queue:
+            fresh = out.get(queue.popleft(), set()) - seen
+            seen |= fresh
+            queue.extend(fresh)
+        if not seen.issuperset(gpus):
+            return False
+    return True
+
+
+def _without_dead_ends(gpus: Sequence[int], wires: list[Wire]) -> list[Wire]:
+    """Drop bridges and CPUs that lead nowhere, such as those of disks and of GPUs outside the job."""
+    keep = set(gpus)
+    out = _neighbours(wires)
+    leaves = deque(part for part in out if part not in keep and len(out[part]) <= 1)
+    while leaves:
+        part = leaves.popleft()
+        for other in out.pop(part, set()):
+            if other in out:
+                out[other].discard(part)
+                if other not in keep and len(out[other]) <= 1:
+                    leaves.append(other)
+    alive = set(out) | keep
+    return [wire for wire in wires if wire.src in alive and wire.dst in alive]
+
+
+def _without_pass_through(gpus: Sequence[int], wires: list[Wire]) -> list[Wire]:
+    """Join the two cables of a bridge that has only two: the slower speed, both latencies."""
+    kept = set(gpus)
+    leaving: dict[int, list[Wire]] = {}
+    for wire in wires:
+        leaving.setdefault(wire.src, []).append(wire)
+    into = {(wire.src, wire.dst): wire for wire in wires}
+    for part in list(leaving):
+        ends = sorted({wire.dst for wire in leaving[part]})
+        if part in kept or len(leaving[part]) != 2 or len(ends) != 2:
+            continue
+        a, b = ends
+        both = [into.get((a, part)), into.get((part, b)), into.get((b, part)), into.get((part, a))]
+        if None in both or b in {wire.dst for wire in leaving[a]} or a in {wire.dst for wire in leaving[b]}:
+            continue
+        for src, dst, first, second in ((a, b, both[0], both[1]), (b, a, both[2], both[3])):
+            assert first is not None
+            assert second is not None
+            speed, latency = min(first.bandwidth, second.bandwidth), first.latency_ps + second.latency_ps
+            joined = Wire(src, dst, speed, latency, first.nvlink and second.nvlink)
+            leaving[src] = [joined if wire is first else wire for wire in leaving[src]]
+            into[src, dst] = joined
+        del leaving[part]
+    return [wire for cables in leaving.values() for wire in cables]
+
+
+def _paired(wires: list[Wire]) -> list[Wire]:
+    """Put the two directions of a cable side by side, as all of Weft's builders draw them."""
+    groups: dict[tuple[int, int], list[Wire]] = {}
+    for wire in wires:
+        groups.setdefault((min(wire.src, wire.dst), max(wire.src, wire.dst)), []).append(wire)
+    return [wire for group in groups.values() for wire in group]

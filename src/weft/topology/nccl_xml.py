@@ -1,0 +1,350 @@
+"""The XML that NCCL writes when ``NCCL_TOPO_DUMP_FILE`` is set: one machine, or one NVLink domain.
+
+::
+
+    <system version="1">
+      <cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" host_hash="0x..">
+        <pci busid="0000:01:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+          <pci busid="0000:07:00.0" class="0x030200" ..>
+            <gpu dev="0" sm="80" rank="0"> <nvlink target="0000:c4:00.0" count="2" tclass="0x068000"/> </gpu>
+          </pci>
+          <pci busid="0000:0b:00.0" class="0x020700" ..> <nic> <net name="mlx5_0" speed="200000"/> </nic>
+
+Speeds are those that NCCL itself reckons with (its ``src/graph/topo.cc`` and ``topo.h``): what a link
+achieves, not what its data sheet says. As in NCCL, all NVSwitches together are one switch, NVLinks between
+the same two ends are bonded, and each GPU lists its own direction. NICs matter only between machines: they
+are drawn, to one switch that stands for the network, when a file holds several machines (told apart by
+``host_hash``) that NVLink does not join.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final, NoReturn
+from xml.parsers import expat
+
+from weft import limits
+from weft.errors import FormatError, TopologyError
+from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.topology.graph import Topology
+
+MAX_BYTES: Final = 8 << 20
+MAX_ELEMENTS: Final = 65_536
+"""NCCL itself reads 256 elements. A machine with eight GPUs has about a hundred, in 20 KB."""
+
+MAX_CPUS: Final = 512
+"""Each is wired to each, as NCCL has it."""
+
+LOCAL_SPEED: Final = 5000 * GB
+"""Between the parts of one GPU."""
+
+_LANE_SPEED: Final = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
+"""NCCL's usable 100 Mbit/s of one PCIe lane, by GT/s."""
+
+_UNKNOWN_LANE_SPEED: Final = 60
+
+
+@dataclass
+class Element:
+    """One XML element."""
+
+    name: str
+    attributes: dict[str, str]
+    line: int
+    children: list[Element] = field(default_factory=list)
+
+    def named(self, name: str) -> Iterator[Element]:
+        """Children of one name."""
+        return (child for child in self.children if child.name == name)
+
+
+@dataclass
+class Gpu:
+    """One ``<gpu>``, and where it was found."""
+
+    element: Element
+    bus: str
+    host: str
+    device: int
+    cpu: int
+    part: int
+
+
+def parse_nccl_xml(text: str, source: str) -> Topology:
+    """Build the topology of an NCCL dump.
+
+    Parameters
+    ----------
+    text
+        Contents of the file.
+    source
+        Its name, for error messages.
+
+    Raises
+    ------
+    FormatError
+        If the file is not such a dump; says in which line.
+    """
+    root = _read_tree(text, source)
+    if root.name != "system":
+        problem = f"expected <system>, the root of an NCCL topology dump, found <{root.name[:40]}>"
+        raise FormatError(source, problem, f"line {root.line}")
+    reader = _Reader(source)
+    reader.read(root)
+    name = root.attributes.get("name") or PurePath(source).stem.strip("<>") or "nccl"
+    try:
+        return reader.build(name[: limits.MAX_SPEC_CHARACTERS])
+    except TopologyError as error:
+        raise type(error)(f"{source}: {error}") from error
+
+
+def _read_tree(text: str, source: str) -> Element:
+    """Parse XML; document types, and with them entities, are refused."""
+    if len(text) > MAX_BYTES:
+        raise FormatError(source, f"larger than the {MAX_BYTES >> 20} MiB of XML that Weft accepts")
+    parser = expat.ParserCreate("utf-8")
+    parser.buffer_text = True
+    top = Element("", {}, 0)
+    stack = [top]
+    elements = 0
+
+    def fail(problem: str) -> NoReturn:
+        raise FormatError(source, problem, f"line {parser.CurrentLineNumber}")
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal elements
+        elements += 1
+        if len(stack) > limits.MAX_DEPTH:
+            fail(f"nested deeper than {limits.MAX_DEPTH}")
+        if elements > MAX_ELEMENTS:
+            fail(f"more than {MAX_ELEMENTS:,} elements")
+        element = Element(name, attributes, parser.CurrentLineNumber)
+        stack[-1].children.append(element)
+        stack.append(element)
+
+    def end(_: str) -> None:
+        stack.pop()
+
+    def doctype(*_: object) -> None:
+        fail("has a DOCTYPE; NCCL writes none, and Weft reads none")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = doctype
+    try:
+        parser.Parse(text.removeprefix("\ufeff"), True)
+    except expat.ExpatError as error:
+        raise FormatError(
+            source, f"not XML: {expat.ErrorString(error.code)}", f"line {error.lineno}"
+        ) from error
+    return top.children[0]
+
+
+class _Reader:
+    """Walks the tree of one dump and collects its parts."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.machine = Machine()
+        self.gpus: list[Gpu] = []
+        self.cpus: list[tuple[int, str, int]] = []
+        self.ports: list[tuple[int, str, int, int]] = []
+
+    def fail(self, element: Element, problem: str) -> NoReturn:
+        raise FormatError(self.source, f"<{element.name}>: {problem}", f"line {element.line}")
+
+    def read(self, root: Element) -> None:
+        for cpu in root.named("cpu"):
+            host = cpu.attributes.get("host_hash", "")
+            part = self.machine.add()
+            self.cpus.append((part, host, _interconnect_speed(self, cpu)))
+            for child in cpu.children:
+                if child.name == "pci":
+                    self.read_pci(child, None, part, host, part)
+                elif child.name == "nic":
+                    self.read_ports(child, part, host, LOCAL_SPEED)
+        if any("rank" in gpu.element.attributes for gpu in self.gpus):
+            # As in NCCL, a GPU without a rank is not part of the job.
+            self.gpus = [gpu for gpu in self.gpus if "rank" in gpu.element.attributes]
+        if not self.gpus:
+            self.fail(
+                root, "holds no <gpu>; Weft needs what NCCL_TOPO_DUMP_FILE writes, not a template for NCCL"
+            )
+        if len(self.cpus) > MAX_CPUS:
+            self.fail(root, f"holds more than {MAX_CPUS} CPUs")
+
+    def read_pci(self, pci: Element, parent_pci: Element | None, parent: int, host: str, cpu: int) -> None:
+        speed = self.pci_speed(pci)
+        gpus = list(pci.named("gpu"))
+        if gpus:
+            device = self.machine.add()
+            self.machine.cable(device, parent, speed, PCIE_LATENCY_PS)
+            for gpu in gpus:
+                part = device
+                if len(gpus) > 1:
+                    part = self.machine.add()
+                    self.machine.cable(part, device, LOCAL_SPEED, 0)
+                self.gpus.append(Gpu(gpu, self.bus(pci), host, device, cpu, part))
+            return
+        nics = list(pci.named("nic"))
+        for nic in nics:
+            self.read_ports(nic, parent, host, speed)
+        if nics:
+            return
+        below = parent
+        if parent_pci is None or not _one_broadcom_switch(parent_pci, pci):
+            below = self.machine.add()
+            self.machine.cable(below, parent, speed, PCIE_LATENCY_PS)
+        for child in pci.named("pci"):
+            self.read_pci(child, pci, below, host, cpu)
+
+    def read_ports(self, nic: Element, parent: int, host: str, limit: int) -> None:
+        for net in nic.named("net"):
+            megabits = self.integer(net, "speed", 0)
+            speed = (megabits if megabits > 0 else 10_000) * 125_000
+            latency = _microseconds(net.attributes.get("latency", "")) or NETWORK_LATENCY_PS
+            self.ports.append((parent, host, min(speed, limit), latency))
+
+    def build(self, name: str) -> Topology:
+        self.join_nvlinks()
+        self.join_cpus()
+        hosts = {host: number for number, host in enumerate(dict.fromkeys(gpu.host for gpu in self.gpus))}
+        if len(hosts) > 1 and self.ports:
+            core = self.machine.add()
+            for parent, _, speed, latency in self.ports:
+                self.machine.cable(parent, core, speed, latency)
+        ordered = self.in_rank_order(hosts)
+        members: list[list[int]] = [[] for _ in hosts]
+        for gpu in ordered:
+            members[hosts[gpu.host]].append(gpu.part)
+        return self.machine.build(name, [gpu.part for gpu in ordered], members)
+
+    def in_rank_order(self, hosts: dict[str, int]) -> list[Gpu]:
+        """By ``rank`` where those are given and differ, else machine by machine, by ``rank`` or ``dev``."""
+        key = "rank" if all("rank" in gpu.element.attributes for gpu in self.gpus) else "dev"
+        numbers = {id(gpu): self.integer(gpu.element, key, 0) for gpu in self.gpus}
+        if len(set(numbers.values())) == len(self.gpus):
+            return sorted(self.gpus, key=lambda gpu: numbers[id(gpu)])
+        return sorted(self.gpus, key=lambda gpu: (hosts[gpu.host], numbers[id(gpu)]))
+
+    def join_nvlinks(self) -> None:
+        devices = {(gpu.host, gpu.bus): gpu.device for gpu in self.gpus}
+        nvswitch: int | None = None
+        done: set[int] = set()
+        for gpu in self.gpus:
+            if gpu.device in done:
+                continue
+            done.add(gpu.device)
+            for link in gpu.element.children:
+                if link.name == "xgmi":
+                    self.fail(link, "dumps of RCCL are not understood; describe the machine in TOML instead")
+                if link.name == "c2c":
+                    speed = self.positive(link, "bw") * self.positive(link, "count") * 10**6
+                    self.machine.cable(gpu.device, gpu.cpu, speed, PCIE_LATENCY_PS)
+                if link.name != "nvlink":
+                    continue
+                speed = self.positive(link, "count") * self.nvlink_speed(gpu.element)
+                target = devices.get((gpu.host, _normal_bus(link.attributes.get("target", ""))))
+                if link.attributes.get("tclass", "0x03" if target is not None else "").startswith("0x03"):
+                    if target is not None:
+                        self.machine.wire(gpu.device, target, speed, NVLINK_LATENCY_PS, nvlink=True)
+                elif link.attributes.get("tclass") == "0x068001":
+                    self.machine.cable(gpu.device, gpu.cpu, speed, NVLINK_LATENCY_PS)
+                else:
+                    nvswitch = self.machine.add() if nvswitch is None else nvswitch
+                    self.machine.cable(gpu.device, nvswitch, speed, NVLINK_LATENCY_PS, nvlink=True)
+
+    def join_cpus(self) -> None:
+        for part, host, speed in self.cpus:
+            for other, other_host, _ in self.cpus:
+                if part != other and host == other_host:
+                    self.machine.wire(part, other, speed, PCIE_LATENCY_PS)
+
+    def nvlink_speed(self, gpu: Element) -> int:
+        """Bytes per second of one NVLink, by compute capability."""
+        if "sm" not in gpu.attributes:
+            self.fail(gpu, "has NVLinks but no sm, which tells how fast they are")
+        capability = self.integer(gpu, "sm", 0)
+        if capability == 86:
+            return 12 * GB
+        for least, speed in ((100, 40_100_000_000), (90, 20_600_000_000), (70, 20 * GB), (60, 18 * GB)):
+            if capability >= least:
+                return speed
+        return 20 * GB
+
+    def pci_speed(self, pci: Element) -> int:
+        """Bytes per second: lanes times what NCCL reckons a lane gives; x16 and 8 GT/s where not said."""
+        width = self.integer(pci, "link_width", 0) or 16
+        if not 1 <= width <= 64:
+            self.fail(pci, f"link_width {width} is not a number of lanes")
+        match = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?) GT/s", pci.attributes.get("link_speed", ""))
+        lane = _LANE_SPEED.get(float(match[1]), _UNKNOWN_LANE_SPEED) if match else _UNKNOWN_LANE_SPEED
+        return width * lane * 12_500_000
+
+    def bus(self, pci: Element) -> str:
+        if "busid" not in pci.attributes:
+            self.fail(pci, "has no busid")
+        return _normal_bus(pci.attributes["busid"])
+
+    def positive(self, element: Element, key: str) -> int:
+        value = self.integer(element, key, None)
+        if not 1 <= value <= 10**6:
+            self.fail(element, f"{key} must be 1 to 1,000,000, not {value}")
+        return value
+
+    def integer(self, element: Element, key: str, default: int | None) -> int:
+        text = element.attributes.get(key)
+        if not text and default is not None:
+            return default
+        if text is None:
+            self.fail(element, f"has no {key}")
+        if not re.fullmatch(r"\s*-?[0-9]{1,9}\s*", text):
+            self.fail(element, f"{key} must be a whole number, not {text[:40]!r}")
+        return int(text)
+
+
+def _interconnect_speed(reader: _Reader, cpu: Element) -> int:
+    """Bytes per second between two CPUs, as NCCL reckons; an unknown x86 as AMD's."""
+    arch, vendor = cpu.attributes.get("arch", ""), cpu.attributes.get("vendor", "")
+    if arch == "ppc64":
+        return 32 * GB
+    if arch == "arm64":
+        return 6 * GB
+    family, model = reader.integer(cpu, "familyid", 0), reader.integer(cpu, "modelid", 0)
+    if vendor == "GenuineIntel":
+        if family == 6:
+            for least, speed in ((0xCF, 40), (0x8F, 22), (0x55, 10)):
+                if model >= least:
+                    return speed * GB
+        return 6 * GB
+    if vendor in ("CentaurHauls", "  Shanghai  "):
+        return (9 if (family, model) == (7, 0x5B) else 6) * GB
+    return 16 * GB
+
+
+def _one_broadcom_switch(upper: Element, lower: Element) -> bool:
+    """Whether two bridges are levels of one Broadcom switch, which passes full speed between all ports."""
+    keys = ("vendor", "device", "subsystem_vendor", "subsystem_device")
+    above, below = ([bridge.attributes.get(key, "").lower() for key in keys] for bridge in (upper, lower))
+    if above[:3] != below[:3] or above[0] != "0x1000" or above[2] != "0x1000":
+        return False
+    if above[1] == "0xc010":
+        return above[3].startswith("0xa") and below[3].startswith("0xa")
+    return above[1] == "0xc030" and above[3].startswith("0x0") and below[3].startswith("0x1")
+
+
+def _normal_bus(text: str) -> str:
+    """Bus id in one spelling: NVML writes eight digits of domain, sysfs four."""
+    domain, colon, rest = text.lower().partition(":")
+    return f"{domain.lstrip('0')}{colon}{rest}"
+
+
+def _microseconds(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,6})(?:\.([0-9]{1,6}))?[0-9]*", text)
+    return int(match[1]) * 10**6 + int((match[2] or "0").ljust(6, "0")) if match else 0

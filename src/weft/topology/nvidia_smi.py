@@ -1,0 +1,210 @@
+"""The table that ``nvidia-smi topo -m`` prints: how any two GPUs of one machine reach each other.
+
+::
+
+            GPU0    GPU1    GPU2    NIC0    CPU Affinity    NUMA Affinity
+    GPU0     X      NV4     SYS     PIX     0-31            0
+    GPU1    NV4      X      SYS     SYS     0-31            0
+    ..
+
+The table tells who is near whom, not how fast. These speeds are assumed, for each direction; where they are
+wrong, write the topology down with `weft.topology.toml_file.format_toml` and correct it there:
+
+- ``NV#``: 25 GB/s for each of # bonded NVLinks (V100 to H100; Blackwell has twice that);
+- ``PIX``, ``PXB``: GPUs behind one PCIe switch, or behind several; ``PHB``, ``NODE``: below one CPU. PCIe
+  gives 24 GB/s (generation 4, 16 lanes, as NCCL reckons);
+- ``SYS``: between CPUs, 16 GB/s between any two.
+
+NVLinks are cables between two GPUs, unless that cannot be: where every two of a set of GPUs show them and a
+GPU would need more than 18, there is an NVSwitch. NIC rows and columns are read past: one machine needs none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from weft import limits
+from weft.errors import FormatError, TopologyError
+from weft.topology.gpu_machine import GB, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, Machine
+from weft.topology.graph import Topology
+
+NVLINK_SPEED: Final = 25 * GB
+PCIE_SPEED: Final = 24 * GB
+CPU_SPEED: Final = 16 * GB
+MAX_NVLINKS: Final = 18
+"""No GPU has more, so more than that in one row can only be an NVSwitch."""
+
+MAX_GPUS: Final = 256
+MAX_LINE: Final = 65_536
+MAX_PREAMBLE: Final = 1000
+
+_ESCAPE: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_NEARNESS: Final = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 2, "SYS": 3, "SOC": 3}
+_PCIE_SWITCH, _PCIE_TREE, _CPU = 0, 1, 2
+
+
+@dataclass
+class Table:
+    """What the table says about GPUs."""
+
+    nvlinks: dict[tuple[int, int], int]
+    nearness: dict[tuple[int, int], int]
+    numa: list[str]
+
+
+def parse_nvidia_smi(text: str, source: str) -> Topology:
+    r"""Build the topology of one machine from its table.
+
+    Parameters
+    ----------
+    text
+        Output of ``nvidia-smi topo -m``, colours and legend included.
+    source
+        Name of the file, for error messages.
+
+    Raises
+    ------
+    FormatError
+        If this is no such table; says in which line.
+
+    Examples
+    --------
+    >>> parse_nvidia_smi("     GPU0 GPU1\nGPU0  X   NV12\nGPU1 NV12  X\n", "pair.txt")
+    <Topology pair: 2 ranks, 0 switches, 2 links>
+    """
+    table = _read_table(text, source)
+    gpus = len(table.numa)
+    machine = Machine()
+    parts = [machine.add() for _ in range(gpus)]
+    _join_nvlinks(machine, parts, table.nvlinks)
+    _join_pcie(machine, parts, table)
+    name = PurePath(source).stem.strip("<>") or "nvidia-smi"
+    try:
+        return machine.build(name[: limits.MAX_SPEC_CHARACTERS], parts, [parts])
+    except TopologyError as error:
+        raise type(error)(f"{source}: {error}") from error
+
+
+def _read_table(text: str, source: str) -> Table:
+    raw = text.removeprefix("\ufeff").split("\n")
+    starts = (index for index, line in enumerate(raw[:MAX_PREAMBLE]) if _words(line)[:1] == ["GPU0"])
+    start = next(starts, None)
+    if start is None:
+        raise FormatError(source, "no line starts with GPU0; expected the table of nvidia-smi topo -m")
+    lines = [_words(line) for line in raw[start : start + 1 + MAX_GPUS]]
+    header = lines[0]
+    gpus = 0
+    while gpus < len(header) and header[gpus] == f"GPU{gpus}":
+        gpus += 1
+    if gpus > MAX_GPUS:
+        raise FormatError(
+            source, f"{gpus} GPUs are more than the {MAX_GPUS} of one machine", f"line {start + 1}"
+        )
+    table = Table({}, {}, [""] * gpus)
+    # NIC columns may run into each other in a pasted table, so NUMA is only read where the words add up.
+    named = header.index("CPU") if "CPU" in header else len(header)
+    entries: list[list[str]] = []
+    for row in range(gpus):
+        words = lines[1 + row] if 1 + row < len(lines) else []
+        place = f"line {start + 2 + row}"
+        if words[:1] != [f"GPU{row}"]:
+            raise FormatError(source, f"expected the row of GPU{row} of {gpus} GPUs", place)
+        if len(words) < gpus + 1:
+            raise FormatError(source, f"GPU{row} has {len(words) - 1} entries for {gpus} GPUs", place)
+        entries.append(words[1 : gpus + 1])
+        if "NUMA" in header and len(words) > named + 2 and words[named + 2].isdigit():
+            table.numa[row] = words[named + 2]
+        for column, entry in enumerate(entries[row]):
+            _read_entry(table, row, column, entry, source, place)
+            if column < row and entry != entries[column][row]:
+                problem = f"GPU{row} to GPU{column} is {entry}, but the other way {entries[column][row]}"
+                raise FormatError(source, problem, place)
+    return table
+
+
+def _words(line: str) -> list[str]:
+    return _ESCAPE.sub("", line[:MAX_LINE]).split()
+
+
+def _read_entry(table: Table, row: int, column: int, entry: str, source: str, place: str) -> None:
+    nvlink = re.fullmatch(r"NV([0-9]{1,3})", entry)
+    if row == column:
+        if entry != "X":
+            raise FormatError(source, f"GPU{row} to itself should be X, not {entry[:20]!r}", place)
+    elif nvlink is not None and int(nvlink[1]) > 0:
+        table.nvlinks[row, column] = int(nvlink[1])
+    elif entry in _NEARNESS:
+        table.nearness[row, column] = _NEARNESS[entry]
+    else:
+        expected = "NV#, PIX, PXB, PHB, NODE or SYS"
+        raise FormatError(
+            source, f"GPU{row} to GPU{column}: {entry[:20]!r} is unknown, expected {expected}", place
+        )
+
+
+def _join_nvlinks(machine: Machine, parts: list[int], nvlinks: dict[tuple[int, int], int]) -> None:
+    total: Counter[int] = Counter()
+    for (a, _), count in nvlinks.items():
+        total[a] += count
+    for group in _components(range(len(parts)), nvlinks):
+        pairs = [(a, b) for a in group for b in group if a < b]
+        everyone = all(pair in nvlinks for pair in pairs)
+        if everyone and max(total[gpu] for gpu in group) > MAX_NVLINKS:
+            nvswitch = machine.add()
+            for gpu in group:
+                count = max(nvlinks[gpu, other] for other in group if other != gpu)
+                machine.cable(parts[gpu], nvswitch, count * NVLINK_SPEED, NVLINK_LATENCY_PS, nvlink=True)
+            continue
+        for a, b in pairs:
+            if (a, b) in nvlinks:
+                speed = nvlinks[a, b] * NVLINK_SPEED
+                machine.cable(parts[a], parts[b], speed, NVLINK_LATENCY_PS, nvlink=True)
+
+
+def _join_pcie(machine: Machine, parts: list[int], table: Table) -> None:
+    """Draw the tree: GPUs, PCIe switches, PCIe switches above those, CPUs; every two CPUs are joined."""
+    gpus = range(len(parts))
+    same_numa = [
+        (a, b) for a in gpus for b in gpus if a < b and table.numa[a] and table.numa[a] == table.numa[b]
+    ]
+    top = list(parts)
+    for level in (_PCIE_SWITCH, _PCIE_TREE, _CPU):
+        near = [pair for pair, nearness in table.nearness.items() if nearness <= level]
+        if level == _CPU:
+            near += same_numa
+        for group in _components(gpus, near):
+            below = dict.fromkeys(top[gpu] for gpu in group)
+            if len(below) == 1 and level != _CPU:
+                continue
+            above = machine.add()
+            for part in below:
+                machine.cable(part, above, PCIE_SPEED, PCIE_LATENCY_PS)
+            for gpu in group:
+                top[gpu] = above
+    cpus = list(dict.fromkeys(top))
+    for index, a in enumerate(cpus):
+        for b in cpus[index + 1 :]:
+            machine.cable(a, b, CPU_SPEED, PCIE_LATENCY_PS)
+
+
+def _components(members: range, pairs: list[tuple[int, int]] | dict[tuple[int, int], int]) -> list[list[int]]:
+    """Group the members that pairs join, smallest member first."""
+    leader = list(members)
+
+    def find(member: int) -> int:
+        while leader[member] != member:
+            leader[member] = leader[leader[member]]
+            member = leader[member]
+        return member
+
+    for a, b in pairs:
+        low, high = sorted((find(a), find(b)))
+        leader[high] = low
+    groups: dict[int, list[int]] = {}
+    for member in members:
+        groups.setdefault(find(member), []).append(member)
+    return list(groups.values())

@@ -1,0 +1,155 @@
+"""A topology as plain data, the form in which schedule and plan files embed it.
+
+`to_record` and `from_record` are exact inverses: the name and the digest survive. The same structs go through
+``msgspec.msgpack`` and ``msgspec.json``, so the binary and the readable form of a file cannot drift apart.
+
+Bounds are part of the types, so that a hostile file fails while it is decoded; what types cannot say (a
+column that is too short, a link to a node that is not there) fails in `from_record`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+
+from weft import limits
+from weft.errors import TopologyError
+from weft.topology.graph import Grid, Routing, Topology
+
+MAX_SEED: Final = 2**63 - 1
+
+_Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
+_Node = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS + limits.MAX_SWITCHES)]
+_Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS)]
+_Link = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_LINKS)]
+_Bandwidth = Annotated[int, msgspec.Meta(ge=limits.MIN_BANDWIDTH, le=limits.MAX_BANDWIDTH)]
+_Latency = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_LATENCY_PS)]
+_PerLink = msgspec.Meta(max_length=limits.MAX_LINKS)
+_PerRank = msgspec.Meta(max_length=limits.MAX_RANKS)
+_PerDimension = msgspec.Meta(min_length=1, max_length=limits.MAX_DIMENSIONS)
+
+
+class LinkColumns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Links in columns of one length; the position is the link's number."""
+
+    src: Annotated[list[_Node], _PerLink]
+    dst: Annotated[list[_Node], _PerLink]
+    bandwidth: Annotated[list[_Bandwidth], _PerLink]
+    latency_ps: Annotated[list[_Latency], _PerLink]
+
+
+class GridRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Shape of a mesh or torus, and which dimensions close."""
+
+    shape: Annotated[list[Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_RANKS)]], _PerDimension]
+    wrap: Annotated[list[bool], _PerDimension]
+
+
+class RoutingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How the network picks paths by itself."""
+
+    kind: _Text
+    seed: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEED)] = 0
+
+
+class TopologyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything a `Topology` is made of."""
+
+    name: _Text
+    ranks: Annotated[int, msgspec.Meta(ge=2, le=limits.MAX_RANKS)]
+    switches: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SWITCHES)]
+    links: LinkColumns
+    routing: RoutingRecord
+    hosts: Annotated[list[Annotated[list[_Rank], _PerRank]], _PerRank] = msgspec.field(default_factory=list)
+    grid: GridRecord | None = None
+    rank_labels: Annotated[list[_Rank], _PerRank] = msgspec.field(default_factory=list)
+    addresses: Annotated[list[tuple[_Link, _Text, _Text]], _PerLink] = msgspec.field(default_factory=list)
+
+
+def to_record(topology: Topology) -> TopologyRecord:
+    """Plain data of a topology.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> ring = load_topology("ring:4+fail=0>1")
+    >>> to_record(ring).links.src
+    [1, 1, 2, 2, 3, 3, 0]
+    >>> from_record(to_record(ring)) == ring
+    True
+    """
+    grid = topology.grid
+    return TopologyRecord(
+        name=topology.name,
+        ranks=topology.ranks,
+        switches=topology.switches,
+        links=LinkColumns(
+            src=topology.link_src.tolist(),
+            dst=topology.link_dst.tolist(),
+            bandwidth=topology.bandwidth.tolist(),
+            latency_ps=topology.latency_ps.tolist(),
+        ),
+        routing=RoutingRecord(topology.routing.kind, topology.routing.seed),
+        hosts=[list(host) for host in topology.hosts],
+        grid=None if grid is None else GridRecord(list(grid.shape), list(grid.wrap)),
+        rank_labels=list(topology.rank_labels),
+        addresses=list(topology.addresses),
+    )
+
+
+def from_record(record: TopologyRecord) -> Topology:
+    """Build the topology that a record describes.
+
+    Raises
+    ------
+    TopologyError
+        If the parts do not fit together, or ranks cannot reach each other.
+    """
+    links = record.links
+    grid = (
+        None
+        if record.grid is None
+        else checked_grid(record.name, record.grid.shape, record.grid.wrap, record.ranks)
+    )
+    count = len(links.src)
+    for link, _, _ in record.addresses:
+        if link >= count:
+            msg = (
+                f"{record.name}: an address is given for link {link}, but there are only links 0..{count - 1}"
+            )
+            raise TopologyError(msg)
+    return Topology(
+        record.name,
+        record.ranks,
+        record.switches,
+        np.array(links.src, np.int32),
+        np.array(links.dst, np.int32),
+        np.array(links.bandwidth, np.int64),
+        np.array(links.latency_ps, np.int64),
+        hosts=tuple(tuple(host) for host in record.hosts),
+        grid=grid,
+        routing=Routing(record.routing.kind, record.routing.seed),
+        rank_labels=tuple(record.rank_labels),
+        addresses=tuple(record.addresses),
+    )
+
+
+def checked_grid(name: str, shape: list[int], wrap: list[bool], ranks: int) -> Grid:
+    """Build a grid that fits the number of ranks; whether the links form it is not checked.
+
+    Examples
+    --------
+    >>> checked_grid("lab", [2, 3], [False, True], 6)
+    Grid(shape=(2, 3), wrap=(False, True))
+    """
+    limits.check(f"{name}: dimensions", len(shape), limits.MAX_DIMENSIONS)
+    if len(wrap) != len(shape):
+        msg = f"{name}: wrap has {len(wrap)} entries for a grid of {len(shape)} dimensions; give one for each"
+        raise TopologyError(msg)
+    if not shape or min(shape) < 1 or math.prod(shape) != ranks:
+        msg = f"{name}: a grid of {'x'.join(map(str, shape)) or 'no dimensions'} does not have {ranks} ranks"
+        raise TopologyError(msg)
+    return Grid(tuple(shape), tuple(wrap))

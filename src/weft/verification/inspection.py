@@ -1,0 +1,123 @@
+"""All checks together: `inspect` reports, `verify` raises."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError
+from weft.verification.contention import measure_contention
+from weft.verification.deadlock import find_deadlock, minimum_slots
+from weft.verification.report import VerificationReport
+from weft.verification.routes import check_routes
+from weft.verification.semantics import check_semantics
+
+if TYPE_CHECKING:
+    from weft.errors import VerificationError
+    from weft.schedule import Schedule
+
+USUAL_SLOTS: Final = 2
+"""Messages in flight per connection in the executors in use: NCCL's eight steps are two MSCCL chunks."""
+
+
+def verify(schedule: Schedule, *, slots: int | None = None, fused: bool = False) -> VerificationReport:
+    """Prove that a schedule computes its collective, or raise what is wrong with it.
+
+    Parameters
+    ----------
+    schedule
+        Any legal schedule; how it was made does not matter.
+    slots
+        Receive buffers per connection that must suffice. By default nothing is demanded, since with enough
+        of them no schedule gets stuck; the report then says how many are enough.
+    fused
+        Whether the executor receives, reduces and forwards in one instruction.
+
+    Raises
+    ------
+    VerificationError
+        Naming check, transfer, rank and chunk.
+    InputError
+        If `slots` is less than 1.
+
+    Examples
+    --------
+    >>> from weft.schedule import Op, ScheduleBuilder
+    >>> from weft.topology import load_topology
+    >>> builder = ScheduleBuilder(load_topology("ring:3"), "reduce", "chain", chunks=1)
+    >>> builder.add(step=0, chunk=0, src=2, dst=1, op=Op.REDUCE)
+    >>> builder.add(step=1, chunk=0, src=1, dst=0, op=Op.REDUCE)
+    >>> verify(builder.build()).slots
+    2
+
+    The second transfer left before the first one's value was in:
+
+    >>> builder = ScheduleBuilder(load_topology("ring:3"), "reduce", "chain", chunks=1)
+    >>> builder.add(step=0, chunk=0, src=[2, 1], dst=[1, 0], op=Op.REDUCE)
+    >>> verify(builder.build())
+    Traceback (most recent call last):
+        ...
+    weft.errors.VerificationError: semantics: transfer 0, rank 0, chunk 0: the sum lacks rank 2
+    """
+    report = inspect(schedule, slots=slots, fused=fused)
+    if report.problem is not None:
+        raise report.problem
+    return report
+
+
+def inspect(
+    schedule: Schedule, *, slots: int | None = None, fused: bool = False, contention: bool = False
+) -> VerificationReport:
+    """Check a schedule and report; wrong schedules do not raise.
+
+    Parameters
+    ----------
+    schedule, slots, fused
+        As for `verify`.
+    contention
+        Whether to count flows on links as well.
+    """
+    if slots is not None and slots < 1:
+        msg = f"{slots} receive slots: a connection needs at least 1"
+        raise InputError(msg)
+    began = time.process_time()
+    enough: int | None = None
+    checks: tuple[str, ...] = ("hazard", "semantics")
+    problem = check_semantics(schedule)
+    if problem is None:
+        checks += ("route",)
+        problem = check_routes(schedule)
+    if problem is None:
+        checks += ("deadlock",)
+        problem, enough = _check_deadlock(schedule, slots, fused=fused)
+    flows = (
+        measure_contention(schedule) if contention and (problem is None or problem.check != "route") else None
+    )
+    return VerificationReport(
+        title=f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}",
+        digest=schedule.digest,
+        ranks=schedule.ranks,
+        chunks=schedule.chunks,
+        steps=schedule.steps,
+        transfers=schedule.transfers,
+        messages=schedule.messages,
+        checks=checks,
+        problem=problem,
+        slots=enough,
+        fused=fused,
+        contention=flows,
+        cpu_seconds=time.process_time() - began,
+    )
+
+
+def _check_deadlock(
+    schedule: Schedule, slots: int | None, *, fused: bool
+) -> tuple[VerificationError | None, int | None]:
+    """Return what is wrong, and how many slots are proved enough."""
+    demanded = USUAL_SLOTS if slots is None else slots
+    deadlock = find_deadlock(schedule, demanded, fused=fused)
+    if deadlock is None:
+        return None, demanded
+    if slots is None:
+        return None, minimum_slots(schedule, fused=fused)
+    return deadlock.to_error(schedule), None

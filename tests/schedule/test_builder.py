@@ -1,0 +1,165 @@
+"""Collecting rows: one order, one digest, whatever the order they came in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft import limits
+from weft.errors import LimitError, ScheduleError
+from weft.schedule import Op, Schedule, ScheduleBuilder
+from weft.schedule.ir import CANONICAL_ORDER
+from weft.topology import load_topology
+
+ROWS = st.tuples(
+    st.integers(0, 2),
+    st.integers(0, 3),
+    st.integers(1, 3),
+    st.integers(0, 1),
+    st.sampled_from([-1, 0, 1]),
+    st.integers(0, 1),
+    st.integers(0, 1),
+    st.integers(0, 3),
+)
+
+
+def new(collective: str = "all_reduce", **options: Any) -> ScheduleBuilder:
+    return ScheduleBuilder(load_topology("ring:4"), collective, "test", **options)
+
+
+def built(rows: list[tuple[int, ...]], *, at_once: bool) -> Schedule:
+    builder = new()
+    assert [builder.route([0, 2]), builder.route([3])] == [0, 1]
+    table = np.array(rows)
+    table[:, 2] = (table[:, 1] + table[:, 2]) % 4
+    for block in [table] if at_once else table:
+        builder.add(**{name: block.T[index] for index, name in enumerate(CANONICAL_ORDER)})
+    return builder.build()
+
+
+@given(
+    st.lists(ROWS, min_size=1, max_size=12).flatmap(
+        lambda rows: st.tuples(st.just(rows), st.permutations(rows))
+    )
+)
+def test_rows_come_out_in_one_order_whichever_way_they_go_in(rows: tuple[Any, Any]) -> None:
+    first, second = built(rows[0], at_once=True), built(rows[1], at_once=False)
+    assert first.digest == second.digest
+    found = []
+    for name in CANONICAL_ORDER:
+        column = getattr(first, name)
+        found.append([0] * first.transfers if column is None else column.tolist())
+    keys = list(zip(*found, strict=True))
+    assert keys == sorted(keys)
+
+
+def test_arguments_broadcast_together() -> None:
+    builder = new()
+    builder.add(step=[[0], [1]], chunk=[0, 1, 2], src=0, dst=[[1], [2]], op=Op.REDUCE)
+    schedule = builder.build()
+    assert schedule.step.tolist() == [0, 0, 0, 1, 1, 1]
+    assert schedule.chunk.tolist() == [0, 1, 2, 0, 1, 2]
+    assert schedule.dst.tolist() == [1, 1, 1, 2, 2, 2]
+    assert schedule.messages == 2
+
+
+def test_a_block_is_copied_when_it_is_added() -> None:
+    builder = new()
+    chunk = np.arange(4, dtype=np.int32)
+    builder.add(step=0, chunk=chunk, src=0, dst=1, op=Op.COPY)
+    chunk[:] = 0
+    assert builder.build().chunk.tolist() == [0, 1, 2, 3]
+
+
+def test_equal_routes_share_a_number() -> None:
+    builder = new()
+    assert builder.route([0, 2]) == 0
+    assert builder.route(np.array([3], np.int32)) == 1  # type: ignore[arg-type]
+    assert builder.route((0, 2)) == 0
+    schedule = builder.build()
+    assert schedule.route_offsets.tolist() == [0, 2, 3]
+    assert schedule.route_links.tolist() == [0, 2, 3]
+
+
+def test_slot_columns_appear_only_where_slots_are_used() -> None:
+    builder = new()
+    builder.add(step=0, chunk=0, src=0, dst=1, op=Op.COPY)
+    assert builder.build().src_slot is None
+    builder = new()
+    builder.add(step=0, chunk=0, src=0, dst=1, op=Op.COPY)
+    builder.add(step=0, chunk=0, src=0, dst=0, op=Op.COPY, dst_slot=2)
+    schedule = builder.build()
+    assert schedule.dst_slot is not None
+    assert schedule.dst_slot.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("collective", "options", "chunks", "ownership"),
+    [
+        ("all_reduce", {}, 4, "none"),
+        ("all_reduce", {"chunks": 7}, 7, "none"),
+        ("broadcast", {"weights": [1, 2, 3]}, 3, "none"),
+        ("all_to_all", {}, 16, "none"),
+        ("all_gather", {}, 4, "prescribed"),
+        ("reduce_scatter", {"chunks": 8}, 8, "prescribed"),
+        ("reduce_scatter", {"chunks": 2, "owner": [3, 1], "ownership": "free"}, 2, "free"),
+    ],
+)
+def test_what_is_left_out_follows_from_the_collective(
+    collective: str, options: dict[str, Any], chunks: int, ownership: str
+) -> None:
+    schedule = new(collective, **options).build()
+    assert (schedule.chunks, schedule.ownership) == (chunks, ownership)
+
+
+def test_notes_are_kept_in_order() -> None:
+    builder = new()
+    builder.note("one")
+    builder.note("two")
+    assert builder.build().notes == ("one", "two")
+
+
+def test_a_builder_builds_once() -> None:
+    builder = new()
+    builder.build()
+    with pytest.raises(ScheduleError, match="test: the schedule was built already"):
+        builder.build()
+
+
+@pytest.mark.parametrize("chunks", [0, 2, 6])
+def test_chunks_that_cannot_be_dealt_out_need_owners(chunks: int) -> None:
+    with pytest.raises(ScheduleError, match=f"{chunks} chunks cannot be dealt to 4 owners evenly"):
+        new("all_gather", chunks=chunks)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"step": 2**31}, "column step: 2147483648 is outside"),
+        ({"chunk": np.array([2**40])}, "column chunk: 1099511627776 is outside"),
+        ({"src": 0.5}, "column src: expected whole numbers"),
+        ({"chunk": [0, 1], "src": [0, 1, 2]}, r"test: columns of shapes .*\(3,\).* do not fit together"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_when_they_are_added(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        new().add(**({"step": 0, "chunk": 0, "src": 0, "dst": 1, "op": Op.COPY} | row))
+
+
+def test_too_many_rows_are_refused_when_they_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_TRANSFERS", 3)
+    builder = new()
+    builder.add(step=0, chunk=[0, 1], src=0, dst=1, op=Op.COPY)
+    with pytest.raises(LimitError, match="test: transfers: 4 is more than the 3"):
+        builder.add(step=0, chunk=[2, 3], src=0, dst=1, op=Op.COPY)
+
+
+def test_an_op_that_is_none_is_refused() -> None:
+    builder = new()
+    builder.add(step=0, chunk=0, src=0, dst=1, op=256)
+    with pytest.raises(ScheduleError, match=r"column op: 256 is outside 0\.\.255"):
+        builder.build()

@@ -1,0 +1,205 @@
+"""The fast engine and the readable one agree to the picosecond, on schedules that nobody would write.
+
+A random schedule need not compute anything: any table of legal transfers without two writes of one step into
+one place can be run, and reaches corners that no algorithm visits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import weft
+from weft.algorithms.registry import ALGORITHMS, Algorithm
+from weft.errors import UnsupportedError
+from weft.schedule import COLLECTIVES, Op, Schedule, ScheduleBuilder
+from weft.schedule.ir import TRANSFER_COLUMNS
+from weft.simulation import Timeline
+from weft.simulation.reference import simulate_reference
+from weft.simulation.reference_lowering import cut_segments
+from weft.topology import Topology
+from weft.topology.wiring import Wiring
+
+# Few values, so that many things happen at the same instant; round ones, and ones that leave remainders.
+SPEEDS = (10**12, 5 * 10**11, 2 * 10**12, 3 * 10**11, 7 * 10**11, 25 * 10**9, 1_234_567_891)
+LATENCIES_PS = (0, 0, 1, 2, 5, 10, 1000)
+EXECUTIONS = ("dependency", "global", "strict")
+
+
+def check_agreement(schedule: Schedule, size_bytes: int, **options: Any) -> None:
+    fast = weft.simulate(schedule, size_bytes, record=True, **options)
+    slow = simulate_reference(schedule, size_bytes, **options)
+    segments = cut_segments(
+        schedule, size_bytes, options.get("segment_bytes"), options.get("element_bytes", 1)
+    )
+    assert fast.time_ps == slow.time_ps
+    assert fast.link_busy_ps.tolist() == list(slow.link_busy_ps)
+    assert fast.rank_finish_ps.tolist() == list(slow.rank_finish_ps)
+    assert fast.segments == len(segments)
+    assert first_starts(fast.timeline) == {
+        (int(schedule.message_starts[segment.message]), segment.index): started_ps
+        for segment, started_ps in zip(segments, slow.started_ps, strict=True)
+        if segment.route
+    }
+
+
+def first_starts(timeline: Timeline | None) -> dict[tuple[int, int], int]:
+    """When each (first row of its message, index in it) started on its first link."""
+    assert timeline is not None
+    starts: dict[tuple[int, int], int] = {}
+    columns = (timeline.row, timeline.segment, timeline.start_ps)
+    for row, index, start_ps in zip(*(column.tolist() for column in columns), strict=True):
+        starts[row, index] = min(start_ps, starts.get((row, index), start_ps))
+    return starts
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Cables from every node to an earlier one, then any links; all speeds and latencies differ both ways."""
+    wiring = Wiring(draw(st.integers(2, 5), label="ranks"), draw(st.integers(0, 2), label="switches"))
+    nodes = wiring.ranks + wiring.switches
+    ends = [(node, draw(st.integers(0, node - 1))) for node in range(1, nodes)]
+    ends += [(b, a) for a, b in ends]
+    for src, ahead in draw(
+        st.lists(st.tuples(st.integers(0, nodes - 1), st.integers(1, nodes - 1)), max_size=6)
+    ):
+        ends.append((src, (src + ahead) % nodes))
+    speeds = st.sampled_from(draw(st.sampled_from([SPEEDS[:1], SPEEDS[:3], SPEEDS])))
+    latencies = st.sampled_from(draw(st.sampled_from([LATENCIES_PS[:1], LATENCIES_PS])))
+    for src, dst in draw(st.permutations(ends)):
+        wiring.link(src, dst, draw(speeds), draw(latencies))
+    return wiring.build("random")
+
+
+def simple_paths(topology: Topology, src: int, dst: int, most: int = 12) -> list[tuple[int, ...]]:
+    """Some paths from one rank to another, parallel links told apart."""
+    found: list[tuple[int, ...]] = []
+    unfinished: list[tuple[int, tuple[int, ...], frozenset[int]]] = [(src, (), frozenset([src]))]
+    while unfinished and len(found) < most:
+        node, links, visited = unfinished.pop()
+        if node == dst:
+            found.append(links)
+            continue
+        for link in np.flatnonzero(topology.link_src == node).tolist():
+            ahead = int(topology.link_dst[link])
+            if ahead not in visited:
+                unfinished.append((ahead, (*links, link), visited | {ahead}))
+    return found
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    topology = draw(topologies())
+    weights = [draw(st.integers(1, 5)), *draw(st.lists(st.integers(0, 5), max_size=4), label="weights")]
+    builder = ScheduleBuilder(topology, "all_reduce", "random", chunks=len(weights), weights=weights)
+    slots = st.integers(0, draw(st.sampled_from([0, 0, 2]), label="last slot"))
+    steps = st.integers(0, draw(st.integers(0, 6), label="last step"))
+    ranks = st.integers(0, topology.ranks - 1)
+    written: dict[tuple[int, ...], Op] = {}
+    for _ in range(draw(st.integers(0, 12), label="blocks")):
+        step, src, dst, op = draw(steps), draw(ranks), draw(ranks), draw(st.sampled_from(Op))
+        src_slot, dst_slot = draw(slots), draw(slots)
+        if (src, src_slot) == (dst, dst_slot):
+            continue
+        route = {}
+        if src != dst and draw(st.booleans()):
+            route["route"] = builder.route(draw(st.sampled_from(simple_paths(topology, src, dst))))
+        first = draw(st.integers(0, len(weights) - 1))
+        for chunk in range(first, draw(st.integers(first, len(weights) - 1)) + 1):
+            place = (step, dst, dst_slot, chunk)
+            if place in written and not op == written[place] == Op.REDUCE:
+                continue  # a hazard: only reduces may meet
+            written[place] = op
+            builder.add(
+                step=step, chunk=chunk, src=src, dst=dst, op=op, src_slot=src_slot, dst_slot=dst_slot, **route
+            )
+    schedule = builder.build()
+    if not draw(st.booleans(), label="shuffled"):
+        return schedule
+    return shuffle(schedule, draw(st.permutations(range(schedule.transfers))))
+
+
+def shuffle(schedule: Schedule, order: list[int]) -> Schedule:
+    """Another order of the rows within each step; messages and the order of reduces change with it."""
+    order = sorted(order, key=lambda row: int(schedule.step[row]))
+    columns = {name: getattr(schedule, name) for name in TRANSFER_COLUMNS}
+    return replace(schedule, **{name: col[order] for name, col in columns.items() if col is not None})
+
+
+@st.composite
+def options(draw: st.DrawFn, largest: int = 10**10) -> tuple[int, dict[str, Any]]:
+    """Size of the buffer, and how to run."""
+    element_bytes = draw(st.sampled_from([1, 1, 4]))
+    elements = draw(st.one_of(st.integers(0, 100), st.integers(0, largest)))
+    size_bytes = elements * element_bytes
+    cuts = draw(st.one_of(st.none(), st.integers(1, 15)), label="cuts")
+    return size_bytes, {
+        "element_bytes": element_bytes,
+        "segment_bytes": None if cuts is None else max(1, size_bytes // cuts),
+        "sharing": draw(st.sampled_from(["queue", "fluid"])),
+        "order": draw(st.sampled_from(["priority", "fifo"])),
+        "execution": draw(st.sampled_from(EXECUTIONS)),
+    }
+
+
+@settings(max_examples=400)
+@given(schedules(), options())
+def test_both_engines_agree_on_any_schedule(schedule: Schedule, how: tuple[int, dict[str, Any]]) -> None:
+    size_bytes, chosen = how
+    event(f"{chosen['sharing']} {chosen['order']} {chosen['execution']}")
+    check_agreement(schedule, size_bytes, **chosen)
+
+
+def test_the_critical_path_ends_though_segments_wait_for_each_other() -> None:
+    """Each of three long paths round a ring waits, on its last link, for the next one's first."""
+    builder = ScheduleBuilder(weft.load_topology("ring:6@bw=1GB/s,lat=1ns"), "all_reduce", "round", chunks=1)
+    builder.add(step=0, chunk=0, src=[0, 2, 4], dst=[3, 5, 1], op=Op.COPY)
+    schedule = builder.build()
+    check_agreement(schedule, 1000)
+    result = weft.simulate(schedule, 1000)
+    assert result.critical_path[-1].end_ps == result.time_ps
+
+
+SMALL = (
+    "ring:4@lat=0ns",
+    "ring:5@bw=1GB/s,back=300MB/s",
+    "mesh:2x3",
+    "torus:3x3@bw=7GB/s/2GB/s,lat=10ns",
+    "torus:2x4@lat=0ns",
+    "hypercube:2@links=2",
+    "fullmesh:4",
+    "switch:5@lat=0ns",
+    "fattree:2,2,2@uplink=3GB/s",
+    "hosts:3,1,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s",
+)
+WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"sharing": "fluid"},
+    {"segment_bytes": 1500},
+    {"sharing": "fluid", "segment_bytes": 1500, "execution": "strict"},
+    {"execution": "global", "order": "fifo"},
+)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=lambda algorithm: str(algorithm.name))
+def test_both_engines_agree_on_every_algorithm(algorithm: Algorithm) -> None:
+    assert set(algorithm.collectives) <= set(COLLECTIVES)
+    ways = cycle(WAYS)
+    ran = 0
+    for spec in SMALL:
+        topology = weft.load_topology(spec)
+        for collective in algorithm.collectives:
+            try:
+                schedule = algorithm.build(topology, collective, root=topology.ranks - 1)
+            except UnsupportedError:
+                continue
+            for way in islice(ways, 2):
+                check_agreement(schedule, 10_007, **way)
+                ran += 1
+    assert ran

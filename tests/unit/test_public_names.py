@@ -1,0 +1,81 @@
+"""The public surface: exactly these names, each of them there."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import pytest
+
+import weft
+
+PUBLIC = [
+    "DisconnectedError",
+    "FormatError",
+    "InputError",
+    "LimitError",
+    "Op",
+    "Schedule",
+    "ScheduleBuilder",
+    "ScheduleError",
+    "SimulationError",
+    "SimulationResult",
+    "Topology",
+    "TopologyError",
+    "UnitError",
+    "UnsupportedError",
+    "VerificationError",
+    "VerificationReport",
+    "WeftError",
+    "algorithms",
+    "compose",
+    "exchange",
+    "halves",
+    "load_schedule",
+    "load_topology",
+    "parallel",
+    "reverse",
+    "save_schedule",
+    "schedule",
+    "simulate",
+    "simulation",
+    "split",
+    "topology",
+    "verification",
+    "verify",
+]
+
+PACKAGES = {
+    "weft.exchange": ["to_dot", "trace_events", "write_trace"],
+    "weft.schedule": ["COLLECTIVES", "Op", "Schedule", "ScheduleBuilder"],
+    "weft.topology": ["Grid", "Routing", "Topology", "load_topology"],
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert list(weft.__all__) == PUBLIC
+    assert dir(weft) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_is_there_and_says_what_it_is(name: str) -> None:
+    value = getattr(weft, name)
+    assert value.__doc__
+    defined = value.__name__ if isinstance(value, ModuleType) else value.__module__
+    assert defined.split(".")[0] == "weft"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_names_of_a_package_are_these(package: str) -> None:
+    module = importlib.import_module(package)
+    assert list(module.__all__) == PACKAGES[package]
+    assert all(hasattr(module, name) for name in PACKAGES[package])
+
+
+def test_the_version_is_that_of_the_extension() -> None:
+    assert weft.__version__ == weft._core.version()
+
+
+def test_any_other_name_is_an_ordinary_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'weft' has no attribute 'synthesize'"):
+        _ = weft.synthesize
