@@ -22,7 +22,8 @@ from weft.errors import (
 )
 
 if TYPE_CHECKING:
-    from weft import algorithms, exchange, schedule, simulation, topology, verification
+    from weft import algorithms, exchange, planning, schedule, simulation, topology, verification
+    from weft.planning import Comparison, compare
     from weft.schedule import Op, Schedule, ScheduleBuilder
     from weft.schedule.codec import load_schedule, save_schedule
     from weft.schedule.passes import compose, halves, parallel, reverse, split
@@ -37,6 +38,8 @@ _LAZY = {
     "SimulationResult": "weft.simulation",
     "Topology": "weft.topology",
     "VerificationReport": "weft.verification",
+    "Comparison": "weft.planning",
+    "compare": "weft.planning",
     "compose": "weft.schedule.passes",
     "halves": "weft.schedule.passes",
     "load_schedule": "weft.schedule.codec",
@@ -48,9 +51,10 @@ _LAZY = {
     "split": "weft.schedule.passes",
     "verify": "weft.verification",
 }
-_PACKAGES = ("algorithms", "exchange", "schedule", "simulation", "topology", "verification")
+_PACKAGES = ("algorithms", "exchange", "planning", "schedule", "simulation", "topology", "verification")
 
 __all__ = [
+    "Comparison",
     "DisconnectedError",
     "FormatError",
     "InputError",
@@ -69,12 +73,14 @@ __all__ = [
     "VerificationReport",
     "WeftError",
     "algorithms",
+    "compare",
     "compose",
     "exchange",
     "halves",
     "load_schedule",
     "load_topology",
     "parallel",
+    "planning",
     "reverse",
     "save_schedule",
     "schedule",

@@ -39,7 +39,7 @@ MAX_TRANSFERS: Final = 1 << 26
 
 MAX_SLOTS: Final = 1 << 10
 MAX_TREES_PER_ROOT: Final = 64
-MAX_SEGMENTS: Final = 1 << 28
+MAX_SEGMENTS: Final = 1 << 26
 """Segments in one simulation, summed over all messages."""
 
 MAX_ROUTE_ENTRIES: Final = 1 << 28

@@ -10,6 +10,7 @@ import pytest
 import weft
 
 PUBLIC = [
+    "Comparison",
     "DisconnectedError",
     "FormatError",
     "InputError",
@@ -28,12 +29,14 @@ PUBLIC = [
     "VerificationReport",
     "WeftError",
     "algorithms",
+    "compare",
     "compose",
     "exchange",
     "halves",
     "load_schedule",
     "load_topology",
     "parallel",
+    "planning",
     "reverse",
     "save_schedule",
     "schedule",

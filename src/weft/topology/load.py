@@ -43,6 +43,9 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
             return from_networkx(source)
         msg = f"a topology is a spec, a file or a networkx graph, not {type(source).__name__}"
         raise TopologyError(msg)
+    if not source.strip():
+        msg = "the topology is empty; a spec looks like torus:8x8 or hosts:8,4,2"
+        raise InputError(msg)
     if source == "-":
         return _parse(read_text("<stdin>", sys.stdin.buffer), "<stdin>")
     if is_spec(source):

@@ -246,7 +246,7 @@ class _Reader:
                     self.fail(link, "dumps of RCCL are not understood; describe the machine in TOML instead")
                 if link.name == "c2c":
                     speed = self.positive(link, "bw") * self.positive(link, "count") * 10**6
-                    self.machine.cable(gpu.device, gpu.cpu, speed, PCIE_LATENCY_PS)
+                    self.machine.cable(gpu.device, gpu.cpu, speed, NVLINK_LATENCY_PS)
                 if link.name != "nvlink":
                     continue
                 speed = self.positive(link, "count") * self.nvlink_speed(gpu.element)

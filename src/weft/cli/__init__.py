@@ -1,0 +1,182 @@
+"""The ``weft`` command: a table of verbs, and one place where errors become one line and an exit code.
+
+Each verb is a file of this package and is imported only when it runs: ``weft --help`` answers at once.
+
+======== ==================================================================================
+exit     meaning
+======== ==================================================================================
+0        done
+1        a check failed: a schedule is wrong, the self-test does not pass
+2        bad use or bad input
+3        a run-time failure: a simulation that cannot finish, a disk that is full
+70       a bug in Weft; ``WEFT_DEBUG=1`` shows the traceback
+130, 141 interrupted; whoever read the output went away
+======== ==================================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from weft.errors import InputError, WeftError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS: Final = {
+    "compare": "Time every algorithm on a cluster, beside the physical limit.",
+    "topology": "Describe, draw or convert a cluster.",
+    "export": "Write a schedule to a file.",
+    "verify": "Prove that a schedule computes its collective.",
+    "simulate": "Run one schedule on its simulated network.",
+    "doctor": "Check this installation.",
+}
+
+EXIT_FAILURE: Final = 3
+EXIT_BUG: Final = 70
+EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
+_LONGEST_LINE: Final = 600
+_COMPLETION: Final = "_WEFT_COMPLETE"
+
+
+class Verbs(click.Group):
+    """A group whose commands live in modules that are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import one verb."""
+        if cmd_name not in VERBS:
+            return None
+        command = importlib.import_module(f"weft.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the verbs without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or say which ones there are."""
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            close = difflib.get_close_matches(args[0], VERBS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"it is one of {', '.join(VERBS)}"
+            msg = f"no command {args[0]!r}; {hint}"
+            raise click.UsageError(msg, ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from weft import _core
+
+        click.echo(f"weft {_core.version()}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nExamples:\n"
+    "  weft compare torus:8x8 --size 64MiB\n"
+    "  weft topology hosts:8,4,2 --svg cluster.svg\n"
+    "  weft COMMAND --help",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+@click.pass_context
+def group(ctx: click.Context) -> None:
+    """Compare, verify and simulate collectives for the network you have."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; nothing but a traceback under WEFT_DEBUG=1 escapes.
+
+    Parameters
+    ----------
+    argv
+        Words after ``weft``; by default those of this process.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A file name need not be text, and a terminal need not know every sign of a table.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more on its way out, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted", EXIT_INTERRUPTED, label="weft")
+    except Exception as error:
+        if os.environ.get("WEFT_DEBUG") == "1":
+            raise
+        return _explain(error)
+    return code
+
+
+def _run(words: list[str]) -> int:
+    if instruction := os.environ.get(_COMPLETION):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(group, {}, "weft", _COMPLETION, instruction)
+    try:
+        with group.make_context("weft", words) as context:
+            group.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    return 0
+
+
+def _explain(error: Exception) -> int:
+    """Turn an exception into its line and its exit code."""
+    if isinstance(error, WeftError):
+        return _complain(str(error), error.exit_code)
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "weft"
+        message = error.format_message().rstrip(".")
+        link = " See" if message.endswith("?") else "; see"
+        return _complain(f"{message}{link} '{command} --help'", InputError.exit_code)
+    if isinstance(error, MemoryError):
+        return _complain("not enough memory for this input; try a smaller one", InputError.exit_code)
+    if isinstance(error, RecursionError):
+        return _complain("the input is nested too deeply", InputError.exit_code)
+    if isinstance(error, OSError):
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return _complain(f"{place}{error.strerror or error}", EXIT_FAILURE)
+    found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return _complain(
+        f"{found}; set WEFT_DEBUG=1 to see where, and please report it", EXIT_BUG, label="weft: a bug in Weft"
+    )
+
+
+def _complain(message: str, code: int, label: str = "weft: error") -> int:
+    from weft.cli.lines import one_line
+
+    click.echo(f"{label}: {one_line(message, _LONGEST_LINE)}", err=True)
+    return code

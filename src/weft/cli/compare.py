@@ -1,0 +1,189 @@
+"""``weft compare``: every algorithm on a cluster, beside the physical limit."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.lines import one_line, printable
+from weft.cli.output import (
+    LONGEST_LINE,
+    WIDE,
+    make_console,
+    make_table,
+    print_facts,
+    print_json,
+    print_table,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from weft.planning import Comparison, ComparisonRow
+
+_BAR_CELLS = 12
+_BAR = ""
+_TIME_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
+_SPEED_UNITS = (("GB/s", 1.0), ("MB/s", 1e-3), ("KB/s", 1e-6), ("B/s", 1e-9))
+
+
+@click.command(
+    "compare",
+    epilog=options.examples(
+        "weft compare torus:8x8 --size 64MiB",
+        "weft compare cluster.toml --size 1GB --collective all_gather",
+        "weft compare hosts:8,4,2@intra=100GB/s --size 64MiB --algorithm ring --algorithm hierarchical",
+        "weft compare fattree:64+fail=s0-s9 --size 64MiB --json",
+    ),
+)
+@click.argument("topology")
+@options.size
+@options.collective
+@click.option(
+    "--algorithm", "algorithms", multiple=True, metavar="NAME", help="Only this one; may be repeated."
+)
+@options.root
+@options.sharing
+@options.segment
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    topology: str,
+    size: int,
+    collective: str,
+    algorithms: tuple[str, ...],
+    root: int,
+    sharing: str,
+    segment: str | int,
+    as_json: bool,
+) -> None:
+    """Time every algorithm on a cluster, beside the physical limit.
+
+    TOPOLOGY is a spec such as torus:8x8@bw=16GB/s,lat=150ns, a TOML file, an NCCL topology XML file, the
+    output of nvidia-smi topo -m, or - for one of these on standard input.
+
+    Each algorithm is built, verified, and simulated; % of bound says how near its time is to what no
+    algorithm can beat. Exit code 1 if the verifier rejects a schedule.
+    """
+    from weft.planning import compare
+
+    with progress("compare") as report:
+        found = compare(
+            topology,
+            size,
+            collective,
+            algorithms or None,
+            root=root,
+            sharing=sharing,
+            segment=segment,
+            progress=report,
+        )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        show(found, make_console())
+    for row in found.results:
+        if row.problem is not None:
+            click.echo(f"weft: error: {row.algorithm}: {one_line(str(row.problem), LONGEST_LINE)}", err=True)
+    if not found.verified:
+        ctx.exit(1)
+
+
+def show(found: Comparison, console: Console) -> None:
+    """Print the table and what stands below it."""
+    from rich.text import Text
+
+    from weft.cli.facts import count
+    from weft.units import format_size
+
+    topology = found.topology
+    head = f"{found.collective} of {format_size(found.size_bytes)} on {printable(topology.name)}"
+    parts = [count(topology.ranks, "rank"), count(topology.links, "link"), f"{found.sharing} sharing"]
+    if topology.switches:
+        parts.insert(1, count(topology.switches, "switch"))
+    console.print(Text(head, style="bold"))
+    console.print(Text(", ".join(parts), style="dim"))
+    console.print()
+    print_table(console, _table(found, wide=console.width >= WIDE))
+    console.print()
+    print_facts(console, _notes(found))
+    labels = ["skipped", *[""] * len(found.skipped)]
+    reasons = [f"{skipped.algorithm}: {printable(skipped.reason)}" for skipped in found.skipped]
+    print_facts(console, list(zip(labels, reasons, strict=False)), style="dim")
+
+
+def _table(found: Comparison, *, wide: bool) -> Table:
+    best = found.best
+    fastest = best.seconds if best is not None and best.seconds is not None else 1.0
+    widest = max((row.busbw_GBps or 0.0 for row in found.results), default=0.0)
+    time_unit, second = _unit(fastest, _TIME_UNITS)
+    speed_unit, speed = _unit(widest, _SPEED_UNITS)
+    heads = ["algorithm", f"time\n{time_unit}", f"algbw\n{speed_unit}", f"busbw\n{speed_unit}", "% of\nbound"]
+    heads += [_BAR] if wide else []
+    heads += [
+        "steps",
+        "transfers" if wide else "trans-\nfers",
+        "segment",
+        "verified" if wide else "veri-\nfied",
+    ]
+    table = make_table(*heads, left=("algorithm", _BAR))
+    for row in found.results:
+        cells: list[str | Text] = [
+            row.algorithm,
+            _number(row.seconds and row.seconds / second, fastest / second),
+            _number(row.algbw_GBps and row.algbw_GBps / speed, widest / speed),
+            _number(row.busbw_GBps and row.busbw_GBps / speed, widest / speed),
+            _number(row.fraction_of_bound and 100 * row.fraction_of_bound, 100),
+        ]
+        cells += [_bar(row.fraction_of_bound or 0.0)] if wide else []
+        style = "bold green" if row is best else "" if row.verified else "red"
+        table.add_row(*cells, *_size_cells(row), style=style)
+    return table
+
+
+def _size_cells(row: ComparisonRow) -> list[str]:
+    from weft.units import format_size
+
+    segment = "-" if row.segment_bytes is None else format_size(row.segment_bytes)
+    return [f"{row.steps:,}", f"{row.transfers:,}", segment, "yes" if row.verified else "NO"]
+
+
+def _unit(reference: float, units: tuple[tuple[str, float], ...]) -> tuple[str, float]:
+    """Choose the largest unit in which `reference` is at least 1: one for the whole column."""
+    return next(((name, scale) for name, scale in units if reference >= scale), units[-1])
+
+
+def _number(value: float | None, reference: float) -> str:
+    """As many decimals as give `reference` four digits, so that points stand below each other."""
+    if value is None:
+        return "-"
+    digits = 3 - math.floor(math.log10(reference)) if reference > 0 else 0
+    return f"{value:,.{min(max(digits, 0), 3)}f}"
+
+
+def _bar(fraction: float) -> Text:
+    from rich.text import Text
+
+    whole, part = divmod(round(min(max(fraction, 0.0), 1.0) * _BAR_CELLS * 8), 8)
+    return Text(("█" * whole + " ▏▎▍▌▋▊▉"[part]).strip())
+
+
+def _notes(found: Comparison) -> list[tuple[str, str]]:
+    from weft.units import format_bandwidth, human_seconds
+
+    bound, best, topology = found.bound, found.best, found.topology
+    notes = [("bound", f"{human_seconds(bound.seconds)} ({bound.kind}); {printable(bound.explanation)}")]
+    if best is not None and best.bottleneck is not None:
+        link, share = best.bottleneck
+        name, speed = topology.link_name(link), format_bandwidth(int(topology.bandwidth[link]))
+        notes.append(
+            ("busiest", f"link {name} ({speed}), {100 * share:.1f} % of the time of {best.algorithm}")
+        )
+    return notes

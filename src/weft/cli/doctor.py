@@ -1,0 +1,238 @@
+"""``weft doctor``: what this installation has, what it lacks, and whether it works."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from weft.cli import options
+from weft.cli.lines import one_line, printable
+from weft.cli.output import make_console, make_table, print_facts, print_json, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_REQUIRED: Final = ("numpy", "scipy", "click", "rich", "msgspec", "jinja2")
+_FEATURES: Final = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_bf16", "asimd", "sve")
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Something Weft can use and does without."""
+
+    name: str
+    purpose: str
+    install: str
+    package: str | None = None
+    programs: tuple[str, ...] = ()
+
+    def find(self) -> str | None:
+        """Version of the package, or path of the program, or None."""
+        if self.package is not None:
+            try:
+                return metadata.version(self.package)
+            except metadata.PackageNotFoundError:
+                return None
+        return next((path for name in self.programs if (path := shutil.which(name))), None)
+
+
+EXTRAS: Final = (
+    Extra("torch", "training with PyTorch", "pip install 'weft[torch]'", package="torch"),
+    Extra("mpi4py", "running under mpirun and srun", "pip install 'weft[mpi]'", package="mpi4py"),
+    Extra("networkx", "topologies from networkx graphs", "pip install 'weft[graph]'", package="networkx"),
+    Extra("Open MPI", "running under mpirun", "apt install openmpi-bin libopenmpi-dev", programs=("mpirun",)),
+    Extra("iproute2", "emulated clusters", "apt install iproute2", programs=("ip",)),
+    Extra(
+        "chromium",
+        "tests of reports in a browser",
+        "apt install chromium",
+        programs=("chromium", "chromium-browser", "google-chrome"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must hold."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@click.command("doctor", epilog=options.examples("weft doctor", "weft doctor --json"))
+@options.as_json
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Check this installation.
+
+    Shows versions, the machine, and optional tools with what they are for; then runs a self-test, which
+    builds a ring all-reduce, verifies it, simulates it, and compares the time with the closed form. Exit
+    code 1 if a check fails.
+    """
+    checks = run_checks()
+    if as_json:
+        extras = [
+            {"name": e.name, "found": e.find(), "purpose": e.purpose, "install": e.install} for e in EXTRAS
+        ]
+        print_json(
+            {
+                "ok": all(check.ok for check in checks),
+                "versions": versions(),
+                "machine": machine(),
+                "extras": extras,
+                "checks": [asdict(check) for check in checks],
+            }
+        )
+    else:
+        _show(checks, make_console())
+    if not all(check.ok for check in checks):
+        ctx.exit(1)
+
+
+def run_checks() -> list[Check]:
+    """Every check, each on its own: one that breaks does not hide the others."""
+    found = []
+    for name, check in CHECKS.items():
+        try:
+            ok, detail = check()
+        except Exception as error:  # noqa: BLE001
+            ok, detail = False, one_line(f"{type(error).__name__}: {error}", 200)
+        found.append(Check(name, ok, detail))
+    return found
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Weft, Python and what Weft needs."""
+    found: dict[str, str | None] = {"weft": _version("weft"), "python": platform.python_version()}
+    return found | {name: _version(name) for name in _REQUIRED}
+
+
+def machine() -> dict[str, Any]:
+    """System, processors, memory and directory."""
+    text = Path("/proc/cpuinfo").read_text("utf-8", "replace") if Path("/proc/cpuinfo").exists() else ""
+    lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    fields = {name.strip(): value.strip() for name, value in lines.items()}
+    flags = set(fields.get("flags", fields.get("Features", "")).split())
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "system": platform.platform(),
+        "processor": fields.get("model name", platform.processor() or platform.machine()),
+        "cpus": usable,
+        "features": [name for name in _FEATURES if name in flags],
+        "memory_bytes": _memory_bytes(),
+        "directory": os.environ.get("PWD", "."),
+    }
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _check_extension() -> tuple[bool, str]:
+    from weft import _core
+
+    built, installed = _core.version(), _version("weft")
+    compiler = getattr(_core, "compiler", lambda: "")()
+    if built != installed:
+        return False, f"built as {built}, but weft {installed} is installed; run make build"
+    return True, f"{built}, {compiler or Path(str(_core.__file__)).name}"
+
+
+def _check_python() -> tuple[bool, str]:
+    missing = [name for name in _REQUIRED if _version(name) is None]
+    if missing:
+        return False, f"missing {', '.join(missing)}; pip install {' '.join(missing)}"
+    return sys.version_info >= (3, 11), f"{platform.python_version()} with all {len(_REQUIRED)} packages"
+
+
+def _check_directory() -> tuple[bool, str]:
+    try:
+        with tempfile.TemporaryFile(dir="."):
+            return True, "files can be written here"
+    except OSError as error:
+        return False, f"no file can be written here: {error.strerror}; change to another directory"
+
+
+def _check_simulation() -> tuple[bool, str]:
+    """Eight ranks in a ring: fourteen rounds, each a latency and an eighth of the buffer."""
+    from weft.algorithms import registry
+    from weft.simulation import simulate
+    from weft.topology import load_topology
+    from weft.units import human_seconds, transfer_ps
+    from weft.verification import verify
+
+    topology = load_topology("ring:8@bw=10GB/s,lat=1us")
+    schedule = registry.find("ring").build(topology, "all_reduce")
+    verify(schedule)
+    size_bytes = 8 << 20
+    found = simulate(schedule, size_bytes).time_ps
+    expected = 14 * (10**6 + transfer_ps(size_bytes // 8, 10 * 10**9))
+    if found != expected:
+        return (
+            False,
+            f"a ring on 8 ranks takes {found} ps, the closed form says {expected} ps; run make build",
+        )
+    return True, f"ring on 8 ranks: verified, {human_seconds(found / 1e12)}, as the closed form says"
+
+
+CHECKS: Final[dict[str, Callable[[], tuple[bool, str]]]] = {
+    "python": _check_python,
+    "extension": _check_extension,
+    "directory": _check_directory,
+    "self-test": _check_simulation,
+}
+
+
+def _show(checks: list[Check], console: Console) -> None:
+    from rich.text import Text
+
+    here = machine()
+    memory = here["memory_bytes"]
+    used = ", ".join(f"{name} {version or 'missing'}" for name, version in versions().items())
+    print_facts(
+        console,
+        [
+            ("versions", used),
+            ("system", printable(here["system"])),
+            ("processor", f"{here['cpus']} x {printable(here['processor'])}"),
+            ("features", " ".join(here["features"]) or "-"),
+            ("memory", f"{memory / 2**30:.1f} GiB" if memory else "unknown"),
+            ("directory", printable(here["directory"])),
+        ],
+    )
+    console.print()
+    table = make_table("optional", "found", "for", left=("optional", "found", "for"))
+    table.columns[2].no_wrap = False
+    for extra in EXTRAS:
+        found = extra.find()
+        purpose = extra.purpose if found else f"{extra.purpose}: {extra.install}"
+        table.add_row(extra.name, Text(printable(found or "no"), "green" if found else "dim"), purpose)
+    print_table(console, table)
+    console.print()
+    table = make_table("check", "", "result", left=("check", "", "result"))
+    table.columns[2].no_wrap = False
+    for check in checks:
+        mark = Text("ok", "green") if check.ok else Text("FAILED", "bold red")
+        table.add_row(check.name, mark, printable(check.detail))
+    print_table(console, table)

@@ -1,0 +1,96 @@
+"""Options that several verbs share, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+import click
+
+from weft import units
+from weft.errors import InputError
+
+COLLECTIVE_NAMES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
+"""As in `weft.schedule`, which is not imported here because it brings numpy along."""
+
+
+def read_size(_ctx: click.Context, option: click.Parameter, text: str) -> int:
+    """Positive number of bytes; the unit parser's own complaint is the best one."""
+    size_bytes = units.parse_size(text)
+    if not size_bytes:
+        msg = f"{option.opts[0]} {text}: there is nothing to send; give at least 1 byte, such as 64MiB"
+        raise InputError(msg)
+    return size_bytes
+
+
+def read_segment(ctx: click.Context, option: click.Parameter, text: str) -> int | str:
+    """Segment size, or one of the words ``auto`` and ``none``."""
+    return text if text in ("auto", "none") else read_size(ctx, option, text)
+
+
+def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
+    """Name of a collective in any of its usual spellings; a suggestion otherwise."""
+    plain = {known.replace("_", ""): known for known in COLLECTIVE_NAMES}
+    name = text.lower().replace("-", "").replace("_", "")
+    if name in plain:
+        return plain[name]
+    close = difflib.get_close_matches(name, plain, 1)
+    hint = f"; did you mean {plain[close[0]]}?" if close else "."
+    msg = f"collective {text!r} is unknown{hint} Known: {', '.join(COLLECTIVE_NAMES)}"
+    raise InputError(msg)
+
+
+def examples(*lines: str) -> str:
+    """Epilog of a verb's help, kept line by line."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, no table.")
+
+size: Final = click.option(
+    "--size",
+    required=True,
+    callback=read_size,
+    metavar="SIZE",
+    help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6).",
+)
+
+collective: Final = click.option(
+    "--collective",
+    default="all_reduce",
+    show_default=True,
+    callback=read_collective,
+    metavar="NAME",
+    help="all_reduce, reduce_scatter, all_gather, broadcast, reduce or all_to_all.",
+)
+
+root: Final = click.option(
+    "--root",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Root rank of broadcast and reduce.",
+)
+
+sharing: Final = click.option(
+    "--sharing",
+    type=click.Choice(["queue", "fluid"]),
+    default="queue",
+    show_default=True,
+    help="How a link serves several messages: one after the other, or max-min fair as TCP does.",
+)
+
+segment: Final = click.option(
+    "--segment",
+    default="auto",
+    show_default=True,
+    callback=read_segment,
+    metavar="auto|none|SIZE",
+    help="Pipeline messages in pieces of this size; auto tries several and keeps the fastest.",
+)
+
+algorithm: Final = click.option(
+    "--algorithm",
+    metavar="NAME",
+    help="Build this on a topology, which the argument then is.",
+)

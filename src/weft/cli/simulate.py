@@ -1,0 +1,241 @@
+"""``weft simulate``: run one schedule on its simulated network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli import options
+from weft.cli.lines import printable
+from weft.cli.output import (
+    check_outputs,
+    make_console,
+    make_table,
+    print_facts,
+    print_json,
+    print_table,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.simulation import SimulationResult
+
+_BUSIEST = 5
+_PATH_ENDS = 3
+
+
+@click.command(
+    "simulate",
+    epilog=options.examples(
+        "weft simulate ring.weft --size 64MiB",
+        "weft simulate torus:8x8 --algorithm bucket --size 64MiB --trace trace.json",
+        "weft simulate ring.weft --size 1GB --segment 1MiB --sharing fluid --json",
+    ),
+)
+@click.argument("schedule", metavar="SCHEDULE|TOPOLOGY")
+@options.size
+@options.algorithm
+@options.collective
+@options.root
+@options.segment
+@options.sharing
+@click.option(
+    "--order",
+    type=click.Choice(["priority", "fifo"]),
+    default="priority",
+    show_default=True,
+    help="Who goes first on a link: the earliest piece of the earliest step, or who came first.",
+)
+@click.option(
+    "--execution",
+    type=click.Choice(["dependency", "global", "strict"]),
+    default="dependency",
+    show_default=True,
+    help="Send when the data is there, after a barrier per step, or after the rank's own last step.",
+)
+@click.option("--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
+@options.as_json
+def command(
+    schedule: str,
+    size: int,
+    algorithm: str | None,
+    collective: str,
+    root: int,
+    segment: str | int,
+    sharing: str,
+    order: str,
+    execution: str,
+    trace: str | None,
+    as_json: bool,
+) -> None:
+    """Run one schedule on its simulated network.
+
+    SCHEDULE is a file that weft export wrote, or - for one on standard input. With --algorithm, a TOPOLOGY
+    stands there instead and the schedule is built on the spot.
+
+    The time is that of a schedule as it stands: weft verify says whether it is correct.
+    """
+    from weft.cli.inputs import obtain_schedule
+    from weft.planning.segments import simulate_best
+
+    check_outputs(trace, as_json=as_json)
+    with progress("simulate") as report:
+        report("schedule", 0, 0)
+        plan = obtain_schedule(schedule, algorithm, collective, root)
+        report(f"{plan.transfers:,} transfers", 0, 0)
+        result = simulate_best(plan, size, segment=segment, sharing=sharing, order=order, execution=execution)
+        if trace is not None:
+            _write_trace(trace, result, sharing, order, execution)
+    rules = {"sharing": sharing, "order": order, "execution": execution}
+    if as_json:
+        print_json(_as_dict(result, rules))
+    elif trace != "-":
+        _show(result, rules, make_console())
+        if trace is not None:
+            click.echo(f"\nwrote {printable(trace)}")
+
+
+def _write_trace(path: str, result: SimulationResult, sharing: str, order: str, execution: str) -> None:
+    """Run once more, this time writing everything down."""
+    from weft.exchange import write_trace
+    from weft.simulation import simulate
+
+    run = simulate(
+        result.schedule,
+        result.size_bytes,
+        segment_bytes=result.segment_bytes,
+        sharing=sharing,
+        order=order,
+        execution=execution,
+        record=True,
+    )
+    write_trace(result.schedule, run, path)
+
+
+def _show(result: SimulationResult, rules: dict[str, str], console: Console) -> None:
+    from rich.text import Text
+
+    from weft.units import format_size, human_seconds
+
+    plan = result.schedule
+    head = f"{plan.algorithm} {plan.collective} of {format_size(result.size_bytes)} on {plan.topology.name}"
+    console.print(Text(printable(head), style="bold"))
+    cut = (
+        "whole messages"
+        if result.segment_bytes is None
+        else f"segments of {format_size(result.segment_bytes)}"
+    )
+    how = ", ".join(f"{rule} {name}" for name, rule in rules.items())
+    slowest = result.slowest_rank
+    print_facts(
+        console,
+        [
+            ("time", human_seconds(result.seconds)),
+            ("algbw", f"{result.algbw_GBps:.2f} GB/s"),
+            ("busbw", f"{result.busbw_GBps:.2f} GB/s"),
+            ("schedule", f"{plan.steps:,} steps, {plan.transfers:,} transfers, {plan.messages:,} messages"),
+            ("run", f"{cut}, {result.segments:,} in all; {how}"),
+            ("last rank", f"{slowest}, at {human_seconds(int(result.rank_finish_ps[slowest]) / 1e12)}"),
+            ("path", _path_summary(result)),
+        ],
+    )
+    console.print()
+    _show_links(result, console)
+    console.print()
+    _show_path(result, console)
+
+
+def _path_summary(result: SimulationResult) -> str:
+    path = result.critical_path
+    waits = [step.waited_for for step in path]
+    return (
+        f"{len(path):,} transfers, one after the other, take the time: "
+        f"{waits.count('dependency'):,} waited for data, {waits.count('link'):,} for a link"
+    )
+
+
+def _show_links(result: SimulationResult, console: Console) -> None:
+    import numpy as np
+
+    from weft.units import format_bandwidth
+
+    topology = result.schedule.topology
+    table = make_table("busiest link", "bandwidth", "busy", "% of time", left=("busiest link",))
+    for link in np.argsort(-result.link_busy_ps, kind="stable")[:_BUSIEST].tolist():
+        table.add_row(*_link_cells(result, link, format_bandwidth(int(topology.bandwidth[link]))))
+    print_table(console, table)
+    idle = int((result.link_busy_ps == 0).sum())
+    if idle:
+        console.print(f"{idle:,} of {topology.links:,} links carry nothing")
+
+
+def _link_cells(result: SimulationResult, link: int, speed: str) -> tuple[str, str, str, str]:
+    from weft.units import human_seconds
+
+    busy = human_seconds(int(result.link_busy_ps[link]) / 1e12)
+    return result.schedule.topology.link_name(link), speed, busy, f"{100 * result.utilisation(link):.1f}"
+
+
+def _show_path(result: SimulationResult, console: Console) -> None:
+    from weft.units import human_seconds
+
+    path = result.critical_path
+    table = make_table(
+        "critical path", "step", "chunk", "starts", "ends", "waited for", left=("critical path", "waited for")
+    )
+    cut = len(path) > 2 * _PATH_ENDS + 1
+    shown = [*path[:_PATH_ENDS], None, *path[-_PATH_ENDS:]] if cut else list(path)
+    for step in shown:
+        if step is None:
+            table.add_row(f"... {len(path) - 2 * _PATH_ENDS:,} more", "", "", "", "", "")
+            continue
+        table.add_row(
+            f"rank {step.src} to {step.dst}",
+            str(step.step),
+            str(step.chunk),
+            human_seconds(step.start_ps / 1e12),
+            human_seconds(step.end_ps / 1e12),
+            {"start": "nothing", "dependency": "data", "link": "a link"}[step.waited_for],
+        )
+    print_table(console, table)
+
+
+def _as_dict(result: SimulationResult, rules: dict[str, str]) -> dict[str, Any]:
+    plan = result.schedule
+    return {
+        "topology": plan.topology.name,
+        "collective": plan.collective,
+        "algorithm": plan.algorithm,
+        "digest": plan.digest,
+        "size_bytes": result.size_bytes,
+        "segment_bytes": result.segment_bytes,
+        **rules,
+        "seconds": result.seconds,
+        "time_ps": result.time_ps,
+        "algbw_GBps": result.algbw_GBps,
+        "busbw_GBps": result.busbw_GBps,
+        "steps": plan.steps,
+        "transfers": plan.transfers,
+        "messages": plan.messages,
+        "segments": result.segments,
+        "simulation_seconds": result.cpu_seconds,
+        "slowest_rank": result.slowest_rank,
+        "rank_finish_ps": result.rank_finish_ps.tolist(),
+        "link_busy_ps": result.link_busy_ps.tolist(),
+        "critical_path": [
+            {
+                "transfer": step.row,
+                "src": step.src,
+                "dst": step.dst,
+                "chunk": step.chunk,
+                "step": step.step,
+                "start_ps": step.start_ps,
+                "end_ps": step.end_ps,
+                "waited_for": step.waited_for,
+            }
+            for step in result.critical_path
+        ],
+    }

@@ -1,0 +1,213 @@
+"""``weft topology``: describe, draw or convert a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli import options
+from weft.cli.lines import printable
+from weft.cli.output import (
+    check_outputs,
+    make_console,
+    make_table,
+    print_facts,
+    print_json,
+    print_table,
+    write_output,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.cli.facts import Distances
+    from weft.topology import Topology
+
+_MOST_GROUPS = 8
+_MOST_CLASSES = 12
+
+
+@click.command(
+    "topology",
+    epilog=options.examples(
+        "weft topology torus:4x4",
+        "weft topology hosts:8,4,2@intra=100GB/s,uplink=10GB/s --svg cluster.svg",
+        "weft topology dgx-h100:2 --routes 0 9",
+        "weft topology nccl-topo.xml --toml cluster.toml",
+    ),
+)
+@click.argument("topology")
+@click.option("--svg", metavar="FILE", help="Write a drawing.")
+@click.option("--toml", metavar="FILE", help="Write a topology file; - for standard output.")
+@click.option("--routes", nargs=2, metavar="A B", help="Show the path from rank A to rank B.")
+@options.as_json
+def command(
+    topology: str, svg: str | None, toml: str | None, routes: tuple[str, str] | None, as_json: bool
+) -> None:
+    """Describe, draw or convert a cluster.
+
+    TOPOLOGY is a spec KIND:SHAPE[@option=value,...][+fail=A-B,...], a TOML file, an NCCL topology XML file,
+    the output of nvidia-smi topo -m, or - for one of these on standard input.
+
+    \b
+    ring:8  mesh:4x4  torus:4x4x4  hypercube:6  fullmesh:8    ranks wired to ranks
+    switch:8  fattree:LEAVES,SPINES,RANKS  bigraph:m,n        ranks on switches
+    dragonfly:GROUPS,ROUTERS,RANKS  dgx-a100:K  dgx-h100:K
+    hosts:8,4,2                                               uneven hosts behind one core
+    @bw=16GB/s,lat=150ns                                      speed and latency of the links
+    +fail=3-4  +fail=3>4  +fail=rank:7                        what is broken
+    """  # noqa: D301
+    from weft.topology import load_topology
+
+    check_outputs(svg, toml, as_json=as_json)
+    found = load_topology(topology)
+    path_links = None if routes is None else _find_path(found, *routes)
+    if svg is not None:
+        from weft.topology.drawing import draw_svg
+
+        write_output(svg, draw_svg(found).encode())
+    if toml is not None:
+        from weft.topology.toml_file import format_toml
+
+        write_output(toml, format_toml(found).encode())
+    if as_json:
+        print_json(_as_dict(found, path_links))
+    elif "-" not in (svg, toml):
+        _show(found, path_links, make_console())
+        written = [printable(path) for path in (svg, toml) if path is not None]
+        if written:
+            click.echo(f"\nwrote {', '.join(written)}")
+
+
+def _find_path(topology: Topology, src: str, dst: str) -> tuple[int, ...]:
+    from weft.errors import InputError
+
+    ends = [topology.parse_node(text) for text in (src, dst)]
+    if max(ends) >= topology.ranks or ends[0] == ends[1]:
+        msg = f"--routes {src} {dst}: give two different ranks of 0..{topology.ranks - 1}"
+        raise InputError(msg)
+    return topology.route(*ends)
+
+
+def _show(topology: Topology, path: tuple[int, ...] | None, console: Console) -> None:
+    from rich.text import Text
+
+    from weft.cli import facts, sketch
+
+    console.print(Text(printable(topology.name), style="bold"))
+    lines = sketch.draw_grid(topology)
+    if lines and max(len(line) for line in lines) + 2 <= console.width:
+        console.print()
+        for line in lines:
+            console.print(Text(f"  {line}"))
+        console.print()
+    print_facts(console, _facts(topology, facts.measure_distances(topology)))
+    _show_links(topology, console)
+    if path is not None:
+        _show_path(topology, path, console)
+
+
+def _facts(topology: Topology, distances: Distances | None) -> list[tuple[str, str]]:
+    from weft.cli import facts
+    from weft.units import format_bandwidth, format_time
+
+    degree, speed = facts.rank_degrees(topology)
+    noun, speeds = "link" if int(degree.max()) == 1 else "links", facts.span(speed, format_bandwidth)
+    before = (
+        f", numbered anew; before: {facts.describe_group(topology.rank_labels)}"
+        if topology.rank_labels
+        else ""
+    )
+    found = [("ranks", f"{topology.ranks:,}{before}")]
+    if topology.switches:
+        found.append(("switches", f"{topology.switches:,}"))
+    found.append(("per rank", f"{facts.span(degree)} {noun} out, {speeds}"))
+    if distances is not None:
+        hops, latency = facts.count(distances.hops, "hop"), format_time(distances.latency_ps)
+        busiest, pair = topology.link_name(distances.busiest), distances.pair_bandwidth / 1e9
+        found += [
+            ("diameter", f"{hops}, {latency}; on average {distances.mean_hops:.2f}"),
+            ("all pairs", f"{pair:.3g} GB/s each when all send at once, held back by link {busiest}"),
+        ]
+    halves = facts.half_to_half(topology)
+    if halves is not None:
+        found.append(("halves", f"{format_bandwidth(halves)} from the first half of the ranks to the second"))
+    if distances is None:
+        found.append(("distances", f"not measured above {facts.MOST_RANKS:,} ranks"))
+    groups = [facts.describe_group(members) for members in topology.groups]
+    if groups:
+        more = f" and {len(groups) - _MOST_GROUPS} more" if len(groups) > _MOST_GROUPS else ""
+        found.append(("groups", f"{len(groups)}: ranks {' | '.join(groups[:_MOST_GROUPS])}{more}"))
+    seed = f", seed {topology.routing.seed}" if topology.routing.kind == "ecmp" else ""
+    return [*found, ("routing", f"{topology.routing.kind}{seed}"), ("digest", topology.digest[:16])]
+
+
+def _show_links(topology: Topology, console: Console) -> None:
+    from weft.cli.facts import link_classes
+    from weft.units import format_bandwidth, format_time
+
+    classes = link_classes(topology)
+    console.print()
+    table = make_table("links", "from-to", "bandwidth", "latency", left=("from-to",))
+    for row in classes[:_MOST_CLASSES]:
+        table.add_row(
+            f"{row.count:,}", row.kind, format_bandwidth(row.bandwidth), format_time(row.latency_ps)
+        )
+    if len(classes) > _MOST_CLASSES:
+        rest = sum(row.count for row in classes[_MOST_CLASSES:])
+        table.add_row(f"{rest:,}", f"{len(classes) - _MOST_CLASSES} more kinds", "", "")
+    print_table(console, table)
+
+
+def _show_path(topology: Topology, path: tuple[int, ...], console: Console) -> None:
+    from weft.cli.facts import count, describe_path
+    from weft.units import format_bandwidth, format_time
+
+    ends = f"{topology.link_src[path[0]]} to {topology.link_dst[path[-1]]}"
+    latency = format_time(int(topology.latency_ps[list(path)].sum()))
+    speed = format_bandwidth(int(topology.bandwidth[list(path)].min()))
+    table = make_table("hop", "link", "bandwidth", "latency", left=("link",))
+    for hop, cells in enumerate(describe_path(topology, path), 1):
+        table.add_row(str(hop), *cells)
+    console.print(f"\nroute {ends}: {count(len(path), 'hop')}, {latency}, {speed}")
+    print_table(console, table)
+
+
+def _as_dict(topology: Topology, path: tuple[int, ...] | None) -> dict[str, Any]:
+    from weft.cli import facts
+
+    degree, speed = facts.rank_degrees(topology)
+    distances = facts.measure_distances(topology)
+    found: dict[str, Any] = {
+        "name": topology.name,
+        "digest": topology.digest,
+        "ranks": topology.ranks,
+        "switches": topology.switches,
+        "links": topology.links,
+        "link_classes": [
+            {"kind": c.kind, "count": c.count, "bandwidth": c.bandwidth, "latency_ps": c.latency_ps}
+            for c in facts.link_classes(topology)
+        ],
+        "rank_links": {"min": int(degree.min()), "max": int(degree.max())},
+        "rank_bandwidth": {"min": int(speed.min()), "max": int(speed.max())},
+        "diameter_hops": distances and distances.hops,
+        "diameter_latency_ps": distances and distances.latency_ps,
+        "mean_hops": distances and distances.mean_hops,
+        "pair_bandwidth": distances and distances.pair_bandwidth,
+        "half_to_half_bandwidth": facts.half_to_half(topology),
+        "groups": [list(members) for members in topology.groups],
+        "rank_labels": list(topology.rank_labels),
+        "routing": {"kind": topology.routing.kind, "seed": topology.routing.seed},
+    }
+    if path is not None:
+        found["route"] = [
+            {
+                "link": link,
+                "name": topology.link_name(link),
+                "bandwidth": int(topology.bandwidth[link]),
+                "latency_ps": int(topology.latency_ps[link]),
+            }
+            for link in path
+        ]
+    return found

@@ -1,0 +1,133 @@
+"""``weft verify``: prove that a schedule computes its collective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli import options
+from weft.cli.lines import one_line, printable
+from weft.cli.output import make_console, print_facts, print_json, progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.verification import ContentionReport, VerificationReport
+
+_LONGEST_PROBLEM = 200
+"""Characters on standard error; the report has it in full."""
+
+
+@click.command(
+    "verify",
+    epilog=options.examples(
+        "weft verify ring.weft",
+        "weft verify ring.weft --slots 2 --fused",
+        "weft verify fattree:64 --algorithm halving_doubling --contention",
+        "weft export torus:4x4 --algorithm ring -o - | weft verify - --json",
+    ),
+)
+@click.argument("schedule", metavar="SCHEDULE|TOPOLOGY")
+@options.algorithm
+@options.collective
+@options.root
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Demand that K receive buffers per connection suffice; by default, say how many do.",
+)
+@click.option("--fused", is_flag=True, help="For executors that receive and forward in one instruction.")
+@click.option("--contention", is_flag=True, help="Count the flows that meet on each link.")
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    schedule: str,
+    algorithm: str | None,
+    collective: str,
+    root: int,
+    slots: int | None,
+    fused: bool,
+    contention: bool,
+    as_json: bool,
+) -> None:
+    """Prove that a schedule computes its collective.
+
+    SCHEDULE is a file that weft export wrote, or - for one on standard input. With --algorithm, a TOPOLOGY
+    stands there instead and the schedule is built on the spot.
+
+    Checked are races within a step, the result at every rank and chunk, the routes, and that bounded buffers
+    cannot get stuck. Exit code 1 if something is wrong, with transfer, rank and chunk.
+    """
+    from weft.cli.inputs import obtain_schedule
+    from weft.verification import inspect
+
+    with progress("verify") as report:
+        report("schedule", 0, 0)
+        plan = obtain_schedule(schedule, algorithm, collective, root)
+        report(f"{plan.transfers:,} transfers", 0, 0)
+        found = inspect(plan, slots=slots, fused=fused, contention=contention)
+    if as_json:
+        print_json(_as_dict(found))
+    else:
+        _show(found, make_console())
+    if found.problem is not None:
+        click.echo(f"weft: error: {one_line(str(found.problem), _LONGEST_PROBLEM)}", err=True)
+        ctx.exit(1)
+
+
+def _show(found: VerificationReport, console: Console) -> None:
+    from rich.text import Text
+
+    verdict = ("correct", "bold green") if found.ok else ("WRONG", "bold red")
+    console.print(Text.assemble((f"{printable(found.title)}: ", "bold"), verdict))
+    # The report prints itself, one line per check; only the folding is ours.
+    body = str(found).removeprefix(f"{found.title}: {verdict[0]}\n  ")
+    lines = [line.split(None, 1) for line in body.split("\n  ")]
+    print_facts(console, [(name, printable(text)) for name, text in lines])
+
+
+def _as_dict(found: VerificationReport) -> dict[str, Any]:
+    problem = found.problem
+    document: dict[str, Any] = {
+        "schedule": found.title,
+        "digest": found.digest,
+        "verified": found.ok,
+        "checks": list(found.checks),
+        "problem": problem
+        and {
+            "check": problem.check,
+            "problem": problem.problem,
+            "transfer": problem.transfer,
+            "rank": problem.rank,
+            "chunk": problem.chunk,
+        },
+        "slots": found.slots,
+        "fused": found.fused,
+        "ranks": found.ranks,
+        "chunks": found.chunks,
+        "steps": found.steps,
+        "transfers": found.transfers,
+        "messages": found.messages,
+        "cpu_seconds": found.cpu_seconds,
+    }
+    if found.contention is not None:
+        document["contention"] = _contention_dict(found.contention)
+    return document
+
+
+def _contention_dict(contention: ContentionReport) -> dict[str, Any]:
+    return {
+        "max_flows": contention.max_flows,
+        "contended_steps": contention.contended_steps,
+        "worst": [{"step": m.step, "link": m.link, "flows": m.flows} for m in contention.worst],
+        "busiest_link": contention.busiest,
+        "link_flows": contention.link_flows.tolist(),
+        "link_share": contention.link_share.tolist(),
+        "switch_pairs": [
+            {"src": p.src, "dst": p.dst, "links": p.links, "flows": p.flows, "share": p.share}
+            for p in contention.switch_pairs
+        ],
+    }

@@ -1,0 +1,194 @@
+"""``weft compare`` and `weft.planning.compare`: the table, the document, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cli.running import Run
+
+from weft.algorithms import registry
+from weft.errors import InputError, UnsupportedError
+from weft.planning import compare
+from weft.planning.segments import SEGMENT_BUDGET, segment_candidates
+from weft.schedule import Schedule
+from weft.topology import Topology, load_topology
+
+DOCUMENT = ["topology", "size_bytes", "bound_seconds", "bound_kind", "skipped", "results"]
+ROW = [
+    "algorithm",
+    "seconds",
+    "steps",
+    "transfers",
+    "segment_bytes",
+    "verified",
+    "fraction_of_bound",
+    "algbw_GBps",
+    "busbw_GBps",
+    "synthesis_seconds",
+    "simulation_seconds",
+]
+
+
+def test_the_document_has_exactly_the_fields_of_the_design(weft: Run) -> None:
+    outcome = weft("compare", "ring:8", "--size", "1MiB", "--json")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    found = outcome.document
+    assert list(found) == DOCUMENT
+    assert found["topology"] == "ring:8"
+    assert found["size_bytes"] == 1 << 20
+    assert all(list(row) == ROW for row in found["results"])
+    assert all(list(row) == ["algorithm", "reason"] for row in found["skipped"])
+
+
+@pytest.mark.parametrize("spec", ["torus:4x4", "hosts:8,4,2", "ring:6", "fattree:16", "mesh:3x5"])
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "broadcast"])
+def test_every_algorithm_is_timed_or_skipped_and_none_beats_the_bound(
+    weft: Run, spec: str, collective: str
+) -> None:
+    found = weft("compare", spec, "--size", "1MiB", "--collective", collective, "--json").document
+    names = [row["algorithm"] for row in found["results"]] + [row["algorithm"] for row in found["skipped"]]
+    assert sorted(names) == sorted(line.name for line in registry.for_collective(collective))
+    seconds = [row["seconds"] for row in found["results"]]
+    assert seconds == sorted(seconds)
+    for row in found["results"]:
+        assert row["verified"] is True
+        assert 0 < row["fraction_of_bound"] <= 1 + 1e-9
+        assert row["fraction_of_bound"] == pytest.approx(found["bound_seconds"] / row["seconds"])
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_table_fits_the_terminal(weft: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    outcome = weft("compare", "torus:4x4@bw=16GB/s,lat=150ns", "--size", "64MiB")
+    assert outcome.code == 0
+    assert max(map(len, outcome.out.splitlines())) <= columns
+    assert "…" not in outcome.out
+    for name in ("double_binary_tree", "bound", "busiest", "skipped", "veri"):
+        assert name in outcome.out
+
+
+def test_skipped_algorithms_are_listed_with_their_reason(weft: Run) -> None:
+    outcome = weft("compare", "ring:6", "--size", "1MiB")
+    assert "skipped" in outcome.out
+    assert "swing" in outcome.out
+
+
+def test_named_algorithms_are_the_only_ones(weft: Run) -> None:
+    words = ("compare", "ring:6", "--size", "1MiB", "--json", "--algorithm", "ring", "--algorithm", "swing")
+    found = weft(*words).document
+    assert [row["algorithm"] for row in found["results"]] == ["ring"]
+    assert [row["algorithm"] for row in found["skipped"]] == ["swing"]
+
+
+def test_the_root_is_passed_on(weft: Run) -> None:
+    words = ("compare", "mesh:5", "--size", "1MiB", "--collective", "broadcast", "--algorithm", "direct")
+    at_the_end = weft(*words, "--json", "--root", 0).document["results"][0]["seconds"]
+    in_the_middle = weft(*words, "--json", "--root", 2).document["results"][0]["seconds"]
+    assert in_the_middle < at_the_end
+
+
+@pytest.mark.parametrize("option", [("--sharing", "fluid"), ("--segment", "none"), ("--segment", "64KiB")])
+def test_rules_of_the_run_are_accepted(weft: Run, option: tuple[str, str]) -> None:
+    words = ("compare", "ring:4", "--size", "1MiB", "--algorithm", "ring", "--json")
+    row = weft(*words, *option).document["results"][0]
+    assert row["verified"] is True
+    if option[0] == "--segment":
+        assert row["segment_bytes"] == (65536 if option[1] == "64KiB" else None)
+
+
+@pytest.fixture
+def broken_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring that forgets its last transfer."""
+    honest = registry.Algorithm.build
+
+    def build(self: registry.Algorithm, topology: Topology, collective: str, root: int = 0) -> Schedule:
+        schedule = honest(self, topology, collective, root)
+        if self.name != "ring":
+            return schedule
+        columns: dict[str, Any] = {
+            name: getattr(schedule, name)[:-1] for name in ("step", "chunk", "src", "dst", "op", "route")
+        }
+        return replace(schedule, **columns)
+
+    monkeypatch.setattr(registry.Algorithm, "build", build)
+
+
+@pytest.mark.usefixtures("broken_ring")
+def test_a_wrong_schedule_is_last_without_a_time_and_exit_code_one(weft: Run) -> None:
+    words = ("compare", "ring:4", "--size", "1MiB", "--algorithm", "ring", "--algorithm", "direct")
+    outcome = weft(*words, "--json")
+    assert outcome.code == 1
+    first, last = outcome.document["results"]
+    assert (first["algorithm"], first["verified"]) == ("direct", True)
+    assert (last["algorithm"], last["verified"], last["seconds"]) == ("ring", False, None)
+    assert outcome.err.startswith("weft: error: ring: semantics: ")
+    table = weft(*words)
+    assert table.code == 1
+    assert "NO" in table.out
+
+
+def test_the_library_gives_what_the_command_prints(weft: Run) -> None:
+    found = compare("ring:4", "1MiB", algorithms=["ring", "direct"])
+    assert found.best is not None
+    assert found.best is found.results[0]
+    assert found.verified
+    printed = weft(
+        "compare", "ring:4", "--size", "1MiB", "--algorithm", "ring", "--algorithm", "direct", "--json"
+    )
+    cost = {"synthesis_seconds", "simulation_seconds"}
+    for mine, its in zip(found.to_dict()["results"], printed.document["results"], strict=True):
+        assert {k: v for k, v in mine.items() if k not in cost} == {
+            k: v for k, v in its.items() if k not in cost
+        }
+
+
+def test_the_bottleneck_is_the_slow_uplink() -> None:
+    topology = load_topology("hosts:4,4@intra=100GB/s,uplink=1GB/s/1GB/s")
+    found = compare(topology, "64MiB", algorithms=["hierarchical"])
+    assert found.best is not None
+    assert found.best.bottleneck is not None
+    link, share = found.best.bottleneck
+    assert topology.bandwidth[link] == 10**9
+    assert 0.5 < share <= 1
+
+
+def test_progress_is_reported_for_every_candidate() -> None:
+    seen: list[tuple[str, int, int]] = []
+    compare("ring:4", "1KiB", algorithms=["ring", "direct"], progress=lambda *now: seen.append(now))
+    assert seen == [("ring", 0, 2), ("direct", 1, 2)]
+
+
+def test_nothing_that_applies_is_an_error_with_the_reason() -> None:
+    with pytest.raises(UnsupportedError, match="swing"):
+        compare("ring:6", "1MiB", algorithms=["swing"])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"size": 0},
+        {"size": -1},
+        {"collective": "gather"},
+        {"algorithms": ["nope"]},
+        {"root": 4},
+        {"root": -1},
+        {"segment": 0},
+        {"segment": "fine"},
+        {"sharing": "nicely"},
+    ],
+)
+def test_the_library_refuses_bad_arguments(bad: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        compare(**({"topology": "ring:4", "size": "1MiB"} | bad))
+
+
+def test_segment_sizes_cut_something_and_not_too_finely() -> None:
+    ring = registry.find("ring").build(load_topology("ring:4"), "all_reduce")
+    assert segment_candidates(ring, 4096) == [None]
+    assert segment_candidates(ring, 4 << 20) == [None, 256 << 10, 64 << 10]
+    assert segment_candidates(ring, 64 << 20) == [None, 4 << 20, 1 << 20, 256 << 10, 64 << 10]
+    huge = segment_candidates(ring, 1 << 40)
+    assert all(size is None or 24 * ((1 << 38) // size) <= SEGMENT_BUDGET for size in huge)

@@ -1,0 +1,57 @@
+"""Every command of docs/cli.md and of the README is run, in order, and prints what the page shows.
+
+``WEFT_UPDATE_GOLDEN=1 pytest tests/cli/test_docs.py`` writes the outputs anew. What depends on the machine is
+blanked out before comparing, and the blocks of ``weft doctor`` are only run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from cli.running import Outcome, Run
+
+from weft.cli import VERBS
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "cli.md"
+BLOCK = re.compile(r"```console\n(\$ .*?)```\n", re.DOTALL)
+UNSTABLE = re.compile(r"[0-9.e-]+(?= CPU seconds)|(?<=_seconds\": )[0-9.e-]+")
+
+
+def printed(outcome: Outcome) -> str:
+    text = outcome.out + outcome.err
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def stable(text: str) -> str:
+    return UNSTABLE.sub("#", text)
+
+
+@pytest.mark.parametrize("page", [PAGE, ROOT / "README.md"], ids=lambda page: page.name)
+def test_every_command_prints_what_the_page_shows(
+    page: Path, weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = page.read_text("utf-8")
+    for block in BLOCK.findall(text):
+        command, _, shown = block.partition("\n")
+        words = shlex.split(command.removeprefix("$ "))
+        assert words[0] == "weft"
+        found = printed(weft(*words[1:]))
+        if os.environ.get("WEFT_UPDATE_GOLDEN") == "1":
+            text = text.replace(block, f"{command}\n{found}")
+        elif words[1] != "doctor":
+            assert stable(found) == stable(shown), command
+    if os.environ.get("WEFT_UPDATE_GOLDEN") == "1":
+        page.write_text(text, "utf-8")
+
+
+def test_every_verb_has_its_chapter_and_an_example() -> None:
+    text = PAGE.read_text("utf-8")
+    for verb in VERBS:
+        assert f"## weft {verb}\n" in text
+        assert f"```console\n$ weft {verb}" in text

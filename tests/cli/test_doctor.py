@@ -1,0 +1,52 @@
+"""``weft doctor``: what is there, what is not, and a self-test that can fail."""
+
+from __future__ import annotations
+
+import pytest
+from cli.running import Run
+
+from weft.cli import doctor
+
+
+def test_a_sound_installation_passes(weft: Run) -> None:
+    outcome = weft("doctor")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert "as the closed form says" in outcome.out
+    for extra in doctor.EXTRAS:
+        assert extra.name in outcome.out
+
+
+def test_json_has_versions_machine_extras_and_checks(weft: Run) -> None:
+    found = weft("doctor", "--json").document
+    assert found["ok"] is True
+    assert found["versions"]["numpy"]
+    assert found["machine"]["cpus"] >= 1
+    assert [check["name"] for check in found["checks"]] == list(doctor.CHECKS)
+    assert {extra["name"] for extra in found["extras"]} >= {"torch", "mpi4py", "networkx", "iproute2"}
+
+
+def test_a_check_that_fails_is_exit_code_one_and_hides_no_other(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode() -> tuple[bool, str]:
+        msg = "out of luck"
+        raise RuntimeError(msg)
+
+    monkeypatch.setitem(doctor.CHECKS, "directory", explode)
+    outcome = weft("doctor", "--json")
+    assert outcome.code == 1
+    assert outcome.document["ok"] is False
+    verdicts = {check["name"]: check for check in outcome.document["checks"]}
+    assert verdicts["directory"]["detail"] == "RuntimeError: out of luck"
+    assert verdicts["self-test"]["ok"] is True
+    assert "FAILED" in weft("doctor").out
+
+
+def test_a_missing_tool_says_what_it_is_for_and_how_to_get_it(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor.shutil, "which", lambda _name: None)
+    outcome = weft("doctor")
+    assert outcome.code == 0
+    assert "emulated clusters: apt install iproute2" in outcome.out

@@ -1,0 +1,77 @@
+"""``weft simulate``: the time of one schedule, and why it is what it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.running import Run
+
+RING = ("ring:4@bw=1GB/s,lat=1us", "--algorithm", "ring")
+
+
+def test_a_ring_takes_what_the_closed_form_says(weft: Run) -> None:
+    found = weft("simulate", *RING, "--size", "4MB", "--segment", "none", "--json").document
+    assert found["time_ps"] == 6 * (10**9 + 10**6)
+    assert found["seconds"] == pytest.approx(0.006006)
+    assert found["algbw_GBps"] == pytest.approx(4e6 / 0.006006 / 1e9)
+    assert found["busbw_GBps"] == pytest.approx(1.5 * found["algbw_GBps"])
+    assert found["segment_bytes"] is None
+    assert len(found["link_busy_ps"]) == 8
+    assert len(found["rank_finish_ps"]) == 4
+    assert found["critical_path"][-1]["end_ps"] == found["time_ps"]
+
+
+def test_the_table_names_time_links_rank_and_path(weft: Run) -> None:
+    outcome = weft("simulate", *RING, "--size", "4MB", "--segment", "none")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    for text in (
+        "6.006 ms",
+        "busbw",
+        "last rank",
+        "busiest link",
+        "critical path",
+        "4 of 8 links carry nothing",
+    ):
+        assert text in outcome.out
+
+
+def test_a_file_gives_the_same_time_as_building_on_the_spot(weft: Run) -> None:
+    weft("export", *RING, "-o", "a.weft")
+    built = weft("simulate", *RING, "--size", "4MB", "--json").document
+    read = weft("simulate", "a.weft", "--size", "4MB", "--json").document
+    assert built["time_ps"] == read["time_ps"]
+
+
+def test_auto_is_never_slower_than_any_single_size(weft: Run) -> None:
+    words = ("simulate", "torus:4x4", "--algorithm", "double_binary_tree", "--size", "16MiB", "--json")
+    best = weft(*words).document["time_ps"]
+    for size in ("none", "4MiB", "1MiB", "256KiB", "64KiB"):
+        assert best <= weft(*words, "--segment", size).document["time_ps"]
+
+
+@pytest.mark.parametrize("option", [("--sharing", "fluid"), ("--order", "fifo"), ("--execution", "global")])
+def test_rules_are_passed_on_and_shown(weft: Run, option: tuple[str, str]) -> None:
+    outcome = weft("simulate", *RING, "--size", "4MB", *option)
+    assert outcome.code == 0
+    assert option[1] in outcome.out
+    assert weft("simulate", *RING, "--size", "4MB", *option, "--json").document[option[0][2:]] == option[1]
+
+
+def test_a_trace_is_written(weft: Run) -> None:
+    outcome = weft("simulate", *RING, "--size", "4MB", "--trace", "trace.json")
+    assert outcome.code == 0
+    assert "wrote trace.json" in outcome.out
+    assert json.loads(Path("trace.json").read_bytes())["traceEvents"]
+
+
+def test_a_trace_on_standard_output_stands_alone(weft: Run) -> None:
+    assert weft("simulate", *RING, "--size", "4MB", "--trace", "-").document["traceEvents"]
+
+
+def test_a_time_beyond_the_clock_is_refused_and_not_wrapped_around(weft: Run) -> None:
+    outcome = weft("simulate", "ring:4@bw=1B/s", "--algorithm", "ring", "--size", "1PiB")
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1

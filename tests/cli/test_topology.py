@@ -1,0 +1,117 @@
+"""``weft topology``: facts, sketches, drawings, files and routes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from cli.running import Run
+
+from weft.cli.facts import describe_group, half_to_half, measure_distances
+from weft.topology import load_topology
+
+
+def test_a_torus_is_described_and_sketched(weft: Run) -> None:
+    outcome = weft("topology", "torus:4x4@bw=16GB/s,lat=150ns")
+    assert outcome.code == 0
+    assert outcome.err == ""
+    for text in (
+        "── 12 ── 13 ── 14 ── 15 ──",
+        "4 links out, 64GB/s",
+        "4 hops, 600ns",
+        "dimension-order",
+        "16GB/s",
+    ):
+        assert text in outcome.out
+
+
+def test_json_has_all_facts(weft: Run) -> None:
+    found = weft("topology", "hosts:8,4,2@intra=100GB/s,uplink=10GB/s", "--json").document
+    assert found["name"] == "hosts:8,4,2@intra=100GB/s,uplink=10GB/s"
+    assert (found["ranks"], found["switches"], found["links"]) == (14, 4, 34)
+    assert found["groups"] == [list(range(8)), [8, 9, 10, 11], [12, 13]]
+    assert found["diameter_hops"] == 4
+    assert {c["count"] for c in found["link_classes"]} == {28, 6}
+    assert len(found["digest"]) == 64
+    assert "route" not in found
+
+
+def test_the_route_between_two_ranks_is_shown(weft: Run) -> None:
+    outcome = weft("topology", "torus:4x4", "--routes", 0, 6)
+    assert "route 0 to 6: 3 hops, 3us, 25GB/s" in outcome.out
+    names = [
+        hop["name"] for hop in weft("topology", "torus:4x4", "--routes", 0, 6, "--json").document["route"]
+    ]
+    assert names == ["0->1", "1->2", "2->6"]
+
+
+def test_a_drawing_is_an_svg(weft: Run) -> None:
+    outcome = weft("topology", "torus:4x4", "--svg", "torus.svg")
+    assert outcome.code == 0
+    assert "wrote torus.svg" in outcome.out
+    assert ET.parse("torus.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["torus:4x4+fail=0-1", "hosts:8,4,2@uplink=10GB/s/5GB/s/1GB/s", "fattree:16", "ring:8+fail=rank:3"],
+)
+def test_a_topology_file_gives_the_same_topology_back(weft: Run, spec: str) -> None:
+    first = weft("topology", spec, "--toml", "cluster.toml", "--json").document
+    second = weft("topology", "cluster.toml", "--json").document
+    assert first["digest"] == second["digest"]
+
+
+def test_a_topology_file_goes_through_a_pipe(weft: Run) -> None:
+    written = weft("topology", "bigraph:2,4", "--toml", "-")
+    assert written.code == 0
+    read = weft("topology", "-", "--json", stdin=written.out.encode())
+    assert read.document["digest"] == load_topology("bigraph:2,4").digest
+
+
+def test_removed_ranks_are_told(weft: Run) -> None:
+    assert "7, numbered anew; before: 0-2, 4-7" in weft("topology", "ring:8+fail=rank:3").out
+
+
+def test_a_large_cluster_is_described_without_its_distances(weft: Run) -> None:
+    outcome = weft("topology", "ring:3000")
+    assert outcome.code == 0
+    assert "not measured above 1,024 ranks" in outcome.out
+
+
+def test_a_name_cannot_speak_to_the_terminal(weft: Run) -> None:
+    text = weft("topology", "ring:3", "--toml", "-").out.replace('"ring:3"', '"\\u001b[31mred [bold]x"')
+    assert "\\u001b" in text
+    Path("evil.toml").write_text(text, "utf-8")
+    outcome = weft("topology", "evil.toml")
+    assert outcome.code == 0
+    assert "\x1b" not in outcome.out
+    assert "\\x1b[31mred [bold]x" in outcome.out
+
+
+def test_distances_are_those_of_the_network() -> None:
+    found = measure_distances(load_topology("ring:8@bw=8GB/s,lat=1us"))
+    assert found is not None
+    assert (found.hops, found.latency_ps) == (4, 4_000_000)
+    # Forward links carry distances 1 to 4 (the tie goes forward): 1 + 2 + 3 + 4 pairs each.
+    assert found.pair_bandwidth == pytest.approx(0.8e9)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("ring:8@bw=10GB/s", 20e9),
+        ("torus:4x4@bw=10GB/s", 80e9),
+        ("switch:8@bw=10GB/s", 40e9),
+        ("fattree:4,1,4@bw=10GB/s", 20e9),
+        ("hosts:4,4@uplink=3GB/s", 3e9),
+        ("hosts:8,4,2", None),
+    ],
+)
+def test_the_flow_between_the_halves(spec: str, expected: float | None) -> None:
+    assert half_to_half(load_topology(spec)) == expected
+
+
+def test_runs_of_ranks_are_short() -> None:
+    assert describe_group((0, 2, 3, 4, 9)) == "0, 2-4, 9"

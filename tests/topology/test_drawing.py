@@ -1,0 +1,216 @@
+"""Drawings are well-formed, small, safe, and put things where they belong."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.clusters import clusters
+
+from weft.errors import InputError
+from weft.topology import Topology, load_topology
+from weft.topology.drawing import draw_svg
+from weft.topology.layout import lay_out
+
+DATA = Path(__file__).parents[1] / "data" / "topology"
+SVG = "{http://www.w3.org/2000/svg}"
+SPECS = [
+    *("torus:4x4", "mesh:3x5", "torus:4x4x4", "torus:3x2x2x3", "ring:8", "mesh:8", "mesh:40", "mesh:1x5"),
+    *("hypercube:3", "hypercube:4", "hypercube:5", "fullmesh:8", "switch:8", "fattree:16", "fattree:64"),
+    *("bigraph:2,4", "bigraph:4,8", "dragonfly:4,2,2", "dragonfly:9,4,2", "dgx-h100:1", "dgx-h100:2"),
+    *("dgx-a100:4", "hosts:8,4,2", "hosts:1,1,1", "ring:2", "ring:4@links=3", "torus:4x4@bw=1GB/s/9GB/s"),
+    *("torus:4x4+fail=rank:5", "torus:4x4+fail=0>1", "fattree:16+fail=rank:3", "ring:4@back=1GB/s"),
+]
+
+
+def parse(text: str) -> ET.Element:
+    return ET.fromstring(text)
+
+
+def classes(root: ET.Element) -> Counter[str]:
+    found = Counter(element.get("class", "") for element in root.iter())
+    return Counter({name: count for name, count in found.items() if name})
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_node_is_drawn_once_and_none_over_another(spec: str) -> None:
+    topology = load_topology(spec)
+    root = parse(draw_svg(topology))
+    legend = 1
+    assert classes(root)["rank"] == topology.ranks + legend
+    assert classes(root)["switch"] == topology.switches + (legend if topology.switches else 0)
+    layout = lay_out(topology)
+    assert min(math.dist(a, b) for a, b in combinations(layout.at, 2)) > 1.9 * layout.radius
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_everything_lies_inside_the_picture(spec: str) -> None:
+    root = parse(draw_svg(load_topology(spec)))
+    _, _, width, height = map(float, root.get("viewBox", "").split())
+    assert (float(root.get("width", 0)), float(root.get("height", 0))) == (width, height)
+    outer, inner = (
+        [float(number) for number in re.findall(r"-?[0-9.]+", group.get("transform", ""))]
+        for group in list(root.iter(f"{SVG}g"))[:2]
+    )
+    dx, dy = outer[0] + inner[0], outer[1] + inner[1]
+    for circle in root.iter(f"{SVG}circle"):
+        if circle.get("cx") == "9":
+            continue
+        x, y, r = (float(circle.get(key, 0)) for key in ("cx", "cy", "r"))
+        assert r <= x + dx <= width - r
+        assert 60 <= y + dy <= height - 20
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir()))
+def test_every_sample_can_be_drawn(name: str) -> None:
+    parse(draw_svg(load_topology(DATA / name)))
+
+
+@given(clusters())
+@settings(max_examples=40)
+def test_any_cluster_can_be_drawn(topology: Topology) -> None:
+    root = parse(draw_svg(topology))
+    assert classes(root)["rank"] == topology.ranks + 1
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=60)
+def test_any_name_is_escaped(name: str) -> None:
+    topology = Topology.from_links(name, 2, 0, [(0, 1)], bandwidth="1GB/s", latency="0s")
+    root = parse(draw_svg(topology))
+    assert root.find(f"{SVG}title") is not None
+
+
+def test_a_hostile_name_stays_text() -> None:
+    name = "</title><script>alert(1)</script>&\x00\ud800\"'"
+    topology = Topology.from_links(name, 2, 0, [(0, 1)], bandwidth="1GB/s", latency="0s")
+    text = draw_svg(topology)
+    assert "<script" not in text
+    root = parse(text)
+    assert not list(root.iter(f"{SVG}script"))
+    assert "alert(1)" in (root.findtext(f"{SVG}title") or "")
+
+
+def test_a_long_name_is_cut_in_the_heading() -> None:
+    topology = Topology.from_links("n" * 4000, 2, 0, [(0, 1)], bandwidth="1GB/s", latency="0s")
+    heading = next(element for element in parse(draw_svg(topology)).iter() if element.get("class") == "title")
+    assert heading.text is not None
+    assert len(heading.text) < 80
+
+
+def test_a_drawing_stands_alone() -> None:
+    text = draw_svg(load_topology("torus:4x4"))
+    assert "href" not in text
+    assert "url(" not in text
+    assert "prefers-color-scheme:dark" in text
+    assert re.findall(r'\bid="', text) == [], "ids would clash when two drawings share a page"
+
+
+def test_the_same_topology_is_drawn_the_same() -> None:
+    assert draw_svg(load_topology("dragonfly:4,2,2")) == draw_svg(load_topology("dragonfly:4,2,2"))
+    assert load_topology("ring:4")._repr_svg_() == draw_svg(load_topology("ring:4"))
+
+
+def test_a_large_cluster_has_dots_instead_of_numbers_and_stays_small() -> None:
+    text = draw_svg(load_topology("torus:32x32"))
+    assert classes(parse(text))["number"] == 0
+    assert len(text) < 200_000
+
+
+def test_a_huge_cluster_is_only_summed_up() -> None:
+    text = draw_svg(load_topology("torus:64x64"))
+    assert "4,096 ranks" in text
+    assert "too large to draw" in text
+    assert len(text) < 5000
+    assert "too large to draw" in draw_svg(load_topology("fullmesh:200"))
+
+
+def test_a_grid_stands_in_rows_and_columns() -> None:
+    at = lay_out(load_topology("torus:3x5")).at
+    assert len({round(x) for x, _ in at}) == 5
+    assert len({round(y) for _, y in at}) == 3
+    assert at[0][1] == at[4][1]
+    assert at[0][0] == at[10][0]
+
+
+def test_cables_that_close_a_dimension_are_bows() -> None:
+    torus, mesh = lay_out(load_topology("torus:4x4")), lay_out(load_topology("mesh:4x4"))
+    assert set(torus.bend) == {(r, r + 3) for r in (0, 4, 8, 12)} | {(c, c + 12) for c in range(4)}
+    assert mesh.bend == {}
+
+
+def test_a_ring_is_a_circle_and_a_line_is_a_line() -> None:
+    ring, line = lay_out(load_topology("ring:8")).at, lay_out(load_topology("mesh:8")).at
+    assert all(math.isclose(math.hypot(x, y), math.hypot(*ring[0])) for x, y in ring)
+    assert len({round(y) for _, y in line}) == 1
+
+
+def test_a_broken_torus_still_stands_on_its_grid() -> None:
+    whole, broken = lay_out(load_topology("torus:4x4")), lay_out(load_topology("torus:4x4+fail=rank:5"))
+    assert broken.at == whole.at[:5] + whole.at[6:]
+    text = draw_svg(load_topology("torus:4x4+fail=rank:5"))
+    assert "(15)" in text
+    assert "was rank 15" in text
+    assert "its number before the failure" in text
+
+
+def test_switches_stand_above_their_ranks_and_spines_above_leaves() -> None:
+    topology = load_topology("fattree:16")
+    y = [round(at[1]) for at in lay_out(topology).at]
+    ranks, leaves, spines = set(y[:16]), set(y[16:20]), set(y[20:])
+    assert len(leaves) == len(spines) == 1
+    assert max(spines) < min(leaves) < min(ranks)
+
+
+def test_the_halves_of_a_bigraph_face_each_other() -> None:
+    y = [round(at[1]) for at in lay_out(load_topology("bigraph:2,4")).at]
+    assert max(y[:4]) < y[8] == y[9] < y[10] == y[11] < min(y[4:8])
+
+
+def test_boxes_hold_the_ranks_and_the_switch_of_a_host() -> None:
+    layout = lay_out(load_topology("dgx-h100:2"))
+    assert [box.nodes for box in layout.boxes] == [(*range(8), 16), (*range(8, 16), 17)]
+    assert [box.label for box in layout.boxes] == ["host 0", "host 1"]
+    y = [at[1] for at in layout.at]
+    assert y[18] < y[0] < y[16], "network above, NVSwitch below the GPUs"
+
+
+def test_directions_are_drawn_apart_only_where_they_differ() -> None:
+    assert classes(parse(draw_svg(load_topology("ring:4"))))["arrow s2"] == 0
+    asymmetric = draw_svg(load_topology("ring:4@bw=10GB/s,back=1GB/s"))
+    assert len(re.findall('class="arrow', asymmetric)) == 8
+    assert len(re.findall('class="arrow', draw_svg(load_topology("torus:4x4+fail=0>1")))) == 1
+
+
+def test_faster_links_are_thicker_and_small_drawings_name_speeds() -> None:
+    text = draw_svg(load_topology("hosts:3,2@intra=100GB/s,uplink=10GB/s"))
+    widths = [float(width) for width in re.findall(r'class="link s\d" stroke-width="([0-9.]+)"', text)]
+    assert max(widths) > 2 * min(widths)
+    assert "100 GB/s, 10 links" in text
+    assert len(re.findall(r'class="speed"[^>]*>10 GB/s<', text)) == 2
+
+
+def test_load_colours_links() -> None:
+    topology = load_topology("ring:4")
+    load = [0, 1, 2, 3, 4, 5, 6, 10]
+    text = draw_svg(topology, load=load)
+    parse(text)
+    assert 'class="link l0"' in text
+    assert 'class="link l5"' in text
+    assert "idle" in text
+    assert "≤ 10" in text
+    assert 'class="link s' not in text
+    parse(draw_svg(topology, load=[0] * 8))
+
+
+@pytest.mark.parametrize("load", [[1, 2], [-1] * 8, [float("nan")] * 8, [[1] * 8]])
+def test_a_load_that_does_not_fit_is_refused(load: list[float]) -> None:
+    with pytest.raises(InputError, match="one number of at least 0 for each of the 8 links"):
+        draw_svg(load_topology("ring:4"), load=load)
