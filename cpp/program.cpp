@@ -30,7 +30,8 @@ public:
         Bulk<Segment> segments;
         segments.reserve(rows.size());
         if (!one_each_) first_.resize(rows.size());
-        carrier_.reserve(rows.size());
+        same_ = one_each_ && !any_continues(rows);
+        if (!same_) carrier_.reserve(rows.size());
         uint64_t message = 0;
         for (size_t row = 0; row < rows.size();) {
             size_t head = row;
@@ -49,7 +50,7 @@ public:
                         segments.push_back({index++ << 32 | message, bytes, static_cast<int32_t>(head)});
                         open = true;
                     }
-                    carrier_.push_back(static_cast<int32_t>(segments.size()) - 1);
+                    if (!same_) carrier_.push_back(static_cast<int32_t>(segments.size()) - 1);
                 }
                 if (static_cast<int64_t>(segments.size()) > cut_.max_segments) throw TooMany("segments");
                 ++row;
@@ -60,9 +61,19 @@ public:
     }
 
     int32_t count(int32_t chunk) const { return per_chunk_[chunk]; }
-    int32_t carrier(size_t row, int32_t piece) const { return carrier_[one_each_ ? static_cast<int64_t>(row) : first_[row] + piece]; }
+    int32_t carrier(size_t row, int32_t piece) const {
+        if (same_) return static_cast<int32_t>(row);
+        return carrier_[one_each_ ? static_cast<int64_t>(row) : first_[row] + piece];
+    }
 
 private:
+    static bool any_continues(const Rows& rows) {
+        for (size_t row = 1; row < rows.size(); ++row) {
+            if (rows.continues(row)) return true;
+        }
+        return false;
+    }
+
     int64_t piece_bytes(int32_t chunk, int32_t piece) const {
         int64_t count = per_chunk_[chunk], bytes = cut_.chunk_bytes[chunk];
         return bytes / count + (piece < bytes % count);
@@ -70,7 +81,8 @@ private:
 
     const Cut& cut_;
     std::vector<int32_t> per_chunk_;
-    bool one_each_ = true;  // row and piece are the same thing
+    bool one_each_ = true;  // no chunk is empty or cut: a row has one piece
+    bool same_ = false;     // and no message has two rows: row and segment are the same thing
     Bulk<int64_t> first_;
     Bulk<int32_t> carrier_;
 };

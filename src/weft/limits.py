@@ -28,6 +28,24 @@ MAX_DEPTH: Final = 64
 MAX_SPEC_CHARACTERS: Final = 4096
 """Longest topology spec string or name."""
 
+MAX_TOML_TOKENS: Final = 200_000
+"""Lines and values of a TOML file: reading one takes microseconds each, and this keeps it within seconds."""
+
+MAX_XML_BYTES: Final = 8 << 20
+MAX_XML_ELEMENTS: Final = 65_536
+MAX_CPUS: Final = 512
+"""CPUs of one NCCL topology file; each is wired to each."""
+
+MAX_GPUS: Final = 256
+"""GPUs of one machine, in the output of ``nvidia-smi topo -m``."""
+
+MAX_PREAMBLE_LINES: Final = 1000
+MAX_LINE_CHARACTERS: Final = 65_536
+
+MAX_DRAWN_NODES: Final = 3000
+MAX_DRAWN_CABLES: Final = 12_000
+"""Beyond either a drawing shows a summary only."""
+
 MAX_RANKS: Final = 65_536
 MAX_SWITCHES: Final = 65_536
 MAX_LINKS: Final = 4_000_000

@@ -84,6 +84,9 @@ def parse_bandwidth(text: str | int) -> int:
     if value > limits.MAX_BANDWIDTH:
         msg = f"bandwidth {text!r}: above {limits.MAX_BANDWIDTH:.0e} bytes per second, surely the wrong unit"
         raise UnitError(msg)
+    if value.denominator != 1:
+        msg = f"bandwidth {text!r}: is not a whole number of bytes per second"
+        raise UnitError(msg)
     return int(value)
 
 

@@ -1,4 +1,4 @@
-"""``weft compare`` and `weft.planning.compare`: the table, the document, and what is refused."""
+"""``weft compare`` and `weft.planning.comparison`: the table, the document, and what is refused."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_a_value_out_of_bounds_fails_while_it_is_decoded(changes: dict[str, Any]
         ({"routing": {"kind": "fastest"}}, "routing 'fastest' is unknown"),
         ({"rank_labels": [1]}, "1 rank labels for 4 ranks"),
         ({"hosts": [[0, 1]]}, "hosts must name every rank"),
-        ({"addresses": [[8, "a", "b"]]}, "given for link 8, but there are only links 0..7"),
+        ({"addresses": [[8, "a", "b"]]}, "given for link 8, which is not there"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from support.clusters import clusters
 
 from weft.errors import DisconnectedError, FormatError, LimitError, WeftError
+from weft.limits import MAX_TOML_TOKENS
 from weft.topology import Topology, load_topology
-from weft.topology.toml_file import MAX_TOKENS, format_toml, parse_toml
+from weft.topology.toml_file import format_toml, parse_toml
 
 DATA = Path(__file__).parents[1] / "data" / "topology"
 GB = 10**9
@@ -215,7 +216,7 @@ def test_too_many_links_fail_before_they_are_drawn() -> None:
         "a = [" + "1," * 4_000_000 + "]",
         "a" + ".a" * 200_000 + " = 1",
         "[" + "a." * 200_000 + "a]",
-        "a = 1\n" * (MAX_TOKENS - 1),
+        "a = 1\n" * (MAX_TOML_TOKENS - 1),
         "\n" * 16_000_000,
         'a = "' + "\\n" * 1_000_000 + '"',
     ],

@@ -3,6 +3,6 @@
 It sits above the makers and the consumers of schedules, and is the first place that knows both.
 """
 
-from weft.planning.compare import Comparison, ComparisonRow, SkippedAlgorithm, compare
+from weft.planning.comparison import Comparison, ComparisonRow, SkippedAlgorithm, compare
 
 __all__ = ["Comparison", "ComparisonRow", "SkippedAlgorithm", "compare"]

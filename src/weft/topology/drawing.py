@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft import units
+from weft import limits, units
 from weft.errors import InputError
 from weft.topology.drawing_style import STYLE, clean_text, count_text, speed_text
 from weft.topology.layout import Layout, lay_out
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from weft.topology.graph import Topology
 
-MAX_NODES: Final = 3000
-MAX_CABLES: Final = 12_000
-"""Beyond either bound only the summary is drawn."""
 
 _LABELLED_CABLES: Final = 14
 _LANES: Final = 4
@@ -72,7 +69,7 @@ def draw_svg(topology: Topology, *, load: ArrayLike | None = None) -> str:
     carried = _checked_load(topology, load)
     cables = _cables(topology, carried)
     body, width, height = "", 0.0, 0.0
-    if topology.nodes <= MAX_NODES and len(cables) <= MAX_CABLES:
+    if topology.nodes <= limits.MAX_DRAWN_NODES and len(cables) <= limits.MAX_DRAWN_CABLES:
         layout = lay_out(topology)
         body, width, height = _picture(topology, layout, cables, carried)
     legend, legend_width, legend_height = _legend(topology, carried, room=max(width, 420.0))
@@ -335,7 +332,7 @@ def _summary(topology: Topology, cables: int) -> str:
     if len(topology.hosts) > 1:
         words.append(count_text(len(topology.hosts), "host"))
     words.append(f"{count_text(topology.links, 'link')} between {count_text(cables, 'pair')} of nodes")
-    if topology.nodes > MAX_NODES or cables > MAX_CABLES:
+    if topology.nodes > limits.MAX_DRAWN_NODES or cables > limits.MAX_DRAWN_CABLES:
         words.append("too large to draw")
     return " · ".join(words)
 
@@ -343,7 +340,7 @@ def _summary(topology: Topology, cables: int) -> str:
 def _legend(topology: Topology, load: NDArray[np.float64] | None, *, room: float) -> tuple[str, float, float]:
     """Lay samples with words beside them out in rows."""
     items: list[tuple[str, str]] = []
-    if topology.nodes <= MAX_NODES:
+    if topology.nodes <= limits.MAX_DRAWN_NODES:
         renamed = " (its number before the failure)" if topology.rank_labels else ""
         items.append(('<circle class="rank" cx="9" cy="-4" r="7"/>', f"rank{renamed}"))
         if topology.switches:

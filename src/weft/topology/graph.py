@@ -11,6 +11,7 @@ A topology is a value: its arrays are read-only and nothing here does I/O.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -309,11 +310,23 @@ def _check_shape(topology: Topology) -> None:
     limits.check(f"{name}: ranks", topology.ranks, limits.MAX_RANKS)
     limits.check(f"{name}: switches", topology.switches, limits.MAX_SWITCHES)
     limits.check(f"{name}: links", topology.links, limits.MAX_LINKS)
-    if topology.grid is not None and int(np.prod(topology.grid.shape)) != topology.ranks:
-        msg = f"{name}: a grid of {topology.grid.shape} does not have {topology.ranks} ranks"
-        raise TopologyError(msg)
+    if topology.grid is not None:
+        check_grid(name, topology.grid, topology.ranks)
     if topology.rank_labels and len(topology.rank_labels) != topology.ranks:
         msg = f"{name}: {len(topology.rank_labels)} rank labels for {topology.ranks} ranks"
+        raise TopologyError(msg)
+
+
+def check_grid(name: str, grid: Grid, ranks: int) -> None:
+    """Raise unless a grid fits the number of ranks; whether the links form it is not checked."""
+    limits.check(f"{name}: dimensions", len(grid.shape), limits.MAX_DIMENSIONS)
+    if len(grid.wrap) != len(grid.shape):
+        dimensions = f"a grid of {len(grid.shape)} dimensions"
+        msg = f"{name}: wrap has {len(grid.wrap)} entries for {dimensions}; give one for each"
+        raise TopologyError(msg)
+    if not grid.shape or min(grid.shape) < 1 or math.prod(grid.shape) != ranks:
+        shape = "x".join(map(str, grid.shape)) or "no dimensions"
+        msg = f"{name}: a grid of {shape} does not have {ranks} ranks"
         raise TopologyError(msg)
 
 
@@ -343,6 +356,11 @@ def _check_links(topology: Topology) -> None:
         if bad.any():
             link = int(np.flatnonzero(bad)[0])
             msg = f"{topology.name}: link {link} ({src[link]} to {dst[link]}) {problem}"
+            raise TopologyError(msg)
+
+    for link, _, _ in topology.addresses:
+        if not 0 <= link < topology.links:
+            msg = f"{topology.name}: an address is given for link {link}, which is not there"
             raise TopologyError(msg)
 
 

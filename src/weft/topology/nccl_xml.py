@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 
     from weft.topology.graph import Topology
 
-MAX_BYTES: Final = 8 << 20
-MAX_ELEMENTS: Final = 65_536
-"""NCCL itself reads 256 elements. A machine with eight GPUs has about a hundred, in 20 KB."""
-
-MAX_CPUS: Final = 512
-"""Each is wired to each, as NCCL has it."""
 
 LOCAL_SPEED: Final = 5000 * GB
 """Between the parts of one GPU."""
@@ -106,8 +100,10 @@ def parse_nccl_xml(text: str, source: str) -> Topology:
 
 def _read_tree(text: str, source: str) -> Element:
     """Parse XML; document types, and with them entities, are refused."""
-    if len(text) > MAX_BYTES:
-        raise FormatError(source, f"larger than the {MAX_BYTES >> 20} MiB of XML that Weft accepts")
+    if len(text) > limits.MAX_XML_BYTES:
+        raise FormatError(
+            source, f"larger than the {limits.MAX_XML_BYTES >> 20} MiB of XML that Weft accepts"
+        )
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     top = Element("", {}, 0)
@@ -122,8 +118,8 @@ def _read_tree(text: str, source: str) -> Element:
         elements += 1
         if len(stack) > limits.MAX_DEPTH:
             fail(f"nested deeper than {limits.MAX_DEPTH}")
-        if elements > MAX_ELEMENTS:
-            fail(f"more than {MAX_ELEMENTS:,} elements")
+        if elements > limits.MAX_XML_ELEMENTS:
+            fail(f"more than {limits.MAX_XML_ELEMENTS:,} elements")
         element = Element(name, attributes, parser.CurrentLineNumber)
         stack[-1].children.append(element)
         stack.append(element)
@@ -176,8 +172,8 @@ class _Reader:
             self.fail(
                 root, "holds no <gpu>; Weft needs what NCCL_TOPO_DUMP_FILE writes, not a template for NCCL"
             )
-        if len(self.cpus) > MAX_CPUS:
-            self.fail(root, f"holds more than {MAX_CPUS} CPUs")
+        if len(self.cpus) > limits.MAX_CPUS:
+            self.fail(root, f"holds more than {limits.MAX_CPUS} CPUs")
 
     def read_pci(self, pci: Element, parent_pci: Element | None, parent: int, host: str, cpu: int) -> None:
         speed = self.pci_speed(pci)

@@ -38,9 +38,6 @@ CPU_SPEED: Final = 16 * GB
 MAX_NVLINKS: Final = 18
 """No GPU has more, so more than that in one row can only be an NVSwitch."""
 
-MAX_GPUS: Final = 256
-MAX_LINE: Final = 65_536
-MAX_PREAMBLE: Final = 1000
 
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NEARNESS: Final = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 2, "SYS": 3, "SOC": 3}
@@ -91,18 +88,20 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
 
 def _read_table(text: str, source: str) -> Table:
     raw = text.removeprefix("\ufeff").split("\n")
-    starts = (index for index, line in enumerate(raw[:MAX_PREAMBLE]) if _words(line)[:1] == ["GPU0"])
+    starts = (
+        index for index, line in enumerate(raw[: limits.MAX_PREAMBLE_LINES]) if _words(line)[:1] == ["GPU0"]
+    )
     start = next(starts, None)
     if start is None:
         raise FormatError(source, "no line starts with GPU0; expected the table of nvidia-smi topo -m")
-    lines = [_words(line) for line in raw[start : start + 1 + MAX_GPUS]]
+    lines = [_words(line) for line in raw[start : start + 1 + limits.MAX_GPUS]]
     header = lines[0]
     gpus = 0
     while gpus < len(header) and header[gpus] == f"GPU{gpus}":
         gpus += 1
-    if gpus > MAX_GPUS:
+    if gpus > limits.MAX_GPUS:
         raise FormatError(
-            source, f"{gpus} GPUs are more than the {MAX_GPUS} of one machine", f"line {start + 1}"
+            source, f"{gpus} GPUs are more than the {limits.MAX_GPUS} of one machine", f"line {start + 1}"
         )
     table = Table({}, {}, [""] * gpus)
     # NIC columns may run into each other in a pasted table, so NUMA is only read where the words add up.
@@ -127,7 +126,7 @@ def _read_table(text: str, source: str) -> Table:
 
 
 def _words(line: str) -> list[str]:
-    return _ESCAPE.sub("", line[:MAX_LINE]).split()
+    return _ESCAPE.sub("", line[: limits.MAX_LINE_CHARACTERS]).split()
 
 
 def _read_entry(table: Table, row: int, column: int, entry: str, source: str, place: str) -> None:

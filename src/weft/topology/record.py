@@ -9,15 +9,13 @@ column that is too short, a link to a node that is not there) fails in `from_rec
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Final
 
 import msgspec
 import numpy as np
 
 from weft import limits
-from weft.errors import TopologyError
-from weft.topology.graph import Grid, Routing, Topology
+from weft.topology.graph import Grid, Routing, Topology, check_grid
 
 MAX_SEED: Final = 2**63 - 1
 
@@ -114,13 +112,6 @@ def from_record(record: TopologyRecord) -> Topology:
         if record.grid is None
         else checked_grid(record.name, record.grid.shape, record.grid.wrap, record.ranks)
     )
-    count = len(links.src)
-    for link, _, _ in record.addresses:
-        if link >= count:
-            msg = (
-                f"{record.name}: an address is given for link {link}, but there are only links 0..{count - 1}"
-            )
-            raise TopologyError(msg)
     return Topology(
         record.name,
         record.ranks,
@@ -145,11 +136,6 @@ def checked_grid(name: str, shape: list[int], wrap: list[bool], ranks: int) -> G
     >>> checked_grid("lab", [2, 3], [False, True], 6)
     Grid(shape=(2, 3), wrap=(False, True))
     """
-    limits.check(f"{name}: dimensions", len(shape), limits.MAX_DIMENSIONS)
-    if len(wrap) != len(shape):
-        msg = f"{name}: wrap has {len(wrap)} entries for a grid of {len(shape)} dimensions; give one for each"
-        raise TopologyError(msg)
-    if not shape or min(shape) < 1 or math.prod(shape) != ranks:
-        msg = f"{name}: a grid of {'x'.join(map(str, shape)) or 'no dimensions'} does not have {ranks} ranks"
-        raise TopologyError(msg)
-    return Grid(tuple(shape), tuple(wrap))
+    grid = Grid(tuple(shape), tuple(wrap))
+    check_grid(name, grid, ranks)
+    return grid

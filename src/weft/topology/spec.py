@@ -106,13 +106,17 @@ def parse_spec(text: str) -> Topology:
     builder = builders.BUILDERS.get(kind)
     if builder is None:
         close = difflib.get_close_matches(kind, builders.BUILDERS, 1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = f"; did you mean {close[0]}?" if close else "."
         msg = f"spec {spec!r}: unknown kind {kind!r}{hint} Known: {', '.join(builders.BUILDERS)}"
         raise TopologyError(msg)
     faults = _read_faults(spec, suffixes)
     options = Options(spec, _read_options(spec, option_text))
     routing = options.take("routing")
+    seeded = "seed" in options.values
     seed = options.count("seed", 0, least=0)
+    if seeded and routing != "ecmp":
+        msg = f"{spec}: seed belongs to routing=ecmp; the other rules have nothing to seed"
+        raise TopologyError(msg)
     topology = builder(spec, _read_shape(spec, shape), options)
     if options.values:
         unknown, known = next(iter(options.values)), builders.option_names(kind)
@@ -137,9 +141,7 @@ def _read_shape(spec: str, text: str) -> list[int]:
 
 def _read_options(spec: str, text: str | None) -> dict[str, str]:
     values: dict[str, str] = {}
-    for part in (text or "").split(","):
-        if not part and not text:
-            continue
+    for part in () if text is None else text.split(","):
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip():
             msg = f"{spec}: option {part!r} must be written name=value"

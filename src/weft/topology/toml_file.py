@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     _Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
 
-MAX_TOKENS: Final = 200_000
-"""Lines, commas and escapes of one file: about 30,000 cables, read in one to two seconds."""
 
 _DOTTED_KEY: Final = re.compile(r"\.[ \t]*[\w\"'-]")
 _EXPECTED: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?\Z", re.DOTALL)
@@ -212,9 +210,10 @@ def _explained(source: str, message: str) -> FormatError:
 def _check_size(text: str, source: str) -> None:
     """Refuse what would keep tomllib busy: it takes microseconds a token, and squares dotted keys."""
     tokens = text.count("\n") + text.count(",") + text.count("\\") + text.count(".") // 2
-    if tokens > MAX_TOKENS:
+    if tokens > limits.MAX_TOML_TOKENS:
         raise FormatError(
-            source, f"{tokens:,} lines and values are more than the {MAX_TOKENS:,} that Weft reads as TOML"
+            source,
+            f"{tokens:,} lines and values, more than the {limits.MAX_TOML_TOKENS:,} that Weft reads",
         )
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > limits.MAX_DEPTH and len(_DOTTED_KEY.findall(line)) > limits.MAX_DEPTH:
