@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import weft
+from weft.algorithms.registry import find
 from weft.topology.drawing import draw_svg
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -15,7 +16,7 @@ def main() -> None:
     """One drawing per algorithm: how long each link is busy."""
     topology = weft.load_topology(SPEC)
     for name in ("ring", "multitree"):
-        schedule = getattr(weft.algorithms, name).all_reduce(topology)
+        schedule = find(name).build(topology, "all_reduce")
         result = weft.simulate(schedule, "64MiB")
         picture = draw_svg(topology, load=result.link_busy_ps / 1e9)
         (IMAGES / f"load-{name}.svg").write_text(picture, "utf-8")
