@@ -86,8 +86,8 @@ class Deadlock:
         more = f"; and {rest:,} more like it, back to the first" if rest else ""
         return VerificationError(
             "deadlock",
-            f"with {self.slots} receive slot{plural} per connection{executor}, {len(self.circle):,} events wait "
-            f"for each other: {'; '.join(sentences)}{more}",
+            f"with {self.slots} receive slot{plural} per connection{executor}, {len(self.circle):,} events "
+            f"wait for each other: {'; '.join(sentences)}{more}",
             transfer=first.transfer,
             rank=int((schedule.dst if first.event == "consumed" else schedule.src)[first.transfer]),
             chunk=int(schedule.chunk[first.transfer]),

@@ -90,9 +90,7 @@ def inspect(
     if problem is None:
         checks += ("deadlock",)
         problem, enough = _check_deadlock(schedule, slots, fused=fused)
-    flows = (
-        measure_contention(schedule) if contention and (problem is None or problem.check != "route") else None
-    )
+    flows = measure_contention(schedule) if contention else None
     return VerificationReport(
         title=f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}",
         digest=schedule.digest,
