@@ -1,34 +1,17 @@
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/typing.h>
 
-#include <memory>
-#include <optional>
 #include <stdexcept>
 #include <tuple>
 
 #include "arrays.hpp"
 #include "bind.hpp"
 #include "engine.hpp"
+#include "table.hpp"
 
 namespace weft {
 namespace {
-
-// The columns of a schedule; keeps the arrays alive for as long as spans point into them.
-struct Table {
-    In<int32_t> step, chunk, src, dst;
-    In<uint8_t> op;
-    In<int32_t> route;
-    std::optional<In<int32_t>> src_slot, dst_slot;
-
-    Rows rows() const {
-        return {view(step),  view(chunk), view(src),
-                view(dst),   view(op),    view(route),
-                src_slot ? view(*src_slot) : std::span<const int32_t>{},
-                dst_slot ? view(*dst_slot) : std::span<const int32_t>{}};
-    }
-};
 
 std::tuple<Out<int32_t>, Out<int32_t>> default_pairs_py(const Table& table, int32_t ranks) {
     std::vector<int64_t> pairs;
@@ -117,20 +100,6 @@ nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ra
 }  // namespace
 
 void bind_simulation(nb::module_& m) {
-    nb::class_<Table>(m, "Table", "The transfer columns of a schedule.")
-        .def(
-            "__init__",
-            [](Table* self, In<int32_t> step, In<int32_t> chunk, In<int32_t> src, In<int32_t> dst, In<uint8_t> op,
-               In<int32_t> route, std::optional<In<int32_t>> src_slot, std::optional<In<int32_t>> dst_slot) {
-                size_t rows = step.shape(0);
-                bool same = chunk.shape(0) == rows && src.shape(0) == rows && dst.shape(0) == rows &&
-                            op.shape(0) == rows && route.shape(0) == rows && src_slot.has_value() == dst_slot.has_value() &&
-                            (!src_slot || (src_slot->shape(0) == rows && dst_slot->shape(0) == rows));
-                if (!same) throw std::invalid_argument("columns differ in length");
-                new (self) Table{step, chunk, src, dst, op, route, src_slot, dst_slot};
-            },
-            nb::arg("step"), nb::arg("chunk"), nb::arg("src"), nb::arg("dst"), nb::arg("op"), nb::arg("route"),
-            nb::arg("src_slot").none(), nb::arg("dst_slot").none());
     nb::exception<TooMany>(m, "TooMany");
     m.def("default_pairs", &default_pairs_py, nb::arg("table"), nb::arg("ranks"),
           "Sources and destinations that take the network's own path, each pair once.");

@@ -9,60 +9,38 @@
 #include "bind.hpp"
 #include "contention.hpp"
 #include "deadlock.hpp"
+#include "table.hpp"
 #include "verify.hpp"
 
 namespace weft {
 namespace {
 
 using namespace verification;
-using Slots = std::optional<In<int32_t>>;
-
-std::span<const int32_t> view_slots(const Slots& slots) {
-    return slots ? view(*slots) : std::span<const int32_t>();
-}
-
-auto check_semantics_py(int32_t ranks, In<int32_t> source, In<int32_t> target, In<int32_t> step, In<int32_t> chunk,
-                        In<int32_t> src, In<int32_t> dst, In<uint8_t> op, Slots src_slot, Slots dst_slot,
+auto check_semantics_py(const Table& table, int32_t ranks, In<int32_t> source, In<int32_t> target,
                         size_t block_bytes) {
-    Transfers table{ranks,     view(source), view(target), view(step),           view(chunk),
-                    view(src), view(dst),    view(op),     view_slots(src_slot), view_slots(dst_slot)};
+    Transfers transfers{table.rows(), ranks, view(source), view(target)};
     nb::gil_scoped_release release;
-    return check_semantics(table, block_bytes);
+    return check_semantics(transfers, block_bytes);
 }
 
-struct DeadlockInput {
-    Transfers table;
-    std::span<const int64_t> starts;
-    std::span<const int32_t> route;
-
-    DeadlockInput(int32_t ranks, In<int32_t> chunks, In<int32_t> step, In<int32_t> chunk, In<int32_t> src,
-                  In<int32_t> dst, In<int32_t> routes, Slots src_slot, Slots dst_slot, In<int64_t> message_starts)
-        : table{ranks,     view(chunks), view(chunks), view(step),           view(chunk),
-                view(src), view(dst),    {},           view_slots(src_slot), view_slots(dst_slot)},
-          starts(view(message_starts)),
-          route(view(routes)) {}
-};
-
-auto find_deadlock_py(int32_t ranks, In<int32_t> source, In<int32_t> step, In<int32_t> chunk, In<int32_t> src,
-                      In<int32_t> dst, In<int32_t> route, Slots src_slot, Slots dst_slot, In<int64_t> message_starts,
-                      bool fused, int64_t slots) {
-    DeadlockInput in(ranks, source, step, chunk, src, dst, route, src_slot, dst_slot, message_starts);
+auto find_deadlock_py(const Table& table, int32_t ranks, In<int32_t> source, In<int64_t> message_starts, bool fused,
+                      int64_t slots) {
+    Transfers transfers{table.rows(), ranks, view(source), view(source)};
     std::vector<Wait> circle;
     {
         nb::gil_scoped_release release;
-        circle = find_deadlock({in.table, in.starts, in.route, fused}, slots);
+        circle = find_deadlock({transfers, view(message_starts), transfers.route, fused}, slots);
     }
     std::vector<std::tuple<int64_t, bool, int>> waits;
     for (const Wait& wait : circle) waits.emplace_back(wait.row, wait.consume, static_cast<int>(wait.reason));
     return waits;
 }
 
-int64_t minimum_slots_py(int32_t ranks, In<int32_t> source, In<int32_t> step, In<int32_t> chunk, In<int32_t> src,
-                         In<int32_t> dst, In<int32_t> route, Slots src_slot, Slots dst_slot,
-                         In<int64_t> message_starts, bool fused) {
-    DeadlockInput in(ranks, source, step, chunk, src, dst, route, src_slot, dst_slot, message_starts);
+int64_t minimum_slots_py(const Table& table, int32_t ranks, In<int32_t> source, In<int64_t> message_starts,
+                         bool fused) {
+    Transfers transfers{table.rows(), ranks, view(source), view(source)};
     nb::gil_scoped_release release;
-    return minimum_slots({in.table, in.starts, in.route, fused});
+    return minimum_slots({transfers, view(message_starts), transfers.route, fused});
 }
 
 auto number_connections_py(In<int32_t> src, In<int32_t> dst, In<int32_t> route) {
@@ -106,16 +84,13 @@ void bind_verification(nb::module_& m) {
         .def_ro("unheld_sender", &Finding::unheld_sender)
         .def_ro("missing", &Finding::missing)
         .def_ro("doubled", &Finding::doubled);
-    m.def("check_semantics", &check_semantics_py, nb::arg("ranks"), nb::arg("source"), nb::arg("target"),
-          nb::arg("step"), nb::arg("chunk"), nb::arg("src"), nb::arg("dst"), nb::arg("op"),
-          nb::arg("src_slot").none(), nb::arg("dst_slot").none(), nb::arg("block_bytes"),
+    m.def("check_semantics", &check_semantics_py, nb::arg("table"), nb::arg("ranks"), nb::arg("source"),
+          nb::arg("target"), nb::arg("block_bytes"),
           "The first place where a schedule does not compute its collective, or None.");
-    m.def("find_deadlock", &find_deadlock_py, nb::arg("ranks"), nb::arg("source"), nb::arg("step"), nb::arg("chunk"),
-          nb::arg("src"), nb::arg("dst"), nb::arg("route"), nb::arg("src_slot").none(), nb::arg("dst_slot").none(),
+    m.def("find_deadlock", &find_deadlock_py, nb::arg("table"), nb::arg("ranks"), nb::arg("source"),
           nb::arg("message_starts"), nb::arg("fused"), nb::arg("slots"),
           "Events (first row, whether it is the consumption, reason) that wait for each other in a circle.");
-    m.def("minimum_slots", &minimum_slots_py, nb::arg("ranks"), nb::arg("source"), nb::arg("step"), nb::arg("chunk"),
-          nb::arg("src"), nb::arg("dst"), nb::arg("route"), nb::arg("src_slot").none(), nb::arg("dst_slot").none(),
+    m.def("minimum_slots", &minimum_slots_py, nb::arg("table"), nb::arg("ranks"), nb::arg("source"),
           nb::arg("message_starts"), nb::arg("fused"), "Receive slots per connection that a schedule needs.");
     m.def("number_connections", &number_connections_py, nb::arg("src"), nb::arg("dst"), nb::arg("route"),
           "The connection of each row, and the first row of each connection.");

@@ -12,6 +12,7 @@
 #include "bind.hpp"
 #include "graph.hpp"
 #include "row_order.hpp"
+#include "table.hpp"
 
 namespace weft {
 namespace {
@@ -76,6 +77,23 @@ NB_MODULE(_core, m) {
     m.def("row_order", &row_order_py, nb::arg("keys"),
           "Stable sorting permutation by several columns, most significant first, or None if in order already.");
 
+    bind_cuts(m);
+    nb::class_<Table>(m, "Table", "The transfer columns of a schedule.")
+        .def(
+            "__init__",
+            [](Table* self, In<int32_t> step, In<int32_t> chunk, In<int32_t> src, In<int32_t> dst, In<uint8_t> op,
+               In<int32_t> route, std::optional<In<int32_t>> src_slot, std::optional<In<int32_t>> dst_slot) {
+                size_t rows = step.shape(0);
+                bool same = chunk.shape(0) == rows && src.shape(0) == rows && dst.shape(0) == rows &&
+                            op.shape(0) == rows && route.shape(0) == rows && src_slot.has_value() == dst_slot.has_value() &&
+                            (!src_slot || (src_slot->shape(0) == rows && dst_slot->shape(0) == rows));
+                if (!same) throw std::invalid_argument("columns differ in length");
+                new (self) Table{step, chunk, src, dst, op, route, src_slot, dst_slot};
+            },
+            nb::arg("step"), nb::arg("chunk"), nb::arg("src"), nb::arg("dst"), nb::arg("op"), nb::arg("route"),
+            nb::arg("src_slot").none(), nb::arg("dst_slot").none());
+
+    bind_forest(m);
     bind_simulation(m);
     bind_synthesis(m);
     bind_verification(m);

@@ -23,7 +23,7 @@ struct Dependencies {
 };
 
 Dependencies derive_dependencies(const Transfers& table) {
-    size_t rows = table.rows();
+    size_t rows = table.size();
     Dependencies d;
     for (auto* column : {&d.data, &d.writer, &d.readers, &d.next_reader, &d.forward}) column->assign(rows, kNone);
     RowsByChunk by_chunk(table);
@@ -98,7 +98,7 @@ public:
 private:
     int64_t first_row(int32_t message) const { return in_.starts[message]; }
     int64_t end_row(int32_t message) const {
-        return message + 1 < count_ ? in_.starts[message + 1] : static_cast<int64_t>(table_.rows());
+        return message + 1 < count_ ? in_.starts[message + 1] : static_cast<int64_t>(table_.size());
     }
     int32_t step(int32_t message) const { return table_.step[first_row(message)]; }
     bool local(int32_t message) const { return table_.src[first_row(message)] == table_.dst[first_row(message)]; }
@@ -124,7 +124,7 @@ private:
     void derive() {
         if (derived_) return;
         depends_ = derive_dependencies(table_);
-        message_of_.resize(table_.rows());
+        message_of_.resize(table_.size());
         for (int32_t m = 0; m < count_; ++m) {
             std::fill(message_of_.begin() + first_row(m), message_of_.begin() + end_row(m), m);
         }

@@ -5,12 +5,6 @@
 
 namespace weft {
 
-bool Rows::continues(size_t row) const {
-    return row > 0 && chunk[row] == chunk[row - 1] + 1 && src[row] == src[row - 1] && dst[row] == dst[row - 1] &&
-           step[row] == step[row - 1] && op[row] == op[row - 1] && route[row] == route[row - 1] &&
-           from_slot(row) == from_slot(row - 1) && to_slot(row) == to_slot(row - 1);
-}
-
 namespace {
 
 // Which segment carries each piece of each row. Rows of empty chunks have no piece.

@@ -11,21 +11,9 @@
 #include <vector>
 
 #include "memory.hpp"
+#include "rows.hpp"
 
 namespace weft {
-
-struct Rows {
-    std::span<const int32_t> step, chunk, src, dst;
-    std::span<const uint8_t> op;
-    std::span<const int32_t> route;
-    std::span<const int32_t> src_slot, dst_slot;  // empty: slot 0 everywhere
-
-    size_t size() const { return step.size(); }
-    int32_t from_slot(size_t row) const { return src_slot.empty() ? 0 : src_slot[row]; }
-    int32_t to_slot(size_t row) const { return dst_slot.empty() ? 0 : dst_slot[row]; }
-    // Whether `row` goes on with the message of the row before it.
-    bool continues(size_t row) const;
-};
 
 struct Cut {
     std::span<const int64_t> chunk_bytes;

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "rows.hpp"
+
 namespace weft::verification {
 
 constexpr int32_t kEvery = -1;  // in source and target: all ranks
@@ -13,22 +15,14 @@ constexpr uint8_t kReduce = 1;
 // A place is a (rank, slot) of one chunk, as a number; chunks never meet, so the chunk is left out.
 using Place = uint32_t;
 
-struct Transfers {
+struct Transfers : Rows {
     int32_t ranks;
     std::span<const int32_t> source;  // per chunk
     std::span<const int32_t> target;  // per chunk
-    std::span<const int32_t> step;
-    std::span<const int32_t> chunk;
-    std::span<const int32_t> src;
-    std::span<const int32_t> dst;
-    std::span<const uint8_t> op;
-    std::span<const int32_t> src_slot;  // both empty where every transfer uses slot 0
-    std::span<const int32_t> dst_slot;
 
-    size_t rows() const { return step.size(); }
     size_t chunks() const { return source.size(); }
-    Place read_place(size_t row) const { return place(src[row], src_slot.empty() ? 0 : src_slot[row]); }
-    Place write_place(size_t row) const { return place(dst[row], dst_slot.empty() ? 0 : dst_slot[row]); }
+    Place read_place(size_t row) const { return place(src[row], from_slot(row)); }
+    Place write_place(size_t row) const { return place(dst[row], to_slot(row)); }
     Place place(int32_t rank, int32_t slot) const {
         return static_cast<Place>(slot) * static_cast<Place>(ranks) + static_cast<Place>(rank);
     }
@@ -38,10 +32,10 @@ struct Transfers {
 class RowsByChunk {
 public:
     explicit RowsByChunk(const Transfers& table)
-        : start_(table.chunks() + 1), order_(table.rows()) {
+        : start_(table.chunks() + 1), order_(table.size()) {
         for (int32_t chunk : table.chunk) ++start_[chunk + 1];
         for (size_t chunk = 0; chunk < table.chunks(); ++chunk) start_[chunk + 1] += start_[chunk];
-        for (size_t row = 0; row < table.rows(); ++row) order_[start_[table.chunk[row]]++] = static_cast<uint32_t>(row);
+        for (size_t row = 0; row < table.size(); ++row) order_[start_[table.chunk[row]]++] = static_cast<uint32_t>(row);
         // Filling moved each start to the next chunk's.
         for (size_t chunk = table.chunks(); chunk > 0; --chunk) start_[chunk] = start_[chunk - 1];
         start_[0] = 0;

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft import limits
+from weft import _core, limits
 from weft.columns import freeze
 from weft.errors import ScheduleError
 
@@ -159,6 +159,11 @@ class Schedule:
         return tuple(self.route_links[self.route_offsets[route] : self.route_offsets[route + 1]].tolist())
 
     @cached_property
+    def table(self) -> _core.Table:
+        """The transfer columns as the C++ side takes them."""
+        return _core.Table(*(getattr(self, name) for name in TRANSFER_COLUMNS))
+
+    @cached_property
     def message_starts(self) -> NDArray[np.int64]:
         """First row of each message."""
         if not self.transfers:
@@ -207,6 +212,10 @@ class Schedule:
             if values is not None:
                 sha.update(values.astype(np.dtype(dtype).newbyteorder("<"), copy=False).tobytes())
         return sha.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The native view stays behind when a schedule goes to another process, and is made anew there.
+        return {name: value for name, value in self.__dict__.items() if name != "table"}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.digest == other.digest

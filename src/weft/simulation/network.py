@@ -118,21 +118,11 @@ def _run(
     record: bool,
 ) -> dict[str, Any]:
     topology = schedule.topology
-    table = _core.Table(
-        schedule.step,
-        schedule.chunk,
-        schedule.src,
-        schedule.dst,
-        schedule.op,
-        schedule.route,
-        schedule.src_slot,
-        schedule.dst_slot,
-    )
-    pair_src, pair_dst = _core.default_pairs(table, topology.ranks)
+    pair_src, pair_dst = _core.default_pairs(schedule.table, topology.ranks)
     offsets, links = topology.routes(pair_src, pair_dst)
     try:
         return _core.simulate(
-            table,
+            schedule.table,
             topology.ranks,
             schedule.slots,
             schedule.chunk_bytes(size_bytes, element_bytes),

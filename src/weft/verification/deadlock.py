@@ -129,7 +129,14 @@ def find_deadlock(schedule: Schedule, slots: int, *, fused: bool = False) -> Dea
     if slots < 1:
         msg = f"{slots} receive slots: a connection needs at least 1"
         raise InputError(msg)
-    waits = _core.find_deadlock(*_columns(schedule), fused=fused, slots=min(slots, max(schedule.messages, 1)))
+    waits = _core.find_deadlock(
+        schedule.table,
+        schedule.ranks,
+        schedule.source,
+        schedule.message_starts,
+        fused,
+        min(slots, max(schedule.messages, 1)),
+    )
     if not waits:
         return None
     events = tuple(
@@ -145,23 +152,6 @@ def minimum_slots(schedule: Schedule, *, fused: bool = False) -> int:
     -----
     By doubling, then bisection: every further slot removes preconditions and adds none.
     """
-    return _core.minimum_slots(*_columns(schedule), fused=fused)
-
-
-def _columns(
-    schedule: Schedule,
-) -> tuple[
-    int, Column, Column, Column, Column, Column, Column, Column | None, Column | None, NDArray[np.int64]
-]:
-    return (
-        schedule.ranks,
-        schedule.source,
-        schedule.step,
-        schedule.chunk,
-        schedule.src,
-        schedule.dst,
-        schedule.route,
-        schedule.src_slot,
-        schedule.dst_slot,
-        schedule.message_starts,
+    return _core.minimum_slots(
+        schedule.table, schedule.ranks, schedule.source, schedule.message_starts, fused
     )

@@ -53,17 +53,7 @@ def check_semantics(schedule: Schedule, *, block_bytes: int = BLOCK_BYTES) -> Ve
     `block_bytes`.
     """
     finding = _core.check_semantics(
-        schedule.ranks,
-        schedule.source,
-        schedule.target,
-        schedule.step,
-        schedule.chunk,
-        schedule.src,
-        schedule.dst,
-        schedule.op,
-        schedule.src_slot,
-        schedule.dst_slot,
-        block_bytes,
+        schedule.table, schedule.ranks, schedule.source, schedule.target, block_bytes
     )
     if finding is None:
         return None
