@@ -1,0 +1,28 @@
+"""Topologies, schedules and errors survive the trip to a worker process and back."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+import weft
+
+
+def simulate(schedule: weft.Schedule) -> int:
+    return weft.simulate(schedule, "1MB").time_ps
+
+
+def refuse(spec: str) -> None:
+    weft.load_topology(spec)
+
+
+def test_a_schedule_is_simulated_in_another_process() -> None:
+    schedule = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4"))
+    here = simulate(schedule)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        assert pool.submit(simulate, schedule).result(timeout=60) == here
+        refused = pool.submit(refuse, "torus:0x4")
+        with pytest.raises(weft.TopologyError, match="zero"):
+            refused.result(timeout=60)
