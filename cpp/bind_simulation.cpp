@@ -60,7 +60,7 @@ nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ra
         for (size_t i = 0; i < pairs.size(); ++i) {
             pairs[i] = static_cast<int64_t>(pair_src.data()[i]) * ranks + pair_dst.data()[i];
         }
-        find_paths(program, rows, ranks, pairs, explicit_routes);
+        find_paths(program, rows, ranks, network, pairs, explicit_routes);
         outcome = run(program, rows, ranks, network, settings);
     }
 

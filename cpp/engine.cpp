@@ -90,8 +90,8 @@ std::vector<int64_t> default_pairs(const Rows& rows, int32_t ranks) {
     return pairs;
 }
 
-void find_paths(Program& program, const Rows& rows, int32_t ranks, std::span<const int64_t> pairs,
-                int32_t explicit_routes) {
+void find_paths(Program& program, const Rows& rows, int32_t ranks, const Network& network,
+                std::span<const int64_t> pairs, int32_t explicit_routes) {
     int64_t all = static_cast<int64_t>(ranks) * ranks;
     std::vector<int32_t> table(all <= kDense ? all : 0, kNone);
     if (!table.empty()) {
@@ -101,7 +101,7 @@ void find_paths(Program& program, const Rows& rows, int32_t ranks, std::span<con
         int32_t row = segment.row;
         if (rows.src[row] == rows.dst[row]) continue;
         if (rows.route[row] >= 0) {
-            segment.path = rows.route[row];
+            if (!network.path(rows.route[row]).empty()) segment.path = rows.route[row];
         } else {
             int64_t pair = static_cast<int64_t>(rows.src[row]) * ranks + rows.dst[row];
             int64_t position = table.empty() ? std::lower_bound(pairs.begin(), pairs.end(), pair) - pairs.begin()

@@ -65,8 +65,9 @@ Outcome run(Program& program, const Rows& rows, int32_t ranks, const Network& ne
 // Sorted, distinct src * ranks + dst of the rows that take the network's own path.
 std::vector<int64_t> default_pairs(const Rows& rows, int32_t ranks);
 
-// Gives each segment its path: its explicit route, or `explicit_routes` + position of its pair in `pairs`.
-void find_paths(Program& program, const Rows& rows, int32_t ranks, std::span<const int64_t> pairs,
-                int32_t explicit_routes);
+// Gives each segment its path: its explicit route, or `explicit_routes` + position of its pair in `pairs`. One that
+// crosses no link, within a rank or by an empty route, keeps none.
+void find_paths(Program& program, const Rows& rows, int32_t ranks, const Network& network,
+                std::span<const int64_t> pairs, int32_t explicit_routes);
 
 }  // namespace weft
