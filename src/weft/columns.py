@@ -56,8 +56,8 @@ def row_order(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:
 
     Examples
     --------
-    >>> row_order([np.array([1, 0, 0]), np.array([5, 7, 6])])
-    array([2, 1, 0])
+    >>> row_order([np.array([1, 0, 0]), np.array([5, 7, 6])]).tolist()
+    [2, 1, 0]
     """
     return _core.row_order([np.ascontiguousarray(column, np.int32) for column in columns])
 

@@ -121,7 +121,7 @@ def format_size(size_bytes: int) -> str:
     Examples
     --------
     >>> format_size(67108864), format_size(1500000), format_size(1001)
-    ('64MiB', '1.5MB', '1.001KB')
+    ('64MiB', '1.5MB', '1001B')
     """
     return _shortest(size_bytes, "B")
 

@@ -28,6 +28,10 @@ _EVALUATIONS: Final = 1500
 """Hops whose neighbourhood an improvement may look at; fewer where each look is long."""
 
 
+_SPEED_CLASSES: Final = 4
+"""How many speeds of links are tried for a cycle of fast ones."""
+
+
 def ring_order(topology: Topology, *, duplex: bool = False) -> tuple[list[int], str]:
     """Ranks in the order of a good ring, and a remark on how good it is.
 
@@ -114,22 +118,18 @@ def link_seconds(topology: Topology, order: ArrayLike) -> NDArray[np.float64]:
 
 def _direct_order(topology: Topology, duplex: bool) -> tuple[list[int], bool]:
     """Make an order, and say whether a Hamiltonian cycle could exist."""
+    # A ring is as fast as its slowest hop, so cycles of fast links come first.
+    for speed in sorted(set(topology.bandwidth.tolist()), reverse=True)[:_SPEED_CLASSES]:
+        cycle = _cycle_of(topology, _link_keys(topology, duplex, speed))
+        if cycle is not None:
+            return cycle, True
     ranks = topology.ranks
     links = _link_keys(topology, duplex)
-    best = identity = np.arange(ranks)
-    fewest = _missing(identity, links, ranks)
-    for order in grid_cycles(topology.grid) if fewest and topology.grid is not None else ():
-        for turned in (order, order[::-1]):
-            missing = _missing(turned, links, ranks)
-            if missing < fewest:
-                best, fewest = turned, missing
-        if not fewest:
-            break
+    identity = np.arange(ranks)
+    best, fewest = _nearest_to_cycle(topology, links)
     if not fewest:
         return [int(rank) for rank in best], True
-    out: list[list[int]] = [[] for _ in range(ranks)]
-    for key in links.tolist():
-        out[key // ranks].append(key % ranks)
+    out = _targets(links, ranks)
     possible = may_have_cycle(out)
     if not possible and fewest == 1 and int(_lengths_along(topology, best, duplex).max()) == 2:
         return [int(rank) for rank in best], False
@@ -142,9 +142,40 @@ def _direct_order(topology: Topology, duplex: bool) -> tuple[list[int], bool]:
     return _best_order(topology, identity, starts, duplex), possible
 
 
-def _link_keys(topology: Topology, duplex: bool) -> NDArray[np.int64]:
-    """Sorted ``src * ranks + dst`` of all hops that are one link."""
-    src, dst = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
+def _cycle_of(topology: Topology, links: NDArray[np.int64]) -> list[int] | None:
+    """A Hamiltonian cycle that uses these links only, if one is found."""
+    best, fewest = _nearest_to_cycle(topology, links)
+    if not fewest:
+        return [int(rank) for rank in best]
+    out = _targets(links, topology.ranks)
+    return find_cycle(out) if may_have_cycle(out) else None
+
+
+def _nearest_to_cycle(topology: Topology, links: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Of rank order and the snakes of a grid, the one that lacks fewest links, and how many it lacks."""
+    best = np.arange(topology.ranks)
+    fewest = _missing(best, links, topology.ranks)
+    for order in grid_cycles(topology.grid) if fewest and topology.grid is not None else ():
+        for turned in (order, order[::-1]):
+            missing = _missing(turned, links, topology.ranks)
+            if missing < fewest:
+                best, fewest = turned, missing
+        if not fewest:
+            break
+    return best, fewest
+
+
+def _targets(links: NDArray[np.int64], ranks: int) -> list[list[int]]:
+    out: list[list[int]] = [[] for _ in range(ranks)]
+    for key in links.tolist():
+        out[key // ranks].append(key % ranks)
+    return out
+
+
+def _link_keys(topology: Topology, duplex: bool, least: int = 0) -> NDArray[np.int64]:
+    """Sorted ``src * ranks + dst`` of all hops that are one link of at least some speed."""
+    fast = topology.bandwidth >= least
+    src, dst = topology.link_src[fast].astype(np.int64), topology.link_dst[fast].astype(np.int64)
     keys = np.unique(src * topology.ranks + dst)
     return np.intersect1d(keys, dst * topology.ranks + src) if duplex else keys
 

@@ -16,7 +16,7 @@ import numpy as np
 from weft import units
 from weft.algorithms import registry
 from weft.algorithms.bounds import lower_bound
-from weft.errors import InputError, LimitError, UnsupportedError
+from weft.errors import InputError, LimitError, ScheduleError, UnsupportedError
 from weft.planning.segments import parse_segment, simulate_best
 from weft.schedule import COLLECTIVES
 from weft.topology import load_topology
@@ -135,6 +135,9 @@ class Comparison:
             "bound_kind": self.bound.kind,
             "skipped": [{"algorithm": s.algorithm, "reason": s.reason} for s in self.skipped],
             "results": [row.to_dict() for row in self.results],
+            "collective": self.collective,
+            "sharing": self.sharing,
+            "bound_explanation": self.bound.explanation,
         }
 
 
@@ -212,6 +215,12 @@ def compare(
             skipped.append(SkippedAlgorithm(algorithm.name, reason))
             refusals.append(error)
             continue
+        except ScheduleError as error:
+            msg = f"{algorithm.name} made no schedule: {error}"
+            raise ScheduleError(msg) from error
+        except Exception as error:
+            error.add_note(f"while {algorithm.name} built {collective} on {topology.name}")
+            raise
         rows.append(_assess(algorithm.name, schedule, synthesis, run, bound))
     if not rows:
         raise refusals[0]

@@ -217,12 +217,12 @@ class Topology:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Ranks that are near each other: by host where named, else by the one switch each hangs on.
+        """Ranks that are near each other: by host where hosts divide them, else by the switch each hangs on.
 
         Empty when the topology has no such structure, or only one group.
         """
-        if self.hosts:
-            return self.hosts if len(self.hosts) > 1 else ()
+        if 1 < len(self.hosts) < self.ranks:
+            return self.hosts
         by_switch: dict[int, list[int]] = {}
         for rank in range(self.ranks):
             if len(self.neighbours[rank]) != 1 or self.neighbours[rank][0] < self.ranks:

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.errors import FormatError, InputError, TopologyError
 from weft.files import read_text
+from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
 from weft.topology.spec import is_spec, parse_spec
 
@@ -19,8 +20,8 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
     ----------
     source
         A spec such as ``"torus:8x8@bw=16GB/s"``; the name of a TOML file, an NCCL topology XML file or the
-        saved output of ``nvidia-smi topo -m``; ``"-"`` for any of those files on standard input; a networkx
-        graph; or a `Topology`, which is returned as it is.
+        saved output of ``nvidia-smi topo -m``, with ``+fail=3-4`` behind it if something broke; ``"-"`` for
+        any of those files on standard input; a networkx graph; or a `Topology`, which is returned as it is.
 
     Raises
     ------
@@ -50,7 +51,10 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
         return _parse(read_text("<stdin>", sys.stdin.buffer), "<stdin>")
     if is_spec(source):
         return parse_spec(source)
-    return _load_file(Path(source))
+    name, *faults = source.split("+fail=")
+    if not faults or Path(source).exists():
+        return _load_file(Path(source))
+    return apply_faults(_load_file(Path(name)), [fault for part in faults for fault in part.split(",")])
 
 
 def _load_file(path: Path) -> Topology:
