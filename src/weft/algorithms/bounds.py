@@ -5,36 +5,32 @@ and a byte needs the latency of the shortest path between the ranks farthest apa
 the two, not their sum: one may hide behind the other.
 
 The bounds hold for any schedule that moves and adds whole elements between ranks (no coding across elements,
-no sums or copies made by switches). They are simple and exact: each names a set, or a division of all ranks
-into sets, and can be checked by hand. They are not always the best there is: duals of linear programmes over
-trees can be sharper, notably where a few links failed.
+no sums or copies made by switches). Each names a set, or a division of all ranks into sets, and can be
+checked by hand. Up to some thousand ranks they are the best of their sort, because maximum flows look at
+every set and every division (`weft.algorithms.cuts`); beyond, only those that have a name are tried. An
+all-reduce may have a sharper bound still, proved by prices of links that a linear programme over trees finds.
+docs/bounds.md derives each of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from weft import units
-from weft.algorithms import node_sets
+from weft.algorithms import cuts, node_sets
+from weft.algorithms.demands import Demand, Finding
 from weft.algorithms.distances import longest_path
+from weft.algorithms.divisions import divisions
 from weft.errors import InputError
 from weft.schedule import COLLECTIVES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from weft.algorithms.node_sets import SetFamily
     from weft.topology import Topology
-
-_MOST_AXES: Final = 8
-"""Dimensions of a grid up to which every choice of them is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,66 +56,21 @@ class Bound:
     explanation: str
 
 
-class _Finding(NamedTuple):
-    seconds: Fraction
-    kind: str
-    explanation: str
+class Certificate(Protocol):
+    """A proof from elsewhere that no all-reduce is faster: prices of links, say, and the cheapest tree."""
 
-
-@dataclass(frozen=True)
-class _Demand:
-    """What a collective must move, in bytes."""
-
-    collective: str
-    ranks: int
-    size_bytes: int
-    element_bytes: int
-    root: int
-
-    def shards(self, count: NDArray[Any]) -> NDArray[Any]:
-        """Least bytes that so many of the N nearly equal shards have together."""
-        each, larger = divmod(self.size_bytes // self.element_bytes, self.ranks)
-        least: NDArray[Any] = count * each + np.maximum(count - (self.ranks - larger), 0)
-        return least * self.element_bytes
-
-    def across(self, size: NDArray[Any], has_root: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Bytes that must leave, and enter, sets of so many ranks; exact for sizes of type object."""
-        inner, outer = self.shards(size), self.shards(self.ranks - size)
-        whole = np.full_like(inner, self.size_bytes)
-        if self.collective == "all_gather":
-            return inner, outer
-        if self.collective == "reduce_scatter":
-            return outer, inner
-        if self.collective == "all_to_all":
-            return size * outer, (self.ranks - size) * inner
-        if self.collective == "broadcast":
-            return whole * has_root, whole * ~has_root
-        if self.collective == "reduce":
-            return whole * ~has_root, whole * has_root
-        return whole, whole
-
-    @property
-    def passes(self) -> int:
-        """How often, at least, each byte changes sets per set but one; 0 where that bounds nothing."""
-        return {"all_reduce": 2, "all_to_all": 0}.get(self.collective, 1)
-
-    def ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Ranks that data must come from, and go to, each of the former to each of the latter."""
-        everyone = np.arange(self.ranks)
-        root = np.array([self.root])
-        owners = everyone[: self.size_bytes // self.element_bytes]
-        by_collective = {
-            "all_gather": (owners, everyone),
-            "reduce_scatter": (everyone, owners),
-            "all_to_all": (everyone, owners),
-            "broadcast": (root, everyone),
-            "reduce": (everyone, root),
-        }
-        return by_collective.get(self.collective, (everyone, everyone))
+    def seconds_per_byte(self, topology: Topology) -> Fraction | float:
+        """Check the proof on a topology and return what an all-reduce takes per byte, or raise."""
 
 
 def lower_bound(
-    topology: Topology, collective: str, size_bytes: int, root: int = 0, *, element_bytes: int = 1
+    topology: Topology,
+    collective: str,
+    size_bytes: int,
+    root: int = 0,
+    *,
+    element_bytes: int = 1,
+    certificate: Certificate | None = None,
 ) -> Bound:
     """Seconds that a collective takes at least, whatever the schedule.
 
@@ -135,6 +86,8 @@ def lower_bound(
         For broadcast and reduce.
     element_bytes
         Size of an element; only matters to how evenly a small buffer is shared out.
+    certificate
+        A further proof to take into account, for all_reduce only.
 
     Returns
     -------
@@ -144,7 +97,8 @@ def lower_bound(
     Raises
     ------
     InputError
-        If the collective is unknown, the root is no rank, or the size is not whole elements.
+        If the collective is unknown, the root is no rank, the size is not whole elements, or there is a
+        certificate for another collective than all_reduce.
 
     Examples
     --------
@@ -163,9 +117,9 @@ def lower_bound(
     each single set T >= M / capacity leaving it, and entering it. Broadcast, reduce, reduce-scatter and
     all-gather: p - 1 crossings likewise. Single sets S for reduce-scatter and all-gather (equal shards of
     M/N): all-gather has |S| M/N leave S, reduce-scatter (N - |S|) M/N; all-to-all |S| (N - |S|) M/N;
-    broadcast M if the root is in S. Entering is the mirror image. Sets tried: single ranks, groups, a grid's
-    slabs, minimum cuts on irregular networks; divisions: single ranks, groups, a mixture of both, and a
-    grid's rows and planes. Cost: below a second for 1024 ranks.
+    broadcast M if the root is in S. Entering is the mirror image. All sets and divisions are searched, except
+    for all-to-all, and except where `weft.algorithms.cuts.affordable` says no: then single ranks, groups, a
+    grid's slabs, and what they divide the ranks into. Cost: 0.1 CPU s for a torus of 1024 ranks.
 
     References
     ----------
@@ -175,11 +129,15 @@ def lower_bound(
     _check(topology, collective, size_bytes, root, element_bytes)
     if size_bytes == 0:
         return Bound(0.0, "latency", 0.0, 0.0, "an empty buffer needs no transfer")
-    demand = _Demand(collective, topology.ranks, size_bytes, element_bytes, root)
+    demand = Demand(collective, topology.ranks, size_bytes, element_bytes, root)
     findings = [_worst_set(topology, demand, family) for family in node_sets.families(topology, root)]
+    if cuts.affordable(topology):
+        findings.append(_worst_set(topology, demand, _searched(topology, demand)))
     if demand.passes:
-        findings.extend(_divisions(topology, demand))
-    # The first of equals: single sets come before divisions, and ranks before groups.
+        findings.extend(divisions(topology, demand))
+    if certificate is not None:
+        findings.append(_certified(topology, demand, certificate))
+    # The first of equals: single sets come before divisions, and those with a name before others.
     best = max(findings, key=lambda finding: finding.seconds)
     path = longest_path(topology, *demand.ends())
     latency = Fraction(path.latency_ps, units.PS_PER_S)
@@ -191,6 +149,24 @@ def lower_bound(
     return Bound(
         float(best.seconds), f"bandwidth: {best.kind}", float(best.seconds), float(latency), best.explanation
     )
+
+
+def equal_shard_all_reduce_seconds(topology: Topology, size_bytes: int) -> float:
+    """Seconds that an all-reduce takes at least if it is a reduce-scatter and then an all-gather.
+
+    That is how most systems make one, with equal shards and one phase after the other. Not a bound on
+    all-reduce as such: uneven shards, or phases that overlap, can be faster. It is what to compare those
+    with.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> mesh = load_topology("mesh:4x4@bw=1GB/s")
+    >>> equal_shard_all_reduce_seconds(mesh, 16_000_000), lower_bound(mesh, "all_reduce", 16_000_000).seconds
+    (0.015, 0.01)
+    """
+    phases = ("reduce_scatter", "all_gather")
+    return sum(lower_bound(topology, phase, size_bytes).bandwidth_seconds for phase in phases)
 
 
 def _check(topology: Topology, collective: str, size_bytes: int, root: int, element_bytes: int) -> None:
@@ -205,7 +181,29 @@ def _check(topology: Topology, collective: str, size_bytes: int, root: int, elem
         raise InputError(msg)
 
 
-def _worst_set(topology: Topology, demand: _Demand, family: SetFamily) -> _Finding:
+def _certified(topology: Topology, demand: Demand, certificate: Certificate) -> Finding:
+    if demand.collective != "all_reduce":
+        msg = f"a certificate bounds all_reduce, not {demand.collective}; leave it out"
+        raise InputError(msg)
+    per_byte = Fraction(certificate.seconds_per_byte(topology))
+    rate = units.format_bandwidth(int(1 / per_byte))
+    text = f"prices of the links: no packing of trees carries more than {rate}"
+    return Finding(per_byte * demand.size_bytes, "certificate", text)
+
+
+def _searched(topology: Topology, demand: Demand) -> SetFamily:
+    """Sets without a name: for all but all-to-all, the worst there are."""
+    if demand.collective in ("all_gather", "reduce_scatter"):
+        masks = [cuts.densest(topology, outward=demand.collective == "all_gather")]
+        return node_sets.chosen(topology, demand.root, "equal-shard cut", masks)
+    ways = {"broadcast": (True,), "reduce": (False,)}.get(demand.collective, (True, False))
+    masks = [cuts.thinnest(topology, demand.root, outward=outward) for outward in ways]
+    if demand.collective == "all_to_all":
+        masks += [cuts.densest(topology, outward=outward) for outward in ways]
+    return node_sets.chosen(topology, demand.root, "minimum cut", masks)
+
+
+def _worst_set(topology: Topology, demand: Demand, family: SetFamily) -> Finding:
     """Find the set of a family, and the direction, that takes longest."""
     needs = demand.across(family.size.astype(np.float64), family.has_root)
     seconds = np.stack([needs[0] / family.out, needs[1] / family.into])
@@ -216,92 +214,5 @@ def _worst_set(topology: Topology, demand: _Demand, family: SetFamily) -> _Findi
     size = int(demand.across(family.size[[index]].astype(object), family.has_root[[index]])[direction][0])
     exact = Fraction(size, node_sets.capacity(topology, links))
     where = f"{'out of' if outward else 'into'} {name}"
-    text = f"{where}: {units.format_size(size)} over {_name_links(topology, links)}"
-    return _Finding(exact, family.kind, text)
-
-
-def _name_links(topology: Topology, links: NDArray[np.int64]) -> str:
-    speed = units.format_bandwidth(node_sets.capacity(topology, links))
-    if len(links) > 2:
-        return f"{len(links)} links ({speed} together)"
-    names = " and ".join(topology.link_name(link) for link in links.tolist())
-    return f"{names} ({speed}{' together' if len(links) > 1 else ''})"
-
-
-def _divisions(topology: Topology, demand: _Demand) -> Iterator[_Finding]:
-    """All ranks divided into sets, each byte having to visit every set."""
-    ports = [np.flatnonzero(ends < topology.ranks) for ends in (topology.link_src, topology.link_dst)]
-    links = min(ports, key=lambda links: node_sets.capacity(topology, links))
-    speed, over = node_sets.capacity(topology, links), _name_links(topology, links)
-    yield _divide(demand, topology.ranks, speed, "singletons", "each rank a set of its own", over)
-    if topology.groups:
-        yield from _divide_groups(topology, demand)
-    if topology.grid is not None:
-        yield from _divide_grid(topology, demand)
-
-
-def _divide(
-    demand: _Demand, sets: int, speed: int, kind: str, what: str, over: str | None = None
-) -> _Finding:
-    crossings = demand.passes * (sets - 1)
-    over = over or f"what leaves them ({units.format_bandwidth(speed)} together)"
-    text = f"{what}: {crossings} x {units.format_size(demand.size_bytes)} over {over}"
-    return _Finding(Fraction(crossings * demand.size_bytes, speed), kind, text)
-
-
-def _divide_groups(topology: Topology, demand: _Demand) -> Iterator[_Finding]:
-    """Take groups as sets, and the best mixture of whole groups and groups taken apart into ranks."""
-    word = "host" if topology.hosts else "group"
-    for outward in (True, False):
-        masks = node_sets.group_masks(topology, outward=outward)
-        whole = [node_sets.capacity(topology, node_sets.border(topology, m, outward=outward)) for m in masks]
-        ports = node_sets.port_capacity(topology)[0 if outward else 1]
-        apart = [sum(int(ports[rank]) for rank in group) for group in topology.groups]
-        sizes = [len(group) for group in topology.groups]
-        yield _divide(demand, len(sizes), sum(whole), f"{word}s", f"each {word} a set of its own")
-        split = _best_mixture(whole, apart, sizes)
-        if any(split) and not all(split):
-            sets = sum(size if s else 1 for s, size in zip(split, sizes, strict=True))
-            speed = sum(b if s else a for s, a, b in zip(split, whole, apart, strict=True))
-            names = [str(index) for index, s in enumerate(split) if s]
-            shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-            what = f"ranks of {word} {shown} and the other {word}s as sets"
-            yield _divide(demand, sets, speed, f"{word}s and singletons", what)
-
-
-def _best_mixture(whole: list[int], apart: list[int], sizes: list[int]) -> list[bool]:
-    """Which groups to take apart so that (sets - 1) / capacity is largest, by Dinkelbach's method."""
-    split = [False] * len(sizes)
-    ratio = Fraction(0)
-    while True:
-        sets = sum(size if s else 1 for s, size in zip(split, sizes, strict=True))
-        found = Fraction(sets - 1, sum(b if s else a for s, a, b in zip(split, whole, apart, strict=True)))
-        if found <= ratio:
-            return split
-        ratio = found
-        split = [
-            size - 1 > ratio * (b - a) if size > 1 else False
-            for size, a, b in zip(sizes, whole, apart, strict=True)
-        ]
-
-
-def _divide_grid(topology: Topology, demand: _Demand) -> Iterator[_Finding]:
-    """Ranks that agree in some dimensions as sets, for every choice of dimensions but none and all."""
-    grid = topology.grid
-    assert grid is not None
-    axes = [axis for axis, size in enumerate(grid.shape) if size > 1]
-    ends = (np.stack(np.unravel_index(end, grid.shape)) for end in (topology.link_src, topology.link_dst))
-    differs = np.not_equal(*ends)
-    speeds = {axis: node_sets.capacity(topology, np.flatnonzero(differs[axis])) for axis in axes}
-    by_speed = sorted(axes, key=lambda axis: speeds[axis])
-    choices = (
-        [choice for count in range(1, len(axes)) for choice in combinations(axes, count)]
-        if len(axes) <= _MOST_AXES
-        else [tuple(by_speed[:count]) for count in range(1, len(axes))]
-    )
-    for choice in choices:
-        crossing = node_sets.capacity(topology, np.flatnonzero(differs[list(choice)].any(axis=0)))
-        sets = int(np.prod([grid.shape[axis] for axis in choice]))
-        named = " and ".join(str(axis) for axis in choice)
-        what = f"ranks at one position of dimension {named} a set"
-        yield _divide(demand, sets, crossing, "slabs", what)
+    text = f"{where}: {units.format_size(size)} over {node_sets.name_links(topology, links)}"
+    return Finding(exact, family.kind, text)

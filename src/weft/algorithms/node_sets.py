@@ -1,8 +1,8 @@
 """Sets of nodes whose borders may be what limits a collective, and how much their borders carry.
 
-Each family is one natural way to cut a cluster: around a rank, around a host, along a grid, or where the
-network is thinnest. A set may hold switches; capacities leaving and entering it are those of the best choice
-of switches known, and any choice gives a valid bound.
+Each family is one natural way to cut a cluster: around a rank, around a host, or along a grid; sets without a
+name come from `weft.algorithms.cuts`. A set may hold switches; capacities leaving and entering it are those
+of the best choice of switches known, and any choice gives a valid bound.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from weft import units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 _MOST_SLABS: Final = 512
 """Positions told apart along one dimension."""
 
-_MOST_FLOWS: Final = 256
-"""Minimum cuts looked for."""
+_MOST_NAMED: Final = 6
+"""Ranks of a set that are spelled out."""
 
 _MOST_GROWTH: Final = 1 << 25
 """Groups times links up to which each group looks for switches to take in."""
@@ -68,6 +70,15 @@ def capacity(topology: Topology, links: NDArray[np.int64]) -> int:
     return sum(topology.bandwidth[links].tolist())
 
 
+def name_links(topology: Topology, links: NDArray[np.int64]) -> str:
+    """Name a few links, or count many, and say how fast they are together."""
+    speed = units.format_bandwidth(capacity(topology, links))
+    if len(links) > 2:
+        return f"{len(links)} links ({speed} together)"
+    names = " and ".join(topology.link_name(link) for link in links.tolist())
+    return f"{names} ({speed}{' together' if len(links) > 1 else ''})"
+
+
 def port_capacity(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes per second that can leave and enter each node."""
     ends = (topology.link_src, topology.link_dst)
@@ -76,7 +87,7 @@ def port_capacity(topology: Topology) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def families(topology: Topology, root: int) -> Iterator[SetFamily]:
-    """Every family that suits a topology."""
+    """Every family of sets with a name that suits a topology."""
     yield _single_ranks(topology, root)
     if topology.groups:
         yield _groups(topology, root)
@@ -84,8 +95,35 @@ def families(topology: Topology, root: int) -> Iterator[SetFamily]:
         for axis, size in enumerate(topology.grid.shape):
             if size > 1:
                 yield _slabs(topology, root, axis)
-    elif _may_be_thin(topology):
-        yield _thinnest(topology, root)
+
+
+def chosen(topology: Topology, root: int, kind: str, masks: list[Mask]) -> SetFamily:
+    """Sets that somebody found, named by their ranks."""
+    out, into = (
+        np.array([capacity(topology, border(topology, mask, outward=outward)) for mask in masks], float)
+        for outward in (True, False)
+    )
+
+    def show(index: int, _outward: bool) -> tuple[str, Mask]:
+        return name_ranks(masks[index][: topology.ranks]), masks[index]
+
+    size = np.array([int(mask[: topology.ranks].sum()) for mask in masks])
+    return SetFamily(kind, size, out, into, np.array([bool(mask[root]) for mask in masks]), show)
+
+
+def name_ranks(inside: Mask) -> str:
+    """Name some of all ranks, or those that are missing if they are fewer.
+
+    Examples
+    --------
+    >>> name_ranks(np.arange(16) < 3), name_ranks(np.arange(16) != 3)
+    ('ranks 0, 1, 2', 'all but rank 3')
+    """
+    members, others = np.flatnonzero(inside).tolist(), np.flatnonzero(~inside).tolist()
+    few = others if len(others) < len(members) else members
+    some = ", ".join(str(rank) for rank in few[:_MOST_NAMED])
+    rest = f" and {len(few) - _MOST_NAMED} more" if len(few) > _MOST_NAMED else ""
+    return f"{'all but ' if few is others else ''}rank{'s' if len(few) > 1 else ''} {some}{rest}"
 
 
 def group_name(topology: Topology, index: int) -> str:
@@ -202,83 +240,9 @@ def _move_switches(topology: Topology, inside: Mask, *, outward: bool) -> Mask:
     return inside
 
 
-def _may_be_thin(topology: Topology) -> bool:
-    """Whether minimum cuts may tell more than ranks and groups do, and are worth looking for.
-
-    Not on one switch, nor on an even full mesh, nor where groups meet only at switches that join all of them:
-    there the thinnest place is next to a rank or a group.
-    """
-    if not topology.groups:
-        pairs = np.unique(topology.link_src.astype(np.int64) * topology.nodes + topology.link_dst)
-        even = bool((topology.bandwidth == topology.bandwidth[0]).all())
-        full_mesh = topology.direct and even and len(pairs) == topology.ranks * (topology.ranks - 1)
-        wired_to_switch = (topology.link_src >= topology.ranks) | (topology.link_dst >= topology.ranks)
-        return not full_mesh and not (topology.switches == 1 and bool(wired_to_switch.all()))
-    member = _membership(topology)
-    owned = _own_switches(topology, member)
-    a, b = owned[topology.link_src], owned[topology.link_dst]
-    up, down = (a >= 0) & (b < 0), (a < 0) & (b >= 0)
-    if not bool((up | down | (a == b) & (a >= 0)).all()):
-        return True
-    core = int((owned < 0).sum())
-    joined = [
-        len(np.unique(group * topology.nodes + switch))
-        for group, switch in ((a[up], topology.link_dst[up]), (b[down], topology.link_src[down]))
-    ]
-    return joined != [core * len(topology.groups)] * 2
-
-
 def _membership(topology: Topology) -> NDArray[np.int64]:
     """Group of each rank, -1 for switches."""
     member = np.full(topology.nodes, -1)
     for index, group in enumerate(topology.groups):
         member[list(group)] = index
     return member
-
-
-def _thinnest(topology: Topology, root: int) -> SetFamily:
-    """Minimum cuts between the first group and each other one, both ways; without groups, between ranks."""
-    ends = topology.groups or tuple((rank,) for rank in range(topology.ranks))
-    others = np.linspace(1, len(ends) - 1, min(len(ends) - 1, _MOST_FLOWS // 2)).astype(int).tolist()
-    masks: dict[bytes, Mask] = {}
-    for other in others:
-        for sources, sinks in ((ends[0], ends[other]), (ends[other], ends[0])):
-            mask = _minimum_cut(topology, sources, sinks)
-            masks.setdefault(mask.tobytes(), mask)
-    cuts = list(masks.values())
-
-    def show(index: int, _outward: bool) -> tuple[str, Mask]:
-        ranks = np.flatnonzero(cuts[index][: topology.ranks])
-        some = ", ".join(str(rank) for rank in ranks[:6].tolist())
-        rest = f" and {len(ranks) - 6} more" if len(ranks) > 6 else ""
-        return f"ranks {some}{rest}", cuts[index]
-
-    out, into = (
-        np.array([capacity(topology, border(topology, mask, outward=outward)) for mask in cuts], float)
-        for outward in (True, False)
-    )
-    size = np.array([int(mask[: topology.ranks].sum()) for mask in cuts])
-    return SetFamily("minimum cut", size, out, into, np.array([bool(mask[root]) for mask in cuts]), show)
-
-
-def _minimum_cut(topology: Topology, sources: tuple[int, ...], sinks: tuple[int, ...]) -> Mask:
-    """Nodes on the side of the sources of a smallest cut between two sets of ranks."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
-    number = np.arange(topology.nodes) + 2
-    number[list(sources)], number[list(sinks)] = 0, 1
-    src, dst = number[topology.link_src], number[topology.link_dst]
-    # The solver counts in 32 bits. Where exact speeds do not fit, rounded ones find a nearly smallest cut.
-    together = capacity(topology, np.arange(topology.links))
-    unit = max(int(np.gcd.reduce(topology.bandwidth)), -(-together // (1 << 30)))
-    speeds = np.maximum(topology.bandwidth // unit, 1)
-    shape = (topology.nodes + 2, topology.nodes + 2)
-    graph = csr_array((speeds.astype(np.int32), (src, dst)), shape=shape)
-    graph.sum_duplicates()
-    left = graph - maximum_flow(graph, 0, 1).flow
-    left.eliminate_zeros()
-    near = np.zeros(topology.nodes + 2, bool)
-    near[breadth_first_order(left, 0, return_predecessors=False)] = True
-    mask: Mask = near[number]
-    return mask

@@ -92,6 +92,7 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
         Algorithm("hierarchical", _TREES, "inside each group, between their leaders, inside each group"),
         Algorithm("blueconnect", _HALVES, "one ring stage per level of the network"),
         Algorithm("direct", _ALL, "every rank straight to every other"),
+        Algorithm("flexreduce", ("all_reduce",), "uneven portions for uneven hosts and links"),
         Algorithm("multitree", _HALVES, "one tree per rank, all grown together in free links"),
         Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus"),
     )

@@ -1,0 +1,98 @@
+"""What exact bounds cost: CPU seconds of the searches, and of the same question put to scipy's max-flow.
+
+python benchmarks/bounds/searches.py        # into searches.json beside this file
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.algorithms import cuts
+from weft.algorithms.bounds import lower_bound
+from weft.topology import Topology, load_topology
+
+SPECS = (
+    "torus:8x8",
+    "torus:16x16",
+    "torus:32x32",
+    "torus:32x32+fail=0-1",
+    "mesh:32x32",
+    "fattree:32,32,32",
+    "dgx-h100:128",
+    "dragonfly:33,8,4",
+    "ring:1024",
+)
+MOST_SCIPY_RANKS = 256
+REPEATS = 5
+
+
+def cpu_seconds(call: Callable[[], Any], repeats: int = REPEATS) -> float:
+    """Median over a few runs."""
+    times = []
+    for _ in range(repeats):
+        began = time.process_time()
+        call()
+        times.append(time.process_time() - began)
+    return round(statistics.median(times), 4)
+
+
+def equal_shard_by_scipy(topology: Topology) -> bool:
+    """Whether the densest set of `cuts.densest` is confirmed: one maximum flow per rank."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    inside = cuts.densest(topology, outward=True)
+    leaving = inside[topology.link_src] & ~inside[topology.link_dst]
+    speeds = topology.bandwidth // np.gcd.reduce(topology.bandwidth)
+    ranks, capacity = int(inside[: topology.ranks].sum()), int(speeds[leaving].sum())
+    source = topology.nodes
+    src = np.concatenate([topology.link_src, np.full(topology.ranks, source)])
+    dst = np.concatenate([topology.link_dst, np.arange(topology.ranks)])
+    value = np.concatenate([speeds * ranks, np.full(topology.ranks, capacity)]).astype(np.int32)
+    graph = csr_array((value, (src, dst)), shape=(source + 1, source + 1))
+    wanted = topology.ranks * capacity
+    return all(maximum_flow(graph, source, sink).flow_value == wanted for sink in range(topology.ranks))
+
+
+def measure(spec: str) -> dict[str, Any]:
+    """CPU seconds of every search on one topology."""
+    topology = load_topology(spec)
+    row: dict[str, Any] = {
+        "topology": spec,
+        "nodes": topology.nodes,
+        "links": topology.links,
+        "densest_cut": cpu_seconds(lambda: cuts.densest(topology, outward=True)),
+        "thinnest_cut": cpu_seconds(lambda: cuts.thinnest(topology, 0, outward=True)),
+        "strongest_partition": cpu_seconds(lambda: cuts.strongest(topology, outward=True)),
+    }
+    for collective in ("all_reduce", "all_gather"):
+        row[f"lower_bound_{collective}"] = cpu_seconds(lambda c=collective: lower_bound(topology, c, 1 << 30))
+    if topology.ranks <= MOST_SCIPY_RANKS:
+        assert equal_shard_by_scipy(topology)
+        row["densest_cut_by_scipy"] = cpu_seconds(lambda: equal_shard_by_scipy(topology), 1)
+        row["times_faster_than_scipy"] = round(row["densest_cut_by_scipy"] / row["densest_cut"], 1)
+    return row
+
+
+def main() -> None:
+    """Run all topologies and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    arguments = parser.parse_args()
+    rows = []
+    for spec in SPECS:
+        rows.append(measure(spec))
+        print(json.dumps(rows[-1]), flush=True)
+    arguments.output.write_text(json.dumps({"cpu_seconds": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

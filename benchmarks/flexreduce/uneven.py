@@ -1,0 +1,152 @@
+"""FlexReduce beside ring, leaders, BlueConnect and double tree, on uneven hosts and unequal links.
+
+Every schedule is verified, then simulated whole and in segments of several sizes; the best time counts, and
+the time without segments stands beside it. Fractions are of the proven bound.
+
+    python benchmarks/flexreduce/uneven.py        # into uneven.json beside this file
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from weft import units
+from weft.algorithms import blueconnect, double_binary_tree, flexreduce, hierarchical, ring
+from weft.algorithms.bounds import lower_bound
+from weft.errors import UnsupportedError
+from weft.planning.segments import simulate_best
+from weft.schedule import Schedule
+from weft.simulation import simulate
+from weft.topology import Topology, load_topology
+from weft.topology.wiring import Wiring
+from weft.verification import verify
+
+SIZES = ("1MiB", "64MiB", "1GiB")
+HOSTS = ("8,8", "8,4", "8,4,2", "4,3,1", "8,8,8,1", "16,8")
+LINKS = (
+    "hosts:8,4,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s",
+    "hosts:8,4,2@intra=10GB/s,uplink=10GB/s/5GB/s/1GB/s",
+    "hosts:8,8,8,8@intra=100GB/s,uplink=25GB/s/25GB/s/25GB/s/10GB/s",
+    "hosts:4,4,4@intra=100GB/s,uplink=25GB/s/25GB/s/5GB/s",
+    "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,uplink=25GB/s/25GB/s/25GB/s/2.5GB/s/25GB/s/25GB/s/25GB/s/25GB/s",
+    "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,uplink=25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/25GB/s",
+    "dgx-h100:2+fail=0-s2",
+)
+
+
+def racks(rack_speed: int) -> Topology:
+    """Two racks of 16 and 8 ranks, in hosts of 8; ranks have 100 GB/s, hosts 25 GB/s."""
+    wiring = Wiring(24, 6)
+    for host in range(3):
+        for rank in range(8 * host, 8 * host + 8):
+            wiring.cable(rank, wiring.switch(host), bandwidth=100 * 10**9, latency_ps=10**6)
+        wiring.cable(
+            wiring.switch(host), wiring.switch(3 + host // 2), bandwidth=25 * 10**9, latency_ps=10**6
+        )
+    for rack in range(2):
+        wiring.cable(wiring.switch(3 + rack), wiring.switch(5), bandwidth=rack_speed, latency_ps=10**6)
+    hosts = tuple(tuple(range(8 * host, 8 * host + 8)) for host in range(3))
+    return wiring.build(f"racks of 16 and 8, {units.format_bandwidth(rack_speed)} each", hosts=hosts)
+
+
+def clusters() -> Iterator[Topology]:
+    """Every cluster of the comparison."""
+    for counts in HOSTS:
+        for intra in ("100GB/s", "25GB/s"):
+            yield load_topology(f"hosts:{counts}@intra={intra},uplink=25GB/s")
+    for speed in (10, 25):
+        yield racks(speed * 10**9)
+    for spec in LINKS:
+        yield load_topology(spec)
+
+
+def widest_blueconnect(topology: Topology) -> Schedule:
+    """BlueConnect on the largest levels that divide all hosts evenly."""
+    common = math.gcd(*(len(group) for group in topology.groups))
+    return blueconnect.all_reduce(topology, levels=(common, topology.ranks // common))
+
+
+CONTENDERS: dict[str, Callable[[Topology], Schedule]] = {
+    "flexreduce": flexreduce.all_reduce,
+    "flexreduce, levels": lambda topology: flexreduce.all_reduce(topology, shape="levels"),
+    "flexreduce, ring": lambda topology: flexreduce.all_reduce(topology, shape="ring"),
+    "flexreduce, even portions": lambda topology: flexreduce.all_reduce(topology, portions="even"),
+    "ring": ring.all_reduce,
+    "hierarchical": hierarchical.all_reduce,
+    "blueconnect": widest_blueconnect,
+    "double_binary_tree": double_binary_tree.all_reduce,
+}
+
+
+def compare(topology: Topology) -> Iterator[dict[str, Any]]:
+    """Rows of one cluster: a dictionary per contender and size."""
+    for name, make in CONTENDERS.items():
+        began = time.process_time()
+        try:
+            schedule = make(topology)
+        except UnsupportedError:
+            continue
+        building = time.process_time() - began
+        verify(schedule)
+        for size in SIZES:
+            size_bytes = units.parse_size(size)
+            bound = lower_bound(topology, "all_reduce", size_bytes)
+            best = simulate_best(schedule, size_bytes)
+            whole = simulate(schedule, size_bytes)
+            yield {
+                "topology": topology.name,
+                "size": size,
+                "algorithm": name,
+                "seconds": best.seconds,
+                "fraction_of_bound": round(bound.seconds / best.seconds, 4),
+                "segment_bytes": best.segment_bytes,
+                "seconds_without_segments": whole.seconds,
+                "bound_seconds": bound.seconds,
+                "bound_kind": bound.kind,
+                "chunks": schedule.chunks,
+                "steps": schedule.steps,
+                "build_cpu_seconds": round(building, 3),
+                "verified": True,
+                "notes": list(schedule.notes) if name == "flexreduce" and size == SIZES[0] else [],
+            }
+
+
+def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How much faster than each other algorithm FlexReduce is, per cluster and size."""
+    found = []
+    times = {(row["topology"], row["size"], row["algorithm"]): row["seconds"] for row in rows}
+    others = [name for name in CONTENDERS if not name.startswith("flexreduce")]
+    for topology in dict.fromkeys(row["topology"] for row in rows):
+        for size in SIZES:
+            own = times[topology, size, "flexreduce"]
+            against = {name: times.get((topology, size, name)) for name in others}
+            faster = {name: round(value / own, 3) for name, value in against.items() if value is not None}
+            found.append({"topology": topology, "size": size, "times_faster_than": faster})
+    return found
+
+
+def main() -> None:
+    """Run all clusters and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    arguments = parser.parse_args()
+    rows = []
+    for topology in clusters():
+        found = list(compare(topology))
+        rows += found
+        print(topology.name)
+        for size in SIZES:
+            line = [f"{r['algorithm']} {r['fraction_of_bound']:.3f}" for r in found if r["size"] == size]
+            print(f"  {size:>6}  {'  '.join(line)}", flush=True)
+    document = {"ratios": ratios(rows), "results": rows}
+    arguments.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
