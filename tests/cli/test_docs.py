@@ -42,9 +42,11 @@ def test_every_command_prints_what_the_page_shows(
         words = shlex.split(command.removeprefix("$ "))
         assert words[0] == "weft"
         found = printed(weft(*words[1:]))
+        if words[1] == "doctor":
+            continue  # it describes the machine: run, but neither compared nor written
         if os.environ.get("WEFT_UPDATE_GOLDEN") == "1":
             text = text.replace(block, f"{command}\n{found}")
-        elif words[1] != "doctor":
+        else:
             assert stable(found) == stable(shown), command
     if os.environ.get("WEFT_UPDATE_GOLDEN") == "1":
         page.write_text(text, "utf-8")
