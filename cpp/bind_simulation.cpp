@@ -100,7 +100,6 @@ nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ra
 }  // namespace
 
 void bind_simulation(nb::module_& m) {
-    nb::exception<TooMany>(m, "TooMany");
     m.def("default_pairs", &default_pairs_py, nb::arg("table"), nb::arg("ranks"),
           "Sources and destinations that take the network's own path, each pair once.");
     m.def("simulate", &simulate_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("chunk_bytes"),

@@ -11,6 +11,7 @@
 #include "arrays.hpp"
 #include "bind.hpp"
 #include "graph.hpp"
+#include "patience.hpp"
 #include "row_order.hpp"
 #include "table.hpp"
 
@@ -18,24 +19,24 @@ namespace weft {
 namespace {
 
 auto shortest_routes_py(int32_t nodes, In<int32_t> src, In<int32_t> dst, In<int64_t> bandwidth, In<int32_t> from,
-                        In<int32_t> to, In<int64_t> key, bool hashed, uint64_t seed) {
+                        In<int32_t> to, In<int64_t> key, bool hashed, uint64_t seed, size_t max_entries) {
     Graph graph{nodes, view(src), view(dst), view(bandwidth)};
     Routes routes;
     {
         nb::gil_scoped_release release;
-        routes = shortest_routes(graph, view(from), view(to), {view(key), hashed, seed});
+        routes = shortest_routes(graph, view(from), view(to), {view(key), hashed, seed}, max_entries);
     }
     return std::make_tuple(give(std::move(routes.offsets)), give(std::move(routes.links)));
 }
 
 auto grid_routes_py(int32_t nodes, In<int32_t> src, In<int32_t> dst, In<int64_t> shape, In<uint8_t> wrap,
-                    In<int32_t> from, In<int32_t> to) {
+                    In<int32_t> from, In<int32_t> to, size_t max_entries) {
     Graph graph{nodes, view(src), view(dst), {}};
     Routes routes;
     std::vector<int64_t> broken;
     {
         nb::gil_scoped_release release;
-        routes = grid_routes(graph, {view(shape), view(wrap)}, view(from), view(to), broken);
+        routes = grid_routes(graph, {view(shape), view(wrap)}, view(from), view(to), max_entries, broken);
     }
     return std::make_tuple(give(std::move(routes.offsets)), give(std::move(routes.links)), give(std::move(broken)));
 }
@@ -53,11 +54,18 @@ std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
 }
 
 }  // namespace
+
+void check_interrupt() {
+    nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 }  // namespace weft
 
 NB_MODULE(_core, m) {
     using namespace weft;
     m.doc() = "Weft's native half: what Python would be too slow for.";
+    nb::exception<TooMany>(m, "TooMany");
     m.def("version", [] { return nb::str(WEFT_VERSION); }, "Return the version this extension was built as.");
 
     m.def(
@@ -69,9 +77,9 @@ NB_MODULE(_core, m) {
         "Two ranks of which the first cannot reach the second, or None.");
     m.def("shortest_routes", &shortest_routes_py, nb::arg("nodes"), nb::arg("src"), nb::arg("dst"),
           nb::arg("bandwidth"), nb::arg("pair_src"), nb::arg("pair_dst"), nb::arg("key"), nb::arg("hashed"),
-          nb::arg("seed"), "Offsets and links of the shortest, widest path of each pair.");
+          nb::arg("seed"), nb::arg("max_entries"), "Offsets and links of the shortest, widest path of each pair.");
     m.def("grid_routes", &grid_routes_py, nb::arg("nodes"), nb::arg("src"), nb::arg("dst"), nb::arg("shape"),
-          nb::arg("wrap"), nb::arg("pair_src"), nb::arg("pair_dst"),
+          nb::arg("wrap"), nb::arg("pair_src"), nb::arg("pair_dst"), nb::arg("max_entries"),
           "Offsets and links of the dimension-order path of each pair, and the pairs whose path is broken.");
 
     m.def("row_order", &row_order_py, nb::arg("keys"),

@@ -19,7 +19,7 @@ Clockwork::Clockwork(Program& program, const Rows& rows, int32_t ranks, const Se
     }
     if (settings.execution == Execution::global) release_step();
     if (settings.execution == Execution::strict) {
-        for (int32_t rank = 0; rank < ranks; ++rank) release_stage(rank);
+        for (int32_t rank = 0; rank < ranks; ++rank) release_stage(rank, kNone);
     }
 }
 
@@ -65,7 +65,7 @@ void Clockwork::leaves(int32_t segment, int64_t when, int64_t now) {
     }
     if (settings_.execution != Execution::strict) return;
     if (when <= now) {
-        close(rank, send_stage_[segment]);
+        close(rank, send_stage_[segment], segment);
     } else {
         queue_.push({when, segment, Kind::left});
     }
@@ -99,7 +99,7 @@ void Clockwork::handle(const Event& event) {
     switch (event.kind) {
         case Kind::arrive: arrived(event.id, event.time); break;
         case Kind::apply: apply(event.id, event.time); break;
-        case Kind::left: close(rank_from(event.id), send_stage_[event.id]); break;
+        case Kind::left: close(rank_from(event.id), send_stage_[event.id], event.id); break;
         default: throw std::logic_error("an event of the network reached the clockwork");
     }
 }
@@ -133,22 +133,22 @@ void Clockwork::apply_one(int32_t segment, int64_t now) {
             met(other, segment, now, now);
         }
     }
-    if (settings_.execution == Execution::strict) close(rank, receive_stage_[segment]);
+    if (settings_.execution == Execution::strict) close(rank, receive_stage_[segment], segment);
     if (settings_.execution == Execution::global && --open_ == 0) release_step();
 }
 
-void Clockwork::close(int32_t rank, int32_t stage) {
+void Clockwork::close(int32_t rank, int32_t stage, int32_t by) {
     --stages_[rank][stage].open;
     auto& cursor = cursor_[rank];
     while (cursor < stages_[rank].size() && stages_[rank][cursor].open == 0) {
         ++cursor;
-        release_stage(rank);
+        release_stage(rank, by);
     }
 }
 
-void Clockwork::release_stage(int32_t rank) {
+void Clockwork::release_stage(int32_t rank, int32_t by) {
     if (cursor_[rank] >= stages_[rank].size()) return;
-    for (int32_t segment : stages_[rank][cursor_[rank]].sends) need_start(segment, last_applied_);
+    for (int32_t segment : stages_[rank][cursor_[rank]].sends) need_start(segment, by);
 }
 
 void Clockwork::release_step() {
@@ -160,7 +160,7 @@ void Clockwork::release_step() {
     for (size_t id = begin; id < released_; ++id) need_start(static_cast<int32_t>(id), last_applied_);
 }
 
-void Clockwork::finish(Outcome& outcome) const {
+void Clockwork::finish(Outcome& outcome) {
     outcome.rank_finish_ps = rank_finish_;
     int32_t last = kNone;
     for (size_t id = 0; id < state_.size(); ++id) {
@@ -177,17 +177,23 @@ void Clockwork::finish(Outcome& outcome) const {
 
 // Backwards from the last apply: from a segment to whoever held it up at its end, on its way, or at its start. Time
 // falls strictly with every wait for a link, and the other causes follow the dependencies, so this ends.
-void Clockwork::trace_back(int32_t last, Outcome& outcome) const {
+void Clockwork::trace_back(int32_t last, Outcome& outcome) {
     int64_t end = outcome.time_ps;
+    bool by_cause = false;  // came here because somebody waited for this segment, not for its link
     for (int32_t at = last; at != kNone;) {
-        const State& state = state_[at];
+        State& state = state_[at];
         if (state.apply_cause != kNone && end == state.applied_ps) {
             outcome.critical_path.push_back({at, Waited::dependency, end, end});
             at = state.apply_cause;
+            by_cause = true;
             continue;
         }
-        int32_t wait = state.waits;
-        while (wait != kNone && waits_[wait].until >= end) wait = waits_[wait].before;
+        // Whoever waited until it had left, and not until it was applied, does not mind its later links.
+        bool until_left = by_cause && end < state.applied_ps;
+        int64_t before = until_left ? std::min(end, state.start_ps + 1) : end;
+        int32_t& wait = state.waits;
+        while (wait != kNone && waits_[wait].until >= before) wait = waits_[wait].before;
+        by_cause = wait == kNone;
         if (wait != kNone) {
             outcome.critical_path.push_back({at, Waited::link, waits_[wait].until, end});
             end = waits_[wait].until;

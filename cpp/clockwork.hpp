@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "engine.hpp"
@@ -22,15 +23,22 @@ struct Event {
 
 using EventQueue = RadixQueue<Event>;
 
-// ceil(bytes * 10^12 / bytes_per_s)
+// The longest that anything may take, 26 days: a handful of these can be added up without a wrap.
+constexpr int64_t kLongestPs = int64_t{1} << 61;
+
+// ceil(bytes * 10^12 / bytes_per_s); throws where the clock would not go so far.
 inline int64_t duration_ps(int64_t bytes, int64_t bytes_per_s) {
     auto scaled = static_cast<unsigned __int128>(bytes) * 1'000'000'000'000ULL;
     if (scaled >> 64 == 0) {  // the wide division costs several times the narrow one
         auto low = static_cast<uint64_t>(scaled), rate = static_cast<uint64_t>(bytes_per_s);
-        return static_cast<int64_t>(low / rate + (low % rate != 0));
+        uint64_t narrow = low / rate + (low % rate != 0);
+        if (narrow > kLongestPs) throw std::overflow_error("simulated time");
+        return static_cast<int64_t>(narrow);
     }
     auto rate = static_cast<unsigned __int128>(bytes_per_s);
-    return static_cast<int64_t>((scaled + rate - 1) / rate);
+    auto wide = (scaled + rate - 1) / rate;
+    if (wide > kLongestPs) throw std::overflow_error("simulated time");
+    return static_cast<int64_t>(wide);
 }
 
 class Clockwork {
@@ -57,7 +65,7 @@ public:
     Segment& segment(int32_t id) { return program_.segments[id]; }
     size_t segments() const { return program_.segments.size(); }
 
-    void finish(Outcome& outcome) const;
+    void finish(Outcome& outcome);
 
 private:
     // What the critical path is made of: who released a segment, who held it up on its way, who at its end.
@@ -67,7 +75,7 @@ private:
         int64_t apply_after = 0;  // readers of the place have left by then
         int32_t start_cause = kNone;
         int32_t apply_cause = kNone;
-        int32_t waits = kNone;  // latest of its waits for a link
+        int32_t waits = kNone;  // latest of its waits for a link; trace_back drops those it is past
     };
     struct Wait {
         int64_t until;
@@ -88,10 +96,10 @@ private:
     void apply(int32_t segment, int64_t now);
     void apply_one(int32_t segment, int64_t now);
     void met(int32_t segment, int32_t by, int64_t when, int64_t now);
-    void close(int32_t rank, int32_t stage);
-    void release_stage(int32_t rank);
+    void close(int32_t rank, int32_t stage, int32_t by);
+    void release_stage(int32_t rank, int32_t by);
     void release_step();
-    void trace_back(int32_t last, Outcome& outcome) const;
+    void trace_back(int32_t last, Outcome& outcome);
     int32_t step_of(int32_t segment) const { return rows_.step[program_.segments[segment].row]; }
 
     Program& program_;

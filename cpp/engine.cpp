@@ -6,6 +6,7 @@
 
 #include "clockwork.hpp"
 #include "fluid.hpp"
+#include "patience.hpp"
 #include "queueing.hpp"
 
 namespace weft {
@@ -39,6 +40,7 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
 
     offer_ready(0);
     net.start(0);
+    Patience patience;
     std::vector<Event> batch;
     while (!queue.empty()) {
         queue.pop(batch);
@@ -47,6 +49,7 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
         // Everything that happens at this instant, and all that it makes happen, comes before any link starts.
         do {
             outcome.events += static_cast<int64_t>(batch.size());
+            patience.spend(32 * batch.size());
             for (const Event& event : batch) {
                 if (event.kind == Kind::arrive || event.kind == Kind::apply || event.kind == Kind::left) {
                     clock.handle(event);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "clockwork.hpp"
+#include "patience.hpp"
 
 namespace weft {
 
@@ -121,6 +122,7 @@ private:
         int64_t latency = 0;
         for (int32_t link : flow.links) {
             latency += network_.latency_ps[link];
+            if (latency > max_time_) throw std::overflow_error("simulated time");
             outcome_.link_busy_ps[link] += duration_ps(clock_.segment(flow.segment).bytes, network_.bandwidth[link]);
             if (record_) {
                 outcome_.timeline.segment.push_back(flow.segment);
@@ -140,6 +142,7 @@ private:
 
     // Progressive filling. Every change of a link's share is pushed anew; entries that no longer hold are skipped.
     void share(int64_t now) {
+        patience_.spend(512 * flows_.size());  // each crosses several links, and each of these is sorted
         for (Flow& flow : flows_) {
             double moved = flow.rate * static_cast<double>(now - last_) * 1e-12;
             flow.remaining = std::max(0.0, flow.remaining - moved);
@@ -204,6 +207,7 @@ private:
     int64_t last_ = 0;
     int64_t next_finish_ = kNever;
     bool changed_ = false;
+    Patience patience_;
 };
 
 }  // namespace weft

@@ -45,9 +45,9 @@ struct Spread {
     uint64_t seed;
 };
 
-// Fewest links, then widest, then by `spread`.
+// Fewest links, then widest, then by `spread`. Throws TooMany when the paths together exceed `max_entries`.
 Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::span<const int32_t> to,
-                       const Spread& spread);
+                       const Spread& spread, size_t max_entries);
 
 struct GridShape {
     std::span<const int64_t> shape;
@@ -55,8 +55,8 @@ struct GridShape {
 };
 
 // Last dimension first, the shorter way round. A pair whose path lost a link gets an empty path and its
-// number in `broken`.
+// number in `broken`. Throws TooMany as above.
 Routes grid_routes(const Graph& graph, const GridShape& grid, std::span<const int32_t> from,
-                   std::span<const int32_t> to, std::vector<int64_t>& broken);
+                   std::span<const int32_t> to, size_t max_entries, std::vector<int64_t>& broken);
 
 }  // namespace weft

@@ -3,6 +3,8 @@
 #include <limits>
 #include <numeric>
 
+#include "patience.hpp"
+
 namespace weft {
 
 namespace {
@@ -174,10 +176,12 @@ Program lower(const Rows& rows, const Cut& cut) {
     program.edges.reserve(program.segments.size() * 2);
     std::vector<int64_t> start;
     Bulk<Access> sorted = by_chunk(rows, cut, start);
+    Patience patience;
     Weaver weaver(program, static_cast<int64_t>(cut.ranks) * cut.slots);
     for (size_t chunk = 0; chunk + 1 < start.size(); ++chunk) {
         std::span<const Access> mine(sorted.data() + start[chunk], static_cast<size_t>(start[chunk + 1] - start[chunk]));
         for (int32_t piece = 0; piece < pieces.count(static_cast<int32_t>(chunk)); ++piece) {
+            patience.spend(mine.size() * 16 + 16);
             weaver.next_piece();
             for (size_t i = 0; i < mine.size();) {
                 size_t end = i;

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include "memory.hpp"
@@ -48,11 +47,7 @@ struct Program {
     Bulk<Edge> edges;
 };
 
-// More segments or dependencies than the caller allows; `what()` says which.
-struct TooMany : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
+// Throws TooMany if there are more segments or dependencies than the caller allows.
 Program lower(const Rows& rows, const Cut& cut);
 
 }  // namespace weft

@@ -19,7 +19,8 @@ std::optional<std::vector<int64_t>> row_order(const std::vector<std::span<const 
 
     std::vector<int64_t> order(rows);
     auto first = keys.front();
-    int64_t range = *std::max_element(first.begin(), first.end()) + int64_t{1};
+    auto [least, most] = std::ranges::minmax_element(first);
+    int64_t base = *least, range = *most - base + 1;
     if (range > 4 * rows) {  // sparse steps: no point in counting
         std::iota(order.begin(), order.end(), 0);
         std::sort(order.begin(), order.end(), before);
@@ -27,10 +28,10 @@ std::optional<std::vector<int64_t>> row_order(const std::vector<std::span<const 
     }
     // By step in linear time, then each step by itself: it fits into the cache, and comparing is cheap there.
     std::vector<int64_t> start(range + 1, 0);
-    for (int32_t step : first) ++start[step + 1];
+    for (int32_t step : first) ++start[step - base + 1];
     std::partial_sum(start.begin(), start.end(), start.begin());
     std::vector<int64_t> next(start.begin(), start.end() - 1);
-    for (int64_t i = 0; i < rows; ++i) order[next[first[i]]++] = i;
+    for (int64_t i = 0; i < rows; ++i) order[next[first[i] - base]++] = i;
     for (int64_t step = 0; step < range; ++step) {
         std::sort(order.begin() + start[step], order.begin() + start[step + 1], before);
     }

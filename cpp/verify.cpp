@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "patience.hpp"
+
 namespace weft::verification {
 namespace {
 
@@ -291,7 +293,9 @@ private:
         rows_.load(by_chunk_.rows(chunk));
         int32_t all = contributors(chunk), width = block_width();
         for (int32_t first = 0; first < all; first += width) {
-            counts_.start(rows_, table_.source[chunk], first, std::min(width, all - first));
+            int32_t here = std::min(width, all - first);
+            patience_.spend((by_chunk_.rows(chunk).size() + rows_.places()) * (8 + here / 64));
+            counts_.start(rows_, table_.source[chunk], first, here);
             if (auto hazard = rows_.replay(counts_)) return describe(chunk, *hazard);
             int32_t rank = first_wrong(chunk);
             if (rank >= 0) return explain(chunk, rank);
@@ -367,6 +371,7 @@ private:
     ChunkRows rows_;
     Counts counts_;
     Trace trace_;
+    Patience patience_;
 };
 
 }  // namespace

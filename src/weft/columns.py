@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,37 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+def whole(name: str, value: Any, error: type[InputError] = ScheduleError) -> int:
+    """One whole number as a plain int, whatever type it came in; a fraction is refused, never cut off.
+
+    Examples
+    --------
+    >>> whole("ranks", np.int64(8))
+    8
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        msg = f"{name}: expected a whole number, not {value!r:.40}"
+        raise error(msg) from None
+
+
+def whole_tuple(name: str, values: Any, error: type[InputError] = ScheduleError) -> tuple[int, ...]:
+    """Several whole numbers as a tuple of plain ints.
+
+    Examples
+    --------
+    >>> whole_tuple("shape", np.array([4, 4]))
+    (4, 4)
+    """
+    try:
+        each = iter(values)
+    except TypeError:
+        msg = f"{name}: expected whole numbers, not {values!r:.40}"
+        raise error(msg) from None
+    return tuple(whole(name, value, error) for value in each)
+
+
 def as_whole(
     name: str, values: ArrayLike, dtype: Any, error: type[InputError] = ScheduleError
 ) -> NDArray[Any]:
@@ -25,7 +57,11 @@ def as_whole(
     >>> as_whole("rank", [0, 1], np.int32)
     array([0, 1], dtype=int32)
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError) as problem:
+        msg = f"column {name}: {problem}"
+        raise error(msg) from None
     if array.dtype == dtype or not array.size:
         return array.astype(dtype, copy=False)
     if array.dtype.kind not in "iub":

@@ -16,8 +16,11 @@ MAX_TEXT_BYTES: Final = 16 << 20
 MAX_SCHEDULE_BYTES: Final = 64 << 20
 """Largest binary schedule file, compressed."""
 
-MAX_COLUMN_BYTES: Final = 2 << 30
-"""All columns of a schedule file together, decompressed: a ring on 4,096 ranks has a third of this."""
+MAX_HEADER_BYTES: Final = 32 << 20
+"""The part of it that holds the topology, decompressed: a million links."""
+
+MAX_COLUMN_BYTES: Final = 1 << 30
+"""All columns of a schedule file together, decompressed: a ring on 4,096 ranks has two thirds of this."""
 
 MAX_TRACE_EVENTS: Final = 5_000_000
 """Spans in one trace file; viewers give up long before."""
@@ -51,16 +54,26 @@ MAX_SWITCHES: Final = 65_536
 MAX_LINKS: Final = 4_000_000
 MAX_DIMENSIONS: Final = 16
 
-MAX_CHUNKS: Final = 1 << 26
-MAX_TRANSFERS: Final = 1 << 26
-"""Rows of one schedule: a ring on 4,096 ranks has half of this."""
+MAX_CHUNKS: Final = 1 << 24
+"""An all-to-all on 4,096 ranks has as many."""
 
+MAX_TRANSFERS: Final = 1 << 25
+"""Rows of one schedule: a ring on 4,096 ranks has just as many."""
+
+MAX_STEPS: Final = 1 << 22
 MAX_SLOTS: Final = 1 << 10
+MAX_PLACES: Final = 1 << 24
+"""Ranks times slots: an executor keeps a little about each."""
+
+MAX_NOTES: Final = 100
 MAX_TREES_PER_ROOT: Final = 64
 MAX_SEGMENTS: Final = 1 << 26
 """Segments in one simulation, summed over all messages."""
 
-MAX_ROUTE_ENTRIES: Final = 1 << 28
+MAX_ROUTE_ENTRIES: Final = 1 << 26
+"""Links of all routes of one schedule together, explicit or the network's own."""
+
+MAX_SEED: Final = 2**63 - 1
 
 MIN_BANDWIDTH: Final = 1
 MAX_BANDWIDTH: Final = 10**15
@@ -72,7 +85,7 @@ MAX_LATENCY_PS: Final = 3600 * 10**12
 MAX_SIZE_BYTES: Final = 1 << 50
 """Largest buffer of a collective."""
 
-MAX_TIME_PS: Final = (1 << 62) - 1
+MAX_TIME_PS: Final = (1 << 61) - 1
 """Simulated time is a signed 64-bit count of picoseconds; this leaves room to add."""
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft import limits
-from weft.errors import LimitError, ScheduleError
+from weft.errors import InputError, LimitError, ScheduleError
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.schedule.ir import CANONICAL_ORDER
 from weft.topology import load_topology
@@ -130,7 +130,7 @@ def test_a_builder_builds_once() -> None:
         builder.build()
 
 
-@pytest.mark.parametrize("chunks", [0, 2, 6])
+@pytest.mark.parametrize("chunks", [2, 6])
 def test_chunks_that_cannot_be_dealt_out_need_owners(chunks: int) -> None:
     with pytest.raises(ScheduleError, match=f"{chunks} chunks cannot be dealt to 4 owners evenly"):
         new("all_gather", chunks=chunks)
@@ -162,4 +162,50 @@ def test_an_op_that_is_none_is_refused() -> None:
     builder = new()
     builder.add(step=0, chunk=0, src=0, dst=1, op=256)
     with pytest.raises(ScheduleError, match=r"column op: 256 is outside 0\.\.255"):
+        builder.build()
+
+
+def test_a_negative_step_is_refused_wherever_it_comes() -> None:
+    builder = ScheduleBuilder(load_topology("ring:4"), "broadcast", "early", chunks=1)
+    builder.add(step=[3, -5, -9], chunk=0, src=0, dst=1, op=Op.COPY)
+    with pytest.raises(ScheduleError, match="step -9 is outside"):
+        builder.build()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunks": 0}, "cannot be cut into 0 chunks"),
+        ({"chunks": -1}, "cannot be cut into -1 chunks"),
+        ({"chunks": 2.5}, "chunks: expected a whole number"),
+        ({"weights": 5}, "column weights: expected one dimension"),
+        ({"weights": [1, 2], "chunks": 3}, "2 weights for 3 chunks"),
+    ],
+)
+def test_a_cut_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        ScheduleBuilder(load_topology("ring:4"), "all_reduce", "odd", **options)
+
+
+@pytest.mark.parametrize("links", [[2**40], [-1], [8], [0.5], 3])
+def test_a_route_names_links_that_are_there(links: Any) -> None:
+    builder = ScheduleBuilder(load_topology("ring:4"), "all_reduce", "odd")
+    with pytest.raises(ScheduleError, match="route"):
+        builder.route(links)
+
+
+def test_a_route_that_goes_in_circles_is_refused() -> None:
+    builder = ScheduleBuilder(load_topology("ring:4"), "broadcast", "dizzy", chunks=1)
+    builder.add(step=0, chunk=0, src=0, dst=1, op=Op.COPY, route=builder.route([0, 1] * 4 + [0]))
+    with pytest.raises(ScheduleError, match="crosses 9 links, more than there are"):
+        builder.build()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "note"), [(None, ""), ("a" * 5000, ""), ("fine", 7), ("fine", "n" * 5000)]
+)
+def test_texts_are_text_and_bounded(algorithm: Any, note: Any) -> None:
+    builder = ScheduleBuilder(load_topology("ring:4"), "all_reduce", algorithm)
+    builder.note(note)
+    with pytest.raises(InputError):
         builder.build()

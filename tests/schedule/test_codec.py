@@ -77,7 +77,7 @@ def test_extreme_numbers_survive() -> None:
         **columns(
             weights=[2**63 - 2, 1],
             denominator=2**63 - 1,
-            step=[0, 0, 1, 1, 2, limits.MAX_TRANSFERS - 1],
+            step=[0, 0, 1, 1, 2, limits.MAX_STEPS - 1],
             src_slot=[0, 0, 0, 0, 0, limits.MAX_SLOTS - 1],
             dst_slot=[limits.MAX_SLOTS - 1, 0, 0, 0, 0, 0],
         )
@@ -260,19 +260,20 @@ def changed_columns(header: dict[str, Any], name: str, changes: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("step", {"count": limits.MAX_TRANSFERS + 1}, "header: column step: 67,108,865 is more than"),
-        ("weights", {"count": limits.MAX_CHUNKS + 1}, "header: column weights: 67,108,865 is more than"),
+        ("step", {"count": limits.MAX_TRANSFERS + 1}, "header: column step: 33,554,433 is more than"),
+        ("weights", {"count": limits.MAX_CHUNKS + 1}, "header: column weights: 16,777,217 is more than"),
         (
             "route_links",
             {"count": limits.MAX_ROUTE_ENTRIES + 1},
-            "header: column route_links: 268,435,457 is more",
+            "header: column route_links: 67,108,865 is more",
         ),
-        ("route_offsets", {"count": limits.MAX_ROUTE_ENTRIES}, "header: bytes of the columns: 2,147,48"),
+        ("route_offsets", {"count": limits.MAX_TRANSFERS + 2}, "header: column route_offsets: 33,554,434 is"),
         ("step", {"count": 1 << 62}, "header: cannot be read"),
         ("step", {"count": -1}, "header: cannot be read"),
-        ("step", {"count": limits.MAX_TRANSFERS}, "column step: claims to hold 268,435,456 bytes in"),
-        ("step", {"count": 25}, "column step: does not hold the 100 bytes it claims"),
-        ("step", {"count": 23}, "column step: does not hold the 92 bytes it claims"),
+        ("step", {"count": 25}, "header: the columns step, .* differ in length"),
+        ("route_links", {"count": limits.MAX_ROUTE_ENTRIES}, "route_links: claims to hold 268,435,456 bytes"),
+        ("route_offsets", {"count": 2}, "column route_offsets: does not hold the 16 bytes it claims"),
+        ("route_offsets", {"count": 0}, "column route_offsets: does not hold the 0 bytes it claims"),
         ("step", {"stored": 5}, "cut short, or followed by something else"),
         ("step", {"name": "chunk"}, "expected the columns weights, source, .*, each once"),
         ("step", {"name": "colour"}, "expected the columns"),
@@ -290,6 +291,13 @@ def test_a_header_that_lies_is_found_out_before_anything_is_allocated(
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_all_columns_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode_schedule(RING)
+    monkeypatch.setattr(limits, "MAX_COLUMN_BYTES", 100)
+    with pytest.raises(FormatError, match="header: bytes of the columns: 576 is more than the 100"):
+        decode_schedule(data)
 
 
 def test_a_bomb_is_never_unpacked_beyond_what_it_claims() -> None:
@@ -417,3 +425,43 @@ def test_the_op_of_a_row_is_a_word_in_json() -> None:
     text = schedule_to_json(RING)
     assert text.count(b'"reduce"') == int((RING.op == Op.REDUCE).sum())
     assert schedule_from_json(text.decode()) == RING
+
+
+# files that are small and claim to be large
+
+
+def test_columns_of_different_length_are_refused_before_they_are_unpacked() -> None:
+    header, body = taken_apart(encode_schedule(RING))
+    many = zlib.compress(bytes(4 * limits.MAX_TRANSFERS), 9)
+    position = next(i for i, column in enumerate(header["columns"]) if column["name"] == "chunk")
+    starts = np.cumsum([0, *(column["stored"] for column in header["columns"])]).tolist()
+    header["columns"][position] = {"name": "chunk", "count": limits.MAX_TRANSFERS, "stored": len(many)}
+    bomb = put_together(header, body[: starts[position]] + many + body[starts[position + 1] :])
+    tracemalloc.start()
+    with pytest.raises(FormatError, match=r"header: the columns step, chunk, .* differ in length"):
+        decode_schedule(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"notes": [""] * (limits.MAX_NOTES + 1)},
+        {"notes": ["n" * 5000]},
+        {"algorithm": "a" * 5000},
+        {"digest": "d" * 5000},
+        {"columns": [{"name": "step", "count": 0, "stored": 0}] * 100},
+    ],
+)
+def test_a_header_has_bounded_parts(change: dict[str, Any]) -> None:
+    header, body = taken_apart(encode_schedule(RING))
+    with pytest.raises(FormatError, match="header: cannot be read: Expected `"):
+        decode_schedule(put_together({**header, **change}, body))
+
+
+def test_a_header_is_bounded_as_a_whole() -> None:
+    header, body = taken_apart(encode_schedule(RING))
+    header["topology"]["hosts"] = [[0] * 60_000] * 700
+    with pytest.raises(FormatError, match="header: does not hold the"):
+        decode_schedule(put_together(header, body))

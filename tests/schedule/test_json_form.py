@@ -180,7 +180,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         "star.json: the denominator 18446744073709551614 is outside",
     ),
     ({"chunks": 0}, "star.json: chunks: Expected `int` >= 1"),
-    ({"chunks": 10**9}, "star.json: chunks: 1,000,000,000 is more than the 8,388,608 that Weft accepts"),
+    ({"chunks": 10**9}, "star.json: chunks: 1,000,000,000 is more than the 1,048,576 that Weft accepts"),
     ({"collective": "broadcast", "root": 3}, "star.json: root 3 is not a rank 0..2"),
     ({"ownership": "free"}, "star.json: all_reduce with ownership 'free': it must be none"),
     (
@@ -235,3 +235,31 @@ def test_a_text_that_is_too_large_is_refused_unparsed() -> None:
         FormatError, match=r"larger than the 16 MiB of JSON that Weft accepts; use a \.weft file"
     ):
         schedule_from_json(b"{" + b" " * limits.MAX_TEXT_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"chunks": 1 << 21}, "chunks: 2,097,152 is more than the 1,048,576"),
+        (
+            {"transfers": [[limits.MAX_STEPS, 0, 0, 1, "copy"]]},
+            r"transfers\[0\]\[0\]: step 4194304 is outside",
+        ),
+        (
+            {"topology": "switch:65536", "transfers": [[0, 0, 0, 1, "copy", None, 0, 1023]]},
+            "ranks x slots: 67,108,864 is more than",
+        ),
+    ],
+)
+def test_a_short_file_cannot_ask_for_much_memory(changes: dict[str, Any], message: str) -> None:
+    document = {
+        "weft_schedule": 1,
+        "collective": "broadcast",
+        "algorithm": "mine",
+        "chunks": 1,
+        "topology": "ring:4",
+        "transfers": [],
+        **changes,
+    }
+    with pytest.raises(FormatError, match=message):
+        schedule_from_json(json.dumps(document))

@@ -39,7 +39,8 @@ def test_all_parallel_links_fail_unless_a_number_is_given() -> None:
     assert between(load_topology("ring:4@links=3+fail=0-1"), "0", "1") == (0, 0)
     assert between(load_topology("ring:4@links=3+fail=0-1*1"), "0", "1") == (2, 2)
     assert between(load_topology("ring:4@links=3+fail=0>1*2"), "0", "1") == (1, 3)
-    assert between(load_topology("ring:4@links=3+fail=0-1*9"), "0", "1") == (0, 0)
+    assert between(load_topology("ring:4@links=3+fail=0-1*3"), "0", "1") == (0, 0)
+    assert between(load_topology("ring:4@links=3+fail=0-1*1,0-1*1"), "0", "1") == (1, 1)
 
 
 def test_links_of_switches_fail_too() -> None:
@@ -138,6 +139,9 @@ def test_ranks_that_cannot_reach_each_other_are_named(spec: str, message: str) -
         ("switch:4+fail=s1-1", "there is no node 's1'; it has ranks 0..3 and switches s0..s0"),
         ("ring:4+fail=rank:4", "there is no node '4'"),
         ("ring:4+fail=rank:x", "fault 'rank:x' must be A-B, A>B or rank:R"),
+        ("ring:4@links=3+fail=0-1*0", "3 of its links are left, so 0 cannot fail"),
+        ("ring:4@links=3+fail=0-1*9", "3 of its links are left, so 9 cannot fail"),
+        ("ring:4@links=3+fail=0-1*2,0-1*2", "one of its links is left, so 2 cannot fail"),
         ("ring:4+fail=0-1*x", "must be A-B, A>B or rank:R"),
         ("ring:4+fail=0,1", "must be A-B, A>B or rank:R"),
         ("ring:4+fail=0-1,", "fault '' must be"),

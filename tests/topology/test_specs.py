@@ -14,6 +14,7 @@ from weft.errors import LimitError, TopologyError, UnitError, WeftError
 from weft.topology import Topology, load_topology
 from weft.topology.builders import BUILDERS, option_names
 from weft.topology.spec import is_spec
+from weft.topology.wiring import Wiring
 
 GB = 10**9
 
@@ -306,10 +307,18 @@ def test_a_wrong_quantity_in_a_spec_is_a_unit_error() -> None:
         "dgx-h100:999999999",
         "hosts:999999999,999999999",
         "ring:8@links=999999999",
+        "fattree:32768,32768,2",
+        "hypercube:16@links=4",
+        "bigraph:1,65536",
+        "dragonfly:1,65536,1",
+        "ring:65536@links=31",
     ],
 )
-def test_a_huge_spec_names_the_bound_it_hits(spec: str) -> None:
-    with pytest.raises(LimitError, match="that Weft accepts"):
+def test_a_huge_spec_names_the_bound_it_hits_before_a_cable_is_drawn(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Wiring, "cable", lambda *_, **__: pytest.fail("a cable was drawn"))
+    with pytest.raises(LimitError, match=f"{re.escape(spec)}: .* that Weft accepts"):
         load_topology(spec)
 
 

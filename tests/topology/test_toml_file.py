@@ -70,6 +70,12 @@ def test_a_grid_may_be_named_and_brings_its_routing() -> None:
     assert parse_toml('routing = "shortest"\n' + ring, "x").routing.kind == "shortest"
 
 
+@pytest.mark.parametrize("digits", ["0b" + "1" * 66_000, "9" * 66_000, "0x" + "f_" * 33_000])
+def test_endless_numbers_are_refused_before_they_are_read(digits: str) -> None:
+    with pytest.raises(FormatError, match="line 3: more than 65,536 digits in a row"):
+        parse_toml(f"# four\nname = 'x'\nranks = {digits}\n{LINK}", "x.toml")
+
+
 def test_routing_and_seed_are_read() -> None:
     found = parse_toml(f'routing = "ecmp"\nseed = 7\n{PAIR}', "x.toml")
     assert (found.routing.kind, found.routing.seed) == ("ecmp", 7)

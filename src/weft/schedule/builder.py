@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft import limits
-from weft.columns import as_whole, row_order
+from weft.columns import as_whole, freeze, row_order, whole, whole_tuple
 from weft.errors import ScheduleError
 from weft.schedule.cuts import make_condition
 from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule
@@ -70,12 +70,18 @@ class ScheduleBuilder:
         owned = collective in ("reduce_scatter", "all_gather")
         self.topology, self.collective, self.algorithm = topology, collective, algorithm
         if weights is None:
-            self.chunks = chunks if chunks is not None else ranks * ranks if pairs else ranks
+            self.chunks = whole("chunks", chunks) if chunks is not None else ranks * ranks if pairs else ranks
+            if self.chunks < 1:
+                msg = f"{algorithm}: a buffer cannot be cut into {self.chunks} chunks"
+                raise ScheduleError(msg)
             limits.check("chunks", self.chunks, limits.MAX_CHUNKS)
             self.weights = np.ones(self.chunks, np.int64)
         else:
-            self.weights = as_whole("weights", weights, np.int64)
-            self.chunks = len(self.weights) if chunks is None else chunks
+            self.weights = freeze("weights", weights, np.int64)
+            self.chunks = len(self.weights)
+            if chunks is not None and chunks != self.chunks:
+                msg = f"{algorithm}: {self.chunks} weights for {chunks} chunks"
+                raise ScheduleError(msg)
         self.denominator = int(self.weights.sum()) // (ranks if pairs else 1)
         if owned and owner is None:
             if not self.chunks or self.chunks % ranks:
@@ -93,7 +99,12 @@ class ScheduleBuilder:
 
     def route(self, links: Sequence[int]) -> int:
         """Return the number of an explicit route; equal link lists share one."""
-        return self._route_ids.setdefault(tuple(int(link) for link in links), len(self._route_ids))
+        named = whole_tuple("route", links)
+        if any(not 0 <= link < self.topology.links for link in named):
+            last = self.topology.links - 1
+            msg = f"{self.algorithm}: a route names a link outside 0..{last}, which are all there are"
+            raise ScheduleError(msg)
+        return self._route_ids.setdefault(named, len(self._route_ids))
 
     def add(
         self,

@@ -25,9 +25,10 @@ import msgspec
 import numpy as np
 
 from weft import limits
+from weft.columns import freeze
 from weft.errors import FormatError, InputError, LimitError
 from weft.files import read_bytes, replacing
-from weft.schedule.ir import COLUMNS, Schedule
+from weft.schedule.ir import COLUMNS, TRANSFER_COLUMNS, Schedule
 from weft.schedule.json_form import schedule_from_json, schedule_to_json
 from weft.topology.record import TopologyRecord, from_record, to_record
 
@@ -44,16 +45,19 @@ _CHECKSUM: Final = struct.Struct("<I")
 _LEVEL: Final = 1
 """Differences are mostly runs: higher levels take twice as long and save next to nothing."""
 
+_CHUNK_COLUMNS: Final = ("weights", "source", "target")
+
 _MAX_RATIO: Final = 1032
 """What zlib can shrink at most; a file that claims more lies."""
 
+_Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
 
 
 class ColumnRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One column: how many entries, and how many bytes they take in the file."""
 
-    name: str
+    name: _Text
     count: _Count
     stored: _Count
 
@@ -61,14 +65,14 @@ class ColumnRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything but the columns."""
 
-    collective: str
-    algorithm: str
-    notes: list[str]
-    ownership: str
+    collective: _Text
+    algorithm: _Text
+    notes: Annotated[list[_Text], msgspec.Meta(max_length=limits.MAX_NOTES)]
+    ownership: _Text
     denominator: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     topology: TopologyRecord
-    columns: list[ColumnRecord]
-    digest: str
+    columns: Annotated[list[ColumnRecord], msgspec.Meta(max_length=len(COLUMNS))]
+    digest: _Text
 
 
 def load_schedule(path: str | Path) -> Schedule:
@@ -136,7 +140,7 @@ def encode_schedule(schedule: Schedule) -> bytes:
             digest=schedule.digest,
         )
     )
-    limits.check("bytes of the header", len(header), limits.MAX_SCHEDULE_BYTES)
+    limits.check("bytes of the header", len(header), limits.MAX_HEADER_BYTES)
     packed = zlib.compress(header, _LEVEL)
     data = b"".join([_PREFIX.pack(MAGIC, VERSION, len(packed), len(header)), packed, *blobs])
     limits.check("bytes of the file", len(data) + _CHECKSUM.size, limits.MAX_SCHEDULE_BYTES)
@@ -176,7 +180,7 @@ def _decode_binary(data: bytes, source: str) -> Schedule:
         raise FormatError(source, "the file is cut short", "header")
     if zlib.crc32(view[: -_CHECKSUM.size]) != _CHECKSUM.unpack(view[-_CHECKSUM.size :])[0]:
         raise FormatError(source, "the file is damaged: its checksum does not match; copy or make it again")
-    limit = min(unpacked, limits.MAX_SCHEDULE_BYTES)
+    limit = min(unpacked, limits.MAX_HEADER_BYTES)
     header = _decode_header(source, _inflate(source, "header", body[:stored], limit))
     columns = _decode_columns(source, header.columns, body[stored:])
     try:
@@ -214,6 +218,10 @@ def _decode_columns(source: str, records: list[ColumnRecord], body: memoryview) 
         limits.check("bytes of the columns", _unpacked_bytes(records), limits.MAX_COLUMN_BYTES)
     except LimitError as error:
         raise FormatError(source, str(error), "header") from error
+    counts = {record.name: record.count for record in records}
+    for group in (_CHUNK_COLUMNS, TRANSFER_COLUMNS):
+        if len({counts[name] for name in group if name in counts}) > 1:
+            raise FormatError(source, f"the columns {', '.join(group)} differ in length", "header")
     if sum(record.stored for record in records) != len(body):
         raise FormatError(source, "the columns are cut short, or followed by something else")
     columns: dict[str, Any] = {}
@@ -226,9 +234,12 @@ def _decode_columns(source: str, records: list[ColumnRecord], body: memoryview) 
 
 
 def _most(name: str) -> int:
-    if name in ("weights", "source", "target"):
+    if name in _CHUNK_COLUMNS:
         return limits.MAX_CHUNKS
-    return limits.MAX_ROUTE_ENTRIES if name.startswith("route_") else limits.MAX_TRANSFERS
+    # At most a route for each transfer, and the table has one offset more than routes.
+    return {"route_links": limits.MAX_ROUTE_ENTRIES, "route_offsets": limits.MAX_TRANSFERS + 1}.get(
+        name, limits.MAX_TRANSFERS
+    )
 
 
 def _unpacked_bytes(records: list[ColumnRecord]) -> int:
@@ -243,7 +254,8 @@ def _pack(values: NDArray[Any]) -> bytes:
 def _unpack(source: str, record: ColumnRecord, blob: memoryview) -> NDArray[Any]:
     dtype = np.dtype(COLUMNS[record.name])
     raw = _inflate(source, f"column {record.name}", blob, record.count * dtype.itemsize)
-    return np.cumsum(np.frombuffer(raw, dtype.newbyteorder("<")), dtype=dtype)
+    # Frozen at once: the schedule then takes the column as it is, and a large one is held no more than twice.
+    return freeze(record.name, np.cumsum(np.frombuffer(raw, dtype.newbyteorder("<")), dtype=dtype), dtype)
 
 
 def _inflate(source: str, place: str, blob: memoryview, size: int) -> bytes:

@@ -25,7 +25,7 @@ of `weft.verification`.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft import _core, limits
-from weft.columns import freeze
+from weft.columns import freeze, whole
 from weft.errors import ScheduleError
 
 if TYPE_CHECKING:
@@ -112,8 +112,9 @@ class Schedule:
             values = getattr(self, name)
             if values is not None:
                 object.__setattr__(self, name, freeze(name, values, dtype))
-        object.__setattr__(self, "denominator", int(self.denominator))
+        object.__setattr__(self, "denominator", whole("denominator", self.denominator))
         object.__setattr__(self, "notes", tuple(self.notes))
+        _check_texts(self)
         _settle_slots(self)
         _check_chunks(self)
         _check_routes(self)
@@ -210,12 +211,18 @@ class Schedule:
             values = getattr(self, name)
             sha.update(f"{name} {-1 if values is None else len(values)}\0".encode())
             if values is not None:
-                sha.update(values.astype(np.dtype(dtype).newbyteorder("<"), copy=False).tobytes())
+                sha.update(values.astype(np.dtype(dtype).newbyteorder("<"), copy=False).data)
         return sha.hexdigest()
 
-    def __getstate__(self) -> dict[str, Any]:
-        # The native view stays behind when a schedule goes to another process, and is made anew there.
-        return {name: value for name, value in self.__dict__.items() if name != "table"}
+    def __copy__(self) -> Schedule:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Schedule:
+        return self
+
+    def __reduce__(self) -> tuple[type[Schedule], tuple[Any, ...]]:
+        # Through the constructor, so that what arrives in another process is checked and read-only again.
+        return Schedule, tuple(getattr(self, part.name) for part in fields(self))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.digest == other.digest
@@ -267,6 +274,16 @@ def _settle_slots(schedule: Schedule) -> None:
         object.__setattr__(schedule, "dst_slot", None)
 
 
+def _check_texts(schedule: Schedule) -> None:
+    texts = {"algorithm": schedule.algorithm, **{f"note {i}": note for i, note in enumerate(schedule.notes)}}
+    for what, text in texts.items():
+        if not isinstance(text, str):
+            msg = f"{what}: expected text, not {text!r:.40}"
+            raise ScheduleError(msg)
+        limits.check(f"characters of {what}", len(text), limits.MAX_SPEC_CHARACTERS)
+    limits.check("notes", len(schedule.notes), limits.MAX_NOTES)
+
+
 def _check_chunks(schedule: Schedule) -> None:
     if schedule.collective not in COLLECTIVES:
         msg = f"collective {schedule.collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
@@ -295,8 +312,9 @@ def _check_chunks(schedule: Schedule) -> None:
 def _check_columns(schedule: Schedule) -> None:
     rows = schedule.transfers
     limits.check("transfers", rows, limits.MAX_TRANSFERS)
+    limits.check("ranks x slots", schedule.ranks * schedule.slots, limits.MAX_PLACES)
     bounds = {
-        "step": limits.MAX_TRANSFERS,
+        "step": limits.MAX_STEPS,
         "chunk": schedule.chunks,
         "src": schedule.ranks,
         "dst": schedule.ranks,
@@ -337,6 +355,11 @@ def _check_routes(schedule: Schedule) -> None:
     whole = len(offsets) and int(offsets[0]) == 0 and int(offsets[-1]) == len(links)
     if not whole or bool((np.diff(offsets) < 0).any()):
         msg = "the route table's offsets must rise from 0 to the number of its entries"
+        raise ScheduleError(msg)
+    lengths = np.diff(offsets)
+    if int(lengths.max(initial=0)) > schedule.topology.links:
+        route = int(lengths.argmax())
+        msg = f"route {route} crosses {int(lengths[route]):,} links, more than there are: it goes in circles"
         raise ScheduleError(msg)
     if len(links) and (int(links.min()) < 0 or int(links.max()) >= schedule.topology.links):
         entry = int(np.flatnonzero((links < 0) | (links >= schedule.topology.links))[0])

@@ -30,8 +30,8 @@ VERSION: Final = 1
 _POSITIONS: Final = ("step", "chunk", "src", "dst", "op", "route", "src_slot", "dst_slot")
 """Where a transfer has what."""
 
-_MAX_CHUNKS: Final = limits.MAX_TEXT_BYTES // 2
-"""As many as a list of weights could name; ``"chunks"`` must not be a short way to more."""
+_MAX_CHUNKS: Final = 1 << 20
+"""``"chunks"`` must not be a short way to many."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -224,15 +224,17 @@ def _chunks(document: _Document, ranks: int) -> dict[str, Any]:
     owned = document.collective in ("reduce_scatter", "all_gather")
     named = [len(column) for column in (document.weights, document.owner) if column is not None]
     chunks = document.chunks or (named[0] if named else ranks * ranks if pairs else ranks)
-    limits.check("chunks", chunks, _MAX_CHUNKS)
-    weights = document.weights if document.weights is not None else [1] * chunks
+    limits.check("chunks", chunks, limits.MAX_CHUNKS if named else _MAX_CHUNKS)
+    weights = (
+        np.array(document.weights, np.int64) if document.weights is not None else np.ones(chunks, np.int64)
+    )
     owner: Any = document.owner
     if owned and owner is None:
         owner = np.arange(chunks) * ranks // chunks
     condition = make_condition(document.collective, ranks, chunks, owner=owner, root=document.root)
     return {
-        "weights": np.array(weights, np.int64),
-        "denominator": document.denominator or sum(weights) // (ranks if pairs else 1),
+        "weights": weights,
+        "denominator": document.denominator or sum(weights.tolist()) // (ranks if pairs else 1),
         "source": condition[0],
         "target": condition[1],
         "ownership": document.ownership or ("prescribed" if owned else "none"),
@@ -302,7 +304,7 @@ def _columns(source: str, rows: list[_Row], table: _RouteTable, chunks: int) -> 
     columns["op"] = np.array([row.op == "reduce" for row in rows], np.uint8)
     columns["route"] = np.array([table.number(row.route, f"transfers[{i}][5]") for i, row in enumerate(rows)])
     ranks = table.topology.ranks
-    slots, steps = limits.MAX_SLOTS, limits.MAX_TRANSFERS
+    slots, steps = limits.MAX_SLOTS, limits.MAX_STEPS
     bounds = {
         "step": steps,
         "chunk": chunks,

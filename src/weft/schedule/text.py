@@ -143,7 +143,10 @@ def _slots(schedule: Schedule, row: int) -> list[str]:
 def _via(schedule: Schedule, row: int) -> list[str]:
     if int(schedule.route[row]) == DEFAULT_ROUTE:
         return []
-    names = [schedule.topology.link_name(link) for link in schedule.route_of(row)]
+    links = schedule.route_of(row)
+    names = [schedule.topology.link_name(link) for link in links[:_MAX_LISTED]]
+    if len(links) > _MAX_LISTED:
+        names.append(f"... {len(links) - _MAX_LISTED:,} more")
     return [f"via {' '.join(names) or 'no link'}"]
 
 

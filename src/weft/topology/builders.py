@@ -54,8 +54,7 @@ def fullmesh(spec: str, shape: list[int], options: Options) -> Topology:
     (ranks,) = _take_shape(spec, shape, 1, "fullmesh:N")
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
     back, count = options.speed("back", speed), options.count("links", 1)
-    wiring = Wiring(ranks)
-    limits.check(f"{spec}: links", ranks * (ranks - 1) * count, limits.MAX_LINKS)
+    wiring = _wiring(spec, ranks, cables=ranks * (ranks - 1) // 2 * count)
     for a, b in combinations(range(ranks), 2):
         wiring.cable(a, b, bandwidth=speed, latency_ps=latency, back=back, count=count)
     return wiring.build(spec)
@@ -66,7 +65,7 @@ def switch(spec: str, shape: list[int], options: Options) -> Topology:
     (ranks,) = _take_shape(spec, shape, 1, "switch:N")
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
     back, count = options.speed("back", speed), options.count("links", 1)
-    wiring = Wiring(ranks, 1)
+    wiring = _wiring(spec, ranks, 1, cables=ranks * count)
     for rank in range(ranks):
         wiring.cable(rank, ranks, bandwidth=speed, latency_ps=latency, back=back, count=count)
     return wiring.build(spec)
@@ -83,7 +82,8 @@ def fattree(spec: str, shape: list[int], options: Options) -> Topology:
     leaves, spines, per_leaf = _take_shape(spec, shape, 3, "fattree:LEAVES,SPINES,RANKS_PER_LEAF")
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
     uplink, uplinks = options.speed("uplink", speed), options.count("uplinks", 1)
-    wiring = Wiring(leaves * per_leaf, leaves + spines)
+    ranks = leaves * per_leaf
+    wiring = _wiring(spec, ranks, leaves + spines, cables=ranks + leaves * spines * uplinks)
     for rank in range(wiring.ranks):
         wiring.cable(rank, wiring.switch(rank // per_leaf), bandwidth=speed, latency_ps=latency)
     for leaf in range(leaves):
@@ -101,10 +101,11 @@ def bigraph(spec: str, shape: list[int], options: Options) -> Topology:
         raise TopologyError(msg)
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
     uplink, uplinks = options.speed("uplink", speed), options.count("uplinks", 1)
-    wiring = Wiring(per_switch * switches, switches)
+    half = switches // 2
+    ranks = per_switch * switches
+    wiring = _wiring(spec, ranks, switches, cables=ranks + half * half * uplinks)
     for rank in range(wiring.ranks):
         wiring.cable(rank, wiring.switch(rank // per_switch), bandwidth=speed, latency_ps=latency)
-    half = switches // 2
     for upper in range(half):
         for lower in range(half, switches):
             a, b = wiring.switch(upper), wiring.switch(lower)
@@ -117,7 +118,9 @@ def dragonfly(spec: str, shape: list[int], options: Options) -> Topology:
     groups, routers, per_router = _take_shape(spec, shape, 3, "dragonfly:GROUPS,ROUTERS,RANKS_PER_ROUTER")
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
     local, far = options.speed("local", speed), options.speed("global", speed)
-    wiring = Wiring(groups * routers * per_router, groups * routers)
+    ranks = groups * routers * per_router
+    cables = ranks + groups * math.comb(routers, 2) + math.comb(groups, 2)
+    wiring = _wiring(spec, ranks, groups * routers, cables=cables)
     for rank in range(wiring.ranks):
         wiring.cable(rank, wiring.switch(rank // per_router), bandwidth=speed, latency_ps=latency)
     for group in range(groups):
@@ -148,7 +151,7 @@ def hosts(spec: str, shape: list[int], options: Options) -> Topology:
     intra = options.speeds("intra", speed, len(shape), "hosts")
     uplink = options.speeds("uplink", speed, len(shape), "hosts")
     intra_latency = options.latency("intra_lat", latency)
-    wiring = Wiring(sum(shape), len(shape) + 1)
+    wiring = _wiring(spec, sum(shape), len(shape) + 1, cables=sum(shape) + len(shape))
     core = wiring.switch(len(shape))
     members: list[tuple[int, ...]] = []
     for host, count in enumerate(shape):
@@ -205,6 +208,14 @@ def _take_shape(spec: str, shape: list[int], count: int, form: str) -> list[int]
     return shape
 
 
+def _wiring(spec: str, ranks: int, switches: int = 0, *, cables: int) -> Wiring:
+    """Empty wiring for a network whose size is known: too large a one is refused before it is drawn."""
+    limits.check(f"{spec}: ranks", ranks, limits.MAX_RANKS)
+    limits.check(f"{spec}: switches", switches, limits.MAX_SWITCHES)
+    limits.check(f"{spec}: links", 2 * cables, limits.MAX_LINKS)
+    return Wiring(ranks, switches)
+
+
 def _grid(spec: str, shape: list[int], options: Options, *, wrap: bool) -> Topology:
     limits.check(f"{spec}: dimensions", len(shape), limits.MAX_DIMENSIONS)
     limits.check(f"{spec}: ranks", math.prod(shape), limits.MAX_RANKS)
@@ -214,7 +225,9 @@ def _grid(spec: str, shape: list[int], options: Options, *, wrap: bool) -> Topol
     double = options.choice("wrap2", ("single", "double"), "single") == "double"
     closed = tuple(wrap and (size > 2 or (size == 2 and double)) for size in shape)
     grid = Grid(tuple(shape), closed)
-    wiring = Wiring(math.prod(shape))
+    ranks = math.prod(shape)
+    cables = sum(ranks - (0 if wraps else ranks // size) for size, wraps in zip(shape, closed, strict=True))
+    wiring = _wiring(spec, ranks, cables=cables * count)
     for rank in range(wiring.ranks):
         here = grid.coordinates(rank)
         for axis in reversed(range(len(shape))):
@@ -237,7 +250,7 @@ def _dgx(spec: str, shape: list[int], options: Options, *, nvlink: int, nic: int
     nvlink, nic = options.speed("nvlink", nvlink), options.speed("nic", nic)
     latency = options.latency()
     nic_latency = options.latency("nic_lat", latency)
-    wiring = Wiring(8 * boxes, boxes + (boxes > 1))
+    wiring = _wiring(spec, 8 * boxes, boxes + (boxes > 1), cables=16 * boxes)
     for rank in range(wiring.ranks):
         wiring.cable(rank, wiring.switch(rank // 8), bandwidth=nvlink, latency_ps=latency)
     if boxes > 1:

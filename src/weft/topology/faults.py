@@ -72,8 +72,14 @@ def _cut(topology: Topology, keep: NDArray[np.bool_], fault: str, match: re.Matc
         if not links:
             msg = f"{topology.name}: fault {fault!r}: there is no link {match[1]}->{match[3]} to fail"
             raise TopologyError(msg)
-        count = int(match[4]) if match[4] else len(links)
-        keep[list(links[len(links) - min(count, len(links)) :])] = False
+        # Said twice, *1 loses two: each time counts what is still there.
+        left = [link for link in links if keep[link]]
+        count = int(match[4]) if match[4] else len(left)
+        if match[4] and not 0 < count <= len(left):
+            there = f"{len(left)} of its links are left" if len(left) != 1 else "one of its links is left"
+            msg = f"{topology.name}: fault {fault!r}: {there}, so {count} cannot fail"
+            raise TopologyError(msg)
+        keep[left[len(left) - count :]] = False
 
 
 def _select_links(topology: Topology, keep: NDArray[np.bool_]) -> Topology:

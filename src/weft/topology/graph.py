@@ -13,20 +13,20 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import _core, limits, units
-from weft.columns import freeze
+from weft.columns import freeze, whole, whole_tuple
 from weft.errors import DisconnectedError, TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 ROUTING_KINDS = ("shortest", "dimension-order", "by-switch", "ecmp")
 
@@ -37,6 +37,14 @@ class Grid:
 
     shape: tuple[int, ...]
     wrap: tuple[bool, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", whole_tuple("grid shape", self.shape, TopologyError))
+        wrap = np.asarray(self.wrap)
+        if wrap.ndim != 1 or (wrap.size and wrap.dtype != bool):
+            msg = f"grid wrap: expected true or false for each dimension, not {self.wrap!r:.40}"
+            raise TopologyError(msg)
+        object.__setattr__(self, "wrap", tuple(wrap.tolist()))
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
         """Position of a rank, last dimension fastest.
@@ -66,6 +74,10 @@ class Routing:
     def __post_init__(self) -> None:
         if self.kind not in ROUTING_KINDS:
             msg = f"routing {self.kind!r} is unknown, expected one of {', '.join(ROUTING_KINDS)}"
+            raise TopologyError(msg)
+        object.__setattr__(self, "seed", whole("routing seed", self.seed, TopologyError))
+        if not 0 <= self.seed <= limits.MAX_SEED:
+            msg = f"routing seed {self.seed} is outside 0..{limits.MAX_SEED}"
             raise TopologyError(msg)
 
 
@@ -120,6 +132,7 @@ class Topology:
     def __post_init__(self) -> None:
         for column, dtype in _COLUMNS.items():
             object.__setattr__(self, column, freeze(column, getattr(self, column), dtype, TopologyError))
+        _settle_types(self)
         _check_shape(self)
         _check_links(self)
         _check_hosts(self)
@@ -233,21 +246,27 @@ class Topology:
 
     def egress(self, node: int) -> int:
         """Bytes per second that can leave a node."""
-        return int(self.bandwidth[self.link_src == node].sum())
+        return sum(self.bandwidth[self.link_src == node].tolist())
 
     def ingress(self, node: int) -> int:
         """Bytes per second that can enter a node."""
-        return int(self.bandwidth[self.link_dst == node].sum())
+        return sum(self.bandwidth[self.link_dst == node].tolist())
 
     def route(self, src: int, dst: int) -> tuple[int, ...]:
         """Links of the path that the network itself takes from one rank to another."""
-        offsets, links = self.routes(np.array([src], np.int32), np.array([dst], np.int32))
+        offsets, links = self.routes([src], [dst])
         return tuple(links[offsets[0] : offsets[1]].tolist())
 
-    def routes(
-        self, src: NDArray[np.int32], dst: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Paths for many pairs at once: pair i takes ``links[offsets[i]:offsets[i + 1]]``."""
+    def routes(self, src: ArrayLike, dst: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Paths for many pairs at once: pair i takes ``links[offsets[i]:offsets[i + 1]]``.
+
+        Raises
+        ------
+        TopologyError
+            If the pairs are not pairs of ranks.
+        LimitError
+            If their paths are too long together.
+        """
         from weft.topology.routing import find_routes
 
         return find_routes(self, src, dst)
@@ -278,6 +297,16 @@ class Topology:
             sha.update(getattr(self, column).astype(np.dtype(dtype).newbyteorder("<")).tobytes())
         return sha.hexdigest()
 
+    def __copy__(self) -> Topology:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Topology:
+        return self
+
+    def __reduce__(self) -> tuple[type[Topology], tuple[Any, ...]]:
+        # Through the constructor, so that what arrives elsewhere is checked and read-only again.
+        return Topology, tuple(getattr(self, part.name) for part in fields(self))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Topology) and self.digest == other.digest
 
@@ -301,11 +330,29 @@ _COLUMNS: dict[str, type[np.generic]] = {
 }
 
 
+def _settle_types(topology: Topology) -> None:
+    """Plain whole numbers, in tuples: equal topologies print, save and hash alike."""
+    settled = {
+        "ranks": whole("ranks", topology.ranks, TopologyError),
+        "switches": whole("switches", topology.switches, TopologyError),
+        "hosts": tuple(whole_tuple("host", host, TopologyError) for host in topology.hosts),
+        "rank_labels": whole_tuple("rank label", topology.rank_labels, TopologyError),
+        "addresses": tuple(
+            (whole("link", n, TopologyError), str(a), str(b)) for n, a, b in topology.addresses
+        ),
+    }
+    for name, value in settled.items():
+        object.__setattr__(topology, name, value)
+
+
 def _check_shape(topology: Topology) -> None:
     name = topology.name
     limits.check(f"{name[:40]!r}: characters of its name", len(name), limits.MAX_SPEC_CHARACTERS)
     if topology.ranks < 2:
         msg = f"{name}: a cluster of {topology.ranks} rank has nothing to reduce; it needs at least 2"
+        raise TopologyError(msg)
+    if topology.switches < 0:
+        msg = f"{name}: {topology.switches} switches cannot be"
         raise TopologyError(msg)
     limits.check(f"{name}: ranks", topology.ranks, limits.MAX_RANKS)
     limits.check(f"{name}: switches", topology.switches, limits.MAX_SWITCHES)
@@ -315,6 +362,10 @@ def _check_shape(topology: Topology) -> None:
     if topology.rank_labels and len(topology.rank_labels) != topology.ranks:
         msg = f"{name}: {len(topology.rank_labels)} rank labels for {topology.ranks} ranks"
         raise TopologyError(msg)
+    for label in topology.rank_labels:
+        if not 0 <= label < limits.MAX_RANKS:
+            msg = f"{name}: rank label {label} is outside 0..{limits.MAX_RANKS - 1}"
+            raise TopologyError(msg)
 
 
 def check_grid(name: str, grid: Grid, ranks: int) -> None:
@@ -358,16 +409,27 @@ def _check_links(topology: Topology) -> None:
             msg = f"{topology.name}: link {link} ({src[link]} to {dst[link]}) {problem}"
             raise TopologyError(msg)
 
-    for link, _, _ in topology.addresses:
+    for link, *addresses in topology.addresses:
         if not 0 <= link < topology.links:
             msg = f"{topology.name}: an address is given for link {link}, which is not there"
             raise TopologyError(msg)
+        if "" in addresses:
+            msg = f"{topology.name}: link {link} needs two addresses"
+            raise TopologyError(msg)
+        limits.check(
+            f"{topology.name}: characters of an address of link {link}",
+            max(map(len, addresses)),
+            limits.MAX_SPEC_CHARACTERS,
+        )
 
 
 def _check_hosts(topology: Topology) -> None:
     if not topology.hosts:
         return
     members = sorted(rank for host in topology.hosts for rank in host)
+    if not all(topology.hosts):
+        msg = f"{topology.name}: host {topology.hosts.index(())} has no ranks; leave it out"
+        raise TopologyError(msg)
     if members != list(range(topology.ranks)):
         msg = f"{topology.name}: hosts must name every rank 0..{topology.ranks - 1} exactly once"
         raise TopologyError(msg)

@@ -19,7 +19,7 @@ from weft import limits, units
 from weft.errors import InputError, TopologyError
 from weft.topology.builders import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS
 from weft.topology.graph import Routing, Topology
-from weft.topology.record import MAX_SEED, checked_grid
+from weft.topology.record import checked_grid
 from weft.topology.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _grid(name: str, attributes: dict[str, Any], ranks: int) -> Grid | None:
 def _routing(attributes: dict[str, Any]) -> Routing:
     default = "shortest" if attributes.get("grid") is None else "dimension-order"
     seed = attributes.get("seed", 0)
-    if not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
+    if not isinstance(seed, int) or not 0 <= seed <= limits.MAX_SEED:
         msg = f"graph attribute 'seed' must be a whole number of at least 0, not {_shown(seed)}"
         raise TopologyError(msg)
     return Routing(str(attributes.get("routing", default)), seed)

@@ -9,15 +9,13 @@ column that is too short, a link to a node that is not there) fails in `from_rec
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from weft import limits
 from weft.topology.graph import Grid, Routing, Topology, check_grid
-
-MAX_SEED: Final = 2**63 - 1
 
 _Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
 _Node = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS + limits.MAX_SWITCHES)]
@@ -50,7 +48,7 @@ class RoutingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     """How the network picks paths by itself."""
 
     kind: _Text
-    seed: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEED)] = 0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SEED)] = 0
 
 
 class TopologyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -21,17 +21,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft import _core
-from weft.errors import TopologyError
+from weft import _core, limits
+from weft.columns import as_whole
+from weft.errors import LimitError, TopologyError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from weft.topology.graph import Topology
 
 
 def find_routes(
-    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]
+    topology: Topology, src: ArrayLike, dst: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Paths for many pairs: ``offsets`` and one flat list of links.
 
@@ -41,11 +42,34 @@ def find_routes(
         Where to route.
     src, dst
         Ranks; a pair with equal ends has an empty path.
+
+    Raises
+    ------
+    TopologyError
+        If the pairs are not pairs of ranks.
+    LimitError
+        If the paths are too long together.
     """
+    src = np.ascontiguousarray(as_whole("source of a route", src, np.int32, TopologyError))
+    dst = np.ascontiguousarray(as_whole("destination of a route", dst, np.int32, TopologyError))
+    if src.ndim != 1 or src.shape != dst.shape:
+        msg = f"{topology.name}: {src.size} sources and {dst.size} destinations are no list of pairs"
+        raise TopologyError(msg)
     for ends in (src, dst):
         if len(ends) and (int(ends.min()) < 0 or int(ends.max()) >= topology.ranks):
             msg = f"{topology.name}: routes run between ranks 0..{topology.ranks - 1}"
             raise TopologyError(msg)
+    try:
+        return _find(topology, src, dst)
+    except _core.TooMany as error:
+        bound = f"more than {limits.MAX_ROUTE_ENTRIES:,} links"
+        msg = f"{topology.name}: the paths of {len(src):,} pairs have {bound}"
+        raise LimitError(msg) from error
+
+
+def _find(
+    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     if topology.routing.kind != "dimension-order" or topology.grid is None:
         return _shortest(topology, src, dst)
     offsets, links, broken = _core.grid_routes(
@@ -54,8 +78,9 @@ def find_routes(
         topology.link_dst,
         np.array(topology.grid.shape, np.int64),
         np.array(topology.grid.wrap, np.uint8),
-        np.ascontiguousarray(src, np.int32),
-        np.ascontiguousarray(dst, np.int32),
+        src,
+        dst,
+        limits.MAX_ROUTE_ENTRIES,
     )
     if not len(broken):
         return offsets, links
@@ -81,11 +106,12 @@ def _shortest(
         topology.link_src,
         topology.link_dst,
         topology.bandwidth,
-        np.ascontiguousarray(src, np.int32),
-        np.ascontiguousarray(dst, np.int32),
+        src,
+        dst,
         key,
         topology.routing.kind == "ecmp",
         topology.routing.seed,
+        limits.MAX_ROUTE_ENTRIES,
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from weft import limits, units
 from weft.errors import DisconnectedError, FormatError, InputError, TopologyError, UnitError
 from weft.topology.graph import ROUTING_KINDS, Routing, Topology
-from weft.topology.record import MAX_SEED, checked_grid
+from weft.topology.record import checked_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     _Columns = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
 
 
+_DIGITS: Final = bytes(
+    ord("0") if chr(byte) in "0123456789abcdefABCDEFox_" else ord(" ") for byte in range(256)
+)
 _DOTTED_KEY: Final = re.compile(r"\.[ \t]*[\w\"'-]")
 _EXPECTED: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?\Z", re.DOTALL)
 _SYNTAX: Final = re.compile(r"(.*) \(at (?:line ([0-9]+), column [0-9]+|end of document)\)\Z", re.DOTALL)
@@ -72,7 +75,7 @@ class TopologyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     switches: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SWITCHES)] = 0
     hosts: list[list[int]] = msgspec.field(default_factory=list)
     routing: str | None = None
-    seed: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEED)] = 0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SEED)] = 0
     grid: list[int] | None = None
     wrap: list[bool] | None = None
     rank_labels: list[Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS)]] = msgspec.field(
@@ -215,6 +218,12 @@ def _check_size(text: str, source: str) -> None:
             source,
             f"{tokens:,} lines and values, more than the {limits.MAX_TOML_TOKENS:,} that Weft reads",
         )
+    # Python's pattern matcher keeps a hundred bytes for every digit.
+    runs = text.encode("ascii", "replace").translate(_DIGITS)
+    long = runs.find(b"0" * (limits.MAX_LINE_CHARACTERS + 1))
+    if long >= 0:
+        place = f"line {text.count(chr(10), 0, long) + 1}"
+        raise FormatError(source, f"more than {limits.MAX_LINE_CHARACTERS:,} digits in a row", place)
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > limits.MAX_DEPTH and len(_DOTTED_KEY.findall(line)) > limits.MAX_DEPTH:
             raise FormatError(

@@ -1,0 +1,34 @@
+"""Ctrl-C is heard while C++ works."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+LONG = {
+    "a simulation": 'weft.simulate(weft.algorithms.direct.all_reduce(weft.load_topology("torus:16x16")), '
+    '"1GB", segment_bytes="64KB", sharing="fluid")',
+    "routing": 'weft.load_topology("fattree:2048,2,32").routes(range(65536), range(65535, -1, -1))',
+}
+
+
+@pytest.mark.parametrize("work", LONG.values(), ids=LONG)
+def test_a_long_run_ends_when_told_to(work: str) -> None:
+    program = f"import weft\nprint('ready', flush=True)\n{work}\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in errors
