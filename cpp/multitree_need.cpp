@@ -191,6 +191,7 @@ private:
             if (head == level && givers > 0) break;
             if (head == level) level = queue_.size();
             auto links = entering_.links(queue_[head]);
+            if (links.empty()) continue;  // a switch that only gives
             // Always beginning with the same one would wear it out.
             auto middle = links.begin() + static_cast<int64_t>(mix(salt_ ^ static_cast<uint64_t>(rank)) % links.size());
             for (auto part : {std::span(middle, links.end()), std::span(links.begin(), middle)}) {

@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clusters import clusters
 from support.oracle import accepts
+from support.trees import check_invariants, check_mirror, link_uses
 
 import weft
+from weft import _core
 from weft.algorithms import multitree
 from weft.algorithms.multitree_growth import Trees, fewest_steps, grow_trees
+from weft.algorithms.multitree_speeds import use_all
 from weft.errors import InputError, LimitError
-from weft.schedule import Op, Schedule
 from weft.schedule.passes import halves, reverse
 from weft.topology import Topology, load_topology
 
@@ -70,58 +72,6 @@ SWITCHED = (
 )
 
 
-def capacities(topology: Topology) -> np.ndarray:
-    """Chunks that each link carries in one step: its speed in units of the slowest."""
-    return topology.bandwidth // topology.bandwidth.min()
-
-
-def link_uses(schedule: Schedule) -> np.ndarray:
-    """How often each (step, link) is used."""
-    length = np.diff(schedule.route_offsets)[schedule.route]
-    begin = schedule.route_offsets[schedule.route]
-    inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-    link = schedule.route_links[np.repeat(begin, length) + inside]
-    uses = np.zeros((schedule.steps, schedule.topology.links), np.int64)
-    np.add.at(uses, (np.repeat(schedule.step, length), link), 1)
-    return uses
-
-
-def check_invariants(schedule: Schedule) -> None:
-    """Properties (i) to (v) of an all-gather; the numbers are those of the paper's list."""
-    topology, ranks = schedule.topology, schedule.ranks
-    root = schedule.source
-    assert schedule.transfers == schedule.chunks * (ranks - 1)
-    assert set(schedule.op.tolist()) == {Op.COPY}
-    joined = np.full((schedule.chunks, ranks), np.iinfo(np.int32).max)
-    joined[np.arange(schedule.chunks), root] = -1
-    place = schedule.chunk.astype(np.int64) * ranks + schedule.dst
-    assert len(np.unique(place)) == schedule.transfers, "(i) every rank joins a tree once"
-    assert not (schedule.dst == root[schedule.chunk]).any(), "(i) no tree enters its root"
-    joined[schedule.chunk, schedule.dst] = schedule.step
-    parent = joined[schedule.chunk, schedule.src]
-    assert (parent < schedule.step).all(), "(iii) parents joined earlier"
-    uses, capacity = link_uses(schedule), capacities(topology)
-    assert (uses <= capacity).all(), "(ii) no link is used above its capacity"
-    for nodes, end in ((schedule.src, topology.link_src), (schedule.dst, topology.link_dst)):
-        interfaces = np.bincount(end, capacity, topology.nodes)[:ranks]
-        per_step = np.zeros((schedule.steps, ranks), np.int64)
-        np.add.at(per_step, (schedule.step, nodes), 1)
-        assert (per_step <= interfaces).all(), "(iv) no rank sends or receives above its interfaces"
-    if topology.direct:
-        assert (np.diff(schedule.route_offsets)[schedule.route] == 1).all(), "(v) an edge is one hop"
-
-
-def check_mirror(schedule: Schedule) -> None:
-    """Property (vi) of a reduce-scatter: a rank sends a chunk once, after all that it adds to it came in."""
-    places = schedule.chunks * schedule.ranks
-    sent = np.full(places, np.iinfo(np.int32).max)
-    out = schedule.chunk.astype(np.int64) * schedule.ranks + schedule.src
-    assert len(np.unique(out)) == schedule.transfers
-    sent[out] = schedule.step
-    into = schedule.chunk.astype(np.int64) * schedule.ranks + schedule.dst
-    assert (schedule.step < sent[into]).all()
-
-
 def heights(trees: Trees, ranks: int) -> np.ndarray:
     depth = np.zeros((ranks, int(trees.tree.max()) + 1), np.int64)
     for step in range(trees.steps):
@@ -135,11 +85,11 @@ def heights(trees: Trees, ranks: int) -> np.ndarray:
 def test_the_invariants_of_the_paper_hold(spec: str, paper_order: bool) -> None:
     topology = load_topology(spec)
     gather = multitree.all_gather(topology, paper_order=paper_order)
-    check_invariants(gather)
+    check_invariants(gather, paper_order=paper_order)
     weft.verify(gather)
     scatter = multitree.reduce_scatter(topology, paper_order=paper_order)
     check_mirror(scatter)
-    check_invariants(reverse(scatter))
+    check_invariants(reverse(scatter), paper_order=paper_order)
     weft.verify(scatter)
 
 
@@ -150,22 +100,26 @@ def test_the_invariants_hold_on_any_cluster(
 ) -> None:
     options = {"trees_per_root": trees_per_root, "paper_order": paper_order}
     gather = multitree.all_gather(topology, **options)
-    check_invariants(gather)
+    check_invariants(gather, paper_order=paper_order)
     scatter = multitree.reduce_scatter(topology, **options)
     check_mirror(scatter)
-    check_invariants(reverse(scatter))
+    check_invariants(reverse(scatter), paper_order=paper_order)
     for schedule in (gather, scatter, multitree.all_reduce(topology, **options)):
         weft.verify(schedule)
 
 
 @settings(max_examples=100)
 @given(clusters(), st.integers(1, 2))
-def test_steps_lie_between_the_bound_and_those_of_the_authors(
-    topology: Topology, trees_per_root: int
-) -> None:
-    steps = grow_trees(topology, trees_per_root).steps
-    assert fewest_steps(topology, trees_per_root) <= steps
-    assert steps <= grow_trees(topology, trees_per_root, paper_order=True).steps
+def test_steps_are_no_fewer_than_the_bound(topology: Topology, trees_per_root: int) -> None:
+    trees = grow_trees(topology, trees_per_root)
+    assert trees.steps >= fewest_steps(trees.usage, trees_per_root)
+
+
+@pytest.mark.parametrize("spec", [*DIRECT, *SWITCHED])
+def test_steps_take_no_longer_than_those_of_the_authors(spec: str) -> None:
+    topology = load_topology(spec)
+    ours, authors = (grow_trees(topology, 1, paper_order=paper_order) for paper_order in (False, True))
+    assert ours.lockstep_seconds(topology.bandwidth) <= authors.lockstep_seconds(topology.bandwidth)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +169,7 @@ def test_steps_are_the_authors_in_their_order_and_else_the_fewest_possible(
 ) -> None:
     topology = load_topology(spec)
     assert grow_trees(topology, 1, paper_order=True).steps == authors
-    assert grow_trees(topology, 1).steps == fewest_steps(topology) == ours
+    assert grow_trees(topology, 1).steps == fewest_steps(use_all(topology)) == ours
 
 
 @pytest.mark.parametrize(
@@ -237,7 +191,7 @@ def test_steps_are_the_authors_in_their_order_and_else_the_fewest_possible(
 )
 def test_other_networks_come_close_to_the_fewest_steps(spec: str, steps: int, least: int) -> None:
     topology = load_topology(spec)
-    assert fewest_steps(topology) == least
+    assert fewest_steps(use_all(topology)) == least
     assert grow_trees(topology, 1).steps == steps
 
 
@@ -335,7 +289,7 @@ def test_two_trees_per_root_use_a_2x4_torus_better() -> None:
 def test_more_trees_per_root_fill_the_last_steps(trees_per_root: int, steps: int) -> None:
     topology = load_topology("torus:4x4")
     gather = multitree.all_gather(topology, trees_per_root=trees_per_root)
-    assert gather.steps == fewest_steps(topology, trees_per_root) == steps
+    assert gather.steps == fewest_steps(use_all(topology), trees_per_root) == steps
     assert gather.chunks == 16 * trees_per_root
     assert gather.source.tolist() == np.repeat(np.arange(16), trees_per_root).tolist()
 
@@ -399,6 +353,26 @@ def test_what_crosses_a_thin_uplink_crosses_it_once() -> None:
     gather = multitree.all_gather(topology)
     uplinks = np.flatnonzero((topology.link_src >= 8) & (topology.link_dst >= 8))
     assert link_uses(gather).sum(axis=0)[uplinks].tolist() == [4, 4, 4, 4]
+
+
+def test_a_switch_that_nothing_enters_does_no_harm() -> None:
+    links = [(0, 2), (2, 0), (1, 2), (2, 1), (3, 2)]
+    src, dst = np.array(links).T
+    ones = np.ones(len(links), np.int64)
+    topology = Topology("one-way", 2, 2, src, dst, ones, ones, hosts=((0,), (1,)))
+    for seed in range(4):
+        columns = _core.grow_multitree_by_need(
+            topology.nodes,
+            2,
+            2,
+            topology.link_src,
+            topology.link_dst,
+            ones.astype(np.int32),
+            np.arange(2),
+            seed,
+        )
+        assert columns[0].tolist() == [0, 0]
+    assert accepts(multitree.all_reduce(topology))
 
 
 @pytest.mark.parametrize("trees_per_root", [0, -1, 65])

@@ -10,11 +10,11 @@ From "Communication Algorithm-Architecture Co-Design for Distributed Deep Learni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft import limits
+from weft import limits, units
 from weft.algorithms.multitree_growth import grow_trees
 from weft.columns import row_order
 from weft.errors import InputError
@@ -22,12 +22,15 @@ from weft.schedule import Op, Schedule, passes
 from weft.schedule.cuts import make_condition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.algorithms.multitree_growth import Trees
     from weft.topology import Topology
 
-NAME = "multitree"
+NAME: Final = "multitree"
 
-VARIANTS = ({"trees_per_root": 2},)
-"""Further options that `weft.plan` tries."""
+VARIANTS: Final = ({"trees_per_root": 2}, {"paper_order": True})
+"""Options that may be faster: more trees for large buffers, the authors' flatter ones for small ones."""
 
 
 def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool = False) -> Schedule:
@@ -37,7 +40,8 @@ def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     ----------
     topology
         Any: direct, switched, mixed, uneven, with failed links. Ranks never forward for others except as tree
-        members; switches are passed through.
+        members; switches are passed through. Links so slow that the rest is faster without them are left out,
+        unless `paper_order`.
     trees_per_root
         Cut each shard in so many parts with a tree each. More trees fill steps better and shorten each.
     paper_order
@@ -105,7 +109,7 @@ def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
         route=route,
         route_offsets=grown.route_offsets,
         route_links=grown.route_links,
-        notes=(f"trees grown {grown.way}",),
+        notes=tuple(_notes(topology, grown)),
     )
 
 
@@ -162,3 +166,11 @@ def all_reduce(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     scatter = reduce_scatter(topology, trees_per_root=trees_per_root, paper_order=paper_order)
     gather = all_gather(topology, trees_per_root=trees_per_root, paper_order=paper_order)
     return passes.compose(scatter, gather, "all_reduce")
+
+
+def _notes(topology: Topology, trees: Trees) -> Iterator[str]:
+    yield f"trees grown {trees.way}"
+    left_out = topology.links - len(trees.usage.links)
+    if left_out:
+        slowest = units.format_bandwidth(int(trees.usage.topology.bandwidth.min()))
+        yield f"{left_out} of {topology.links} links left out, slower than {slowest}"
