@@ -177,6 +177,7 @@ SMALL = (
     "switch:5@lat=0ns",
     "fattree:2,2,2@uplink=3GB/s",
     "hosts:3,1,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s",
+    "bigraph:2,2@uplinks=2",
 )
 WAYS: tuple[dict[str, Any], ...] = (
     {},

@@ -19,6 +19,7 @@ SPECS = (
     "switch:5",
     "fattree:4,2,2",
     "hosts:3,2,1",
+    "bigraph:2,4",
 )
 
 

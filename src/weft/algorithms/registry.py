@@ -94,6 +94,7 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
         Algorithm("direct", _ALL, "every rank straight to every other"),
         Algorithm("flexreduce", ("all_reduce",), "uneven portions for uneven hosts and links"),
         Algorithm("multitree", _HALVES, "one tree per rank, all grown together in free links"),
+        Algorithm("hdrm", _HALVES, "halving-doubling on a BiGraph, without two flows on one link"),
         Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus"),
     )
 }
