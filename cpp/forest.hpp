@@ -28,22 +28,28 @@ struct Network {
 class RouteTable {
 public:
     int32_t number(const std::vector<int32_t>& links) {
-        auto [known, fresh] = known_.try_emplace(links, static_cast<int32_t>(known_.size()));
-        if (fresh) {
+        int32_t& known = links.size() == 1 ? single(links[0]) : known_.try_emplace(links, -1).first->second;
+        if (known < 0) {
+            known = static_cast<int32_t>(routes_.offsets.size()) - 1;
             routes_.links.insert(routes_.links.end(), links.begin(), links.end());
             routes_.offsets.push_back(static_cast<int64_t>(routes_.links.size()));
         }
-        return known->second;
+        return known;
     }
     std::span<const int32_t> links(int32_t route) const {
         const int64_t* at = routes_.offsets.data() + route;
         return {routes_.links.data() + at[0], static_cast<size_t>(at[1] - at[0])};
     }
-    const Routes& routes() const { return routes_; }
     Routes take() { return std::move(routes_); }
 
 private:
+    // On direct networks every route is one link: no need to search.
+    int32_t& single(int32_t link) {
+        if (link >= static_cast<int32_t>(singles_.size())) singles_.resize(link + 1, -1);
+        return singles_[link];
+    }
     std::map<std::vector<int32_t>, int32_t> known_;
+    std::vector<int32_t> singles_;
     Routes routes_;
 };
 

@@ -48,8 +48,10 @@ struct Stop {
 
 // A route as a pass sees it, in its direction of time.
 struct Journey {
-    int32_t src, dst, ticks;  // ticks until all has arrived
-    int64_t first, last;      // range of stops
+    int32_t src, dst;
+    int32_t ticks;        // until all has arrived
+    int32_t cost;         // ticks of all links together
+    int64_t first, last;  // range of stops
 };
 
 // The network in one direction of time.
@@ -82,10 +84,13 @@ public:
         guess();
         Plan best;
         bool forward = true;
-        for (int32_t pass = 0; pass < options_.passes; ++pass, forward = !forward) {
+        int32_t stale = 0;
+        for (int32_t pass = 0; pass < options_.passes && stale < options_.patience; ++pass, forward = !forward) {
             justify(forward ? ahead_ : back_);
+            ++stale;
             if (pass == 0 || plan_.span < best.span) {
                 best = plan_;
+                stale = 0;
                 if (!forward) turn(best, back_);
                 if (best.span <= options_.good_enough) break;
             }
@@ -130,8 +135,10 @@ private:
             auto [link, offset] = ahead_.stops[hop];
             back_.stops.push_back({link, at - offset - options_.duration[link]});
         }
-        ahead_.journeys.push_back({src, dst, at, first, last});
-        back_.journeys.push_back({dst, src, at, first, last});
+        int32_t cost = 0;
+        for (int64_t hop = first; hop < last; ++hop) cost += options_.duration[routes.links[hop]];
+        ahead_.journeys.push_back({src, dst, at, cost, first, last});
+        back_.journeys.push_back({dst, src, at, cost, first, last});
         ahead_.into[dst].push_back(route);
         back_.into[src].push_back(route);
     }
@@ -237,7 +244,7 @@ private:
 
     void place_spread(const View& view, int32_t place) {
         int32_t rank = place % net_.ranks, base = place - rank, was = plan_.spread_start[place];
-        int32_t best = plan_.spread[place];
+        int32_t best = plan_.spread[place], cost = view.journeys[best].cost;
         int32_t start = earliest(view, view.journeys[best], ready(view, base, best));
         const std::vector<int32_t>& choices = view.into[rank];
         auto size = static_cast<uint32_t>(choices.size());
@@ -248,7 +255,8 @@ private:
             int32_t ready_at = ready(view, base, route);
             int32_t arrival = start + view.journeys[best].ticks;
             // Only for something earlier than it was: so nobody who is placed later is pushed beyond his old place.
-            if (ready_at < 0 || ready_at + journey.ticks > std::min(was, arrival - 1)) continue;
+            // And never for something dearer: slow links would fill up with what looks early.
+            if (ready_at < 0 || journey.cost > cost || ready_at + journey.ticks > std::min(was, arrival - 1)) continue;
             int32_t other = earliest(view, journey, ready_at);
             if (other + journey.ticks > std::min(was, arrival - 1)) continue;
             best = route, start = other;

@@ -14,6 +14,7 @@ struct SlotOptions {
     std::span<const int32_t> duration;  // per link: ticks that a chunk holds it, at least 1
     std::span<const int32_t> latency;   // per link: ticks from one end to the other
     int32_t passes;                     // forward and backward ones together
+    int32_t patience;                   // passes without gain that end the search
     int32_t alternatives;               // other parents that are looked at for each transfer
     int32_t good_enough;                // a timetable this short ends the search
     uint64_t seed;

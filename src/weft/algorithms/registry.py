@@ -93,6 +93,7 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
         Algorithm("blueconnect", _HALVES, "one ring stage per level of the network"),
         Algorithm("direct", _ALL, "every rank straight to every other"),
         Algorithm("flexreduce", ("all_reduce",), "uneven portions for uneven hosts and links"),
+        Algorithm("forest", _RING, "trees that fill every link, packed into slots; nearest the proven limit"),
         Algorithm("multitree", _HALVES, "one tree per rank, all grown together in free links"),
         Algorithm("hdrm", _HALVES, "halving-doubling on a BiGraph, without two flows on one link"),
         Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus"),
