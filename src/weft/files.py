@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import contextmanager
-from pathlib import Path
+import stat
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
 from weft import limits
@@ -13,6 +15,34 @@ from weft.errors import FormatError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+def exists(path: Path) -> bool:
+    """Whether there is anything of this name; an error where the system cannot tell."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise FormatError(str(path), f"cannot be read: {error.strerror or error}") from error
+
+
+def standard_input() -> BinaryIO:
+    """Bytes of standard input, which whoever started the process may have closed."""
+    if sys.stdin is None:
+        msg = "standard input is closed; give a file name instead of -"
+        raise InputError(msg)
+    return sys.stdin.buffer
+
+
+def name_after(source: str, default: str) -> str:
+    """Name for what a file holds: the file's own without its ending, as text whatever its bytes are.
+
+    Examples
+    --------
+    >>> name_after("racks/lab.toml", "topology"), name_after("<stdin>", "topology")
+    ('lab', 'stdin')
+    """
+    stem = PurePath(source).stem.strip("<>") or default
+    return stem.encode("utf-8", "replace").decode("utf-8")[: limits.MAX_SPEC_CHARACTERS]
 
 
 def read_bytes(name: str, source: Path | BinaryIO, bound: int) -> bytes:
@@ -46,18 +76,19 @@ def read_text(name: str, source: Path | BinaryIO, bound: int = limits.MAX_TEXT_B
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its place only when the block ends well.
 
-    The bytes go to a hidden file beside it, which is renamed at the end. What exists and is not a regular
-    file, such as ``/dev/stdout``, is written to directly.
+    The bytes go to a hidden file beside it, which is renamed at the end and has the permissions of the file
+    it replaces. What exists and is not a regular file, such as ``/dev/stdout``, is written to directly.
     """
+    target, mode = _target(path)
     try:
-        target = path.resolve()
-        if target.exists() and not target.is_file():
+        if mode is not None and not stat.S_ISREG(mode):
             with target.open("wb") as stream:
                 yield stream
             return
-        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        # Not made from the target's own name, which may be as long as names can be.
+        beside = target.with_name(f".weft-{secrets.token_hex(4)}.tmp")
         try:
-            with beside.open("xb") as stream:
+            with _create(beside, mode) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -65,5 +96,29 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        msg = f"{path}: cannot be written: {error.strerror or error}"
-        raise InputError(msg) from error
+        raise _unwritable(path, error) from error
+
+
+def _target(path: Path) -> tuple[Path, int | None]:
+    """Where a name leads, links followed, and the mode of what is there."""
+    try:
+        target = path.resolve()
+        with suppress(FileNotFoundError):
+            return target, target.stat().st_mode
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that lead to each other
+        raise _unwritable(path, error) from error
+    return target, None
+
+
+def _create(path: Path, mode: int | None) -> BinaryIO:
+    """Make a file with these permissions from its first byte on."""
+    allowed = 0o666 if mode is None else stat.S_IMODE(mode)
+    stream = open(path, "xb", opener=lambda name, flags: os.open(name, flags, allowed))  # noqa: SIM115
+    if mode is not None:
+        os.fchmod(stream.fileno(), allowed)
+    return stream
+
+
+def _unwritable(path: Path, error: Exception) -> InputError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return InputError(f"{path}: cannot be written: {reason}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft.errors import LimitError
+from weft.errors import InputError, LimitError
 
 MAX_TEXT_BYTES: Final = 16 << 20
 """Largest TOML, XML, JSON or ``nvidia-smi`` file."""
@@ -48,6 +48,8 @@ MAX_LINE_CHARACTERS: Final = 65_536
 MAX_DRAWN_NODES: Final = 3000
 MAX_DRAWN_CABLES: Final = 12_000
 """Beyond either a drawing shows a summary only."""
+
+MAX_SEED: Final = 2**63 - 1
 
 MAX_RANKS: Final = 65_536
 MAX_SWITCHES: Final = 65_536
@@ -98,6 +100,38 @@ def check(what: str, value: int, bound: int) -> int:
     8
     """
     if value > bound:
-        msg = f"{what}: {value:,} is more than the {bound:,} that Weft accepts"
+        shown = f"{value:,}" if value < 10**30 else "a number of more than 30 digits"
+        msg = f"{what}: {shown} is more than the {bound:,} that Weft accepts"
         raise LimitError(msg)
     return value
+
+
+def check_text(
+    what: str,
+    text: object,
+    error: type[InputError],
+    *,
+    empty: bool = False,
+    longest: int = MAX_SPEC_CHARACTERS,
+) -> None:
+    """Raise `error` unless this is text that a file can hold and give back.
+
+    Examples
+    --------
+    >>> check_text("the name", None, InputError)
+    Traceback (most recent call last):
+    ...
+    weft.errors.InputError: the name must be text, not NoneType
+    """
+    if not isinstance(text, str):
+        msg = f"{what} must be text, not {type(text).__name__}"
+        raise error(msg)
+    if not text and not empty:
+        msg = f"{what} must not be empty"
+        raise error(msg)
+    check(f"characters of {what}", len(text), longest)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as problem:
+        msg = f"{what}: {text[problem.start : problem.end][:8]!a} is no character of Unicode text"
+        raise error(msg) from problem

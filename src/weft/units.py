@@ -40,7 +40,7 @@ def parse_size(text: str | int) -> int:
     (67108864, 1500000, 512)
     """
     if isinstance(text, bool) or not isinstance(text, int | str):
-        msg = f"size {text!r}: expected bytes as a whole number or text such as '64MiB'"
+        msg = f"size {_shown(text)}: expected bytes as a whole number or text such as '64MiB'"
         raise UnitError(msg)
     if isinstance(text, int):
         value = Fraction(text)
@@ -48,12 +48,12 @@ def parse_size(text: str | int) -> int:
         number, unit = _split("size", text, "'64MiB', '1.5GB' or '4096'")
         value = number * _byte_unit("size", text, unit, allow_bits=False)
     if value.denominator != 1:
-        msg = f"size {text!r}: is not a whole number of bytes"
+        msg = f"size {_shown(text)}: is not a whole number of bytes"
         raise UnitError(msg)
     if value < 0:
-        msg = f"size {text!r}: must not be negative"
+        msg = f"size {_shown(text)}: must not be negative"
         raise UnitError(msg)
-    return limits.check(f"size {text!r}", int(value), limits.MAX_SIZE_BYTES)
+    return limits.check(f"size {_shown(text)}", int(value), limits.MAX_SIZE_BYTES)
 
 
 def parse_bandwidth(text: str | int) -> int:
@@ -66,7 +66,7 @@ def parse_bandwidth(text: str | int) -> int:
     """
     example = "'25GB/s', '50GiB/s' or '10Gbit/s'"
     if isinstance(text, bool) or not isinstance(text, int | str):
-        msg = f"bandwidth {text!r}: expected text such as {example}"
+        msg = f"bandwidth {_shown(text)}: expected text such as {example}"
         raise UnitError(msg)
     if isinstance(text, int):
         value = Fraction(text)
@@ -75,17 +75,20 @@ def parse_bandwidth(text: str | int) -> int:
         if unit.endswith(("/s", "ps")):
             unit = unit[:-2]
         elif unit:
-            msg = f"bandwidth {text!r}: a speed needs '/s', such as {example}"
+            msg = f"bandwidth {_shown(text)}: a speed needs '/s', such as {example}"
             raise UnitError(msg)
         value = number * _byte_unit("bandwidth", text, unit, allow_bits=True)
     if value < limits.MIN_BANDWIDTH:
-        msg = f"bandwidth {text!r}: must be at least 1 byte per second; a dead link is written +fail=A-B"
+        msg = (
+            f"bandwidth {_shown(text)}: must be at least 1 byte per second; a dead link is written +fail=A-B"
+        )
         raise UnitError(msg)
     if value > limits.MAX_BANDWIDTH:
-        msg = f"bandwidth {text!r}: above {limits.MAX_BANDWIDTH:.0e} bytes per second, surely the wrong unit"
+        most = f"{limits.MAX_BANDWIDTH:.0e} bytes per second"
+        msg = f"bandwidth {_shown(text)}: above {most}, surely the wrong unit"
         raise UnitError(msg)
     if value.denominator != 1:
-        msg = f"bandwidth {text!r}: is not a whole number of bytes per second"
+        msg = f"bandwidth {_shown(text)}: is not a whole number of bytes per second"
         raise UnitError(msg)
     return int(value)
 
@@ -102,15 +105,15 @@ def parse_time(text: str | int) -> int:
     if isinstance(text, bool) or not isinstance(text, str):
         if text == 0 and not isinstance(text, bool):
             return 0
-        msg = f"time {text!r}: expected text with a unit, such as {example}"
+        msg = f"time {_shown(text)}: expected text with a unit, such as {example}"
         raise UnitError(msg)
     number, unit = _split("time", text, example)
     if unit not in _TIME_PS and not (number == 0 and not unit):
-        msg = f"time {text!r}: unknown unit {unit!r}, expected ps, ns, us, ms or s, such as {example}"
+        msg = f"time {_shown(text)}: unknown unit {unit!r}, expected ps, ns, us, ms or s, such as {example}"
         raise UnitError(msg)
     value = number * _TIME_PS.get(unit, 0)
     if value > limits.MAX_LATENCY_PS:
-        msg = f"time {text!r}: above one hour, surely the wrong unit"
+        msg = f"time {_shown(text)}: above one hour, surely the wrong unit"
         raise UnitError(msg)
     return -int(-value // 1)
 
@@ -176,6 +179,14 @@ def transfer_ps(size_bytes: int, bytes_per_s: int) -> int:
     (1000, 1)
     """
     return -(-size_bytes * PS_PER_S // bytes_per_s)
+
+
+def _shown(value: object) -> str:
+    """Spell a value for a message, but not one that would fill it; Python spells no number that long."""
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "of more than 30 digits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _split(what: str, text: str, example: str) -> tuple[Fraction, str]:

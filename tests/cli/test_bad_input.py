@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.running import Outcome, Run
@@ -21,6 +24,9 @@ bandwidth = "{bandwidth}"
 latency = "{latency}"
 duplex = true
 """
+
+
+SOUND = {"ranks": 2, "dst": "1", "bandwidth": "10GB/s", "latency": "1us"}
 
 
 def pair(ranks: int = 2, dst: str = "1", bandwidth: str = "10GB/s", latency: str = "1us") -> bytes:
@@ -257,6 +263,47 @@ def test_output_that_cannot_be_written_is_one_line(weft: Run, words: list[str], 
     Path("file").write_bytes(b"kept")
     assert_refused(weft(*words, path), path)
     assert Path("file").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "loop/file", "loop"])
+@pytest.mark.parametrize("option", ["--svg", "--toml"])
+def test_output_to_a_name_that_leads_nowhere_is_one_line(weft: Run, option: str, path: str) -> None:
+    Path("loop").symlink_to("loop")
+    assert_refused(weft("topology", "ring:4", option, path), path[:200])
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "loop", "closed/file"])
+@pytest.mark.parametrize("verb", ["topology", "verify"])
+def test_input_from_a_name_that_leads_nowhere_is_one_line(
+    weft: Run, monkeypatch: pytest.MonkeyPatch, verb: str, path: str
+) -> None:
+    Path("loop").symlink_to("loop")
+    honest = os.stat
+
+    def stat(name: Any, *rest: Any, **options: Any) -> os.stat_result:
+        if os.fspath(name) == "closed/file":  # a directory that may not be searched, which root does not have
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        return honest(name, *rest, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert_refused(weft(verb, path), path[:200])
+
+
+@pytest.mark.parametrize("second", ["o", "./o", "alias"])
+def test_two_outputs_cannot_be_one_file(weft: Run, second: str) -> None:
+    Path("alias").symlink_to("o")
+    assert_refused(weft("topology", "ring:4", "--svg", "o", "--toml", second), "two outputs")
+    assert not Path("o").exists()
+
+
+@pytest.mark.parametrize("form", ["x.weft", "x.json", "x.txt", "x.dot"])
+def test_a_file_name_that_is_not_text_gives_a_topology_a_name_that_is(weft: Run, form: str) -> None:
+    odd = Path(os.fsdecode(b"\xff\xfe.toml"))
+    odd.write_bytes(PAIR.replace('name = "pair"', "").format(**SOUND).encode())
+    outcome = weft("export", odd, "--algorithm", "ring", "-o", form)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert weft("topology", odd, "--svg", os.fsdecode(b"\xff.svg"), "--toml", "copy.toml").code == 0
+    assert weft("topology", "copy.toml", "--json").document["name"] == "??"
 
 
 @pytest.mark.parametrize(

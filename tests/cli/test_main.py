@@ -166,6 +166,57 @@ def test_a_spec_that_is_not_text_is_shown_escaped() -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-def test_completion_is_offered() -> None:
-    done = start(_WEFT_COMPLETE="bash_complete", COMP_WORDS="weft co", COMP_CWORD="1")
-    assert done.stdout.splitlines() == ["plain,compare"]
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [("weft co", ["compare"]), ("weft compare ring:4 --sh", ["--sharing"]), ("weft d", ["doctor"])],
+)
+def test_completion_is_offered(line: str, offered: list[str]) -> None:
+    last = str(len(line.split()) - 1)
+    done = start(_WEFT_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=last)
+    assert done.stdout.splitlines() == [f"plain,{word}" for word in offered]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_taught_to_complete(shell: str) -> None:
+    done = start(_WEFT_COMPLETE=f"{shell}_source")
+    assert done.returncode == 0
+    assert "_WEFT_COMPLETE=" in done.stdout
+
+
+@pytest.mark.parametrize("wish", ["bash_complete", "zsh_complete", "fish_complete", "bash", "bash_x", "foo"])
+def test_completion_that_no_shell_asked_for_is_one_line(wish: str) -> None:
+    done = start(_WEFT_COMPLETE=wish)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"weft: error: _WEFT_COMPLETE={wish}: ")
+    assert done.stderr.count("\n") == 1
+
+
+COMPARE = "compare ring:4 --size 1MiB --algorithm ring"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (f"{COMPARE} >&-", 2, "standard output is closed"),
+        (f"{COMPARE} >&- 2>&-", 2, ""),
+        (f"{COMPARE} 2>&-", 0, ""),
+        (f"{COMPARE} <&-", 0, ""),
+        (f"{COMPARE} <&- >&- 2>&-", 2, ""),
+        ("verify - <&-", 2, "standard input is closed"),
+        ("topology - <&-", 2, "standard input is closed"),
+        ("nonsense 2>&-", 2, ""),
+        ("topology ring:4 --svg o.svg 2>&-", 0, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_no_bug(words: str, code: int, message: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" {words}', WEFT],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == code
+    assert message in done.stderr
+    assert done.stderr.count("\n") == bool(message)

@@ -137,6 +137,31 @@ def test_saving_replaces_and_follows_a_link(tmp_path: Path) -> None:
     assert load_schedule(real) == RING
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "ring.weft"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    save_schedule(RING, path)
+    assert path.stat().st_mode & 0o777 == mode
+    assert load_schedule(path) == RING
+
+
+def test_the_longest_name_a_file_can_have_is_long_enough(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 250 + ".weft")
+    save_schedule(RING, path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "loop"])
+def test_a_name_that_leads_nowhere_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="cannot be written"):
+        save_schedule(RING, tmp_path / name)
+    with pytest.raises(InputError):
+        load_schedule(tmp_path / name)
+
+
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,9 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
         "column step: expected whole numbers",
     ),
     ("words", {"chunk": ["0"] * ROWS}, "column chunk: expected whole numbers"),
+    ("no name", {"algorithm": None}, "the algorithm's name must be text, not NoneType"),
+    ("name that is no text", {"algorithm": "\ud800"}, "is no character of Unicode text"),
+    ("note that is no text", {"notes": (5,)}, "a note must be text, not int"),
     ("two dimensions", {"src": np.zeros((3, 2), np.int32)}, "column src: expected one dimension, not 2"),
 ]
 

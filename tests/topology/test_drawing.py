@@ -89,7 +89,7 @@ def test_any_name_is_escaped(name: str) -> None:
 
 
 def test_a_hostile_name_stays_text() -> None:
-    name = "</title><script>alert(1)</script>&\x00\ud800\"'"
+    name = "</title><script>alert(1)</script>&\x00\"'"
     topology = Topology.from_links(name, 2, 0, [(0, 1)], bandwidth="1GB/s", latency="0s")
     text = draw_svg(topology)
     assert "<script" not in text

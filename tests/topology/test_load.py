@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,12 @@ def test_other_things_are_no_topology(source: object) -> None:
 
 def test_a_topology_prints_what_it_is() -> None:
     assert repr(load_topology("hosts:3,2")) == "<Topology hosts:3,2: 5 ranks, 3 switches, 14 links>"
+
+
+def test_a_host_without_ranks_is_refused() -> None:
+    ring = load_topology("ring:4")
+    with pytest.raises(TopologyError, match="none be empty"):
+        replace(ring, hosts=((0, 1), (2, 3), ()))
 
 
 def test_a_topology_checks_its_columns() -> None:

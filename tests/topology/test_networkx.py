@@ -134,10 +134,55 @@ def test_wrong_attributes_of_nodes_and_graphs_are_named() -> None:
         from_networkx(torus)
     del torus.graph["grid"]
     assert from_networkx(torus).ranks == 8
-    with pytest.raises(TopologyError, match="graph attribute 'seed' must be a whole number"):
+    with pytest.raises(TopologyError, match="the seed of a routing must be a whole number"):
         from_networkx(nx.Graph([(0, 1)], seed=-1))
     with pytest.raises(TopologyError, match="routing 'fast' is unknown"):
         from_networkx(nx.Graph([(0, 1)], routing="fast"))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"grid": 5}, "graph attribute 'grid'"),
+        ({"grid": [4], "wrap": 5}, "graph attribute 'grid'"),
+        ({"seed": True}, "seed of a routing"),
+        ({"seed": 10**5000}, "seed of a routing"),
+        ({"name": "\ud800"}, "is no character of Unicode text"),
+    ],
+    ids=["grid", "wrap", "truth", "huge", "surrogate"],
+)
+def test_graph_attributes_that_no_file_could_hold_are_refused(
+    attributes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(TopologyError, match=message):
+        from_networkx(nx.Graph([(0, 1), (1, 2), (2, 3)], **attributes))
+
+
+@pytest.mark.parametrize("addresses", [5, "ab", ("a",), (1, 2), ("a", ""), ("a", "\ud800")])
+def test_addresses_are_two_texts(addresses: object) -> None:
+    with pytest.raises(TopologyError, match="address"):
+        from_networkx(nx.Graph([(0, 1, {"addresses": addresses})]))
+    with pytest.raises(LimitError, match="characters of"):
+        from_networkx(nx.Graph([(0, 1, {"addresses": ("a" * 5000, "b")})]))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ("label", -5, "rank labels must be whole numbers"),
+        ("label", True, "rank labels must be whole numbers"),
+        ("label", 10**30, "rank labels must be whole numbers"),
+        ("host", [], r"rank 0: host \[\] cannot be told"),
+        ("kind", [], r"kind \[\] is unknown"),
+    ],
+)
+def test_attributes_of_ranks_that_no_file_could_hold_are_refused(
+    attribute: str, value: object, message: str
+) -> None:
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, value, attribute)
+    with pytest.raises(TopologyError, match=message):
+        from_networkx(graph)
 
 
 def test_a_directed_graph_must_lead_back() -> None:

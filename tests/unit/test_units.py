@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -133,6 +134,13 @@ def test_a_fraction_of_a_picosecond_is_rounded_up() -> None:
 def test_an_error_says_what_to_write(parse, text, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UnitError, match=message):
         parse(text)
+
+
+@pytest.mark.parametrize("parse", [units.parse_size, units.parse_bandwidth, units.parse_time])
+@pytest.mark.parametrize("number", [10**5000, -(10**5000)], ids=["huge", "negative"])
+def test_a_number_too_long_to_print_is_refused_in_words(parse: Callable[[int], int], number: int) -> None:
+    with pytest.raises((UnitError, LimitError), match="of more than 30 digits"):
+        parse(number)
 
 
 def test_a_size_beyond_the_bound_names_the_bound() -> None:

@@ -119,6 +119,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         Words after ``weft``; by default those of this process.
     """
+    _occupy_closed_streams()
+    if sys.stdout is None:
+        return _complain("standard output is closed; send it to /dev/null instead", InputError.exit_code)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A file name need not be text, and a terminal need not know every sign of a table.
@@ -139,11 +142,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _occupy_closed_streams() -> None:
+    """Keep a file that is opened later from becoming standard output or error, and errors from failing."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if stream is None:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is the stream's own
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _complete(instruction: str) -> int:
+    """Answer a shell that completes words, or print what teaches it to ask."""
+    from click.shell_completion import get_completion_class, shell_complete
+
+    shell, _, wish = instruction.partition("_")
+    if get_completion_class(shell) is None or wish not in ("source", "complete"):
+        msg = f"{_COMPLETION}={instruction}: expected bash_source, zsh_source or fish_source"
+        raise InputError(msg)
+    try:
+        return shell_complete(group, {}, "weft", _COMPLETION, instruction)
+    except (KeyError, ValueError) as error:
+        msg = f"{_COMPLETION}={instruction}: {error}; it is for a shell that completes words, see docs/cli.md"
+        raise InputError(msg) from error
+
+
 def _run(words: list[str]) -> int:
     if instruction := os.environ.get(_COMPLETION):
-        from click.shell_completion import shell_complete
-
-        return shell_complete(group, {}, "weft", _COMPLETION, instruction)
+        return _complete(instruction)
     try:
         with group.make_context("weft", words) as context:
             group.invoke(context)

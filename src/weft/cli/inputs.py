@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.errors import InputError
+from weft.files import exists
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
@@ -35,7 +36,7 @@ def obtain_schedule(source: str, algorithm: str | None, collective: str, root: i
 
         chosen = registry.find(algorithm)
         return chosen.build(load_topology(source), collective, root)
-    if is_spec(source) and not Path(source).exists():
+    if is_spec(source) and not exists(Path(source)):
         msg = f"{source} is a topology, not a schedule file; say what to build, such as --algorithm ring"
         raise InputError(msg)
     return load_schedule(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import textwrap
 import threading
@@ -82,14 +83,22 @@ def check_outputs(*paths: str | None, as_json: bool) -> None:
     if given.count("-") + as_json > 1:
         msg = "two outputs want standard output; give a file name instead of -"
         raise InputError(msg)
-    for path in given:
+    files = [path for path in given if path != "-"]
+    for path in files:
         target = Path(path)
-        if path != "-" and target.is_dir():
-            msg = f"{path}: is a directory; give a file name"
-            raise InputError(msg)
-        if path != "-" and not target.parent.is_dir():
-            msg = f"{path}: there is no directory {target.parent}; make it first"
-            raise InputError(msg)
+        try:
+            if target.is_dir():
+                msg = f"{path}: is a directory; give a file name"
+                raise InputError(msg)
+            if not target.parent.is_dir():
+                msg = f"{path}: there is no directory {target.parent}; make it first"
+                raise InputError(msg)
+        except OSError as error:
+            msg = f"{path}: cannot be written: {error.strerror or error}"
+            raise InputError(msg) from error
+    if len({os.path.realpath(path) for path in files}) < len(files):
+        msg = f"{files[0]}: two outputs want this file; give each its own"
+        raise InputError(msg)
 
 
 def write_output(path: str, data: bytes) -> None:

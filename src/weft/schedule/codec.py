@@ -16,7 +16,6 @@ compared, so that a file either gives back the very schedule that was saved, or 
 from __future__ import annotations
 
 import struct
-import sys
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -89,7 +88,7 @@ def load_schedule(path: str | Path) -> Schedule:
         If it cannot be read; says where and why.
     """
     if path == "-":
-        return decode_schedule(read_bytes("<stdin>", sys.stdin.buffer, limits.MAX_SCHEDULE_BYTES), "<stdin>")
+        return decode_schedule(read_bytes("<stdin>", standard_input(), limits.MAX_SCHEDULE_BYTES), "<stdin>")
     return decode_schedule(read_bytes(str(path), Path(path), limits.MAX_SCHEDULE_BYTES), str(path))
 
 

@@ -347,7 +347,7 @@ def _settle_types(topology: Topology) -> None:
 
 def _check_shape(topology: Topology) -> None:
     name = topology.name
-    limits.check(f"{name[:40]!r}: characters of its name", len(name), limits.MAX_SPEC_CHARACTERS)
+    limits.check_text("the name of a topology", name, TopologyError, empty=True)
     if topology.ranks < 2:
         msg = f"{name}: a cluster of {topology.ranks} rank has nothing to reduce; it needs at least 2"
         raise TopologyError(msg)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from weft.errors import FormatError, InputError, TopologyError
-from weft.files import read_text
+from weft.files import exists, read_text, standard_input
 from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
 from weft.topology.spec import is_spec, parse_spec
@@ -48,17 +47,17 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
         msg = "the topology is empty; a spec looks like torus:8x8 or hosts:8,4,2"
         raise InputError(msg)
     if source == "-":
-        return _parse(read_text("<stdin>", sys.stdin.buffer), "<stdin>")
+        return _parse(read_text("<stdin>", standard_input()), "<stdin>")
     if is_spec(source):
         return parse_spec(source)
     name, *faults = source.split("+fail=")
-    if not faults or Path(source).exists():
+    if not faults or exists(Path(source)):
         return _load_file(Path(source))
     return apply_faults(_load_file(Path(name)), [fault for part in faults for fault in part.split(",")])
 
 
 def _load_file(path: Path) -> Topology:
-    if not path.exists():
+    if not exists(path):
         msg = f"{path}: no such file, and not a spec either; a spec looks like torus:8x8 or hosts:8,4,2"
         raise InputError(msg)
     return _parse(read_text(str(path), path), str(path))

@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, NoReturn
 from xml.parsers import expat
 
 from weft import limits
 from weft.errors import FormatError, TopologyError
+from weft.files import name_after
 from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, Machine
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def parse_nccl_xml(text: str, source: str) -> Topology:
         raise FormatError(source, problem, f"line {root.line}")
     reader = _Reader(source)
     reader.read(root)
-    name = root.attributes.get("name") or PurePath(source).stem.strip("<>") or "nccl"
+    name = root.attributes.get("name") or name_after(source, "nccl")
     try:
         return reader.build(name[: limits.MAX_SPEC_CHARACTERS])
     except TopologyError as error:

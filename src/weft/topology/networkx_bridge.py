@@ -59,11 +59,11 @@ def from_networkx(graph: Any) -> Topology:
     edges = sorted(graph.edges(data=True), key=lambda edge: _link_number(edge[2]))
     for u, v, data in edges:
         speed, latency = _speed(name, u, v, data), _latency(name, u, v, data)
-        addresses = data.get("addresses")
-        there = None if addresses is None else (str(addresses[0]), str(addresses[1]))
+        there = _addresses(name, u, v, data)
         wiring.link(number[u], number[v], speed, latency, there)
         if not graph.is_directed():
             wiring.link(number[v], number[u], speed, latency, there and (there[1], there[0]))
+    # Text is what other programs call a label; only numbers are those of ranks before a failure.
     labels = tuple(
         graph.nodes[node]["label"] for node in ranks if isinstance(graph.nodes[node].get("label"), int)
     )
@@ -71,7 +71,7 @@ def from_networkx(graph: Any) -> Topology:
         name,
         hosts=_hosts(name, [graph.nodes[node].get("host") for node in ranks]),
         grid=_grid(name, graph.graph, len(ranks)),
-        routing=_routing(graph.graph),
+        routing=_routing(name, graph.graph),
         rank_labels=labels if len(labels) == len(ranks) else (),
     )
 
@@ -126,10 +126,10 @@ def to_networkx(topology: Topology) -> Any:
 
 def _kind(name: str, node: Hashable, data: dict[str, Any]) -> str:
     kind = data.get("kind", "rank")
-    if kind not in ("rank", "switch"):
+    if not isinstance(kind, str) or kind not in ("rank", "switch"):
         msg = f"{name}: node {_shown(node)}: kind {_shown(kind)} is unknown, expected 'rank' or 'switch'"
         raise TopologyError(msg)
-    return str(kind)
+    return kind
 
 
 def _in_order(nodes: list[Any]) -> list[Any]:
@@ -167,6 +167,16 @@ def _latency(name: str, u: Hashable, v: Hashable, data: dict[str, Any]) -> int:
         raise TopologyError(msg) from error
 
 
+def _addresses(name: str, u: Hashable, v: Hashable, data: dict[str, Any]) -> tuple[str, str] | None:
+    given = data.get("addresses")
+    if given is None:
+        return None
+    if not isinstance(given, tuple | list) or [type(end) for end in given] != [str, str]:
+        msg = f"{name}: edge {_shown(u)} to {_shown(v)}: addresses must be two texts, not {_shown(given)}"
+        raise TopologyError(msg)
+    return given[0], given[1]
+
+
 def _hosts(name: str, of_rank: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
     if all(host is None for host in of_rank):
         return ()
@@ -175,7 +185,13 @@ def _hosts(name: str, of_rank: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
         if host is None:
             msg = f"{name}: rank {rank} has no host, but others have; give every rank one, or none"
             raise TopologyError(msg)
-        members.setdefault(host, []).append(rank)
+        try:
+            members.setdefault(host, []).append(rank)
+        except TypeError as error:
+            msg = (
+                f"{name}: rank {rank}: host {_shown(host)} cannot be told from others; give text or a number"
+            )
+            raise TopologyError(msg) from error
     return tuple(tuple(members[host]) for host in _in_order(list(members)))
 
 
@@ -183,16 +199,16 @@ def _grid(name: str, attributes: dict[str, Any], ranks: int) -> Grid | None:
     shape = attributes.get("grid")
     if shape is None:
         return None
-    wrap = attributes.get("wrap", [False] * len(shape))
     try:
         sizes = [operator.index(size) for size in shape]
-        return checked_grid(name, sizes, [bool(closed) for closed in wrap], ranks)
+        wrap = [bool(closed) for closed in attributes.get("wrap", [False] * len(sizes))]
+        return checked_grid(name, sizes, wrap, ranks)
     except (TypeError, TopologyError) as error:
         msg = f"{name}: graph attribute 'grid': {error}; delete it where the graph is no grid any more"
         raise TopologyError(msg) from error
 
 
-def _routing(attributes: dict[str, Any]) -> Routing:
+def _routing(name: str, attributes: dict[str, Any]) -> Routing:
     default = "shortest" if attributes.get("grid") is None else "dimension-order"
     seed = attributes.get("seed", 0)
     if not isinstance(seed, int) or not 0 <= seed <= limits.MAX_SEED:

@@ -24,11 +24,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Final
 
 from weft import limits
 from weft.errors import FormatError, TopologyError
+from weft.files import name_after
 from weft.topology.gpu_machine import GB, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, Machine
 from weft.topology.graph import Topology
 
@@ -79,9 +79,8 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
     parts = [machine.add() for _ in range(gpus)]
     _join_nvlinks(machine, parts, table.nvlinks)
     _join_pcie(machine, parts, table)
-    name = PurePath(source).stem.strip("<>") or "nvidia-smi"
     try:
-        return machine.build(name[: limits.MAX_SPEC_CHARACTERS], parts, [parts])
+        return machine.build(name_after(source, "nvidia-smi"), parts, [parts])
     except TopologyError as error:
         raise type(error)(f"{source}: {error}") from error
 

@@ -12,7 +12,6 @@ import json
 import re
 import tomllib
 from itertools import groupby
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -20,6 +19,7 @@ import numpy as np
 
 from weft import limits, units
 from weft.errors import DisconnectedError, FormatError, InputError, TopologyError, UnitError
+from weft.files import name_after
 from weft.topology.graph import ROUTING_KINDS, Routing, Topology
 from weft.topology.record import checked_grid
 
@@ -109,7 +109,7 @@ def parse_toml(text: str, source: str) -> Topology:
     <Topology pair: 2 ranks, 0 switches, 2 links>
     """
     file = _decode(text, source)
-    name = file.name if file.name is not None else PurePath(source).stem.strip("<>") or "topology"
+    name = file.name if file.name is not None else name_after(source, "topology")
     columns, addresses = _read_links(file, source)
     try:
         return Topology(
@@ -322,6 +322,8 @@ def _quantity(parse: Any, value: int | str, source: str, place: str) -> int:
 def _read_hosts(file: TopologyFile, source: str) -> tuple[tuple[int, ...], ...]:
     seen: set[int] = set()
     for index, host in enumerate(file.hosts):
+        if not host:
+            raise FormatError(source, "a host without ranks; leave it out", f"hosts[{index}]")
         for rank in host:
             if not 0 <= rank < file.ranks:
                 raise FormatError(
