@@ -62,9 +62,8 @@ def read_bytes(name: str, source: Path | BinaryIO, bound: int) -> bytes:
     return data
 
 
-def read_text(name: str, source: Path | BinaryIO, bound: int = limits.MAX_TEXT_BYTES) -> str:
-    """Text of a file in UTF-8, bounded."""
-    data = read_bytes(name, source, bound)
+def decode_text(name: str, data: bytes) -> str:
+    """Text of a file's bytes, which must be UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -209,6 +209,36 @@ def test_a_schedule_file_that_cannot_be_read_is_one_line(weft: Run, kind: str, v
     assert not Path("copy.weft").exists()
 
 
+@pytest.mark.parametrize(
+    "option", [("--root", "99"), ("--root", "0"), ("--collective", "all_reduce")], ids=lambda words: words[0]
+)
+@pytest.mark.parametrize("verb", ["verify", "simulate", "export"])
+def test_options_for_building_are_refused_beside_a_schedule_file(
+    weft: Run, verb: str, option: tuple[str, str]
+) -> None:
+    weft("export", "ring:4", "--algorithm", "ring", "-o", "ring.weft")
+    more = {"verify": [], "simulate": ["--size", "1MiB"], "export": ["-o", "copy.weft"]}[verb]
+    assert_refused(weft(verb, "ring.weft", *more, *option), option[0], "a schedule file has its own")
+
+
+@pytest.mark.parametrize("name", ["ring.weft", "ring.json"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["simulate", "--size", "1MiB", "--algorithm", "ring"],
+        ["verify", "--algorithm", "ring"],
+        ["topology"],
+        ["compare", "--size", "1MiB"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_schedule_where_a_topology_should_be_is_told(weft: Run, words: list[str], name: str) -> None:
+    weft("export", "ring:4", "--algorithm", "ring", "-o", name)
+    told = ["a schedule, not a topology", "without --algorithm"]
+    assert_refused(weft(*words, name), name, *told)
+    assert_refused(weft(*words, "-", stdin=Path(name).read_bytes()), *told)
+
+
 @pytest.mark.parametrize("at", [9, 12, 16, 20, 40, 200, -1])
 def test_a_damaged_schedule_file_is_refused(weft: Run, at: int) -> None:
     assert weft("export", "ring:4", "--algorithm", "ring", "-o", "good.weft").code == 0
@@ -321,6 +351,9 @@ def test_a_file_name_that_is_not_text_gives_a_topology_a_name_that_is(weft: Run,
             ["simulate", "ring:8", "--algorithm", "ring", "--size", "1", "--trace", "-", "--json"],
             ["standard output"],
         ),
+        (["verify", "ring:8", "--algorithm", "ring", "--root", "99"], ["--root", "all_reduce has no root"]),
+        (["compare", "ring:8", "--size", "1MiB", "--root", "2"], ["--root", "all_reduce has no root"]),
+        (["export", "ring:8", "--algorithm", "ring", "-o", "x", "--chunk", "1"], ["--chunk", "--format dot"]),
         (["topology", "ring:8", "--routes", "0", "8"], ["8", "0..7"]),
         (["topology", "ring:8", "--routes", "0", "0"], ["different"]),
         (["topology", "switch:4", "--routes", "0", "s0"], ["s0"]),

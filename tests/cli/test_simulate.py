@@ -67,6 +67,37 @@ def test_a_trace_is_written(weft: Run) -> None:
     assert json.loads(Path("trace.json").read_bytes())["traceEvents"]
 
 
+def test_a_trace_too_large_to_show_is_refused_before_the_run(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.planning.segments.simulate", None)
+    for cut in ("4KiB", "auto"):
+        monkeypatch.setattr("weft.limits.MAX_TRACE_EVENTS", 500)
+        outcome = weft(
+            *(
+                "simulate",
+                "ring:8",
+                "--algorithm",
+                "ring",
+                "--size",
+                "64MiB",
+                "--segment",
+                cut,
+                "--trace",
+                "t",
+            )
+        )
+        assert outcome.code == 2
+        assert "spans is more than the 500 that viewers can show" in outcome.err
+    assert not Path("t").exists()
+
+
+def test_fluid_links_have_an_order_only_within_a_connection(weft: Run) -> None:
+    words = ("simulate", "ring:4", "--algorithm", "ring", "--size", "1MiB", "--sharing")
+    assert "priority order within a connection" in " ".join(weft(*words, "fluid").out.split())
+    assert "within a connection" not in weft(*words, "queue").out
+
+
 def test_a_trace_on_standard_output_stands_alone(weft: Run) -> None:
     assert weft("simulate", *RING, "--size", "4MB", "--trace", "-").document["traceEvents"]
 

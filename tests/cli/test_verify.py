@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,10 +45,15 @@ def test_a_wrong_schedule_is_exit_code_one_with_its_place(weft: Run, wrong_sched
     outcome = weft("verify", wrong_schedule)
     assert outcome.code == 1
     assert "WRONG" in outcome.out.splitlines()[0]
-    assert outcome.err.startswith("weft: error: semantics: ")
-    assert outcome.err.count("\n") == 1
-    assert "rank" in outcome.err
-    assert "chunk" in outcome.err
+    assert re.fullmatch(
+        r"weft: error: the schedule is wrong: semantics at (transfer \d+, )?rank \d+, chunk \d+\n",
+        outcome.err,
+    )
+
+
+def test_what_is_wrong_is_told_once(weft: Run) -> None:
+    outcome = weft("verify", "ring:4", "--algorithm", "ring", "--slots", 1, "--fused")
+    assert " ".join((outcome.out + outcome.err).split()).count("wait for each other") == 1
 
 
 def test_json_names_the_place_of_what_is_wrong(weft: Run, wrong_schedule: Path) -> None:

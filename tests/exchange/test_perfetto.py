@@ -16,6 +16,7 @@ from support.schedules import ring_all_reduce
 from weft import limits
 from weft.errors import InputError, LimitError
 from weft.exchange import trace_events, write_trace
+from weft.exchange.perfetto import check_trace
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.simulation import simulate
 from weft.topology import load_topology
@@ -185,3 +186,15 @@ def test_a_simulated_ring_gives_a_whole_trace(sharing: str) -> None:
     assert sum(span["args"]["bytes"] for span in sent) == 2 * 3 * 65536
     assert len(spans) == 2 * len(sent) == 2 * 24 * 4
     assert max(span["ts"] + span["dur"] for span in spans) <= result.time_ps / 1e6
+
+
+@pytest.mark.parametrize("schedule", [ring_all_reduce(load_topology("ring:4")), RELAY], ids=["ring", "relay"])
+def test_spans_are_counted_without_a_run(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = simulate(schedule, "64KiB", segment_bytes=None, record=True)
+    count = len(spans_of(list(trace_events(schedule, run))))
+    once = np.ones(schedule.messages, np.int64)
+    monkeypatch.setattr(limits, "MAX_TRACE_EVENTS", count)
+    check_trace(schedule, once)
+    monkeypatch.setattr(limits, "MAX_TRACE_EVENTS", count - 1)
+    with pytest.raises(LimitError, match=f"a trace of {count} spans"):
+        check_trace(schedule, once)

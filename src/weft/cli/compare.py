@@ -74,6 +74,7 @@ def command(
     """
     from weft.planning import compare
 
+    options.check_root(collective)
     with progress("compare") as report:
         found = compare(
             topology,

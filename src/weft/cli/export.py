@@ -39,7 +39,9 @@ _BY_SUFFIX: Final = {".json": "json", ".txt": "text", ".text": "text", ".dot": "
     type=click.Choice(FORMATS),
     help="Binary, JSON, a listing or a Graphviz drawing; by default as the file's name ends, else weft.",
 )
-@click.option("--chunk", type=click.IntRange(min=0), default=0, help="The chunk a dot file draws.")
+@click.option(
+    "--chunk", type=click.IntRange(min=0), default=0, show_default=True, help="The chunk a dot file draws."
+)
 @options.as_json
 def command(
     source: str,
@@ -60,6 +62,10 @@ def command(
 
     check_outputs(output, as_json=as_json)
     chosen = form or _BY_SUFFIX.get(PurePath(output).suffix.lower(), "weft")
+    if chosen != "dot":
+        options.refuse_unused(
+            "chunk", reason=f"only a dot file draws one, this is {chosen}; try --format dot"
+        )
     with progress("export") as report:
         report("schedule", 0, 0)
         schedule = obtain_schedule(source, algorithm, collective, root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weft.cli import options
 from weft.errors import InputError
 from weft.files import exists
 
@@ -34,9 +35,11 @@ def obtain_schedule(source: str, algorithm: str | None, collective: str, root: i
         from weft.algorithms import registry
         from weft.topology import load_topology
 
+        options.check_root(collective)
         chosen = registry.find(algorithm)
         return chosen.build(load_topology(source), collective, root)
     if is_spec(source) and not exists(Path(source)):
         msg = f"{source} is a topology, not a schedule file; say what to build, such as --algorithm ring"
         raise InputError(msg)
+    options.refuse_unused("collective", "root", reason="a schedule file has its own; it is for --algorithm")
     return load_schedule(source)

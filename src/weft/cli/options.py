@@ -6,6 +6,7 @@ import difflib
 from typing import Final
 
 import click
+from click.core import ParameterSource
 
 from weft import units
 from weft.errors import InputError
@@ -38,6 +39,21 @@ def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) ->
     hint = f"; did you mean {plain[close[0]]}?" if close else "."
     msg = f"collective {text!r} is unknown{hint} Known: {', '.join(COLLECTIVE_NAMES)}"
     raise InputError(msg)
+
+
+def refuse_unused(*names: str, reason: str) -> None:
+    """Refuse options of the running verb that were given although they would change nothing."""
+    context = click.get_current_context(silent=True)
+    for name in names:
+        if context is not None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            msg = f"--{name}: {reason}"
+            raise InputError(msg)
+
+
+def check_root(collective: str) -> None:
+    """Refuse a root where there is none."""
+    if collective not in ("broadcast", "reduce"):
+        refuse_unused("root", reason=f"{collective} has no root; broadcast and reduce have")
 
 
 def examples(*lines: str) -> str:

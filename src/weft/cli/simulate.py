@@ -21,6 +21,7 @@ from weft.cli.output import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from weft.schedule import Schedule
     from weft.simulation import SimulationResult
 
 _BUSIEST = 5
@@ -86,6 +87,8 @@ def command(
         report("schedule", 0, 0)
         plan = obtain_schedule(schedule, algorithm, collective, root)
         report(f"{plan.transfers:,} transfers", 0, 0)
+        if trace is not None:
+            _check_trace(plan, size, segment)
         result = simulate_best(plan, size, segment=segment, sharing=sharing, order=order, execution=execution)
         if trace is not None:
             _write_trace(trace, result, sharing, order, execution)
@@ -96,6 +99,16 @@ def command(
         _show(result, rules, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
+
+
+def _check_trace(plan: Schedule, size: int, segment: str | int) -> None:
+    """Refuse before the run what could not be written after it."""
+    from weft.exchange.perfetto import check_trace
+    from weft.planning.segments import count_segments, parse_segment, segment_candidates
+
+    cut = parse_segment(segment)
+    finest = segment_candidates(plan, size)[-1] if isinstance(cut, str) else cut
+    check_trace(plan, count_segments(plan, size, finest))
 
 
 def _write_trace(path: str, result: SimulationResult, sharing: str, order: str, execution: str) -> None:
@@ -129,6 +142,8 @@ def _show(result: SimulationResult, rules: dict[str, str], console: Console) -> 
         else f"segments of {format_size(result.segment_bytes)}"
     )
     how = ", ".join(f"{rule} {name}" for name, rule in rules.items())
+    if rules["sharing"] == "fluid":
+        how = how.replace(" order", " order within a connection")
     slowest = result.slowest_rank
     print_facts(
         console,

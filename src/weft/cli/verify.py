@@ -13,10 +13,11 @@ from weft.cli.output import make_console, print_facts, print_json, progress
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from weft.errors import VerificationError
     from weft.verification import ContentionReport, VerificationReport
 
 _LONGEST_PROBLEM = 200
-"""Characters on standard error; the report has it in full."""
+"""Characters on standard error."""
 
 
 @click.command(
@@ -74,8 +75,15 @@ def command(
     else:
         _show(found, make_console())
     if found.problem is not None:
-        click.echo(f"weft: error: {one_line(str(found.problem), _LONGEST_PROBLEM)}", err=True)
+        click.echo(f"weft: error: {one_line(_place(found.problem), _LONGEST_PROBLEM)}", err=True)
         ctx.exit(1)
+
+
+def _place(problem: VerificationError) -> str:
+    """Say which check failed and where; the report on standard output says the rest, once."""
+    named = {"transfer": problem.transfer, "rank": problem.rank, "chunk": problem.chunk}
+    place = ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
+    return f"the schedule is wrong: {problem.check}" + (f" at {place}" if place else "")
 
 
 def _show(found: VerificationReport, console: Console) -> None:

@@ -115,14 +115,45 @@ def trace_events(schedule: Schedule, result: Recorded) -> Iterator[dict[str, Any
         raise InputError(msg)
     # A route leaves its source once, so the span on a link of the source's own is the one the rank sends in.
     sends = schedule.topology.link_src[spans.link] == schedule.src[spans.row]
-    count = len(spans.row) + int(sends.sum())
-    if count > limits.MAX_TRACE_EVENTS:
+    _check_count(len(spans.row) + int(sends.sum()))
+    return _events(schedule, spans, sends)
+
+
+def check_trace(schedule: Schedule, segments: NDArray[np.int64]) -> None:
+    """Refuse a trace that is surely too large before its run is made.
+
+    Parameters
+    ----------
+    schedule
+        What is to run.
+    segments
+        At least how many segments each message is cut into.
+
+    Raises
+    ------
+    LimitError
+        If there would be more spans than a viewer can show.
+    """
+    first = schedule.message_starts
+    src, dst, route = schedule.src[first], schedule.dst[first], schedule.route[first]
+    hops = np.zeros(len(first), np.int64)
+    hops[route >= 0] = np.diff(schedule.route_offsets)[route[route >= 0]]
+    ranks = schedule.topology.ranks
+    own = np.flatnonzero((route < 0) & (src != dst))
+    pairs, which = np.unique(src[own].astype(np.int64) * ranks + dst[own], return_inverse=True)
+    offsets, _ = schedule.topology.routes((pairs // ranks).astype(np.int32), (pairs % ranks).astype(np.int32))
+    hops[own] = np.diff(offsets)[which]
+    # Each segment is a span on every link, and one more at the rank that sends it.
+    _check_count(int((segments * (hops + (hops > 0))).sum()))
+
+
+def _check_count(spans: int) -> None:
+    if spans > limits.MAX_TRACE_EVENTS:
         msg = (
-            f"a trace of {count:,} spans is more than the {limits.MAX_TRACE_EVENTS:,} that viewers can show; "
+            f"a trace of {spans:,} spans is more than the {limits.MAX_TRACE_EVENTS:,} that viewers can show; "
             "use larger segments or a smaller cluster"
         )
         raise LimitError(msg)
-    return _events(schedule, spans, sends)
 
 
 def _events(schedule: Schedule, spans: Spans, sends: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:

@@ -52,6 +52,15 @@ def segment_candidates(schedule: Schedule, size_bytes: int) -> list[int | None]:
     return [None, *(size for size in cutting if _count_segments(messages, size) <= SEGMENT_BUDGET)]
 
 
+def count_segments(schedule: Schedule, size_bytes: int, segment_bytes: int | None) -> NDArray[np.int64]:
+    """At least how many segments each message is cut into."""
+    messages = _message_bytes(schedule, size_bytes)
+    if segment_bytes is None:
+        return (messages > 0).astype(np.int64)
+    segments: NDArray[np.int64] = -(-messages // segment_bytes)
+    return segments
+
+
 def _message_bytes(schedule: Schedule, size_bytes: int) -> NDArray[np.int64]:
     if not schedule.transfers:
         return np.zeros(0, np.int64)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from weft import limits
 from weft.errors import FormatError, InputError, TopologyError
-from weft.files import exists, read_text, standard_input
+from weft.files import decode_text, exists, read_bytes, standard_input
 from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
 from weft.topology.spec import is_spec, parse_spec
@@ -47,7 +48,7 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
         msg = "the topology is empty; a spec looks like torus:8x8 or hosts:8,4,2"
         raise InputError(msg)
     if source == "-":
-        return _parse(read_text("<stdin>", standard_input()), "<stdin>")
+        return _read(standard_input(), "<stdin>")
     if is_spec(source):
         return parse_spec(source)
     name, *faults = source.split("+fail=")
@@ -60,7 +61,15 @@ def _load_file(path: Path) -> Topology:
     if not exists(path):
         msg = f"{path}: no such file, and not a spec either; a spec looks like torus:8x8 or hosts:8,4,2"
         raise InputError(msg)
-    return _parse(read_text(str(path), path), str(path))
+    return _read(path, str(path))
+
+
+def _read(stream: Path | BinaryIO, source: str) -> Topology:
+    data = read_bytes(source, stream, limits.MAX_TEXT_BYTES)
+    if data.startswith(b"\x89WEFT") or (data.lstrip()[:1] == b"{" and b'"weft_schedule"' in data):
+        problem = "a schedule, not a topology; weft verify, simulate and export take it without --algorithm"
+        raise FormatError(source, problem)
+    return _parse(decode_text(source, data), source)
 
 
 def _parse(text: str, source: str) -> Topology:
