@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+_WORD: Final = 63
+
+
 def whole(name: str, value: Any, error: type[InputError] = ScheduleError) -> int:
     """One whole number as a plain int, whatever type it came in; a fraction is refused, never cut off.
 
@@ -24,11 +27,14 @@ def whole(name: str, value: Any, error: type[InputError] = ScheduleError) -> int
     >>> whole("ranks", np.int64(8))
     8
     """
-    try:
-        return operator.index(value)
-    except TypeError:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         msg = f"{name}: expected a whole number, not {value!r:.40}"
-        raise error(msg) from None
+        raise error(msg)
+    number = operator.index(value)
+    if number.bit_length() > _WORD:
+        msg = f"{name}: a number of {number.bit_length()} bits does not fit into {_WORD}"
+        raise error(msg)
+    return number
 
 
 def whole_tuple(name: str, values: Any, error: type[InputError] = ScheduleError) -> tuple[int, ...]:

@@ -49,8 +49,6 @@ MAX_DRAWN_NODES: Final = 3000
 MAX_DRAWN_CABLES: Final = 12_000
 """Beyond either a drawing shows a summary only."""
 
-MAX_SEED: Final = 2**63 - 1
-
 MAX_RANKS: Final = 65_536
 MAX_SWITCHES: Final = 65_536
 MAX_LINKS: Final = 4_000_000

@@ -112,7 +112,7 @@ def test_a_topology_prints_what_it_is() -> None:
 
 def test_a_host_without_ranks_is_refused() -> None:
     ring = load_topology("ring:4")
-    with pytest.raises(TopologyError, match="none be empty"):
+    with pytest.raises(TopologyError, match="host 2 has no ranks"):
         replace(ring, hosts=((0, 1), (2, 3), ()))
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from weft import limits
 from weft.columns import freeze
 from weft.errors import FormatError, InputError, LimitError
-from weft.files import read_bytes, replacing
+from weft.files import read_bytes, replacing, standard_input
 from weft.schedule.ir import COLUMNS, TRANSFER_COLUMNS, Schedule
 from weft.schedule.json_form import schedule_from_json, schedule_to_json
 from weft.topology.record import TopologyRecord, from_record, to_record

@@ -275,13 +275,10 @@ def _settle_slots(schedule: Schedule) -> None:
 
 
 def _check_texts(schedule: Schedule) -> None:
-    texts = {"algorithm": schedule.algorithm, **{f"note {i}": note for i, note in enumerate(schedule.notes)}}
-    for what, text in texts.items():
-        if not isinstance(text, str):
-            msg = f"{what}: expected text, not {text!r:.40}"
-            raise ScheduleError(msg)
-        limits.check(f"characters of {what}", len(text), limits.MAX_SPEC_CHARACTERS)
+    limits.check_text("the algorithm's name", schedule.algorithm, ScheduleError, empty=True)
     limits.check("notes", len(schedule.notes), limits.MAX_NOTES)
+    for note in schedule.notes:
+        limits.check_text("a note", note, ScheduleError, empty=True)
 
 
 def _check_chunks(schedule: Schedule) -> None:

@@ -337,9 +337,7 @@ def _settle_types(topology: Topology) -> None:
         "switches": whole("switches", topology.switches, TopologyError),
         "hosts": tuple(whole_tuple("host", host, TopologyError) for host in topology.hosts),
         "rank_labels": whole_tuple("rank label", topology.rank_labels, TopologyError),
-        "addresses": tuple(
-            (whole("link", n, TopologyError), str(a), str(b)) for n, a, b in topology.addresses
-        ),
+        "addresses": tuple((whole("link", n, TopologyError), a, b) for n, a, b in topology.addresses),
     }
     for name, value in settled.items():
         object.__setattr__(topology, name, value)
@@ -413,14 +411,8 @@ def _check_links(topology: Topology) -> None:
         if not 0 <= link < topology.links:
             msg = f"{topology.name}: an address is given for link {link}, which is not there"
             raise TopologyError(msg)
-        if "" in addresses:
-            msg = f"{topology.name}: link {link} needs two addresses"
-            raise TopologyError(msg)
-        limits.check(
-            f"{topology.name}: characters of an address of link {link}",
-            max(map(len, addresses)),
-            limits.MAX_SPEC_CHARACTERS,
-        )
+        for address in addresses:
+            limits.check_text(f"{topology.name}: an address of link {link}", address, TopologyError)
 
 
 def _check_hosts(topology: Topology) -> None:

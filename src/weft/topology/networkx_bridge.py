@@ -210,11 +210,11 @@ def _grid(name: str, attributes: dict[str, Any], ranks: int) -> Grid | None:
 
 def _routing(name: str, attributes: dict[str, Any]) -> Routing:
     default = "shortest" if attributes.get("grid") is None else "dimension-order"
-    seed = attributes.get("seed", 0)
-    if not isinstance(seed, int) or not 0 <= seed <= limits.MAX_SEED:
-        msg = f"graph attribute 'seed' must be a whole number of at least 0, not {_shown(seed)}"
-        raise TopologyError(msg)
-    return Routing(str(attributes.get("routing", default)), seed)
+    try:
+        return Routing(str(attributes.get("routing", default)), attributes.get("seed", 0))
+    except TopologyError as error:
+        msg = f"{name}: a graph attribute: {error}"
+        raise TopologyError(msg) from error
 
 
 def _shown(value: object) -> str:
