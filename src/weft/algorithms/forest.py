@@ -21,7 +21,14 @@ import numpy as np
 
 from weft import limits
 from weft.algorithms.timetable import Condition, busiest_ticks, make_clock, make_schedule, make_timetable
-from weft.algorithms.tree_columns import TREE_COLLECTIVES, Growth, TreeColumns, find_centres, grow_trees
+from weft.algorithms.tree_columns import (
+    TREE_COLLECTIVES,
+    Growth,
+    TreeColumns,
+    find_centres,
+    find_radius,
+    grow_trees,
+)
 from weft.errors import InputError
 from weft.schedule import Schedule, passes
 
@@ -32,12 +39,21 @@ if TYPE_CHECKING:
 
 NAME: Final = "forest"
 
-_ROWS: Final = 1 << 17
-"""Transfers to aim at: enough for a full pipeline on a hundred ranks, and cheap to make and to simulate."""
+_TREES_PER_LINK: Final = 64
+"""Trees by default for every link between the middle and the edge: then filling the pipeline, and emptying
+it, takes little of the time."""
+
+_TREES_PER_RANK: Final = 16
+_ENOUGH: Final = 512
+"""Trees by default for every rank, up to so many: enough to load uneven links evenly."""
+
+_MOST: Final = 1024
+_ROWS: Final = 1 << 18
+"""Trees and transfers by default at most: what is made and simulated in a second or two."""
 
 _FEWEST: Final = 256
-_MOST: Final = 1024
-"""Trees by default."""
+_MOST_ROWS: Final = 1 << 20
+"""Trees by default where `_ROWS` would allow few, unless their transfers are more than this."""
 
 _SLACK: Final = 2
 """Links that a root may be farther from the middle of the network than need be."""
@@ -245,7 +261,9 @@ def _only(topology: Topology, root: int) -> NDArray[np.int32]:
 def _tree_count(topology: Topology, halves: int, trees: int | None) -> int:
     edges = halves * max(1, topology.ranks - 1)
     if trees is None:
-        return min(_MOST, max(_FEWEST, _ROWS // edges))
+        wanted = max(_TREES_PER_LINK * find_radius(topology), min(_ENOUGH, _TREES_PER_RANK * topology.ranks))
+        cheap = max(_ROWS // edges, min(_FEWEST, _MOST_ROWS // edges), 1)
+        return min(wanted, cheap, _MOST)
     most = min(limits.MAX_CHUNKS, limits.MAX_TRANSFERS // edges)
     if not 1 <= trees <= most:
         msg = f"{NAME}: trees is {trees}, expected 1..{most}"

@@ -120,10 +120,26 @@ def find_centres(topology: Topology, slack: int) -> NDArray[np.int32]:
     >>> find_centres(load_topology("mesh:4x4"), 0)
     array([ 5,  6,  9, 10], dtype=int32)
     """
-    if topology.ranks > _MOST_CENTRES:
-        return np.arange(topology.ranks, dtype=np.int32)
-    farthest = _core.rank_eccentricities(topology.nodes, topology.ranks, topology.link_src, topology.link_dst)
+    farthest = _farthest(topology)
     return np.flatnonzero(farthest <= farthest.min() + slack).astype(np.int32)
+
+
+def find_radius(topology: Topology) -> int:
+    """Links between a rank in the middle and the rank farthest from it; 0 where it is not worth knowing.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> find_radius(load_topology("mesh:4x4"))
+    4
+    """
+    return int(_farthest(topology).min())
+
+
+def _farthest(topology: Topology) -> NDArray[np.int32]:
+    if topology.ranks > _MOST_CENTRES:
+        return np.zeros(topology.ranks, np.int32)
+    return _core.rank_eccentricities(topology.nodes, topology.ranks, topology.link_src, topology.link_dst)
 
 
 @dataclass(frozen=True, slots=True)
