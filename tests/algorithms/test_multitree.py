@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import hashlib
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +23,8 @@ from weft.algorithms.multitree_speeds import use_all
 from weft.errors import InputError, LimitError
 from weft.schedule.passes import halves, reverse
 from weft.topology import Topology, load_topology
+
+PAGE = Path(__file__).parents[2] / "docs" / "multitree.md"
 
 DIRECT = (
     "ring:2",
@@ -390,3 +395,18 @@ def test_a_thousand_ranks_are_right() -> None:
     schedule = multitree.all_reduce(load_topology("torus:32x32"))
     assert (schedule.steps, schedule.transfers) == (512, 2 * 1024 * 1023)
     weft.verify(schedule)
+
+
+def test_the_examples_of_the_page_do_what_it_says() -> None:
+    failed, tried = doctest.testfile(str(PAGE), module_relative=False)
+    assert tried > 8
+    assert failed == 0
+
+
+def test_the_steps_of_the_page_are_right() -> None:
+    rows = re.findall(r"^\| `(\S+)` \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 20
+    for spec, *shown in rows:
+        topology = load_topology(spec)
+        authors, ours = (grow_trees(topology, 1, paper_order=order).steps for order in (True, False))
+        assert [authors, ours, fewest_steps(use_all(topology))] == [int(cell) for cell in shown], spec
