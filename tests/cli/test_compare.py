@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from cli.running import Run
 from weft.algorithms import registry
 from weft.errors import InputError, UnsupportedError
 from weft.planning import compare
+from weft.planning.budget import Budget
 from weft.planning.segments import SEGMENT_BUDGET, segment_candidates
 from weft.schedule import Schedule
 from weft.topology import Topology, load_topology
@@ -38,6 +40,7 @@ ROW = [
     "busbw_GBps",
     "synthesis_seconds",
     "simulation_seconds",
+    "untried_segment_bytes",
 ]
 
 
@@ -60,7 +63,10 @@ def test_every_algorithm_is_timed_or_skipped_and_none_beats_the_bound(
 ) -> None:
     found = weft("compare", spec, "--size", "1MiB", "--collective", collective, "--json").document
     names = [row["algorithm"] for row in found["results"]] + [row["algorithm"] for row in found["skipped"]]
-    assert sorted(names) == sorted(line.name for line in registry.for_collective(collective))
+    assert sorted(names) == sorted(registry.ALGORITHMS)
+    offering = {line.name for line in registry.for_collective(collective)}
+    lacking = {row["algorithm"] for row in found["skipped"] if row["reason"] == f"has no {collective}"}
+    assert lacking == set(registry.ALGORITHMS) - offering
     seconds = [row["seconds"] for row in found["results"]]
     assert seconds == sorted(seconds)
     for row in found["results"]:
@@ -78,6 +84,105 @@ def test_the_table_fits_the_terminal(weft: Run, monkeypatch: pytest.MonkeyPatch,
     assert "…" not in outcome.out
     for name in ("double_binary_tree", "bound", "busiest", "skipped", "veri"):
         assert name in outcome.out
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "20", "40", "60", "100"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "hosts:8,4,2@uplink=10GB/s", "--size", "64MiB"),
+        ("topology", "hosts:8,4,2@uplink=10GB/s", "--routes", "0", "9"),
+        ("simulate", "hosts:8,4,2@uplink=10GB/s", "--algorithm", "ring", "--size", "64MiB"),
+        ("verify", "hosts:8,4,2@uplink=10GB/s", "--algorithm", "ring", "--contention"),
+        ("doctor",),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_narrow_terminal_loses_columns_and_no_digits(
+    weft: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], columns: str
+) -> None:
+    whole = weft(*words).out
+    monkeypatch.setenv("COLUMNS", columns)
+    narrow = weft(*words)
+    assert (narrow.code, narrow.err) == (0, "")
+    assert "…" not in narrow.out
+    if words[0] != "doctor":  # which describes the machine, and tells how long it took
+        numbers = re.compile(r"[0-9][0-9.,]*")
+        steady = re.sub(r"[0-9.]+(?=\s+CPU seconds)", "", narrow.out)
+        assert set(numbers.findall(steady)) <= set(numbers.findall(whole))
+
+
+def test_a_narrow_table_keeps_name_time_and_verdict(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    outcome = weft("compare", "ring:4", "--size", "1MiB", "--algorithm", "ring").out
+    assert re.search(r"^ring +[0-9.]+ .*yes$", outcome, re.MULTILINE)
+    assert "no room for: " in outcome
+    assert "transfers" in outcome
+
+
+def test_algorithms_skipped_for_one_reason_are_one_line(weft: Run) -> None:
+    outcome = weft("compare", "ring:4", "--size", "1MiB", "--collective", "all_to_all")
+    skipped = " ".join(outcome.out.partition("skipped")[2].split())
+    assert skipped == ", ".join(set_aside("direct")) + ": has no all_to_all"
+
+
+def set_aside(*names: str) -> list[str]:
+    return [name for name in registry.ALGORITHMS if name not in names]
+
+
+def test_one_algorithm_over_a_limit_does_not_end_the_comparison(
+    weft: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("compare", "torus:4x4", "--size", "64MiB", "--segment", "none", "--json")
+    monkeypatch.setattr("weft.limits.MAX_SEGMENTS", 100)
+    found = weft(*words).document
+    assert "recursive_doubling" in [row["algorithm"] for row in found["results"]]
+    assert "more than 100" in {row["algorithm"]: row["reason"] for row in found["skipped"]}["ring"]
+
+
+def test_cuts_beyond_the_budget_are_marked(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("compare", "torus:4x4@lat=0s", "--size", "64MiB", "--algorithm", "ring", "--algorithm", "bucket")
+    rows = {row["algorithm"]: row for row in weft(*words, "--json").document["results"]}
+    assert all(row["untried_segment_bytes"] == [] for row in rows.values())
+    assert "*" not in weft(*words).out
+    monkeypatch.setattr("weft.planning.segments.SEGMENT_BUDGET", 2000)
+    rows = {row["algorithm"]: row for row in weft(*words, "--json").document["results"]}
+    assert rows["ring"]["untried_segment_bytes"] == [256 << 10, 64 << 10]
+    assert rows["bucket"]["untried_segment_bytes"] == []  # as fast as the bound allows without any cut
+    table = " ".join(weft(*words).out.split())
+    assert re.search(r"ring .* (-|[0-9]+MiB)\* yes", table)
+    assert "* 64KiB, 256KiB not tried: more than 2,000 segments, or no time was left" in table
+
+
+def test_what_does_not_fit_into_the_time_is_skipped_and_the_cheapest_is_tried(weft: Run) -> None:
+    words = ("compare", "torus:4x4", "--size", "64MiB", "--time-limit", "0.000001")
+    found = weft(*words, "--json").document
+    assert [row["algorithm"] for row in found["results"]] == ["recursive_doubling"]
+    assert found["results"][0]["untried_segment_bytes"] == [4 << 20, 1 << 20, 256 << 10, 64 << 10]
+    late = [row["algorithm"] for row in found["skipped"] if "time limit" in row["reason"]]
+    assert {"ring", "bucket", "multitree"} <= set(late)
+    assert "not tried, the time limit of 1e-06 s is too short" in " ".join(weft(*words).out.split())
+    assert len(compare("torus:4x4", "1KiB", time_limit=None).results) > 10
+
+
+def test_candidates_with_few_transfers_come_first() -> None:
+    seen: list[str] = []
+    found = compare("torus:8x8", "64KiB", progress=lambda name, *_: seen.append(name))
+    transfers = {row.algorithm: row.transfers for row in found.results}
+    assert seen[0] == "recursive_doubling"
+    assert max(transfers, key=lambda name: transfers[name]) == seen[-1]
+
+
+def test_time_is_learned_from_what_was_done() -> None:
+    now = [0.0]
+    budget = Budget(10.0, clock=lambda: now[0])
+    assert budget.allows(9.0)
+    budget.learn(expected=1.0, spent=4.0)
+    assert not budget.allows(9.0)
+    assert budget.allows(2.0)
+    now[0] = 11.0
+    assert not budget.allows(0.0)
+    assert Budget(None).allows(1e9)
 
 
 def test_skipped_algorithms_are_listed_with_their_reason(weft: Run) -> None:
@@ -188,6 +293,9 @@ def test_nothing_that_applies_is_an_error_with_the_reason() -> None:
         {"segment": 0},
         {"segment": "fine"},
         {"sharing": "nicely"},
+        {"time_limit": 0},
+        {"time_limit": float("nan")},
+        {"time_limit": -1.0},
     ],
 )
 def test_the_library_refuses_bad_arguments(bad: dict[str, Any]) -> None:

@@ -98,6 +98,14 @@ def test_fluid_links_have_an_order_only_within_a_connection(weft: Run) -> None:
     assert "within a connection" not in weft(*words, "queue").out
 
 
+def test_cuts_beyond_the_budget_are_named(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("simulate", *RING, "--size", "64MiB")
+    assert weft(*words, "--json").document["untried_segment_bytes"] == []
+    monkeypatch.setattr("weft.planning.segments.SEGMENT_BUDGET", 2000)
+    assert weft(*words, "--json").document["untried_segment_bytes"] == [64 << 10]
+    assert "not tried, because they would be too many: 64KiB" in " ".join(weft(*words).out.split())
+
+
 def test_a_trace_on_standard_output_stands_alone(weft: Run) -> None:
     assert weft("simulate", *RING, "--size", "4MB", "--trace", "-").document["traceEvents"]
 

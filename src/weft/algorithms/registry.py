@@ -32,11 +32,15 @@ class Algorithm:
         What it can do: the names of its public functions.
     summary
         One line for people.
+    cost
+        Roughly its transfers on a large cluster, over the number of ranks squared: what is cheap is tried
+        first where time is short.
     """
 
     name: str
     collectives: tuple[str, ...]
     summary: str
+    cost: float = 2.0
 
     def build(self, topology: Topology, collective: str, root: int = 0) -> Schedule:
         """Make the schedule of a collective on a topology.
@@ -83,20 +87,26 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
     line.name: line
     for line in (
         Algorithm("ring", _RING, "one ring through all ranks; optimal volume"),
-        Algorithm("bidirectional_ring", _HALVES, "two opposite rings, half the buffer each"),
-        Algorithm("double_binary_tree", _TREES, "two trees, the inner ranks of one the leaves of the other"),
-        Algorithm("recursive_doubling", _DOUBLING, "all data to partners ever further away; fewest steps"),
+        Algorithm("bidirectional_ring", _HALVES, "two opposite rings, half the buffer each", 4.0),
+        Algorithm(
+            "double_binary_tree", _TREES, "two trees, the inner ranks of one the leaves of the other", 1.0
+        ),
+        Algorithm(
+            "recursive_doubling", _DOUBLING, "all data to partners ever further away; fewest steps", 0.1
+        ),
         Algorithm("halving_doubling", _HALVES, "halve data, double distance; few steps, optimal volume"),
-        Algorithm("ring2d", ("all_reduce",), "rings along the rows and columns of a 2D grid"),
-        Algorithm("bucket", _HALVES, "rings in every direction of a torus or mesh at once"),
-        Algorithm("hierarchical", _TREES, "inside each group, between their leaders, inside each group"),
+        Algorithm("ring2d", ("all_reduce",), "rings along the rows and columns of a 2D grid", 1.0),
+        Algorithm("bucket", _HALVES, "rings in every direction of a torus or mesh at once", 8.0),
+        Algorithm("hierarchical", _TREES, "inside each group, between their leaders, inside each group", 0.5),
         Algorithm("blueconnect", _HALVES, "one ring stage per level of the network"),
         Algorithm("direct", _ALL, "every rank straight to every other"),
-        Algorithm("flexreduce", ("all_reduce",), "uneven portions for uneven hosts and links"),
-        Algorithm("forest", _RING, "trees that fill every link, packed into slots; nearest the proven limit"),
+        Algorithm("flexreduce", ("all_reduce",), "uneven portions for uneven hosts and links", 16.0),
+        Algorithm(
+            "forest", _RING, "trees that fill every link, packed into slots; nearest the proven limit", 16.0
+        ),
         Algorithm("multitree", _HALVES, "one tree per rank, all grown together in free links"),
         Algorithm("hdrm", _HALVES, "halving-doubling on a BiGraph, without two flows on one link"),
-        Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus"),
+        Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus", 8.0),
     )
 }
 

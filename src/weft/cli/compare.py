@@ -16,9 +16,11 @@ from weft.cli.output import (
     make_table,
     print_facts,
     print_json,
+    print_line,
     print_table,
     progress,
 )
+from weft.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,8 +31,26 @@ if TYPE_CHECKING:
 
 _BAR_CELLS = 12
 _BAR = ""
+_DROP = (7, 6, 5, 2, 3, 4)
+_DROP_WIDE = (5, 8, 7, 6, 2, 3, 4)
+"""Columns that go first where a terminal is narrow, with and without the bar; name, time and verdict stay."""
+DEFAULT_SECONDS = 60.0
+"""As in `weft.planning`, which is not imported here because it brings numpy along."""
 _TIME_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
 _SPEED_UNITS = (("GB/s", 1.0), ("MB/s", 1e-3), ("KB/s", 1e-6), ("B/s", 1e-9))
+
+
+def _read_time_limit(_ctx: click.Context, _option: click.Parameter, text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        msg = f"--time-limit {text!r}: give seconds, such as 300, or none"
+        raise InputError(msg)
+    return seconds
 
 
 @click.command(
@@ -51,6 +71,14 @@ _SPEED_UNITS = (("GB/s", 1.0), ("MB/s", 1e-3), ("KB/s", 1e-6), ("B/s", 1e-9))
 @options.root
 @options.sharing
 @options.segment
+@click.option(
+    "--time-limit",
+    default=f"{DEFAULT_SECONDS:g}",
+    show_default=True,
+    callback=_read_time_limit,
+    metavar="SECONDS|none",
+    help="Skip algorithms that would not be done in time; those of few transfers come first.",
+)
 @options.as_json
 @click.pass_context
 def command(
@@ -62,6 +90,7 @@ def command(
     root: int,
     sharing: str,
     segment: str | int,
+    time_limit: float | None,
     as_json: bool,
 ) -> None:
     """Time every algorithm on a cluster, beside the physical limit.
@@ -84,6 +113,7 @@ def command(
             root=root,
             sharing=sharing,
             segment=segment,
+            time_limit=time_limit,
             progress=report,
         )
     if as_json:
@@ -99,8 +129,6 @@ def command(
 
 def show(found: Comparison, console: Console) -> None:
     """Print the table and what stands below it."""
-    from rich.text import Text
-
     from weft.cli.facts import count
     from weft.units import format_size
 
@@ -109,15 +137,19 @@ def show(found: Comparison, console: Console) -> None:
     parts = [count(topology.ranks, "rank"), count(topology.links, "link"), f"{found.sharing} sharing"]
     if topology.switches:
         parts.insert(1, count(topology.switches, "switch"))
-    console.print(Text(head, style="bold"))
-    console.print(Text(", ".join(parts), style="dim"))
+    print_line(console, head, "bold")
+    print_line(console, ", ".join(parts), "dim")
     console.print()
-    print_table(console, _table(found, wide=console.width >= WIDE))
+    wide = console.width >= WIDE
+    print_table(console, _table(found, wide=wide), drop=_DROP_WIDE if wide else _DROP)
     console.print()
     print_facts(console, _notes(found))
-    labels = ["skipped", *[""] * len(found.skipped)]
-    reasons = [f"{skipped.algorithm}: {printable(skipped.reason)}" for skipped in found.skipped]
-    print_facts(console, list(zip(labels, reasons, strict=False)), style="dim")
+    names: dict[str, list[str]] = {}
+    for skipped in found.skipped:
+        names.setdefault(skipped.reason, []).append(skipped.algorithm)
+    labels = ["skipped", *[""] * len(names)]
+    lines = [f"{', '.join(same)}: {printable(reason)}" for reason, same in names.items()]
+    print_facts(console, list(zip(labels, lines, strict=False)), style="dim")
 
 
 def _table(found: Comparison, *, wide: bool) -> Table:
@@ -153,6 +185,7 @@ def _size_cells(row: ComparisonRow) -> list[str]:
     from weft.units import format_size
 
     segment = "-" if row.segment_bytes is None else format_size(row.segment_bytes)
+    segment += "*" if row.untried_segments else ""
     return [f"{row.steps:,}", f"{row.transfers:,}", segment, "yes" if row.verified else "NO"]
 
 
@@ -177,7 +210,8 @@ def _bar(fraction: float) -> Text:
 
 
 def _notes(found: Comparison) -> list[tuple[str, str]]:
-    from weft.units import format_bandwidth, human_seconds
+    from weft.planning.segments import SEGMENT_BUDGET
+    from weft.units import format_bandwidth, format_size, human_seconds
 
     bound, best, topology = found.bound, found.best, found.topology
     notes = [("bound", f"{human_seconds(bound.seconds)} ({bound.kind}); {printable(bound.explanation)}")]
@@ -187,4 +221,8 @@ def _notes(found: Comparison) -> list[tuple[str, str]]:
         notes.append(
             ("busiest", f"link {name} ({speed}), {100 * share:.1f} % of the time of {best.algorithm}")
         )
+    if any(row.untried_segments for row in found.results):
+        sizes = sorted({size for row in found.results for size in row.untried_segments})
+        finer = ", ".join(format_size(size) for size in sizes)
+        notes.append(("*", f"{finer} not tried: more than {SEGMENT_BUDGET:,} segments, or no time was left"))
     return notes

@@ -9,7 +9,7 @@ import textwrap
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -17,7 +17,7 @@ from weft.errors import InputError
 from weft.files import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
     from rich.table import Table
@@ -27,6 +27,9 @@ PATIENCE_S: Final = 1.0
 
 LONGEST_LINE: Final = 600
 """Characters of an error message; the middle of a longer one is left out."""
+
+_FOLDED: Final = 24
+"""Least width of a column whose text is folded."""
 
 WIDE: Final = 100
 """Columns from which tables show what is nice to have."""
@@ -41,7 +44,10 @@ def make_console() -> Console:
     """Make a console on standard output; it honours NO_COLOR and COLUMNS and takes no text for markup."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if not console.width:  # COLUMNS=0, as some programs set it when they do not know
+        console.width = 80
+    return console
 
 
 def make_table(*columns: str, left: tuple[str, ...] = ()) -> Table:
@@ -51,19 +57,73 @@ def make_table(*columns: str, left: tuple[str, ...] = ()) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False)
     for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+        justify: Literal["left", "right"] = "left" if name in left else "right"
+        table.add_column(name, justify=justify, no_wrap=True, overflow="fold")
     return table
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print a table as airily as the terminal allows."""
-    room = console.options.update(width=10_000)
-    folds = any(not column.no_wrap for column in table.columns)
+def print_table(console: Console, table: Table, drop: Sequence[int] = ()) -> None:
+    """Print a table as airily as the terminal allows; numbers are never cut.
+
+    Where even the closest one is too wide, columns are left out and named below: those of `drop` first, then
+    the last ones, down to two.
+    """
+    folding = [index for index, column in enumerate(table.columns) if not column.no_wrap]
+    if folding:
+        _print_at_least(console, table, _width(console, _without(table, folding)) + _FOLDED)
+        return
+    order = [*drop, *(index for index in reversed(range(len(table.columns))) if index not in drop)]
+    for dropped in range(len(table.columns) - 1):
+        left_out = sorted(order[:dropped])
+        slim = _without(table, left_out)
+        if _fits(console, slim):
+            break
+    _print_at_least(console, slim, _width(console, slim))
+    if left_out:
+        names = (str(table.columns[index].header).replace("-\n", "").replace("\n", " ") for index in left_out)
+        print_line(console, f"no room for: {', '.join(names)}", "dim")
+
+
+def _print_at_least(console: Console, table: Table, width: int) -> None:
+    """Print a table that the terminal may have to fold itself, because it needs so many columns."""
+    room, console.width = console.width, max(console.width, width)
+    console.print(table)
+    console.width = room
+
+
+def _fits(console: Console, table: Table) -> bool:
     for padding in ((0, 1), (0, 1, 0, 0), (0, 0)):
         table.padding = padding
-        if folds or console.measure(table, options=room).maximum <= console.width:
-            break
-    console.print(table)
+        if _width(console, table) <= console.width:
+            return True
+    return False
+
+
+def _width(console: Console, table: Table) -> int:
+    return console.measure(table, options=console.options.update(width=10_000)).maximum
+
+
+def _without(table: Table, left_out: Sequence[int]) -> Table:
+    kept = [column for index, column in enumerate(table.columns) if index not in left_out]
+    slim = make_table()
+    for column in kept:
+        slim.add_column(column.header, justify=column.justify, no_wrap=True)
+    for row, *cells in zip(table.rows, *(column.cells for column in kept), strict=True):
+        slim.add_row(*cells, style=row.style)
+    return slim
+
+
+def print_line(console: Console, text: str, style: str = "") -> None:
+    """Print a line of text, folded between words only."""
+    from rich.text import Text
+
+    for line in _fold(text, console.width) or [""]:
+        console.print(Text(line, style=style), soft_wrap=True)
+
+
+def _fold(text: str, width: int) -> list[str]:
+    # A spec or a digest that is too long for a line is left to the terminal: a cut number is a wrong one.
+    return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
 
 
 def print_facts(console: Console, facts: list[tuple[str, str]], style: str = "") -> None:
@@ -72,7 +132,7 @@ def print_facts(console: Console, facts: list[tuple[str, str]], style: str = "")
 
     indent = max((len(name) for name, _ in facts), default=0) + 2
     for name, value in facts:
-        lines = textwrap.wrap(value, max(console.width - indent, 20)) or [""]
+        lines = _fold(value, console.width - indent) or [""]
         for label, line in zip([name, *[""] * len(lines)], lines, strict=False):
             console.print(Text.assemble((label.ljust(indent), "dim"), (line, style)), soft_wrap=True)
 

@@ -14,6 +14,7 @@ from weft.cli.output import (
     make_table,
     print_facts,
     print_json,
+    print_line,
     print_table,
     progress,
 )
@@ -80,7 +81,7 @@ def command(
     The time is that of a schedule as it stands: weft verify says whether it is correct.
     """
     from weft.cli.inputs import obtain_schedule
-    from weft.planning.segments import simulate_best
+    from weft.planning.segments import search_segments
 
     check_outputs(trace, as_json=as_json)
     with progress("simulate") as report:
@@ -89,14 +90,17 @@ def command(
         report(f"{plan.transfers:,} transfers", 0, 0)
         if trace is not None:
             _check_trace(plan, size, segment)
-        result = simulate_best(plan, size, segment=segment, sharing=sharing, order=order, execution=execution)
+        search = search_segments(
+            plan, size, segment=segment, sharing=sharing, order=order, execution=execution
+        )
+        result = search.result
         if trace is not None:
             _write_trace(trace, result, sharing, order, execution)
     rules = {"sharing": sharing, "order": order, "execution": execution}
     if as_json:
-        print_json(_as_dict(result, rules))
+        print_json(_as_dict(result, rules, search.untried))
     elif trace != "-":
-        _show(result, rules, make_console())
+        _show(result, rules, search.untried, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
 
@@ -128,14 +132,14 @@ def _write_trace(path: str, result: SimulationResult, sharing: str, order: str, 
     write_trace(result.schedule, run, path)
 
 
-def _show(result: SimulationResult, rules: dict[str, str], console: Console) -> None:
-    from rich.text import Text
-
+def _show(
+    result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...], console: Console
+) -> None:
     from weft.units import format_size, human_seconds
 
     plan = result.schedule
     head = f"{plan.algorithm} {plan.collective} of {format_size(result.size_bytes)} on {plan.topology.name}"
-    console.print(Text(printable(head), style="bold"))
+    print_line(console, printable(head), "bold")
     cut = (
         "whole messages"
         if result.segment_bytes is None
@@ -144,6 +148,8 @@ def _show(result: SimulationResult, rules: dict[str, str], console: Console) -> 
     how = ", ".join(f"{rule} {name}" for name, rule in rules.items())
     if rules["sharing"] == "fluid":
         how = how.replace(" order", " order within a connection")
+    if untried:
+        how += f"; not tried, because they would be too many: {', '.join(map(format_size, untried))}"
     slowest = result.slowest_rank
     print_facts(
         console,
@@ -218,7 +224,7 @@ def _show_path(result: SimulationResult, console: Console) -> None:
     print_table(console, table)
 
 
-def _as_dict(result: SimulationResult, rules: dict[str, str]) -> dict[str, Any]:
+def _as_dict(result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...]) -> dict[str, Any]:
     plan = result.schedule
     return {
         "topology": plan.topology.name,
@@ -227,6 +233,7 @@ def _as_dict(result: SimulationResult, rules: dict[str, str]) -> dict[str, Any]:
         "digest": plan.digest,
         "size_bytes": result.size_bytes,
         "segment_bytes": result.segment_bytes,
+        "untried_segment_bytes": list(untried),
         **rules,
         "seconds": result.seconds,
         "time_ps": result.time_ps,

@@ -14,6 +14,7 @@ from weft.cli.output import (
     make_table,
     print_facts,
     print_json,
+    print_line,
     print_table,
     write_output,
 )
@@ -95,7 +96,7 @@ def _show(topology: Topology, path: tuple[int, ...] | None, console: Console) ->
 
     from weft.cli import facts, sketch
 
-    console.print(Text(printable(topology.name), style="bold"))
+    print_line(console, printable(topology.name), "bold")
     lines = sketch.draw_grid(topology)
     if lines and max(len(line) for line in lines) + 2 <= console.width:
         console.print()

@@ -90,7 +90,7 @@ def _show(found: VerificationReport, console: Console) -> None:
     from rich.text import Text
 
     verdict = ("correct", "bold green") if found.ok else ("WRONG", "bold red")
-    console.print(Text.assemble((f"{printable(found.title)}: ", "bold"), verdict))
+    console.print(Text.assemble((f"{printable(found.title)}: ", "bold"), verdict), soft_wrap=True)
     # The report prints itself, one line per check; only the folding is ours.
     body = str(found).removeprefix(f"{found.title}: {verdict[0]}\n  ")
     lines = [line.split(None, 1) for line in body.split("\n  ")]

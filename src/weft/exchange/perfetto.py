@@ -18,6 +18,7 @@ import numpy as np
 from weft import limits
 from weft.errors import InputError, LimitError
 from weft.files import replacing
+from weft.schedule.hops import message_hops
 from weft.schedule.ir import Op
 
 if TYPE_CHECKING:
@@ -134,15 +135,7 @@ def check_trace(schedule: Schedule, segments: NDArray[np.int64]) -> None:
     LimitError
         If there would be more spans than a viewer can show.
     """
-    first = schedule.message_starts
-    src, dst, route = schedule.src[first], schedule.dst[first], schedule.route[first]
-    hops = np.zeros(len(first), np.int64)
-    hops[route >= 0] = np.diff(schedule.route_offsets)[route[route >= 0]]
-    ranks = schedule.topology.ranks
-    own = np.flatnonzero((route < 0) & (src != dst))
-    pairs, which = np.unique(src[own].astype(np.int64) * ranks + dst[own], return_inverse=True)
-    offsets, _ = schedule.topology.routes((pairs // ranks).astype(np.int32), (pairs % ranks).astype(np.int32))
-    hops[own] = np.diff(offsets)[which]
+    hops = message_hops(schedule)
     # Each segment is a span on every link, and one more at the rank that sends it.
     _check_count(int((segments * (hops + (hops > 0))).sum()))
 

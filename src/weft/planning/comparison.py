@@ -1,8 +1,9 @@
 """Every algorithm on one topology: built, verified, timed, and set beside the physical limit.
 
 A candidate is simulated whole and cut into segments of a few sizes, because no single size suits a ring of a
-hundred steps and a tree of six; its best time counts. A candidate that does not apply is listed with its
-reason, and one that the verifier rejects without a time: how fast a wrong schedule is does not matter.
+hundred steps and a tree of six; its best time counts. A candidate that does not apply, is too large or would
+take too long is listed with its reason, and one that the verifier rejects without a time: how fast a wrong
+schedule is does not matter.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from weft import units
 from weft.algorithms import registry
 from weft.algorithms.bounds import lower_bound
 from weft.errors import InputError, LimitError, ScheduleError, UnsupportedError
-from weft.planning.segments import parse_segment, simulate_best
+from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_rows, expect_schedule
+from weft.planning.segments import parse_segment, search_segments
 from weft.schedule import COLLECTIVES
 from weft.topology import load_topology
 from weft.verification import inspect
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from weft.algorithms.registry import Algorithm
     from weft.errors import VerificationError
     from weft.schedule import Schedule
-    from weft.simulation import SimulationResult
     from weft.topology import Topology
 
 NEAR_ENOUGH: Final = 0.999
@@ -59,6 +60,9 @@ class ComparisonRow:
         CPU seconds of the one simulation that counts.
     bottleneck
         Number of the link that is busy longest, and the share of the time that it is.
+    untried_segments
+        Segment sizes in bytes that might have been faster and were left out, because they cut too finely or
+        because the time was over.
     """
 
     algorithm: str
@@ -73,6 +77,7 @@ class ComparisonRow:
     busbw_GBps: float | None = None
     simulation_seconds: float | None = None
     bottleneck: tuple[int, float] | None = None
+    untried_segments: tuple[int, ...] = ()
 
     @property
     def verified(self) -> bool:
@@ -93,12 +98,13 @@ class ComparisonRow:
             "busbw_GBps": self.busbw_GBps,
             "synthesis_seconds": self.synthesis_seconds,
             "simulation_seconds": self.simulation_seconds,
+            "untried_segment_bytes": list(self.untried_segments),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedAlgorithm:
-    """An algorithm that does not apply here, and why."""
+    """An algorithm that does not apply here or was not tried, and why."""
 
     algorithm: str
     reason: str
@@ -150,9 +156,10 @@ def compare(
     root: int = 0,
     sharing: str = "queue",
     segment: str | int | None = "auto",
+    time_limit: float | None = DEFAULT_SECONDS,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Comparison:
-    """Build, verify and time every algorithm of a collective on a topology.
+    """Build, verify and time every algorithm of a collective on a topology, those of few transfers first.
 
     Parameters
     ----------
@@ -170,6 +177,9 @@ def compare(
         How links are shared, ``queue`` or ``fluid``.
     segment
         ``"auto"`` tries several segment sizes, ``"none"`` or None cuts nothing, a size cuts to that size.
+    time_limit
+        Seconds of wall-clock time that it should take; None is no limit. What would not fit is skipped with
+        that reason, but the first algorithm that applies is always tried.
     progress
         Called as ``progress(algorithm, done, total)`` before each candidate.
 
@@ -190,42 +200,123 @@ def compare(
         msg = f"size {size!r}: nothing to compare without data; give at least one byte"
         raise InputError(msg)
     cut = parse_segment(segment)
+    budget = Budget(time_limit)
     if not 0 <= root < topology.ranks:
         msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
         raise InputError(msg)
     chosen = _choose(collective, algorithms)
     bound = lower_bound(topology, collective, size_bytes, root)
 
-    def run(schedule: Schedule) -> SimulationResult:
-        enough = bound.seconds / NEAR_ENOUGH
-        return simulate_best(schedule, size_bytes, segment=cut, sharing=sharing, good_enough_s=enough)
-
+    trial = _Trial(topology, collective, root, size_bytes, cut, sharing, bound, budget)
     rows: list[ComparisonRow] = []
     skipped: list[SkippedAlgorithm] = []
-    refusals: list[InputError] = []
-    for index, algorithm in enumerate(chosen):
+    refusals: list[Exception] = []
+    for index, algorithm in enumerate(sorted(chosen, key=lambda line: line.cost)):
         if progress is not None:
             progress(algorithm.name, index, len(chosen))
         try:
-            began = time.process_time()
-            schedule = algorithm.build(topology, collective, root)
-            synthesis = time.process_time() - began
-        except (UnsupportedError, LimitError) as error:
-            reason = error.reason if isinstance(error, UnsupportedError) else str(error)
-            skipped.append(SkippedAlgorithm(algorithm.name, reason))
+            rows.append(trial.run(algorithm, must=not rows))
+        except (UnsupportedError, LimitError, MemoryError, _OutOfTimeError) as error:
+            skipped.append(SkippedAlgorithm(algorithm.name, _reason(error)))
             refusals.append(error)
-            continue
+    if not rows:
+        raise refusals[0]
+    rows.sort(key=lambda row: (row.seconds is None, row.seconds or 0.0, row.algorithm))
+    if not algorithms:
+        others = [line.name for line in registry.ALGORITHMS.values() if line not in chosen]
+        skipped += [SkippedAlgorithm(name, f"has no {collective}") for name in others]
+    return Comparison(topology, collective, size_bytes, sharing, bound, tuple(rows), tuple(skipped))
+
+
+class _OutOfTimeError(Exception):
+    """A candidate that would not be done in time."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__(f"not tried, the time limit of {budget.seconds:g} s is too short")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnsupportedError):
+        return error.reason
+    return "does not fit into memory" if isinstance(error, MemoryError) else str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What every candidate is put through."""
+
+    topology: Topology
+    collective: str
+    root: int
+    size_bytes: int
+    segment: int | str | None
+    sharing: str
+    bound: Bound
+    budget: Budget
+
+    def run(self, algorithm: Algorithm, *, must: bool) -> ComparisonRow:
+        """Build one algorithm and time it; if it `must` not be, only where the time suffices."""
+        budget = self.budget
+        # Estimated from below: what a candidate really takes is known once it is built.
+        least = expect_rows(min(algorithm.cost, 2.0) * self.topology.ranks**2)
+        if not must and not budget.allows(least):
+            raise _OutOfTimeError(budget)
+        schedule, synthesis = self.build(algorithm)
+        expected = expect_schedule(schedule)
+        if not must and not budget.allows(expected):
+            raise _OutOfTimeError(budget)
+        began = time.monotonic()
+        row = self.assess(algorithm.name, schedule, synthesis)
+        budget.learn(expected, time.monotonic() - began)
+        return row
+
+    def build(self, algorithm: Algorithm) -> tuple[Schedule, float]:
+        """Make a schedule and count the CPU seconds that takes."""
+        try:
+            began = time.process_time()
+            schedule = algorithm.build(self.topology, self.collective, self.root)
+            return schedule, time.process_time() - began
+        except (UnsupportedError, LimitError, MemoryError):
+            raise
         except ScheduleError as error:
             msg = f"{algorithm.name} made no schedule: {error}"
             raise ScheduleError(msg) from error
         except Exception as error:
-            error.add_note(f"while {algorithm.name} built {collective} on {topology.name}")
+            error.add_note(f"while {algorithm.name} built {self.collective} on {self.topology.name}")
             raise
-        rows.append(_assess(algorithm.name, schedule, synthesis, run, bound))
-    if not rows:
-        raise refusals[0]
-    rows.sort(key=lambda row: (row.seconds is None, row.seconds or 0.0, row.algorithm))
-    return Comparison(topology, collective, size_bytes, sharing, bound, tuple(rows), tuple(skipped))
+
+    def assess(self, name: str, schedule: Schedule, synthesis_seconds: float) -> ComparisonRow:
+        """Verify a schedule and, if it is right, time it."""
+        row = ComparisonRow(
+            algorithm=name,
+            steps=schedule.steps,
+            transfers=schedule.transfers,
+            synthesis_seconds=synthesis_seconds,
+            problem=inspect(schedule).problem,
+        )
+        if not row.verified:
+            return row
+        search = search_segments(
+            schedule,
+            self.size_bytes,
+            segment=self.segment,
+            sharing=self.sharing,
+            good_enough_s=self.bound.seconds / NEAR_ENOUGH,
+            time_left=lambda: self.budget.left,
+        )
+        result = search.result
+        link = int(np.argmax(result.link_busy_ps))
+        return replace(
+            row,
+            seconds=result.seconds,
+            segment_bytes=result.segment_bytes,
+            fraction_of_bound=self.bound.seconds / result.seconds,
+            algbw_GBps=result.algbw_GBps,
+            busbw_GBps=result.busbw_GBps,
+            simulation_seconds=result.cpu_seconds,
+            bottleneck=(link, float(result.link_busy_ps[link]) / result.time_ps),
+            untried_segments=search.untried,
+        )
 
 
 def _choose(collective: str, names: Sequence[str] | None) -> list[Algorithm]:
@@ -239,33 +330,3 @@ def _choose(collective: str, names: Sequence[str] | None) -> list[Algorithm]:
         msg = f"no algorithm offers {collective} yet"
         raise InputError(msg)
     return chosen
-
-
-def _assess(
-    name: str,
-    schedule: Schedule,
-    synthesis_seconds: float,
-    run: Callable[[Schedule], SimulationResult],
-    bound: Bound,
-) -> ComparisonRow:
-    row = ComparisonRow(
-        algorithm=name,
-        steps=schedule.steps,
-        transfers=schedule.transfers,
-        synthesis_seconds=synthesis_seconds,
-        problem=inspect(schedule).problem,
-    )
-    if not row.verified:
-        return row
-    result = run(schedule)
-    link = int(np.argmax(result.link_busy_ps))
-    return replace(
-        row,
-        seconds=result.seconds,
-        segment_bytes=result.segment_bytes,
-        fraction_of_bound=bound.seconds / result.seconds,
-        algbw_GBps=result.algbw_GBps,
-        busbw_GBps=result.busbw_GBps,
-        simulation_seconds=result.cpu_seconds,
-        bottleneck=(link, float(result.link_busy_ps[link]) / result.time_ps),
-    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +14,8 @@ from weft.errors import InputError
 from weft.simulation import simulate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from weft.schedule import Schedule
@@ -46,10 +51,20 @@ def parse_segment(segment: str | int | None) -> int | str | None:
 
 def segment_candidates(schedule: Schedule, size_bytes: int) -> list[int | None]:
     """Segment sizes that cut something, and not into too many pieces; None, no cut, comes first."""
+    too_fine = _too_fine(schedule, size_bytes)
+    return [None, *(size for size in _cutting_sizes(schedule, size_bytes) if size not in too_fine)]
+
+
+def _cutting_sizes(schedule: Schedule, size_bytes: int) -> list[int]:
+    largest = int(_message_bytes(schedule, size_bytes).max(initial=0))
+    return [size for size in SEGMENT_SIZES if size < largest]
+
+
+def _too_fine(schedule: Schedule, size_bytes: int) -> list[int]:
+    """Sizes that cut something, but into too many pieces."""
     messages = _message_bytes(schedule, size_bytes)
-    largest = int(messages.max(initial=0))
-    cutting = [size for size in SEGMENT_SIZES if size < largest]
-    return [None, *(size for size in cutting if _count_segments(messages, size) <= SEGMENT_BUDGET)]
+    sizes = _cutting_sizes(schedule, size_bytes)
+    return [size for size in sizes if _count_segments(messages, size) > SEGMENT_BUDGET]
 
 
 def count_segments(schedule: Schedule, size_bytes: int, segment_bytes: int | None) -> NDArray[np.int64]:
@@ -74,6 +89,14 @@ def _count_segments(messages: NDArray[np.int64], segment_bytes: int) -> int:
     return int((-(-messages // segment_bytes)).sum())
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The fastest run, and the segment sizes that were left out although they might have been faster."""
+
+    result: SimulationResult
+    untried: tuple[int, ...] = ()
+
+
 def simulate_best(
     schedule: Schedule,
     size_bytes: int,
@@ -82,9 +105,25 @@ def simulate_best(
     sharing: str = "queue",
     order: str = "priority",
     execution: str = "dependency",
-    good_enough_s: float = 0.0,
 ) -> SimulationResult:
-    """Simulate with each segment size worth a try and return the fastest run.
+    """Simulate with each segment size worth a try and return the fastest run; see `search_segments`."""
+    return search_segments(
+        schedule, size_bytes, segment=segment, sharing=sharing, order=order, execution=execution
+    ).result
+
+
+def search_segments(
+    schedule: Schedule,
+    size_bytes: int,
+    *,
+    segment: int | str | None = AUTO,
+    sharing: str = "queue",
+    order: str = "priority",
+    execution: str = "dependency",
+    good_enough_s: float = 0.0,
+    time_left: Callable[[], float] = lambda: math.inf,
+) -> Search:
+    """Simulate with each segment size worth a try and find the fastest run.
 
     Parameters
     ----------
@@ -96,6 +135,8 @@ def simulate_best(
         As in `weft.simulate`.
     good_enough_s
         A run this short ends the search.
+    time_left
+        Wall-clock seconds that are left for it; the first size is tried even if there are none.
     """
     cut = parse_segment(segment)
     if isinstance(cut, int):
@@ -104,7 +145,13 @@ def simulate_best(
         limits.check(f"segments of {units.format_size(cut)}", count, limits.MAX_SEGMENTS)
     tries = [cut] if not isinstance(cut, str) else segment_candidates(schedule, size_bytes)
     best: SimulationResult | None = None
-    for segment_bytes in tries:
+    took = 0.0
+    while tries:
+        # The next size is a quarter of the last, and may take four times as long.
+        if best is not None and time_left() < 4 * took:
+            break
+        segment_bytes = tries.pop(0)
+        began = time.monotonic()
         result = simulate(
             schedule,
             size_bytes,
@@ -113,9 +160,11 @@ def simulate_best(
             order=order,
             execution=execution,
         )
+        took = time.monotonic() - began
         if best is None or result.time_ps < best.time_ps:
             best = result
         if best.seconds <= good_enough_s:
-            break
+            return Search(best)
     assert best is not None, "there is always one size to try"
-    return best
+    late = [size for size in tries if size is not None]
+    return Search(best, (*late, *_too_fine(schedule, size_bytes)) if isinstance(cut, str) else ())

@@ -1,0 +1,73 @@
+"""The time a comparison may take, and whether one more candidate fits into what is left of it.
+
+A candidate cannot be stopped once it is built or simulated, so its cost is estimated before: a row costs so
+much to make and to verify, a link crossed so much to simulate. Both are constants of an ordinary machine; how
+this one compares is learned from the candidates already done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError
+from weft.schedule.hops import message_hops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.schedule import Schedule
+
+DEFAULT_SECONDS: Final = 60.0
+
+ROW_S: Final = 0.4e-6
+CROSSING_S: Final = 0.6e-6
+_TELLING_S: Final = 0.5
+"""What took less than this says little about the machine."""
+
+
+class Budget:
+    """Seconds of wall-clock time; None is as many as it takes.
+
+    Examples
+    --------
+    >>> times = iter([0.0, 7.0])
+    >>> Budget(10.0, clock=lambda: next(times)).left
+    3.0
+    """
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        if seconds is not None and not 0 < seconds < math.inf:
+            msg = f"a time limit of {seconds} seconds: give a positive number, or None for no limit"
+            raise InputError(msg)
+        self.seconds = seconds
+        self._clock = clock
+        self._began = clock()
+        self._spent = self._expected = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; negative once the time is over."""
+        return math.inf if self.seconds is None else self._began + self.seconds - self._clock()
+
+    def allows(self, expected: float) -> bool:
+        """Whether something that an ordinary machine does in so many seconds can be done in time."""
+        pace = self._spent / self._expected if self._spent > _TELLING_S else 1.0
+        left = self.left
+        return left > 0 and pace * expected <= left
+
+    def learn(self, expected: float, spent: float) -> None:
+        """Take note of what something really took."""
+        self._expected += expected
+        self._spent += spent
+
+
+def expect_rows(rows: float) -> float:
+    """Seconds that a schedule of so many transfers takes at least, simulation included."""
+    return rows * (ROW_S + CROSSING_S)
+
+
+def expect_schedule(schedule: Schedule) -> float:
+    """Seconds that a schedule takes to verify and to simulate once."""
+    return schedule.transfers * ROW_S + int(message_hops(schedule).sum()) * CROSSING_S
