@@ -59,6 +59,9 @@ def parse_size(text: str | int) -> int:
 def parse_bandwidth(text: str | int) -> int:
     """Bytes per second in a speed such as ``"25GB/s"``, ``"10Gbit/s"`` or ``"100Gbps"``.
 
+    A number, as programs pass it, is bytes per second already; text needs its unit, because people who write
+    a bare 4 mean something else.
+
     Examples
     --------
     >>> parse_bandwidth("25GB/s"), parse_bandwidth("20Mbit/s"), parse_bandwidth("10Gbps")
@@ -74,8 +77,9 @@ def parse_bandwidth(text: str | int) -> int:
         number, unit = _split("bandwidth", text, example)
         if unit.endswith(("/s", "ps")):
             unit = unit[:-2]
-        elif unit:
-            msg = f"bandwidth {_shown(text)}: a speed needs '/s', such as {example}"
+        else:
+            need = "'/s'" if unit else "a unit"
+            msg = f"bandwidth {_shown(text)}: a speed needs {need}, such as {example}"
             raise UnitError(msg)
         value = number * _byte_unit("bandwidth", text, unit, allow_bits=True)
     if value < limits.MIN_BANDWIDTH:

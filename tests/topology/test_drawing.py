@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,6 +182,29 @@ def test_boxes_hold_the_ranks_and_the_switch_of_a_host() -> None:
     assert [box.label for box in layout.boxes] == ["host 0", "host 1"]
     y = [at[1] for at in layout.at]
     assert y[18] < y[0] < y[16], "network above, NVSwitch below the GPUs"
+
+
+def frames(topology: Topology) -> list[tuple[float, float, float, float]]:
+    boxes = re.findall(
+        r'<rect class="box" x="([-0-9.]+)" y="([-0-9.]+)" width="([0-9.]+)" height="([0-9.]+)"',
+        draw_svg(topology),
+    )
+    places = [tuple(map(float, box)) for box in boxes]
+    return [(x, y, x + width, y + height) for x, y, width, height in places]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "boxes"),
+    [([1] * 6, 0), ([1] * 40, 0), ([1, 2, 1, 3], 4), ([2] * 6, 6), ([1, 1, 30, 30], 0)],
+    ids=str,
+)
+def test_boxes_of_machines_on_one_switch_do_not_overlap(sizes: list[int], boxes: int) -> None:
+    ends = np.cumsum([0, *sizes]).tolist()
+    hosts = tuple(tuple(range(a, b)) for a, b in pairwise(ends))
+    found = frames(replace(load_topology(f"switch:{sum(sizes)}"), hosts=hosts))
+    assert len(found) == boxes
+    for (left, top, right, bottom), other in combinations(found, 2):
+        assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
 
 
 def test_directions_are_drawn_apart_only_where_they_differ() -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SECONDS: Final = 60.0
 
-ROW_S: Final = 0.4e-6
-CROSSING_S: Final = 0.6e-6
+ROW_S: Final = 0.25e-6
+CROSSING_S: Final = 0.4e-6
 _TELLING_S: Final = 0.5
 """What took less than this says little about the machine."""
 

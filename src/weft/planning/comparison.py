@@ -265,10 +265,7 @@ class _Trial:
         expected = expect_schedule(schedule)
         if not must and not budget.allows(expected):
             raise _OutOfTimeError(budget)
-        began = time.monotonic()
-        row = self.assess(algorithm.name, schedule, synthesis)
-        budget.learn(expected, time.monotonic() - began)
-        return row
+        return self.assess(algorithm.name, schedule, synthesis, expected)
 
     def build(self, algorithm: Algorithm) -> tuple[Schedule, float]:
         """Make a schedule and count the CPU seconds that takes."""
@@ -285,8 +282,11 @@ class _Trial:
             error.add_note(f"while {algorithm.name} built {self.collective} on {self.topology.name}")
             raise
 
-    def assess(self, name: str, schedule: Schedule, synthesis_seconds: float) -> ComparisonRow:
-        """Verify a schedule and, if it is right, time it."""
+    def assess(
+        self, name: str, schedule: Schedule, synthesis_seconds: float, expected: float
+    ) -> ComparisonRow:
+        """Verify a schedule and, if it is right, time it; `expected` is what that was estimated to take."""
+        began = time.monotonic()
         row = ComparisonRow(
             algorithm=name,
             steps=schedule.steps,
@@ -294,6 +294,7 @@ class _Trial:
             synthesis_seconds=synthesis_seconds,
             problem=inspect(schedule).problem,
         )
+        verified_in = time.monotonic() - began
         if not row.verified:
             return row
         search = search_segments(
@@ -304,6 +305,7 @@ class _Trial:
             good_enough_s=self.bound.seconds / NEAR_ENOUGH,
             time_left=lambda: self.budget.left,
         )
+        self.budget.learn(expected, verified_in + search.first_seconds)
         result = search.result
         link = int(np.argmax(result.link_busy_ps))
         return replace(

@@ -91,9 +91,20 @@ def _count_segments(messages: NDArray[np.int64], segment_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The fastest run, and the segment sizes that were left out although they might have been faster."""
+    """The fastest run, and what it took to find it.
+
+    Parameters
+    ----------
+    result
+        The run.
+    first_seconds
+        Wall-clock seconds of the first run, the coarsest.
+    untried
+        Segment sizes that were left out although they might have been faster.
+    """
 
     result: SimulationResult
+    first_seconds: float
     untried: tuple[int, ...] = ()
 
 
@@ -145,7 +156,7 @@ def search_segments(
         limits.check(f"segments of {units.format_size(cut)}", count, limits.MAX_SEGMENTS)
     tries = [cut] if not isinstance(cut, str) else segment_candidates(schedule, size_bytes)
     best: SimulationResult | None = None
-    took = 0.0
+    took = first = 0.0
     while tries:
         # The next size is a quarter of the last, and may take four times as long.
         if best is not None and time_left() < 4 * took:
@@ -161,10 +172,12 @@ def search_segments(
             execution=execution,
         )
         took = time.monotonic() - began
+        first = first or took
         if best is None or result.time_ps < best.time_ps:
             best = result
         if best.seconds <= good_enough_s:
-            return Search(best)
+            return Search(best, first)
     assert best is not None, "there is always one size to try"
     late = [size for size in tries if size is not None]
-    return Search(best, (*late, *_too_fine(schedule, size_bytes)) if isinstance(cut, str) else ())
+    untried = (*late, *_too_fine(schedule, size_bytes)) if isinstance(cut, str) else ()
+    return Search(best, first, untried)

@@ -150,13 +150,7 @@ def _picture(
 
 
 def _boxes(layout: Layout) -> list[tuple[str, float, float, float, float]]:
-    pad = 1.5 * layout.radius
-    boxes = []
-    for box in layout.boxes:
-        xs, ys = zip(*(layout.at[node] for node in box.nodes), strict=True)
-        title = 14 if layout.labels else 0
-        boxes.append((box.label, min(xs) - pad, min(ys) - pad - title, max(xs) + pad, max(ys) + pad))
-    return boxes
+    return [(box.label, *layout.frame(box)) for box in layout.boxes]
 
 
 class _Pen:

@@ -52,6 +52,12 @@ class Layout:
     boxes: list[Box] = field(default_factory=list)
     faint: bool = False
 
+    def frame(self, box: Box) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of a box, with room for its title."""
+        xs, ys = zip(*(self.at[node] for node in box.nodes), strict=True)
+        pad, title = 1.5 * self.radius, 14 if self.labels else 0
+        return min(xs) - pad, min(ys) - pad - title, max(xs) + pad, max(ys) + pad
+
 
 def lay_out(topology: Topology) -> Layout:
     """Choose positions that show what kind of network it is.
@@ -264,7 +270,8 @@ def _tiers(topology: Topology, tree: _Tree, radius: float) -> Layout:
     homes = [switch for switch in tree.members if switch >= 0]
     groups = [tree.members[switch] for switch in tree.members]
     direct = any(a < topology.ranks and b < topology.ranks for a, b in tree.joined)
-    middles, width = _place_ranks(layout, groups, radius, 0.0, 1, roomy=direct)
+    roomy = direct or _share_a_switch(topology, groups)
+    middles, width = _place_ranks(layout, groups, radius, 0.0, 1, roomy=roomy)
     depth = max(y for _, y in layout.at)
     between = any(tree.level[b] > 1 for a, b in tree.joined if a < topology.ranks <= b)
     rise = max(5.2 * radius, 40.0) + width * 0.03
@@ -307,8 +314,22 @@ def _frame_hosts(topology: Topology, tree: _Tree, layout: Layout, homes: Sequenc
         users = {host_of[rank] for rank in tree.members[switch]}
         if len(users) == 1:
             own[users.pop()].append(switch)
-    for number, host in enumerate(topology.hosts):
-        layout.boxes.append(Box(f"host {number}", (*host, *own[number])))
+    boxes = [Box(f"host {number}", (*host, *own[number])) for number, host in enumerate(topology.hosts)]
+    # Boxes that run into each other, or around one rank each, would tell less than none.
+    if not _overlap([layout.frame(box) for box in boxes]) and any(len(box.nodes) > 1 for box in boxes):
+        layout.boxes += boxes
+
+
+def _share_a_switch(topology: Topology, groups: Sequence[Sequence[int]]) -> bool:
+    """Whether ranks of several machines hang side by side on one switch."""
+    host_of = {rank: number for number, host in enumerate(topology.hosts) for rank in host}
+    return len(topology.hosts) > 1 and any(len({host_of[rank] for rank in group}) > 1 for group in groups)
+
+
+def _overlap(frames: Sequence[tuple[float, float, float, float]]) -> bool:
+    left, top, right, bottom = np.array(frames).T[:, :, None]
+    meet = (left < right.T) & (right > left.T) & (top < bottom.T) & (bottom > top.T)
+    return int(meet.sum()) > len(frames)
 
 
 def _halves(tree: _Tree) -> tuple[list[int], list[int]] | None:

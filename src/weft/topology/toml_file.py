@@ -260,10 +260,10 @@ def _read_links(file: TopologyFile, source: str) -> tuple[_Columns, tuple[tuple[
         )
         if ends[index, 0] == ends[index, 1]:
             raise FormatError(source, f"joins {entry.src} to itself", place)
-        forward = _quantity(units.parse_bandwidth, entry.bandwidth, source, f"{place}.bandwidth")
+        forward = _speed(entry.bandwidth, source, f"{place}.bandwidth")
         back = forward
         if entry.back is not None:
-            back = _quantity(units.parse_bandwidth, entry.back, source, f"{place}.back")
+            back = _speed(entry.back, source, f"{place}.back")
             if not entry.duplex:
                 raise FormatError(
                     source, "only a duplex link has a way back; add duplex = true", f"{place}.back"
@@ -310,6 +310,12 @@ def _node(file: TopologyFile, value: int | str, source: str, place: str) -> int:
     raise FormatError(
         source, f"there is no node {text[:40]!r}; the file has ranks 0..{file.ranks - 1}{switches}", place
     )
+
+
+def _speed(value: int | str, source: str, place: str) -> int:
+    if isinstance(value, int):
+        raise FormatError(source, 'a speed needs its unit; write text such as "25GB/s"', place)
+    return _quantity(units.parse_bandwidth, value, source, place)
 
 
 def _quantity(parse: Any, value: int | str, source: str, place: str) -> int:
