@@ -11,6 +11,8 @@ from cli.running import Run
 from weft.cli.facts import describe_group, half_to_half, measure_distances
 from weft.topology import load_topology
 
+DATA = Path(__file__).parents[1] / "data" / "topology"
+
 
 def test_a_torus_is_described_and_sketched(weft: Run) -> None:
     outcome = weft("topology", "torus:4x4@bw=16GB/s,lat=150ns")
@@ -68,6 +70,19 @@ def test_a_topology_file_goes_through_a_pipe(weft: Run) -> None:
     assert written.code == 0
     read = weft("topology", "-", "--json", stdin=written.out.encode())
     assert read.document["digest"] == load_topology("bigraph:2,4").digest
+
+
+def test_what_an_import_assumed_is_told(weft: Run) -> None:
+    source = DATA / "dgx1.nvidia-smi.txt"
+    notes = weft("topology", source, "--json").document["assumptions"]
+    assert len(notes) == 3
+    shown = weft("topology", source, "--toml", "box.toml").out
+    assert shown.count("assumed") == 1
+    assert all(note in shown for note in notes)
+    assert Path("box.toml").read_text().startswith(f"# assumed: {notes[0]}\n")
+    written = weft("topology", "box.toml", "--json").document
+    assert written["assumptions"] == []
+    assert written["digest"] == weft("topology", source, "--json").document["digest"]
 
 
 def test_removed_ranks_are_told(weft: Run) -> None:

@@ -244,6 +244,43 @@ def test_hosts_are_told_apart_by_their_hash() -> None:
         system(*[host.replace("<net ", "<other ") for host in hosts])
 
 
+def machines(arch: str, capability: int) -> Topology:
+    """Two machines with NVSwitches and a NIC each."""
+    nic = f'<pci busid="0000:40:00.0" {gen(4)}><nic><net name="a" dev="0" speed="200000"/></nic></pci>\n'
+    box = "".join(gpu(n, nvlink("0000:c4:00.0", 12, "0x068000"), extra=f'sm="{capability}"') for n in (0, 1))
+    return system(*[cpu(box + nic, extra=f'host_hash="0x{h}" arch="{arch}"') for h in (1, 2)])
+
+
+def test_each_machine_has_an_nvswitch_of_its_own() -> None:
+    pair = machines("x86_64", 80)
+    assert pair.hosts == ((0, 1), (2, 3))
+    inside, across = pair.route(0, 1), pair.route(0, 2)
+    assert set(pair.bandwidth[list(inside)].tolist()) == {240 * GB}
+    assert min(pair.bandwidth[list(across)].tolist()) == 24 * GB
+    assert "NICs meet in one switch that can take all they send" in pair.notes
+
+
+def test_nvlink_joins_the_machines_of_a_rack() -> None:
+    rack = machines("arm64", 100)
+    assert (rack.ranks, rack.switches, len(rack.hosts)) == (4, 1, 2)
+    assert "the 2 machines are one NVLink domain, as in an NVL72 rack" in rack.notes
+
+
+def test_what_was_assumed_is_said() -> None:
+    notes = load_topology(DATA / "dgx-a100.nccl.xml").notes
+    assert notes == (
+        "speeds are those NCCL reckons with, not measured ones",
+        "PCIe, CPUs and NICs are left out: NVLink joins all GPUs",
+        "latency of a link: NVLink 500ns",
+    )
+    unsaid = system(cpu(gpu(0, link=" ") + gpu(1)))
+    assert "PCIe links whose speed or width is not said: 16 lanes, 8 GT/s" in unsaid.notes
+    assert (
+        "1 GPUs without a rank are left out"
+        in system(cpu(gpu(0) + gpu(1) + gpu(2).replace(' rank="2"', ""))).notes
+    )
+
+
 def test_nics_of_one_machine_are_left_out() -> None:
     nic = '<nic><net name="eth0" dev="0" speed="100000"/></nic>'
     assert system(cpu(gpu(0) + gpu(1) + nic)) == system(cpu(gpu(0) + gpu(1)))

@@ -39,6 +39,15 @@ def test_eighteen_links_to_everyone_are_an_nvswitch() -> None:
     assert box.name == "h100.nvidia-smi"
 
 
+def test_what_was_assumed_is_said() -> None:
+    assert load_topology(DATA / "h100.nvidia-smi.txt").notes == (
+        "speed of each direction: one NVLink 25GB/s, PCIe 24GB/s, between CPUs 16GB/s",
+        "GPUs 0, 1, 2, 3, 4, 5, 6, 7 are on an NVSwitch: cables to all others would be too many",
+        "PCIe, CPUs and NICs are left out: NVLink joins all GPUs",
+        "latency of a link: NVLink 500ns",
+    )
+
+
 def test_uneven_links_are_cables() -> None:
     box = load_topology(DATA / "dgx1.nvidia-smi.txt")
     assert (box.ranks, box.switches, box.links) == (8, 0, 32)

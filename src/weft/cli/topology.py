@@ -141,7 +141,9 @@ def _facts(topology: Topology, distances: Distances | None) -> list[tuple[str, s
         more = f" and {len(groups) - _MOST_GROUPS} more" if len(groups) > _MOST_GROUPS else ""
         found.append(("groups", f"{len(groups)}: ranks {' | '.join(groups[:_MOST_GROUPS])}{more}"))
     seed = f", seed {topology.routing.seed}" if topology.routing.kind == "ecmp" else ""
-    return [*found, ("routing", f"{topology.routing.kind}{seed}"), ("digest", topology.digest[:16])]
+    found += [("routing", f"{topology.routing.kind}{seed}"), ("digest", topology.digest[:16])]
+    labels = ["assumed", *[""] * len(topology.notes)]
+    return [*found, *zip(labels, map(printable, topology.notes), strict=False)]
 
 
 def _show_links(topology: Topology, console: Console) -> None:
@@ -200,6 +202,7 @@ def _as_dict(topology: Topology, path: tuple[int, ...] | None) -> dict[str, Any]
         "groups": [list(members) for members in topology.groups],
         "rank_labels": list(topology.rank_labels),
         "routing": {"kind": topology.routing.kind, "seed": topology.routing.seed},
+        "assumptions": list(topology.notes),
     }
     if path is not None:
         found["route"] = [

@@ -7,7 +7,8 @@ it; `Machine.build` decides what of it is a network between ranks:
   there, and counting those wires would promise a speed that nobody can have.
 - Otherwise everything stays. A bridge that has only two cables is a piece of wire and becomes one.
 
-Neither format knows latencies; the constants here are typical values for one hop, and assumptions.
+Neither format knows latencies; the constants here are typical values for one hop, and assumptions. What is
+assumed is said in the topology's `notes`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from weft import limits
+from weft import limits, units
 from weft.topology.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Machine:
 
     parts: int = 0
     wires: list[Wire] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def add(self) -> int:
         """Count one more part and return its number."""
@@ -85,8 +87,12 @@ class Machine:
             The same parts, grouped by machine.
         """
         wires = [wire for wire in self.wires if wire.nvlink]
+        notes = list(self.notes)
         if not _joins_all(gpus, wires):
             wires = _without_dead_ends(gpus, self.wires)
+        elif len(wires) < len(self.wires):
+            notes.append("PCIe, CPUs and NICs are left out: NVLink joins all GPUs")
+        notes.append(_latency_note(wires))
         wires = _paired(_without_pass_through(gpus, _bonded(wires)))
         number = {part: rank for rank, part in enumerate(gpus)}
         for wire in wires:
@@ -96,7 +102,15 @@ class Machine:
         for wire in wires:
             wiring.link(number[wire.src], number[wire.dst], wire.bandwidth, wire.latency_ps)
         members = tuple(tuple(sorted(number[gpu] for gpu in host)) for host in hosts)
-        return wiring.build(name, hosts=tuple(host for host in members if host))
+        return wiring.build(name, hosts=tuple(host for host in members if host), notes=tuple(notes))
+
+
+def _latency_note(wires: list[Wire]) -> str:
+    known = {"NVLink": NVLINK_LATENCY_PS, "PCIe and CPUs": PCIE_LATENCY_PS, "network": NETWORK_LATENCY_PS}
+    used = {wire.latency_ps for wire in wires}
+    return "latency of a link: " + ", ".join(
+        f"{name} {units.format_time(latency)}" for name, latency in known.items() if latency in used
+    )
 
 
 def _bonded(wires: list[Wire]) -> list[Wire]:

@@ -107,6 +107,8 @@ class Topology:
         Numbers the ranks had before failed ones were removed; empty when nothing was.
     addresses
         ``(link, source address, destination address)`` for links the runtime can choose.
+    notes
+        What was assumed because the description does not say it, for people. Not part of its identity.
 
     Examples
     --------
@@ -128,6 +130,7 @@ class Topology:
     routing: Routing = field(default_factory=Routing)
     rank_labels: tuple[int, ...] = ()
     addresses: tuple[tuple[int, str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for column, dtype in _COLUMNS.items():

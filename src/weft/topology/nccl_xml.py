@@ -11,10 +11,11 @@
           <pci busid="0000:0b:00.0" class="0x020700" ..> <nic> <net name="mlx5_0" speed="200000"/> </nic>
 
 Speeds are those that NCCL itself reckons with (its ``src/graph/topo.cc`` and ``topo.h``): what a link
-achieves, not what its data sheet says. As in NCCL, all NVSwitches together are one switch, NVLinks between
-the same two ends are bonded, and each GPU lists its own direction. NICs matter only between machines: they
-are drawn, to one switch that stands for the network, when a file holds several machines (told apart by
-``host_hash``) that NVLink does not join.
+achieves, not what its data sheet says. As in NCCL, all NVSwitches of a machine together are one switch,
+NVLinks between the same two ends are bonded, and each GPU lists its own direction. Machines are told apart by
+``host_hash``. NVLink crosses from one to another only where all are Grace with Hopper or later, as in an
+NVL72 rack; otherwise each machine has an NVSwitch of its own, and the NICs, which matter only between
+machines, are drawn to one switch that stands for the network.
 """
 
 from __future__ import annotations
@@ -150,6 +151,7 @@ class _Reader:
         self.machine = Machine()
         self.gpus: list[Gpu] = []
         self.cpus: list[tuple[int, str, int]] = []
+        self.arches: set[str] = set()
         self.ports: list[tuple[int, str, int, int]] = []
 
     def fail(self, element: Element, problem: str) -> NoReturn:
@@ -159,15 +161,18 @@ class _Reader:
         for cpu in root.named("cpu"):
             host = cpu.attributes.get("host_hash", "")
             part = self.machine.add()
+            self.arches.add(cpu.attributes.get("arch", ""))
             self.cpus.append((part, host, _interconnect_speed(self, cpu)))
             for child in cpu.children:
                 if child.name == "pci":
                     self.read_pci(child, None, part, host, part)
                 elif child.name == "nic":
                     self.read_ports(child, part, host, LOCAL_SPEED)
-        if any("rank" in gpu.element.attributes for gpu in self.gpus):
+        ranked = [gpu for gpu in self.gpus if "rank" in gpu.element.attributes]
+        if 0 < len(ranked) < len(self.gpus):
             # As in NCCL, a GPU without a rank is not part of the job.
-            self.gpus = [gpu for gpu in self.gpus if "rank" in gpu.element.attributes]
+            self.machine.notes.append(f"{len(self.gpus) - len(ranked)} GPUs without a rank are left out")
+            self.gpus = ranked
         if not self.gpus:
             self.fail(
                 root, "holds no <gpu>; Weft needs what NCCL_TOPO_DUMP_FILE writes, not a template for NCCL"
@@ -208,10 +213,17 @@ class _Reader:
             self.ports.append((parent, host, min(speed, limit), latency))
 
     def build(self, name: str) -> Topology:
-        self.join_nvlinks()
-        self.join_cpus()
         hosts = {host: number for number, host in enumerate(dict.fromkeys(gpu.host for gpu in self.gpus))}
+        notes = self.machine.notes
+        notes.insert(0, "speeds are those NCCL reckons with, not measured ones")
+        rack = len(hosts) > 1 and self.is_rack()
+        if rack:
+            notes.append(f"the {len(hosts)} machines are one NVLink domain, as in an NVL72 rack")
+        self.join_nvlinks(rack=rack)
+        self.join_cpus()
         if len(hosts) > 1 and self.ports:
+            if not rack:
+                notes.append("NICs meet in one switch that can take all they send")
             core = self.machine.add()
             for parent, _, speed, latency in self.ports:
                 self.machine.cable(parent, core, speed, latency)
@@ -229,9 +241,13 @@ class _Reader:
             return sorted(self.gpus, key=lambda gpu: numbers[id(gpu)])
         return sorted(self.gpus, key=lambda gpu: (hosts[gpu.host], numbers[id(gpu)]))
 
-    def join_nvlinks(self) -> None:
+    def is_rack(self) -> bool:
+        """Whether NVLink may cross from machine to machine: so far only Grace machines have such cables."""
+        return self.arches == {"arm64"} and all(self.integer(g.element, "sm", 0) >= 90 for g in self.gpus)
+
+    def join_nvlinks(self, *, rack: bool) -> None:
         devices = {(gpu.host, gpu.bus): gpu.device for gpu in self.gpus}
-        nvswitch: int | None = None
+        nvswitches: dict[str, int] = {}
         done: set[int] = set()
         for gpu in self.gpus:
             if gpu.device in done:
@@ -253,8 +269,10 @@ class _Reader:
                 elif link.attributes.get("tclass") == "0x068001":
                     self.machine.cable(gpu.device, gpu.cpu, speed, NVLINK_LATENCY_PS)
                 else:
-                    nvswitch = self.machine.add() if nvswitch is None else nvswitch
-                    self.machine.cable(gpu.device, nvswitch, speed, NVLINK_LATENCY_PS, nvlink=True)
+                    domain = "" if rack else gpu.host
+                    if domain not in nvswitches:
+                        nvswitches[domain] = self.machine.add()
+                    self.machine.cable(gpu.device, nvswitches[domain], speed, NVLINK_LATENCY_PS, nvlink=True)
 
     def join_cpus(self) -> None:
         for part, host, speed in self.cpus:
@@ -277,6 +295,11 @@ class _Reader:
     def pci_speed(self, pci: Element) -> int:
         """Bytes per second: lanes times what NCCL reckons a lane gives; x16 and 8 GT/s where not said."""
         width = self.integer(pci, "link_width", 0) or 16
+        unsaid = "PCIe links whose speed or width is not said: 16 lanes, 8 GT/s"
+        if unsaid not in self.machine.notes and not (
+            pci.attributes.get("link_width") and pci.attributes.get("link_speed")
+        ):
+            self.machine.notes.append(unsaid)
         if not 1 <= width <= 64:
             self.fail(pci, f"link_width {width} is not a number of lanes")
         match = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?) GT/s", pci.attributes.get("link_speed", ""))

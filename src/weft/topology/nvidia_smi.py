@@ -26,7 +26,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from weft import limits
+from weft import limits, units
 from weft.errors import FormatError, TopologyError
 from weft.files import name_after
 from weft.topology.gpu_machine import GB, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, Machine
@@ -79,6 +79,9 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
     parts = [machine.add() for _ in range(gpus)]
     _join_nvlinks(machine, parts, table.nvlinks)
     _join_pcie(machine, parts, table)
+    speeds = {"one NVLink": NVLINK_SPEED, "PCIe": PCIE_SPEED, "between CPUs": CPU_SPEED}
+    said = ", ".join(f"{name} {units.format_bandwidth(speed)}" for name, speed in speeds.items())
+    machine.notes.insert(0, f"speed of each direction: {said}")
     try:
         return machine.build(name_after(source, "nvidia-smi"), parts, [parts])
     except TopologyError as error:
@@ -153,6 +156,8 @@ def _join_nvlinks(machine: Machine, parts: list[int], nvlinks: dict[tuple[int, i
         everyone = all(pair in nvlinks for pair in pairs)
         if everyone and max(total[gpu] for gpu in group) > MAX_NVLINKS:
             nvswitch = machine.add()
+            members = ", ".join(map(str, group))
+            machine.notes.append(f"GPUs {members} are on an NVSwitch: cables to all others would be too many")
             for gpu in group:
                 count = max(nvlinks[gpu, other] for other in group if other != gpu)
                 machine.cable(parts[gpu], nvswitch, count * NVLINK_SPEED, NVLINK_LATENCY_PS, nvlink=True)

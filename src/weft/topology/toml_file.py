@@ -151,7 +151,8 @@ def format_toml(topology: Topology) -> str:
     duplex = true
     ...
     """
-    lines = [f"name = {_quote(topology.name)}", f"ranks = {topology.ranks}"]
+    lines = [f"# assumed: {line}" for note in topology.notes for line in note.splitlines()]
+    lines += [f"name = {_quote(topology.name)}", f"ranks = {topology.ranks}"]
     if topology.switches:
         lines.append(f"switches = {topology.switches}")
     if topology.hosts:
