@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from numbers import Real
 from typing import Final
 
 from weft import limits
@@ -107,7 +108,7 @@ def parse_time(text: str | int) -> int:
     """
     example = "'150ns', '1.5us' or '2ms'"
     if isinstance(text, bool) or not isinstance(text, str):
-        if text == 0 and not isinstance(text, bool):
+        if isinstance(text, Real) and text == 0 and not isinstance(text, bool):
             return 0
         msg = f"time {_shown(text)}: expected text with a unit, such as {example}"
         raise UnitError(msg)

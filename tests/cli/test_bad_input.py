@@ -281,7 +281,7 @@ def test_a_directory_is_not_a_file(weft: Run, words: list[str]) -> None:
     assert_refused(weft(*words), "not a regular file")
 
 
-@pytest.mark.parametrize("path", ["missing/file", ".", "file/below", "/dev/full", "/proc/weft"])
+@pytest.mark.parametrize("path", ["missing/file", ".", "file/", "file/below", "/dev/full", "/proc/weft"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -348,6 +348,7 @@ def test_a_file_name_that_is_not_text_gives_a_topology_a_name_that_is(weft: Run,
         (["export", "ring:8", "--algorithm", "ring"], ["-o"]),
         (["export", "ring:8", "--algorithm", "ring", "-o", "x", "--format", "pdf"], ["pdf", "dot"]),
         (["export", "ring:8", "--algorithm", "ring", "-o", "-", "--json"], ["standard output"]),
+        (["topology", "ring:8", "--toml", ""], ["the name of an output is empty"]),
         (["topology", "ring:8", "--toml", "-", "--json"], ["standard output"]),
         (["topology", "ring:8", "--toml", "-", "--svg", "-"], ["standard output"]),
         (

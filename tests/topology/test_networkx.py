@@ -195,6 +195,11 @@ def test_a_huge_graph_is_refused() -> None:
         from_networkx(nx.empty_graph(200_000))
 
 
+def test_a_latency_that_is_no_number_is_refused() -> None:
+    with pytest.raises(TopologyError, match="edge 0 to 1: time array"):
+        from_networkx(nx.Graph([(0, 1, {"latency": np.array([0, 0])})]))
+
+
 def test_something_else_is_no_topology() -> None:
     with pytest.raises(TopologyError, match="a topology is a spec, a file or a networkx graph, not int"):
         load_topology(5)

@@ -146,8 +146,11 @@ def check_outputs(*paths: str | None, as_json: bool) -> None:
     files = [path for path in given if path != "-"]
     for path in files:
         target = Path(path)
+        if not path:
+            msg = "the name of an output is empty; give a file name, or - for standard output"
+            raise InputError(msg)
         try:
-            if target.is_dir():
+            if target.is_dir() or path.endswith("/"):
                 msg = f"{path}: is a directory; give a file name"
                 raise InputError(msg)
             if not target.parent.is_dir():

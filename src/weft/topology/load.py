@@ -38,7 +38,7 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
     if isinstance(source, Path):
         return _load_file(source)
     if not isinstance(source, str):
-        if hasattr(source, "nodes") and hasattr(source, "edges"):
+        if all(hasattr(source, name) for name in ("nodes", "edges", "graph", "is_directed")):
             from weft.topology.networkx_bridge import from_networkx
 
             return from_networkx(source)
