@@ -145,21 +145,24 @@ private:
 
     // First start times, only good for an order: trees one after the other, as dense as their load allows.
     void guess() {
-        std::vector<int64_t> busy(net_.links(), 0);
+        load_.assign(net_.links(), 0);
         for (const std::vector<int32_t>* half : {&plan_.gather, &plan_.spread}) {
             for (int32_t route : *half) {
-                if (route < 0) continue;
-                const Journey& journey = ahead_.journeys[route];
-                for (int64_t hop = journey.first; hop < journey.last; ++hop) {
-                    busy[ahead_.stops[hop].link] += options_.duration[ahead_.stops[hop].link];
-                }
+                if (route >= 0) add_load(ahead_, ahead_.journeys[route], 1);
             }
         }
-        int64_t total = *std::max_element(busy.begin(), busy.end());
+        int64_t total = heaviest_ = *std::max_element(load_.begin(), load_.end());
         plan_.gather_start.assign(plan_.gather.size(), -1);
         plan_.spread_start.assign(plan_.spread.size(), -1);
         auto trees = static_cast<int64_t>(root_.size());
         for (int64_t tree = 0; tree < trees; ++tree) guess(tree, static_cast<int32_t>(total * tree / trees));
+    }
+
+    void add_load(const View& view, const Journey& journey, int32_t times) {
+        for (int64_t hop = journey.first; hop < journey.last; ++hop) {
+            int32_t link = view.stops[hop].link;
+            load_[link] += times * options_.duration[link];
+        }
     }
 
     void guess(int64_t tree, int32_t begin) {
@@ -258,13 +261,27 @@ private:
             // And never for something dearer: slow links would fill up with what looks early.
             if (ready_at < 0 || journey.cost > cost || ready_at + journey.ticks > std::min(was, arrival - 1)) continue;
             int32_t other = earliest(view, journey, ready_at);
-            if (other + journey.ticks > std::min(was, arrival - 1)) continue;
+            if (other + journey.ticks > std::min(was, arrival - 1) || !bearable(view, journey)) continue;
             best = route, start = other;
         }
         take(view, view.journeys[best], start);
-        plan_.spread[place] = best;
+        if (best != plan_.spread[place]) {
+            add_load(view, view.journeys[plan_.spread[place]], -1);
+            add_load(view, view.journeys[best], 1);
+            plan_.spread[place] = best;
+        }
         plan_.spread_start[place] = start;
         have_[place] = start + view.journeys[best].ticks;
+    }
+
+    // Whether a route may take one more chunk without making the busiest link busier than it was at first: an early
+    // end for one chunk is not worth a later one for all.
+    bool bearable(const View& view, const Journey& journey) const {
+        for (int64_t hop = journey.first; hop < journey.last; ++hop) {
+            int32_t link = view.stops[hop].link;
+            if (load_[link] + options_.duration[link] > heaviest_) return false;
+        }
+        return true;
     }
 
     // When the parent at the other end of a route has the result, or -1 while it has not.
@@ -310,6 +327,8 @@ private:
     std::vector<FreeTicks> free_;
     View ahead_, back_;
     Plan plan_;
+    std::vector<int64_t> load_;  // per link: ticks that all chunks together hold it
+    int64_t heaviest_ = 0;       // the most of these at the beginning
     std::vector<int32_t> summed_, have_;  // per place: when its partial sum is complete, when it has the result
     std::vector<int32_t> order_, sorted_, count_;
 };
