@@ -23,7 +23,7 @@ from weft.errors import (
 
 if TYPE_CHECKING:
     from weft import algorithms, exchange, planning, schedule, simulation, topology, verification
-    from weft.planning import Comparison, compare
+    from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
     from weft.schedule import Op, Schedule, ScheduleBuilder
     from weft.schedule.codec import load_schedule, save_schedule
     from weft.schedule.passes import compose, halves, parallel, reverse, split
@@ -39,12 +39,16 @@ _LAZY = {
     "Topology": "weft.topology",
     "VerificationReport": "weft.verification",
     "Comparison": "weft.planning",
+    "Plan": "weft.planning",
     "compare": "weft.planning",
     "compose": "weft.schedule.passes",
     "halves": "weft.schedule.passes",
+    "load_plan": "weft.planning",
     "load_schedule": "weft.schedule.codec",
     "load_topology": "weft.topology",
     "parallel": "weft.schedule.passes",
+    "plan": "weft.planning",
+    "plan_steps": "weft.planning",
     "reverse": "weft.schedule.passes",
     "save_schedule": "weft.schedule.codec",
     "simulate": "weft.simulation",
@@ -60,6 +64,7 @@ __all__ = [
     "InputError",
     "LimitError",
     "Op",
+    "Plan",
     "Schedule",
     "ScheduleBuilder",
     "ScheduleError",
@@ -77,9 +82,12 @@ __all__ = [
     "compose",
     "exchange",
     "halves",
+    "load_plan",
     "load_schedule",
     "load_topology",
     "parallel",
+    "plan",
+    "plan_steps",
     "planning",
     "reverse",
     "save_schedule",

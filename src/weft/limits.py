@@ -22,6 +22,12 @@ MAX_HEADER_BYTES: Final = 32 << 20
 MAX_COLUMN_BYTES: Final = 1 << 30
 """All columns of a schedule file together, decompressed: a ring on 4,096 ranks has two thirds of this."""
 
+MAX_PLANNED_SCHEDULES: Final = 256
+"""Schedules of one plan; the registry has a tenth of this."""
+
+MAX_PLAN_ENTRIES: Final = 4096
+"""Ranges of one plan, or sizes in detail, or candidates."""
+
 MAX_TRACE_EVENTS: Final = 5_000_000
 """Spans in one trace file; viewers give up long before."""
 

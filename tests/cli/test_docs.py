@@ -19,7 +19,9 @@ from weft.cli import VERBS
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "cli.md"
 BLOCK = re.compile(r"```console\n(\$ .*?)```\n", re.DOTALL)
-UNSTABLE = re.compile(r"[0-9.e-]+(?= CPU seconds)|(?<=_seconds\": )[0-9.e-]+")
+UNSTABLE = re.compile(
+    r"[0-9.e-]+(?= CPU seconds)|(?<=_seconds\": )[0-9.e-]+|(?<=^wrote plan\.weft, )[0-9,]+", re.MULTILINE
+)
 
 
 def printed(outcome: Outcome) -> str:

@@ -41,7 +41,7 @@ ILLEGAL: list[tuple[str, dict[str, Any], str]] = [
         "sum to",
     ),
     ("no weight at all", {"weights": [0, 0], "denominator": 0}, "denominator 0 is outside"),
-    ("huge denominator", {"denominator": 2**64}, "denominator 18446744073709551616 is outside"),
+    ("huge denominator", {"denominator": 2**64}, "denominator: a number of"),
     ("source that is no rank", {"source": [4, 4]}, "source of a chunk must be -1 or a rank 0..3"),
     ("target that is no rank", {"target": [-2, -1]}, "target of a chunk must be -1 or a rank 0..3"),
     ("two roots", {"source": [0, 1]}, "source and target of the chunks do not describe broadcast"),

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 _NAME: Final = "bucket"
 _INSTEAD: Final = "use ring"
 
+VARIANTS: Final = ({"halfway": True},)
+"""Further options that `weft.plan` tries."""
+
 
 def all_reduce(topology: Topology, *, halfway: bool = False) -> Schedule:
     """Sum every rank's buffer at every rank, along all axes of a grid at once.

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _NAME = "double_binary_tree"
 _NO_PARENT = -1
 
+VARIANTS = ({"chunks": 1},)
+"""Further options that `weft.plan` tries."""
+
 
 def all_reduce(topology: Topology, *, chunks: int | None = None) -> Schedule:
     """Sum up both trees and spread the sums down again, pipelined.

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _NAME = "halving_doubling"
 
+VARIANTS = ({"order": "nearest"}, {"order": "farthest"})
+"""Further options that `weft.plan` tries."""
+
 
 def all_reduce(topology: Topology, *, order: str = "nearest") -> Schedule:
     """Reduce-scatter by halving, then all-gather by doubling.

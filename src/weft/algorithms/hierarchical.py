@@ -39,6 +39,9 @@ _ACROSS = ("halving_doubling", "ring")
 _INSTEAD = "use double_binary_tree or halving_doubling"
 _MOST_PARTS = 512
 
+VARIANTS = ({"parts": 1}, {"parts": 32}, {"across": "ring"})
+"""Further options that `weft.plan` tries."""
+
 
 def all_reduce(topology: Topology, *, across: str = "halving_doubling", parts: int = 8) -> Schedule:
     """Sum along each group's chain, all-reduce between leaders, send back along the chains.

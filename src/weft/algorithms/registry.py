@@ -7,9 +7,10 @@ that the module offers.
 from __future__ import annotations
 
 import difflib
+import inspect
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import InputError, UnsupportedError
 
@@ -42,7 +43,7 @@ class Algorithm:
     summary: str
     cost: float = 2.0
 
-    def build(self, topology: Topology, collective: str, root: int = 0) -> Schedule:
+    def build(self, topology: Topology, collective: str, root: int = 0, **options: Any) -> Schedule:
         """Make the schedule of a collective on a topology.
 
         Parameters
@@ -53,6 +54,8 @@ class Algorithm:
             One of `collectives`.
         root
             For broadcast and reduce; other collectives have none.
+        options
+            Further arguments of the algorithm's function, such as one of `variants`.
 
         Raises
         ------
@@ -72,9 +75,29 @@ class Algorithm:
                 self.name, f"has no {collective}, only {', '.join(self.collectives)}", instead
             )
         module = import_module(f"weft.algorithms.{self.name}")
-        options = {"root": root} if collective in _ROOTED else {}
+        if collective in _ROOTED:
+            options["root"] = root
         schedule: Schedule = getattr(module, collective)(topology, **options)
         return schedule
+
+    def variants(self, collective: str) -> list[dict[str, Any]]:
+        """Options worth a try besides the default, which comes first: the module's ``VARIANTS``, if any.
+
+        A variant that the function of this collective does not take is left out.
+
+        Examples
+        --------
+        >>> find("multitree").variants("all_gather")
+        [{}, {'trees_per_root': 2}]
+        >>> find("ring").variants("all_reduce")
+        [{}]
+        """
+        module = import_module(f"weft.algorithms.{self.name}")
+        taken = set(inspect.signature(getattr(module, collective)).parameters)
+        return [
+            {},
+            *(dict(options) for options in getattr(module, "VARIANTS", ()) if taken.issuperset(options)),
+        ]
 
 
 _HALVES: Final = ("all_reduce", "reduce_scatter", "all_gather")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 VERBS: Final = {
     "compare": "Time every algorithm on a cluster, beside the physical limit.",
+    "plan": "Choose the best schedule for every size, and write it down.",
     "topology": "Describe, draw or convert a cluster.",
     "export": "Write a schedule to a file.",
     "verify": "Prove that a schedule computes its collective.",
@@ -93,6 +94,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="\b\nExamples:\n"
     "  weft compare torus:8x8 --size 64MiB\n"
+    "  weft plan torus:8x8 -o plan.weft\n"
     "  weft topology hosts:8,4,2 --svg cluster.svg\n"
     "  weft COMMAND --help",
 )
@@ -106,7 +108,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 )
 @click.pass_context
 def group(ctx: click.Context) -> None:
-    """Compare, verify and simulate collectives for the network you have."""
+    """Compare, plan, verify and simulate collectives for the network you have."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -34,10 +34,11 @@ _PATH_ENDS = 3
     epilog=options.examples(
         "weft simulate ring.weft --size 64MiB",
         "weft simulate torus:8x8 --algorithm bucket --size 64MiB --trace trace.json",
+        "weft simulate plan.weft --size 3MB",
         "weft simulate ring.weft --size 1GB --segment 1MiB --sharing fluid --json",
     ),
 )
-@click.argument("schedule", metavar="SCHEDULE|TOPOLOGY")
+@click.argument("schedule", metavar="SCHEDULE|PLAN|TOPOLOGY")
 @options.size
 @options.algorithm
 @options.collective
@@ -75,23 +76,29 @@ def command(
 ) -> None:
     """Run one schedule on its simulated network.
 
-    SCHEDULE is a file that weft export wrote, or - for one on standard input. With --algorithm, a TOPOLOGY
-    stands there instead and the schedule is built on the spot.
+    SCHEDULE is a file that weft export wrote, or - for one on standard input. A PLAN, which weft plan wrote,
+    runs what it chooses for the size, in its segments unless --segment says otherwise. With --algorithm, a
+    TOPOLOGY stands there instead and the schedule is built on the spot.
 
     The time is that of a schedule as it stands: weft verify says whether it is correct.
     """
-    from weft.cli.inputs import obtain_schedule
+    from weft.cli.inputs import obtain
+    from weft.planning import Plan
     from weft.planning.segments import search_segments
 
     check_outputs(trace, as_json=as_json)
     with progress("simulate") as report:
         report("schedule", 0, 0)
-        plan = obtain_schedule(schedule, algorithm, collective, root)
-        report(f"{plan.transfers:,} transfers", 0, 0)
+        found = obtain(schedule, algorithm, collective, root)
+        if isinstance(found, Plan):
+            choice = found.choose(size)
+            found = choice.schedule
+            segment = (choice.segment_bytes or "none") if segment == "auto" else segment
+        report(f"{found.transfers:,} transfers", 0, 0)
         if trace is not None:
-            _check_trace(plan, size, segment)
+            _check_trace(found, size, segment)
         search = search_segments(
-            plan, size, segment=segment, sharing=sharing, order=order, execution=execution
+            found, size, segment=segment, sharing=sharing, order=order, execution=execution
         )
         result = search.result
         if trace is not None:

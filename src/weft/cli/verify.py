@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from weft.errors import VerificationError
+    from weft.planning import Plan
     from weft.verification import ContentionReport, VerificationReport
 
 _LONGEST_PROBLEM = 200
@@ -25,11 +26,12 @@ _LONGEST_PROBLEM = 200
     epilog=options.examples(
         "weft verify ring.weft",
         "weft verify ring.weft --slots 2 --fused",
+        "weft verify plan.weft",
         "weft verify fattree:64 --algorithm halving_doubling --contention",
         "weft export torus:4x4 --algorithm ring -o - | weft verify - --json",
     ),
 )
-@click.argument("schedule", metavar="SCHEDULE|TOPOLOGY")
+@click.argument("schedule", metavar="SCHEDULE|PLAN|TOPOLOGY")
 @options.algorithm
 @options.collective
 @options.root
@@ -56,26 +58,33 @@ def command(
 ) -> None:
     """Prove that a schedule computes its collective.
 
-    SCHEDULE is a file that weft export wrote, or - for one on standard input. With --algorithm, a TOPOLOGY
-    stands there instead and the schedule is built on the spot.
+    SCHEDULE is a file that weft export wrote, or - for one on standard input. Of a PLAN, which weft plan
+    wrote, every schedule is proved. With --algorithm, a TOPOLOGY stands there instead and the schedule is
+    built on the spot.
 
     Checked are races within a step, the result at every rank and chunk, the routes, and that bounded buffers
     cannot get stuck. Exit code 1 if something is wrong, with transfer, rank and chunk.
     """
-    from weft.cli.inputs import obtain_schedule
+    from weft.cli.inputs import obtain
+    from weft.planning import Plan
     from weft.verification import inspect
 
     with progress("verify") as report:
         report("schedule", 0, 0)
-        plan = obtain_schedule(schedule, algorithm, collective, root)
-        report(f"{plan.transfers:,} transfers", 0, 0)
-        found = inspect(plan, slots=slots, fused=fused, contention=contention)
+        found = obtain(schedule, algorithm, collective, root)
+        plans = [one.schedule for one in found.schedules] if isinstance(found, Plan) else [found]
+        reports = []
+        for index, plan in enumerate(plans):
+            report(f"{plan.transfers:,} transfers", index, len(plans))
+            reports.append(inspect(plan, slots=slots, fused=fused, contention=contention))
     if as_json:
-        print_json(_as_dict(found))
+        print_json(_plan_dict(found, reports) if isinstance(found, Plan) else _as_dict(reports[0]))
     else:
-        _show(found, make_console())
-    if found.problem is not None:
-        click.echo(f"weft: error: {one_line(_place(found.problem), _LONGEST_PROBLEM)}", err=True)
+        _show(reports, make_console())
+    for result in reports:
+        if result.problem is not None:
+            click.echo(f"weft: error: {one_line(_place(result.problem), _LONGEST_PROBLEM)}", err=True)
+    if not all(result.ok for result in reports):
         ctx.exit(1)
 
 
@@ -86,7 +95,14 @@ def _place(problem: VerificationError) -> str:
     return f"the schedule is wrong: {problem.check}" + (f" at {place}" if place else "")
 
 
-def _show(found: VerificationReport, console: Console) -> None:
+def _show(reports: list[VerificationReport], console: Console) -> None:
+    for index, found in enumerate(reports):
+        if index:
+            console.print()
+        _show_report(found, console)
+
+
+def _show_report(found: VerificationReport, console: Console) -> None:
     from rich.text import Text
 
     verdict = ("correct", "bold green") if found.ok else ("WRONG", "bold red")
@@ -95,6 +111,15 @@ def _show(found: VerificationReport, console: Console) -> None:
     body = str(found).removeprefix(f"{found.title}: {verdict[0]}\n  ")
     lines = [line.split(None, 1) for line in body.split("\n  ")]
     print_facts(console, [(name, printable(text)) for name, text in lines])
+
+
+def _plan_dict(plan: Plan, reports: list[VerificationReport]) -> dict[str, Any]:
+    return {
+        "plan": f"{plan.collective} on {plan.topology.name}",
+        "topology_digest": plan.topology.digest,
+        "verified": all(found.ok for found in reports),
+        "schedules": [_as_dict(found) for found in reports],
+    }
 
 
 def _as_dict(found: VerificationReport) -> dict[str, Any]:

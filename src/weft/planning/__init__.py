@@ -4,5 +4,19 @@ It sits above the makers and the consumers of schedules, and is the first place 
 """
 
 from weft.planning.comparison import Comparison, ComparisonRow, SkippedAlgorithm, compare
+from weft.planning.plan_file import load_plan, save_plan
+from weft.planning.planner import plan, plan_steps
+from weft.planning.plans import Choice, Plan
 
-__all__ = ["Comparison", "ComparisonRow", "SkippedAlgorithm", "compare"]
+__all__ = [
+    "Choice",
+    "Comparison",
+    "ComparisonRow",
+    "Plan",
+    "SkippedAlgorithm",
+    "compare",
+    "load_plan",
+    "plan",
+    "plan_steps",
+    "save_plan",
+]

@@ -1,12 +1,9 @@
 """Schedule files: the binary ``.weft`` form, and the door to both forms.
 
-A ``.weft`` file is, in little-endian order::
-
-    magic (8 bytes) | version u32 | header: stored u32, unpacked u32 | header | columns | CRC-32 of all before
-
-The header is zlib-compressed MessagePack (`Header`); it embeds the topology and says how long each column is.
-A column is the zlib-compressed differences of neighbouring entries: a ring of two million rows shrinks to a
-few hundred kilobytes.
+A ``.weft`` file is a header and columns in the frame of `weft.schedule.container`. The header is
+zlib-compressed MessagePack (`Header`); it embeds the topology and says how long each column is. A column is
+the zlib-compressed differences of neighbouring entries: a ring of two million rows shrinks to a few hundred
+kilobytes.
 
 A file is hostile until proven small. Nothing is unpacked before its declared size was checked against
 `weft.limits`, and nothing is ever unpacked beyond its declared size. The schedule's digest is stored and
@@ -15,7 +12,6 @@ compared, so that a file either gives back the very schedule that was saved, or 
 
 from __future__ import annotations
 
-import struct
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -27,6 +23,7 @@ from weft import limits
 from weft.columns import freeze
 from weft.errors import FormatError, InputError, LimitError
 from weft.files import read_bytes, replacing, standard_input
+from weft.schedule import container
 from weft.schedule.ir import COLUMNS, TRANSFER_COLUMNS, Schedule
 from weft.schedule.json_form import schedule_from_json, schedule_to_json
 from weft.topology.record import TopologyRecord, from_record, to_record
@@ -34,20 +31,10 @@ from weft.topology.record import TopologyRecord, from_record, to_record
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAGIC: Final = b"\x89WEFT\r\n\x1a"
-"""As PNG's: no text begins like this, and a transfer that changes line ends breaks it."""
-
+MAGIC: Final = container.SCHEDULE_MAGIC
 VERSION: Final = 1
 
-_PREFIX: Final = struct.Struct("<8sIII")
-_CHECKSUM: Final = struct.Struct("<I")
-_LEVEL: Final = 1
-"""Differences are mostly runs: higher levels take twice as long and save next to nothing."""
-
 _CHUNK_COLUMNS: Final = ("weights", "source", "target")
-
-_MAX_RATIO: Final = 1032
-"""What zlib can shrink at most; a file that claims more lies."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
@@ -139,15 +126,16 @@ def encode_schedule(schedule: Schedule) -> bytes:
             digest=schedule.digest,
         )
     )
-    limits.check("bytes of the header", len(header), limits.MAX_HEADER_BYTES)
-    packed = zlib.compress(header, _LEVEL)
-    data = b"".join([_PREFIX.pack(MAGIC, VERSION, len(packed), len(header)), packed, *blobs])
-    limits.check("bytes of the file", len(data) + _CHECKSUM.size, limits.MAX_SCHEDULE_BYTES)
-    return data + _CHECKSUM.pack(zlib.crc32(data))
+    return container.pack(MAGIC, VERSION, header, blobs)
 
 
-def decode_schedule(data: bytes, source: str = "<bytes>") -> Schedule:
+def decode_schedule(
+    data: bytes, source: str = "<bytes>", *, most_bytes: int = limits.MAX_COLUMN_BYTES
+) -> Schedule:
     """Read either form from memory; `source` is its name in messages.
+
+    The columns of a binary schedule may have `most_bytes` together; what they claim is checked before any of
+    them is unpacked.
 
     Raises
     ------
@@ -155,33 +143,22 @@ def decode_schedule(data: bytes, source: str = "<bytes>") -> Schedule:
         If it is neither, damaged, or not a legal schedule.
     """
     if data.startswith(MAGIC):
-        return _decode_binary(data, source)
+        return _decode_binary(data, source, most_bytes)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return schedule_from_json(data.removeprefix(b"\xef\xbb\xbf"), source)
     if data.startswith(MAGIC[:5]):
         raise FormatError(source, "a .weft file whose line ends were changed; copy it as a binary file")
+    if data.startswith(container.PLAN_MAGIC):
+        raise FormatError(source, "a plan, not a schedule; weft.load_plan reads it")
     raise FormatError(
         source, "not a schedule: neither a .weft file nor JSON" if data else "the file is empty"
     )
 
 
-def _decode_binary(data: bytes, source: str) -> Schedule:
-    if len(data) > limits.MAX_SCHEDULE_BYTES:
-        raise FormatError(source, f"larger than the {limits.MAX_SCHEDULE_BYTES >> 20} MiB that Weft accepts")
-    view = memoryview(data)
-    if len(data) < _PREFIX.size + _CHECKSUM.size:
-        raise FormatError(source, "the file is cut short")
-    _, version, stored, unpacked = _PREFIX.unpack_from(data)
-    if version != VERSION:
-        raise FormatError(source, f"format {version} is unknown, this Weft reads {VERSION}")
-    body = view[_PREFIX.size : -_CHECKSUM.size]
-    if stored > len(body):
-        raise FormatError(source, "the file is cut short", "header")
-    if zlib.crc32(view[: -_CHECKSUM.size]) != _CHECKSUM.unpack(view[-_CHECKSUM.size :])[0]:
-        raise FormatError(source, "the file is damaged: its checksum does not match; copy or make it again")
-    limit = min(unpacked, limits.MAX_HEADER_BYTES)
-    header = _decode_header(source, _inflate(source, "header", body[:stored], limit))
-    columns = _decode_columns(source, header.columns, body[stored:])
+def _decode_binary(data: bytes, source: str, most_bytes: int) -> Schedule:
+    packed, body = container.unpack(data, VERSION, source)
+    header = _decode_header(source, packed)
+    columns = _decode_columns(source, header.columns, body, most_bytes)
     try:
         schedule = Schedule(
             topology=from_record(header.topology),
@@ -206,7 +183,9 @@ def _decode_header(source: str, data: bytes) -> Header:
         raise FormatError(source, f"cannot be read: {error}", "header") from error
 
 
-def _decode_columns(source: str, records: list[ColumnRecord], body: memoryview) -> dict[str, Any]:
+def _decode_columns(
+    source: str, records: list[ColumnRecord], body: memoryview, most_bytes: int
+) -> dict[str, Any]:
     required = {name for name in COLUMNS if not name.endswith("_slot")}
     names = [record.name for record in records]
     if len(set(names)) != len(names) or not required <= set(names) <= set(COLUMNS):
@@ -214,7 +193,7 @@ def _decode_columns(source: str, records: list[ColumnRecord], body: memoryview) 
     try:
         for record in records:
             limits.check(f"column {record.name}", record.count, _most(record.name))
-        limits.check("bytes of the columns", _unpacked_bytes(records), limits.MAX_COLUMN_BYTES)
+        limits.check("bytes of the columns", _unpacked_bytes(records), most_bytes)
     except LimitError as error:
         raise FormatError(source, str(error), "header") from error
     counts = {record.name: record.count for record in records}
@@ -247,26 +226,13 @@ def _unpacked_bytes(records: list[ColumnRecord]) -> int:
 
 def _pack(values: NDArray[Any]) -> bytes:
     differences = np.diff(values, prepend=values.dtype.type(0))
-    return zlib.compress(differences.astype(values.dtype.newbyteorder("<"), copy=False).tobytes(), _LEVEL)
+    return zlib.compress(
+        differences.astype(values.dtype.newbyteorder("<"), copy=False).tobytes(), container.PACKING
+    )
 
 
 def _unpack(source: str, record: ColumnRecord, blob: memoryview) -> NDArray[Any]:
     dtype = np.dtype(COLUMNS[record.name])
-    raw = _inflate(source, f"column {record.name}", blob, record.count * dtype.itemsize)
+    raw = container.inflate(source, f"column {record.name}", blob, record.count * dtype.itemsize)
     # Frozen at once: the schedule then takes the column as it is, and a large one is held no more than twice.
     return freeze(record.name, np.cumsum(np.frombuffer(raw, dtype.newbyteorder("<")), dtype=dtype), dtype)
-
-
-def _inflate(source: str, place: str, blob: memoryview, size: int) -> bytes:
-    """Unpack exactly `size` bytes, never more."""
-    if size > _MAX_RATIO * len(blob):
-        raise FormatError(source, f"claims to hold {size:,} bytes in {len(blob):,}", place)
-    inflater = zlib.decompressobj()
-    try:
-        # One byte of room more than allowed: it shows that there is more, and 0 would mean no bound at all.
-        raw = inflater.decompress(blob, size + 1)
-    except zlib.error as error:
-        raise FormatError(source, f"is damaged: {error}", place) from error
-    if len(raw) != size or not inflater.eof or inflater.unused_data:
-        raise FormatError(source, f"does not hold the {size:,} bytes it claims", place)
-    return raw

@@ -1,0 +1,166 @@
+"""What a plan chooses from: every algorithm and variant that applies, built, verified, each schedule once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft.algorithms import registry
+from weft.errors import InputError, LimitError, UnsupportedError, VerificationError
+from weft.planning.segments import message_shares, segments_of
+from weft.schedule import COLLECTIVES
+from weft.verification import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.algorithms.registry import Algorithm
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+PROMPT: Final = ("multitree", "ring", "double_binary_tree")
+"""Built first: they serve any network and take milliseconds, so that there is a plan at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """An algorithm with options, not built yet."""
+
+    algorithm: Algorithm
+    options: dict[str, Any]
+
+    @property
+    def variant(self) -> str:
+        """The options as text, empty for the default."""
+        return ", ".join(f"{name}={value}" for name, value in self.options.items())
+
+    @property
+    def label(self) -> str:
+        """Algorithm and variant."""
+        return make_label(self.algorithm.name, self.variant)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A verified schedule, and what it cost to make."""
+
+    algorithm: str
+    variant: str
+    schedule: Schedule
+    synthesis_seconds: float
+
+    @property
+    def label(self) -> str:
+        """Algorithm and variant."""
+        return make_label(self.algorithm, self.variant)
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """Share of the buffer in each message."""
+        return message_shares(self.schedule)
+
+    @cached_property
+    def longest(self) -> float:
+        """Share of the buffer in the longest message."""
+        return float(self.shares.max(initial=0.0))
+
+    def segments(self, cuts: float) -> int:
+        """How many segments a run has whose longest message is cut into so many."""
+        return segments_of(self.shares, cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A recipe that does not apply, and why."""
+
+    algorithm: str
+    reason: str
+
+
+def make_label(algorithm: str, variant: str) -> str:
+    """Text for people: ``multitree (trees_per_root=2)``."""
+    return f"{algorithm} ({variant})" if variant else algorithm
+
+
+def list_recipes(
+    collective: str,
+    names: Sequence[str] | None = None,
+    first: Iterable[str] = (),
+    soon: Iterable[str] = (),
+) -> list[Recipe]:
+    """Everything to try, in the order in which to try it.
+
+    Parameters
+    ----------
+    collective
+        One of `weft.schedule.COLLECTIVES`.
+    names
+        Registry names; by default all that offer the collective.
+    first, soon
+        Labels of recipes that were good on a similar network, and quick or slow to build: the former come
+        before everything, the latter after what is always quick.
+
+    Raises
+    ------
+    InputError
+        If the collective or a name is unknown.
+
+    Examples
+    --------
+    >>> [recipe.label for recipe in list_recipes("all_gather", ["ring", "multitree"])]
+    ['multitree', 'ring', 'multitree (trees_per_root=2)']
+    """
+    if collective not in COLLECTIVES:
+        msg = f"collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
+        raise InputError(msg)
+    offered = registry.for_collective(collective)
+    if names:
+        known = (registry.find(name) for name in dict.fromkeys(names))
+        offered = [line for line in known if collective in line.collectives]
+    if not offered:
+        others = ", ".join(line.name for line in registry.for_collective(collective))
+        msg = f"{', '.join(names or ())}: no {collective} there; it is offered by {others}"
+        raise InputError(msg)
+    families = [[Recipe(line, options) for options in line.variants(collective)] for line in offered]
+    defaults = [family[0] for family in families]
+    variants = [recipe for family in families for recipe in family[1:]]
+    order = list(dict.fromkeys([*first, *PROMPT, *soon]))
+
+    def rank(recipe: Recipe) -> int:
+        return order.index(recipe.label) if recipe.label in order else len(order)
+
+    return sorted([*defaults, *variants], key=rank)
+
+
+def build(recipe: Recipe, topology: Topology, collective: str, root: int) -> Candidate | Refusal:
+    """Build and verify one recipe.
+
+    Raises
+    ------
+    VerificationError
+        If the algorithm made a wrong schedule; names it.
+    """
+    name = recipe.algorithm.name
+    began = time.process_time()
+    try:
+        schedule = recipe.algorithm.build(topology, collective, root, **recipe.options)
+    except (UnsupportedError, LimitError) as error:
+        return Refusal(name, error.reason if isinstance(error, UnsupportedError) else str(error))
+    seconds = time.process_time() - began
+    try:
+        verify(schedule)
+    except VerificationError as error:
+        raise VerificationError(
+            error.check,
+            f"{recipe.label} on {topology.name} made a wrong schedule: {error.problem}",
+            transfer=error.transfer,
+            rank=error.rank,
+            chunk=error.chunk,
+        ) from error
+    return Candidate(name, recipe.variant, schedule, seconds)

@@ -1,0 +1,229 @@
+"""A plan in words, on one screen, and as a JSON document."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.units import format_bandwidth, format_size, human_seconds
+
+if TYPE_CHECKING:
+    from weft.planning.plans import Plan, PlanPoint
+
+WIDTH: Final = 80
+_SECONDS: Final = 3
+_LABEL: Final = 12
+
+
+def explain(plan: Plan, width: int = WIDTH) -> str:
+    """Say what a plan chooses where, how good it is, what limits it, what came second, and what was left out.
+
+    Examples
+    --------
+    >>> from weft.planning import plan
+    >>> print(explain(plan("ring:8", "64MiB", algorithms=["ring", "bidirectional_ring"])))
+    all_reduce on ring:8: 8 ranks, 16 links
+    bidirectional_ring at all sizes; 100.0 % of the proven bound at 64MiB;
+    bottleneck link 0->1
+    <BLANKLINE>
+     size  algorithm           segment  time     of bound  runner-up
+    64MiB  bidirectional_ring  2.03MiB  2.35 ms   100.0 %  ring +100.5 %
+    <BLANKLINE>
+    bound       2.349 ms at 64MiB (bandwidth: singletons)
+    bottleneck  link 0->1 (25GB/s), busy 100.0 % of the time
+    slower      ring +100.5 % at 64MiB
+    planned in  ... CPU seconds, ... simulations of 2 schedules, all verified
+    """
+    topology = plan.topology
+    parts = [f"{topology.ranks:,} ranks", f"{topology.links:,} links"]
+    if topology.switches:
+        parts.insert(1, f"{topology.switches:,} switches")
+    lines = _wrap(f"{plan.collective} on {topology.name}: {', '.join(parts)}", width)
+    lines += _wrap(summarise(plan), width)
+    lines += ["", *_table(plan), ""]
+    for name, text in _notes(plan):
+        lines += _wrap(text, width, name)
+    return "\n".join(lines)
+
+
+def _wrap(text: str, width: int, name: str = "") -> list[str]:
+    """Lines of a text, behind a name if it has one; a number stays with its percent sign."""
+    indent = " " * _LABEL if name else ""
+    bound = text.replace(" %", "\u00a0%")
+    lines = textwrap.wrap(bound, width, initial_indent=name.ljust(len(indent)), subsequent_indent=indent)
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
+def summarise(plan: Plan) -> str:
+    """One sentence: ``multitree up to 3MiB, forest above; 97.1 % of the proven bound at 1GiB; ..``."""
+    point = plan.headline
+    link = plan.topology.link_name(point.busiest_link)
+    good = f"{100 * point.fraction_of_bound:.1f} % of the proven bound at {human_size(point.size_bytes)}"
+    text = f"{_span_text(plan)}; {good}; bottleneck link {link}"
+    return text if plan.complete else f"{text}; there may be better plans, the search was cut short"
+
+
+def _span_text(plan: Plan) -> str:
+    """Algorithms and where one follows the other, whatever their variants and segments."""
+    runs = [
+        (name, list(spans))
+        for name, spans in groupby(plan.ranges, key=lambda span: plan.schedules[span.schedule].algorithm)
+    ]
+    if len(runs) == 1:
+        return f"{runs[0][0]} at all sizes"
+    ends = [spans[-1].last_bytes for _, spans in runs]
+    parts = [
+        f"{name} above" if end is None else f"{name} up to {human_size(end + 1)}"
+        for (name, _), end in zip(runs, ends, strict=True)
+    ]
+    return ", ".join(parts)
+
+
+def _table(plan: Plan) -> list[str]:
+    head = ("size", "algorithm", "segment", "time", "of bound", "runner-up")
+    rows = [head, *(_row(plan, point) for point in plan.points)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[0], cells[4] = row[0].rjust(widths[0]), row[4].rjust(widths[4])
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _row(plan: Plan, point: PlanPoint) -> tuple[str, ...]:
+    segment = plan.choose(point.size_bytes).segment_bytes
+    second = "-"
+    if point.runner_up is not None and point.runner_up_seconds is not None:
+        name = point.runner_up.partition(" (")[0]
+        second = f"{name} {100 * (point.runner_up_seconds / point.seconds - 1):+.1f} %"
+    return (
+        human_size(point.size_bytes),
+        plan.schedules[plan.ranges[point.range].schedule].algorithm,
+        "whole" if segment is None else human_size(segment),
+        f"{'' if point.simulated else '~'}{human_seconds(point.seconds)}",
+        f"{100 * point.fraction_of_bound:.1f} %",
+        second,
+    )
+
+
+def _notes(plan: Plan) -> list[tuple[str, str]]:
+    point, topology = plan.headline, plan.topology
+    at = human_size(point.size_bytes)
+    link = point.busiest_link
+    speed = format_bandwidth(int(topology.bandwidth[link]))
+    notes = [
+        ("bound", f"{human_seconds(point.bound_seconds)} at {at} ({point.bound_kind})"),
+        (
+            "bottleneck",
+            f"link {topology.link_name(link)} ({speed}), busy {100 * point.busy:.1f} % of the time",
+        ),
+    ]
+    variants = [planned.label for planned in plan.schedules if planned.variant]
+    if variants:
+        notes.insert(0, ("variants", ", ".join(variants)))
+    best: dict[str, float] = {}
+    for contender in plan.contenders:
+        if contender.algorithm != plan.algorithm:
+            best.setdefault(contender.algorithm, contender.seconds / point.seconds)
+    if best:
+        texts = [f"{name} {100 * (ratio - 1):+.1f} %" for name, ratio in list(best.items())[:_SECONDS]]
+        notes.append(("slower", f"{', '.join(texts)} at {at}"))
+    # The name is in the first line, and may be long.
+    reasons = [f"{one.algorithm}: {one.reason.replace(topology.name, 'this')}" for one in plan.skipped]
+    notes += [("skipped" if index == 0 else " ", reason) for index, reason in enumerate(reasons)]
+    count = len(plan.contenders)
+    schedules = "1 schedule" if count == 1 else f"{count} schedules"
+    work = f"{plan.simulations} simulations of {schedules}, all verified"
+    notes.append(("planned in", f"{plan.cpu_seconds:.2f} CPU seconds, {work}"))
+    return notes
+
+
+def human_size(size_bytes: int) -> str:
+    """At most three digits, for people; exact sizes stay exact.
+
+    Examples
+    --------
+    >>> human_size(4096), human_size(3_276_800), human_size(1_000_000), human_size(77)
+    ('4KiB', '3.12MiB', '977KiB', '77B')
+    """
+    exact = format_size(size_bytes)
+    if exact.endswith("iB") or size_bytes < 1024:
+        digits = "".join(sign for sign in exact if sign.isdigit())
+        if len(digits) <= 3:
+            return exact
+    value, unit = float(size_bytes), 0
+    while value >= 1000 and unit < 4:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.3g}{('', 'Ki', 'Mi', 'Gi', 'Ti')[unit]}B"
+
+
+def to_document(plan: Plan) -> dict[str, Any]:
+    """Everything but the transfers, as plain data."""
+    point = plan.headline
+    labels = plan.schedules
+    return {
+        "topology": plan.topology.name,
+        "topology_digest": plan.topology.digest,
+        "collective": plan.collective,
+        "root": plan.root,
+        "complete": plan.complete,
+        "size_bytes": point.size_bytes,
+        "algorithm": plan.algorithm,
+        "seconds": plan.seconds,
+        "bound_seconds": plan.bound_seconds,
+        "bound_kind": point.bound_kind,
+        "fraction_of_bound": plan.fraction_of_bound,
+        "bottleneck": plan.topology.link_name(point.busiest_link),
+        "ranges": [
+            {
+                "first_bytes": span.first_bytes,
+                "last_bytes": span.last_bytes,
+                "algorithm": labels[span.schedule].algorithm,
+                "variant": labels[span.schedule].variant,
+                "segment_share": span.segment_share,
+                "schedule": span.schedule,
+            }
+            for span in plan.ranges
+        ],
+        "points": [_point_document(plan, one) for one in plan.points],
+        "schedules": [
+            {
+                "algorithm": planned.algorithm,
+                "variant": planned.variant,
+                "digest": planned.schedule.digest,
+                "chunks": planned.schedule.chunks,
+                "steps": planned.schedule.steps,
+                "transfers": planned.schedule.transfers,
+                "verified": True,
+            }
+            for planned in plan.schedules
+        ],
+        "contenders": [
+            {"algorithm": c.algorithm, "variant": c.variant, "seconds": c.seconds, "simulated": c.simulated}
+            for c in plan.contenders
+        ],
+        "skipped": [{"algorithm": s.algorithm, "reason": s.reason} for s in plan.skipped],
+        "simulations": plan.simulations,
+        "planning_seconds": plan.cpu_seconds,
+    }
+
+
+def _point_document(plan: Plan, point: PlanPoint) -> dict[str, Any]:
+    choice = plan.choose(point.size_bytes)
+    return {
+        "size_bytes": point.size_bytes,
+        "algorithm": choice.algorithm,
+        "variant": choice.variant,
+        "segment_bytes": choice.segment_bytes,
+        "seconds": point.seconds,
+        "simulated": point.simulated,
+        "bound_seconds": point.bound_seconds,
+        "bound_kind": point.bound_kind,
+        "fraction_of_bound": point.fraction_of_bound,
+        "busiest_link": plan.topology.link_name(point.busiest_link),
+        "busy": point.busy,
+        "runner_up": point.runner_up,
+        "runner_up_seconds": point.runner_up_seconds,
+    }

@@ -1,0 +1,220 @@
+"""Plan files: ranges, times and bounds in a header, followed by whole schedule files, each schedule once.
+
+The frame is that of schedule files (`weft.schedule.container`) with another magic. The header embeds the
+topology and the digest of everything; each schedule is the very bytes that ``weft export`` would write, and
+passes the same checks. So a plan file gives back the plan that was saved, or an error, however hostile it is:
+counts are bounded while the header is decoded, and what a schedule claims to unpack to is checked before it
+is unpacked, against what the schedules before it have left of one common bound.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from weft import limits
+from weft.errors import FormatError, InputError
+from weft.files import read_bytes, replacing, standard_input
+from weft.planning.plans import Contender, PassedOver, Plan, PlannedSchedule, PlanPoint, Range, check_plan
+from weft.schedule import COLLECTIVES, container
+from weft.schedule.codec import decode_schedule, encode_schedule
+from weft.schedule.ir import COLUMNS
+from weft.topology.record import TopologyRecord, from_record, to_record
+
+if TYPE_CHECKING:
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+MAGIC: Final = container.PLAN_MAGIC
+VERSION: Final = 1
+
+_Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
+_Many = msgspec.Meta(max_length=limits.MAX_PLAN_ENTRIES)
+_Few = msgspec.Meta(min_length=1, max_length=limits.MAX_PLANNED_SCHEDULES)
+
+
+class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One schedule: who made it and in what time, what it must be, and its bytes in the file."""
+
+    algorithm: _Text
+    variant: _Text
+    synthesis_seconds: float
+    digest: _Text
+    stored: _Count
+
+
+class PlanHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything but the schedules."""
+
+    collective: _Text
+    root: _Count
+    topology: TopologyRecord
+    topology_digest: _Text
+    complete: bool
+    cpu_seconds: float
+    simulations: _Count
+    schedules: Annotated[list[ScheduleRecord], _Few]
+    ranges: Annotated[list[Range], _Many]
+    points: Annotated[list[PlanPoint], _Many]
+    contenders: Annotated[list[Contender], _Many]
+    skipped: Annotated[list[PassedOver], _Many]
+
+
+def save_plan(plan: Plan, path: str | Path) -> None:
+    """Write a plan file, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    LimitError
+        If it would be larger than `load_plan` accepts.
+    """
+    data = encode_plan(plan)
+    with replacing(Path(path)) as stream:
+        stream.write(data)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan file.
+
+    Parameters
+    ----------
+    path
+        File name, or ``"-"`` for standard input.
+
+    Raises
+    ------
+    FormatError
+        If it is no plan, damaged, or does not hold what it says; says where.
+    """
+    if path == "-":
+        return decode_plan(read_bytes("<stdin>", standard_input(), limits.MAX_SCHEDULE_BYTES), "<stdin>")
+    return decode_plan(read_bytes(str(path), Path(path), limits.MAX_SCHEDULE_BYTES), str(path))
+
+
+def is_plan(data: bytes) -> bool:
+    """Whether a file begins as a plan does."""
+    return data.startswith(MAGIC)
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Bytes of a plan file.
+
+    Examples
+    --------
+    >>> from weft.planning import plan
+    >>> decode_plan(encode_plan(plan("ring:4", "1MiB", algorithms=["ring"])))
+    <Plan all_reduce on ring:4: ring; 49.2 % of the bound>
+    """
+    limits.check("schedules of a plan", len(plan.schedules), limits.MAX_PLANNED_SCHEDULES)
+    limits.check("ranges of a plan", len(plan.ranges), limits.MAX_PLAN_ENTRIES)
+    limits.check("sizes of a plan", len(plan.points), limits.MAX_PLAN_ENTRIES)
+    blobs = [encode_schedule(planned.schedule) for planned in plan.schedules]
+    header = PlanHeader(
+        collective=plan.collective,
+        root=plan.root,
+        topology=to_record(plan.topology),
+        topology_digest=plan.topology.digest,
+        complete=plan.complete,
+        cpu_seconds=plan.cpu_seconds,
+        simulations=plan.simulations,
+        schedules=[
+            ScheduleRecord(
+                planned.algorithm,
+                planned.variant,
+                planned.synthesis_seconds,
+                planned.schedule.digest,
+                len(blob),
+            )
+            for planned, blob in zip(plan.schedules, blobs, strict=True)
+        ],
+        ranges=list(plan.ranges),
+        points=list(plan.points),
+        contenders=list(plan.contenders),
+        skipped=list(plan.skipped),
+    )
+    return container.pack(MAGIC, VERSION, msgspec.msgpack.encode(header), blobs)
+
+
+def decode_plan(data: bytes, source: str = "<bytes>") -> Plan:
+    """Read a plan from memory; `source` is its name in messages.
+
+    Raises
+    ------
+    FormatError
+        If it is no plan, damaged, or does not hold what it says.
+    """
+    if not is_plan(data):
+        what = "a schedule, not a plan" if data.startswith(container.SCHEDULE_MAGIC) else "not a plan file"
+        raise FormatError(source, f"{what}; weft plan -o writes one" if data else "the file is empty")
+    packed, body = container.unpack(data, VERSION, source)
+    try:
+        header = msgspec.msgpack.decode(packed, type=PlanHeader)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(source, f"cannot be read: {error}", "header") from error
+    if header.collective not in COLLECTIVES:
+        raise FormatError(source, f"collective {header.collective!r} is unknown", "header")
+    topology = _decode_topology(source, header)
+    schedules = _decode_schedules(source, header, body)
+    try:
+        plan = Plan(
+            topology=topology,
+            collective=header.collective,
+            root=header.root,
+            schedules=tuple(schedules),
+            ranges=tuple(header.ranges),
+            points=tuple(header.points),
+            contenders=tuple(header.contenders),
+            skipped=tuple(header.skipped),
+            complete=header.complete,
+            cpu_seconds=header.cpu_seconds,
+            simulations=header.simulations,
+        )
+        check_plan(plan)
+    except InputError as error:
+        raise FormatError(source, str(error)) from error
+    return plan
+
+
+def _decode_topology(source: str, header: PlanHeader) -> Topology:
+    try:
+        topology = from_record(header.topology)
+    except InputError as error:
+        raise FormatError(source, str(error), "topology") from error
+    if topology.digest != header.topology_digest:
+        raise FormatError(
+            source, "the topology is not the one that was planned for: its digest does not match"
+        )
+    return topology
+
+
+def _decode_schedules(source: str, header: PlanHeader, body: memoryview) -> list[PlannedSchedule]:
+    if sum(record.stored for record in header.schedules) != len(body):
+        raise FormatError(source, "the schedules are cut short, or followed by something else")
+    if len({record.digest for record in header.schedules}) != len(header.schedules):
+        raise FormatError(source, "has a schedule twice", "header")
+    found: list[PlannedSchedule] = []
+    start, room = 0, limits.MAX_COLUMN_BYTES
+    for number, record in enumerate(header.schedules):
+        place = f"{source}: schedule {number}"
+        blob = bytes(body[start : start + record.stored])
+        if not blob.startswith(container.SCHEDULE_MAGIC):
+            raise FormatError(place, "is not a binary schedule")
+        schedule = decode_schedule(blob, place, most_bytes=room)
+        if schedule.digest != record.digest:
+            raise FormatError(place, "is not the one that was planned: its digest does not match")
+        if schedule.topology.digest != header.topology_digest:
+            raise FormatError(place, f"is for another topology, {schedule.topology.name}")
+        room -= _column_bytes(schedule)
+        found.append(PlannedSchedule(record.algorithm, record.variant, schedule, record.synthesis_seconds))
+        start += record.stored
+    return found
+
+
+def _column_bytes(schedule: Schedule) -> int:
+    columns = (getattr(schedule, name) for name in COLUMNS)
+    return sum(column.nbytes for column in columns if column is not None)

@@ -1,0 +1,331 @@
+"""Making a plan: candidates in, the search, a plan out, and better ones as they come.
+
+Every algorithm and variant that applies is built and verified; `weft.planning.search` finds out who is
+fastest where; the plan keeps those schedules with their ranges of sizes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weft import units
+from weft.algorithms.bounds import lower_bound
+from weft.errors import InputError, UnsupportedError
+from weft.planning.candidates import Candidate, Refusal, build, list_recipes
+from weft.planning.plans import Contender, PassedOver, Plan, PlannedSchedule, PlanPoint, Range
+from weft.planning.search import Search, Stretch
+from weft.topology import load_topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from weft.algorithms.bounds import Bound
+    from weft.planning.curves import Curve
+    from weft.topology import Topology
+
+SMALLEST: Final = 4 << 10
+LARGEST: Final = 1 << 30
+"""Sizes of a plan that is not asked for any."""
+
+_POINT_RATIO: Final = 4
+_STEPS_PER_PLAN: Final = 20
+_WORTH_TELLING: Final = 1.02
+_QUICK_S: Final = 0.25
+"""What took longer to build must not hold up the first plan of a warm start."""
+
+
+def plan(
+    topology: str | Path | Topology,
+    size: str | int | Sequence[str | int] | None = None,
+    *,
+    collective: str = "all_reduce",
+    root: int = 0,
+    algorithms: Sequence[str] | None = None,
+    time_limit: float | None = None,
+    warm_start: Plan | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Plan:
+    """Choose the best schedule for every size.
+
+    Parameters
+    ----------
+    topology
+        Whatever `weft.load_topology` takes.
+    size
+        A size such as ``"64MiB"``, several, or None for everything from 4 KiB to 1 GiB. The plan serves other
+        sizes too, those between the asked ones as well as these.
+    collective, root
+        One of `weft.schedule.COLLECTIVES`; the root counts for broadcast and reduce.
+    algorithms
+        Registry names to choose from; by default all.
+    time_limit
+        Seconds after which the best plan so far is returned. A plan is always returned: what was begun when
+        time ran out, and a first candidate in any case, is finished.
+    warm_start
+        A plan of a similar network, such as this one before a link failed: what it chose is tried first.
+    progress
+        Called as ``progress(what, done, total)`` now and then.
+
+    Raises
+    ------
+    UnsupportedError
+        If no algorithm applies; has the first one's reason.
+    VerificationError
+        If an algorithm made a wrong schedule; names it.
+    InputError
+        If something is unknown.
+
+    Examples
+    --------
+    >>> found = plan("ring:8", "64MiB", algorithms=["ring", "bidirectional_ring"])
+    >>> found.algorithm, round(found.fraction_of_bound, 2)
+    ('bidirectional_ring', 1.0)
+    """
+    plans = plan_steps(
+        topology,
+        size,
+        collective=collective,
+        root=root,
+        algorithms=algorithms,
+        time_limit=time_limit,
+        warm_start=warm_start,
+        progress=progress,
+    )
+    return deque(plans, maxlen=1).pop()
+
+
+def plan_steps(
+    topology: str | Path | Topology,
+    size: str | int | Sequence[str | int] | None = None,
+    *,
+    collective: str = "all_reduce",
+    root: int = 0,
+    algorithms: Sequence[str] | None = None,
+    time_limit: float | None = None,
+    warm_start: Plan | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Iterator[Plan]:
+    """Plans that get better, the first one as soon as there is any; arguments and errors as for `plan`.
+
+    Every plan is valid by itself: all its schedules are verified. The last one is what `plan` returns.
+
+    Examples
+    --------
+    >>> steps = plan_steps("torus:4x4", "1MiB")
+    >>> first = next(steps)
+    >>> first.algorithm, first.complete
+    ('multitree', False)
+    >>> last = list(steps)[-1]
+    >>> last.complete, last.seconds <= first.seconds
+    (True, True)
+    """
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    topology = load_topology(topology)
+    if not 0 <= root < topology.ranks:
+        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
+        raise InputError(msg)
+    points = _points(size)
+    # What served the largest sizes first: what is slow there is slow by far.
+    known = [] if warm_start is None else [warm_start.schedules[r.schedule] for r in warm_start.ranges[::-1]]
+    quick = [planned.label for planned in known if planned.synthesis_seconds <= _QUICK_S]
+    recipes = list_recipes(collective, algorithms, quick, [planned.label for planned in known])
+    planner = _Planner(topology, collective, root, points)
+
+    def late() -> bool:
+        return deadline is not None and time.monotonic() >= deadline
+
+    def tell(what: str, done: int) -> None:
+        if progress is not None:
+            progress(what, done, 2 * len(recipes))
+
+    for index, recipe in enumerate(recipes):
+        tell(recipe.label, index)
+        if planner.add(build(recipe, topology, collective, root)) and planner.worth_telling():
+            yield planner.make(complete=False)
+        if late() and planner.search.candidates:
+            break
+    planner.require_candidates(chosen=bool(algorithms))
+    tell("sizes", len(recipes))
+    complete = False
+    while not late():
+        if not planner.improve():
+            complete = True
+            break
+        tell(f"{planner.search.simulations} simulations", len(recipes) + len(recipes) // 2)
+        if planner.worth_telling():
+            yield planner.make(complete=False)
+    yield planner.make(complete=complete)
+
+
+class _Planner:
+    """One search, and the plans it gives."""
+
+    def __init__(self, topology: Topology, collective: str, root: int, points: list[int]) -> None:
+        self.began = time.process_time()
+        self.topology = topology
+        self.collective = collective
+        self.root = root
+        self.points = points
+        self.bounds: dict[int, Bound] = {}
+        self.refusals: list[Refusal] = []
+        sizes = _grid(points)
+        bound = self.bound(points[-1])
+        floor = np.maximum(sizes * (bound.bandwidth_seconds / points[-1]), bound.latency_seconds)
+        # A bound is nearly proportional: rounding to whole bytes may lower it for a smaller size.
+        self.search = Search(sizes, 0.999 * floor)
+        self._told: NDArray[np.float64] | None = None
+
+    def bound(self, size_bytes: int) -> Bound:
+        if size_bytes not in self.bounds:
+            self.bounds[size_bytes] = lower_bound(self.topology, self.collective, size_bytes, self.root)
+        return self.bounds[size_bytes]
+
+    def add(self, found: Candidate | Refusal) -> bool:
+        """Take up what a recipe gave; False if that is nothing new."""
+        if isinstance(found, Refusal):
+            self.refusals.append(found)
+            return False
+        if any(found.schedule.digest == known.schedule.digest for known in self.search.candidates):
+            return False
+        self.search.add(found)
+        return True
+
+    def require_candidates(self, *, chosen: bool) -> None:
+        if not self.search.candidates:
+            first = self.refusals[0]
+            others = dict.fromkeys(one.algorithm for one in self.refusals if one.algorithm != first.algorithm)
+            parts = [f"{' and '.join(others)} cannot either"] if others else []
+            if chosen:
+                parts.append("name no algorithm, and all of them are tried")
+            instead = "; ".join(parts)
+            raise UnsupportedError(first.algorithm, first.reason, instead)
+
+    def improve(self) -> bool:
+        """Search a while; False when there is nothing left to find."""
+        return all(self.search.step() for _ in range(_STEPS_PER_PLAN)) or self.search.audit()
+
+    def worth_telling(self) -> bool:
+        """Whether the plan is new, or noticeably better at some size than when this was last so."""
+        best = self.search.best
+        if self._told is not None and not (self._told > _WORTH_TELLING * best).any():
+            return False
+        self._told = best
+        return True
+
+    def make(self, *, complete: bool) -> Plan:
+        """Make the plan as of now; a complete one knows every time and crossover from simulations."""
+        starts = self._starts(self.search.stretches(), refine=complete)
+        curves = [self.search.curves[number] for number, _ in starts]
+        used = list(dict.fromkeys(curve.candidate for curve in curves))
+        candidates = [self.search.candidates[number] for number in used]
+        ends = [*(start - 1 for _, start in starts[1:]), None]
+        spans = tuple(
+            Range(start, end, used.index(curve.candidate), self.search.share(curve))
+            for curve, (_, start), end in zip(curves, starts, ends, strict=True)
+        )
+        points = tuple(self._point(size, starts, exact=complete) for size in self.points)
+        applied = {candidate.algorithm for candidate in self.search.candidates}
+        reasons: dict[str, str] = {}
+        for refusal in self.refusals:
+            if refusal.algorithm not in applied:
+                reasons.setdefault(refusal.algorithm, refusal.reason)
+        return Plan(
+            topology=self.topology,
+            collective=self.collective,
+            root=self.root,
+            schedules=tuple(
+                PlannedSchedule(c.algorithm, c.variant, c.schedule, c.synthesis_seconds) for c in candidates
+            ),
+            ranges=spans,
+            points=points,
+            contenders=self._contenders(),
+            skipped=tuple(PassedOver(name, reason) for name, reason in reasons.items()),
+            complete=complete,
+            cpu_seconds=time.process_time() - self.began,
+            simulations=self.search.simulations,
+        )
+
+    def _starts(self, stretches: list[Stretch], *, refine: bool) -> list[tuple[int, int]]:
+        """Curve and first size of each range."""
+        found = [(stretches[0].curve, 0)]
+        for before, after in pairwise(stretches):
+            start = self.search.crossover(before, after) if refine else int(self.search.sizes[after.first])
+            found.append((after.curve, max(start, found[-1][1] + 1)))
+        return found
+
+    def _point(self, size: int, starts: list[tuple[int, int]], *, exact: bool) -> PlanPoint:
+        search = self.search
+        index = max(i for i, (_, start) in enumerate(starts) if start <= size)
+        curve = search.curves[starts[index][0]]
+        if exact:
+            search.run(curve, size)
+        run = curve.runs.get(size) or next(iter(curve.runs.values()))
+        bound = self.bound(size)
+        second = self._runner_up(curve, size, exact=exact)
+        return PlanPoint(
+            size_bytes=size,
+            range=index,
+            seconds=curve.estimate(size),
+            simulated=size in curve.runs,
+            bound_seconds=bound.seconds,
+            bound_kind=bound.kind,
+            busiest_link=run.busiest,
+            busy=run.busy,
+            runner_up=None if second is None else search.candidates[second.candidate].label,
+            runner_up_seconds=None if second is None else second.estimate(size),
+        )
+
+    def _runner_up(self, chosen: Curve, size: int, *, exact: bool) -> Curve | None:
+        """Find the best curve of another algorithm at one of the grid's sizes."""
+        name = self.search.candidates[chosen.candidate].algorithm
+        place = int(np.searchsorted(self.search.sizes, size))
+        found = min(self.search.others(name, place), key=lambda curve: curve.upper[place], default=None)
+        while exact and found is not None and size not in found.runs:
+            self.search.run(found, size)
+            found = min(self.search.others(name, place), key=lambda curve: curve.upper[place])
+        return found
+
+    def _contenders(self) -> tuple[Contender, ...]:
+        size, found = self.points[-1], []
+        for number, candidate in enumerate(self.search.candidates):
+            family = [curve for curve in self.search.curves if curve.candidate == number and curve.runs]
+            best = min(family, key=lambda curve: curve.estimate(size))
+            seconds = best.estimate(size)
+            found.append(Contender(candidate.algorithm, candidate.variant, seconds, size in best.runs))
+        return tuple(sorted(found, key=lambda contender: (contender.seconds, contender.label)))
+
+
+def _points(size: str | int | Sequence[str | int] | None) -> list[int]:
+    """Sizes to report on, ascending."""
+    if size is None:
+        count = round(np.log(LARGEST / SMALLEST) / np.log(_POINT_RATIO))
+        return [SMALLEST * _POINT_RATIO**k for k in range(count + 1)]
+    given = [size] if isinstance(size, str | int) else list(size)
+    sizes = sorted({units.parse_size(one) for one in given})
+    if not sizes or not sizes[0]:
+        msg = f"size {size!r}: there is nothing to plan without data; give at least one byte, such as 64MiB"
+        raise InputError(msg)
+    return sizes
+
+
+def _grid(points: list[int]) -> NDArray[np.int64]:
+    """Sizes to search at: the points, and eight to an octave between them.
+
+    Half of them are multiples of large powers of two and the others odd: chunks of exactly equal size arrive
+    at the same instant, and a byte more or less may change who goes first.
+    """
+    sizes = set(points)
+    octave = 1 << (points[0].bit_length() - 1)
+    while octave < points[-1]:
+        for eighth in range(0, 8, 2):
+            sizes.update((octave * (8 + eighth) // 8, octave * (9 + eighth) // 8 - octave // 97 | 1))
+        octave *= 2
+    return np.array(sorted(s for s in sizes if points[0] <= s <= points[-1]), np.int64)

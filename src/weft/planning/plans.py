@@ -1,0 +1,338 @@
+"""The plan of a collective: which schedule, cut how, at which size; with what it costs and how good it is.
+
+`weft.planning.planner` makes it, `weft.planning.plan_file` keeps it, `weft.planning.explain` puts it into
+words.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft import limits, units
+from weft.errors import InputError, TopologyError
+from weft.planning.candidates import make_label
+from weft.planning.segments import segment_size
+
+if TYPE_CHECKING:
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Sizes that one schedule serves, cut in one way.
+
+    Parameters
+    ----------
+    first_bytes, last_bytes
+        Smallest and largest size; None for no end.
+    schedule
+        Index into `Plan.schedules`.
+    segment_share
+        Share of the buffer in a segment; None for whole messages. A share rather than a size in bytes,
+        because it stays right as messages grow.
+    """
+
+    first_bytes: int
+    last_bytes: int | None
+    schedule: int
+    segment_share: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedSchedule:
+    """A verified schedule of a plan, which algorithm and options made it, and in how many CPU seconds."""
+
+    algorithm: str
+    variant: str
+    schedule: Schedule
+    synthesis_seconds: float
+
+    @property
+    def label(self) -> str:
+        """Algorithm and variant, for people."""
+        return make_label(self.algorithm, self.variant)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPoint:
+    """What the plan does at one size.
+
+    Parameters
+    ----------
+    size_bytes
+        The size.
+    range
+        Index into `Plan.ranges`.
+    seconds, simulated
+        Its time, and whether that comes from a simulation of this size or is interpolated from others.
+    bound_seconds, bound_kind
+        What no schedule can beat, and why.
+    busiest_link, busy
+        The link that is busy longest, and the share of the time that it is.
+    runner_up, runner_up_seconds
+        The best other algorithm with its variant, and its time; None if there is none.
+    """
+
+    size_bytes: int
+    range: int
+    seconds: float
+    simulated: bool
+    bound_seconds: float
+    bound_kind: str
+    busiest_link: int
+    busy: float
+    runner_up: str | None
+    runner_up_seconds: float | None
+
+    @property
+    def fraction_of_bound(self) -> float:
+        """How near to the bound: 1 is optimal."""
+        return self.bound_seconds / self.seconds if self.seconds else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A candidate at the headline size: its time, or one that it cannot beat where it was not worth a try."""
+
+    algorithm: str
+    variant: str
+    seconds: float
+    simulated: bool
+
+    @property
+    def label(self) -> str:
+        """Algorithm and variant, for people."""
+        return make_label(self.algorithm, self.variant)
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An algorithm that is not in the plan because it does not apply, and why."""
+
+    algorithm: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What to run for a buffer of one size."""
+
+    algorithm: str
+    variant: str
+    schedule: Schedule
+    size_bytes: int
+    segment_bytes: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which schedule to run at which size, and how good that is; made by `weft.plan`.
+
+    Parameters
+    ----------
+    topology, collective, root
+        What it is for.
+    schedules
+        Each verified schedule once.
+    ranges
+        All sizes from 0 on, ascending, without gaps.
+    points
+        Some sizes in detail, ascending; the last one is the headline.
+    contenders
+        All candidates at the headline size, fastest first.
+    skipped
+        Algorithms that do not apply.
+    complete
+        False when a time limit ended the search, or when better plans may follow.
+    cpu_seconds, simulations
+        What planning cost.
+    """
+
+    topology: Topology
+    collective: str
+    root: int
+    schedules: tuple[PlannedSchedule, ...]
+    ranges: tuple[Range, ...]
+    points: tuple[PlanPoint, ...]
+    contenders: tuple[Contender, ...]
+    skipped: tuple[PassedOver, ...]
+    complete: bool
+    cpu_seconds: float
+    simulations: int
+
+    @property
+    def headline(self) -> PlanPoint:
+        """The size that was asked for, or the largest planned one."""
+        return self.points[-1]
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm at the headline size."""
+        return self.planned(self.headline.size_bytes).algorithm
+
+    @property
+    def seconds(self) -> float:
+        """Simulated time at the headline size."""
+        return self.headline.seconds
+
+    @property
+    def bound_seconds(self) -> float:
+        """Time at the headline size that no schedule can beat."""
+        return self.headline.bound_seconds
+
+    @property
+    def fraction_of_bound(self) -> float:
+        """How near the plan comes to the bound at the headline size."""
+        return self.headline.fraction_of_bound
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [span.first_bytes for span in self.ranges]
+
+    def index_at(self, size_bytes: int) -> int:
+        """Index of the range that a size lies in."""
+        return bisect_right(self._starts, size_bytes) - 1
+
+    def range_at(self, size_bytes: int) -> Range:
+        """The range that a size lies in."""
+        return self.ranges[self.index_at(size_bytes)]
+
+    def planned(self, size_bytes: int) -> PlannedSchedule:
+        """The schedule for a size, with its algorithm."""
+        return self.schedules[self.range_at(size_bytes).schedule]
+
+    def choose(self, size: str | int) -> Choice:
+        """What to run for a buffer of this size.
+
+        Parameters
+        ----------
+        size
+            Bytes, or text such as ``"64MiB"``; any size, planned or not.
+
+        Examples
+        --------
+        >>> from weft.planning import plan
+        >>> choice = plan("ring:4", "1MiB", algorithms=["ring"]).choose("3MiB")
+        >>> choice.algorithm, choice.schedule.steps
+        ('ring', 6)
+        """
+        size_bytes = units.parse_size(size)
+        span = self.range_at(size_bytes)
+        planned = self.schedules[span.schedule]
+        segment = segment_size(span.segment_share, size_bytes)
+        return Choice(planned.algorithm, planned.variant, planned.schedule, size_bytes, segment)
+
+    def check_topology(self, topology: Topology) -> None:
+        """Raise a `TopologyError` that names both unless the plan was made for this topology.
+
+        Examples
+        --------
+        >>> from weft.planning import plan
+        >>> from weft.topology import load_topology
+        >>> plan("ring:4", "1MiB", algorithms=["ring"]).check_topology(load_topology("ring:5"))
+        Traceback (most recent call last):
+            ...
+        weft.errors.TopologyError: the plan is for ring:4 (4 ranks, 8 links, digest 76445185aa69), not for
+        ring:5 (5 ranks, 10 links, digest 077af0b4aa93); plan anew
+        """
+        if topology.digest != self.topology.digest:
+            msg = f"the plan is for {_describe(self.topology)}, not for {_describe(topology)}; plan anew"
+            raise TopologyError(msg)
+
+    def explain(self) -> str:
+        """One screen: what is chosen where, how good it is, what limits it, what came second and why."""
+        from weft.planning.explain import explain
+
+        return explain(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write a plan file, whole or not at all; `weft.load_plan` reads it."""
+        from weft.planning.plan_file import save_plan
+
+        save_plan(self, path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Make the document that ``weft plan --json`` prints: everything but the schedules' transfers."""
+        from weft.planning.explain import to_document
+
+        return to_document(self)
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(self.schedules[span.schedule].algorithm for span in self.ranges))
+        good = f"{100 * self.fraction_of_bound:.1f} % of the bound"
+        return f"<Plan {self.collective} on {self.topology.name}: {names}; {good}>"
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise an `InputError` unless the parts of a plan, read from a file, fit together."""
+    for planned in plan.schedules:
+        _check_schedule(plan, planned.schedule)
+    if not 0 <= plan.root < plan.topology.ranks:
+        msg = f"root {plan.root}: {plan.topology.name} has ranks 0..{plan.topology.ranks - 1}"
+        raise InputError(msg)
+    _check_ranges(plan)
+    for point in plan.points:
+        known = (
+            0 < point.size_bytes <= limits.MAX_SIZE_BYTES and 0 <= point.busiest_link < plan.topology.links
+        )
+        if not known or plan.index_at(point.size_bytes) != point.range:
+            msg = f"the point at {point.size_bytes} bytes names a range, link or size that cannot be"
+            raise InputError(msg)
+    _check_times(plan)
+    texts = [text for point in plan.points for text in (point.bound_kind, point.runner_up or "")]
+    texts += [text for one in plan.contenders for text in (one.algorithm, one.variant)]
+    texts += [text for one in plan.skipped for text in (one.algorithm, one.reason)]
+    for text in texts:
+        limits.check("characters of a text", len(text), limits.MAX_SPEC_CHARACTERS)
+
+
+def _check_schedule(plan: Plan, schedule: Schedule) -> None:
+    what = f"{plan.collective} on {plan.topology.name}"
+    if schedule.collective != plan.collective or schedule.topology.digest != plan.topology.digest:
+        found = f"{schedule.collective} on {schedule.topology.name}"
+        msg = f"{schedule.algorithm}: a schedule of {found} in a plan of {what}"
+        raise InputError(msg)
+    roots = {"broadcast": schedule.source, "reduce": schedule.target}.get(plan.collective)
+    if roots is not None and (roots != plan.root).any():
+        msg = f"{schedule.algorithm}: another root than {plan.root} in a plan of {what}"
+        raise InputError(msg)
+
+
+def _check_times(plan: Plan) -> None:
+    times = [time for point in plan.points for time in (point.seconds, point.bound_seconds, point.busy)]
+    times += [time for point in plan.points if (time := point.runner_up_seconds) is not None]
+    times += [contender.seconds for contender in plan.contenders]
+    times += [plan.cpu_seconds, *(planned.synthesis_seconds for planned in plan.schedules)]
+    if not all(0 <= time < math.inf for time in times):
+        msg = "a time is negative or not finite"
+        raise InputError(msg)
+
+
+def _check_ranges(plan: Plan) -> None:
+    spans = plan.ranges
+    if not spans or spans[0].first_bytes or spans[-1].last_bytes is not None or not plan.points:
+        msg = "the ranges of a plan must cover all sizes, and it must have a point"
+        raise InputError(msg)
+    for one, two in pairwise(spans):
+        end = one.last_bytes
+        if end is None or end < one.first_bytes or two.first_bytes != end + 1:
+            msg = f"the range from {two.first_bytes} bytes on does not follow the one before it"
+            raise InputError(msg)
+    if {span.schedule for span in spans} != set(range(len(plan.schedules))):
+        msg = f"the ranges must use schedules 0..{len(plan.schedules) - 1}, each of them"
+        raise InputError(msg)
+    if not all(span.segment_share is None or 0 < span.segment_share <= 1 for span in spans):
+        msg = "a segment must be a share of the buffer between 0 and 1"
+        raise InputError(msg)
+
+
+def _describe(topology: Topology) -> str:
+    parts = f"{topology.ranks} ranks, {topology.links} links, digest {topology.digest[:12]}"
+    return f"{topology.name} ({parts})"

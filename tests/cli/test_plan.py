@@ -1,0 +1,106 @@
+"""``weft plan``, and the verbs that take its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli.running import Run
+
+from weft.planning import load_plan
+
+FEW = ("--algorithm", "ring", "--algorithm", "recursive_doubling", "--algorithm", "swing")
+
+
+@pytest.fixture
+def plan_file(weft: Run) -> Path:
+    """A plan of two schedules."""
+    assert weft("plan", "ring:4", "--size", "4KiB", "--size", "16MiB", *FEW, "-o", "plan.weft").code == 0
+    return Path("plan.weft")
+
+
+def test_a_plan_explains_itself(weft: Run) -> None:
+    outcome = weft("plan", "ring:4", "--size", "1MiB", *FEW)
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert outcome.out.startswith("all_reduce on ring:4: 4 ranks, 8 links\n")
+    assert "% of the proven bound at 1MiB" in " ".join(outcome.out.split())
+    assert "wrote" not in outcome.out
+
+
+def test_json_is_one_document(weft: Run) -> None:
+    found = weft("plan", "ring:4", "--size", "1MiB", *FEW, "--json").document
+    assert found["topology"] == "ring:4"
+    assert found["algorithm"] in ("ring", "swing")
+    assert found["size_bytes"] == 1 << 20
+    assert 0 < found["fraction_of_bound"] <= 1
+    assert found["ranges"][-1]["last_bytes"] is None
+
+
+def test_the_file_is_a_plan(weft: Run) -> None:
+    outcome = weft("plan", "ring:4", "--size", "1MiB", *FEW, "-o", "plan.weft")
+    assert outcome.out.splitlines()[-1].startswith("wrote plan.weft, ")
+    assert load_plan("plan.weft").headline.size_bytes == 1 << 20
+
+
+def test_verify_proves_every_schedule_of_a_plan(weft: Run, plan_file: Path) -> None:
+    outcome = weft("verify", plan_file)
+    assert outcome.code == 0
+    assert outcome.out.count(": correct\n") == len(load_plan(plan_file).schedules) > 1
+    document = weft("verify", plan_file, "--json").document
+    assert document["verified"] is True
+    assert document["plan"] == "all_reduce on ring:4"
+    assert len(document["schedules"]) > 1
+    assert weft("verify", "-", stdin=plan_file.read_bytes()).code == 0
+
+
+def test_simulate_runs_what_the_plan_chooses(weft: Run, plan_file: Path) -> None:
+    found = load_plan(plan_file)
+    for size in (4096, 3_000_000, 1 << 30):
+        choice = found.choose(size)
+        document = weft("simulate", plan_file, "--size", size, "--json").document
+        assert document["digest"] == choice.schedule.digest
+        assert document["segment_bytes"] == choice.segment_bytes
+    assert (
+        found.headline.seconds == weft("simulate", plan_file, "--size", "16MiB", "--json").document["seconds"]
+    )
+    cut = weft("simulate", plan_file, "--size", "16MiB", "--segment", "1MiB", "--json").document
+    assert cut["segment_bytes"] == 1 << 20
+
+
+def test_export_says_that_a_plan_is_no_schedule(weft: Run, plan_file: Path) -> None:
+    outcome = weft("export", plan_file, "-o", "x.json")
+    assert outcome.code == 2
+    assert outcome.err.startswith("weft: error: plan.weft: is a plan, of ")
+
+
+def test_a_warm_start_and_a_time_limit(weft: Run, plan_file: Path) -> None:
+    words = ("plan", "ring:4+fail=0>1", "--warm-start", plan_file, "--time-limit", 0, "--json")
+    found = weft(*words, *FEW).document
+    assert found["complete"] is False
+    assert found["schedules"][0]["verified"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("plan", "ring:4", "--size", "0"), "--size 0: there is nothing to send"),
+        (("plan", "ring:4", "--size", "4MoB"), "4MoB"),
+        (("plan", "ring:4", "--algorithm", "rign"), "did you mean ring"),
+        (("plan", "ring:6", "--algorithm", "swing"), "power of two"),
+        (("plan", "ring:4", "--collective", "gossip"), "unknown"),
+        (("plan", "ring:4", "--root", 4), "root 4"),
+        (("plan", "ring:4", "--time-limit", -1), "time-limit"),
+        (("plan", "ring:4", "--warm-start", "no.weft"), "no such file"),
+        (("plan", "ring:4", "-o", "no/plan.weft"), "there is no directory no"),
+        (("plan", "ring:4", "-o", "-", "--json"), "two outputs"),
+        (("plan", "rnig:4"), "did you mean ring"),
+    ],
+)
+def test_bad_use_is_one_line(weft: Run, words: tuple[object, ...], problem: str) -> None:
+    outcome = weft(*words)
+    assert outcome.code == 2
+    assert outcome.err.startswith("weft: error: ")
+    assert outcome.err.count("\n") == 1
+    assert problem in outcome.err
+    assert outcome.out == ""
