@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -74,7 +77,7 @@ def test_any_cluster_is_served(topology: Topology, data: st.DataObject) -> None:
     weft.verify(forest.all_reduce(topology, trees=trees))
     weft.verify(forest.broadcast(topology, root=root, trees=trees))
     weft.verify(forest.reduce(topology, root=root, trees=trees))
-    weft.verify(forest.all_gather(topology, trees_per_root=1))
+    weft.verify(forest.all_gather(topology))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,12 @@ def test_an_all_gather_needs_no_more_time_than_with_multitree(spec: str) -> None
     topology = load_topology(spec)
     ours = simulate(forest.all_gather(topology), GIB).seconds
     assert ours <= simulate(multitree.all_gather(topology), GIB).seconds
+
+
+def test_the_examples_of_the_docs_hold() -> None:
+    page = Path(__file__).parents[2] / "docs" / "forest.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert (failed, tried > 5) == (0, True)
 
 
 def test_nonsense_is_refused() -> None:

@@ -48,20 +48,20 @@ _ENOUGH: Final = 512
 """Trees by default for every rank, up to so many: enough to load uneven links evenly."""
 
 _MOST: Final = 1024
-_ROWS: Final = 1 << 18
+_ROWS: Final = 1 << 19
 """Trees and transfers by default at most: what is made and simulated in a second or two."""
 
-_FEWEST: Final = 256
+_FEWEST: Final = 512
 _MOST_ROWS: Final = 1 << 20
 """Trees by default where `_ROWS` would allow few, unless their transfers are more than this."""
 
 _SLACK: Final = 2
 """Links that a root may be farther from the middle of the network than need be."""
 
-_FEWEST_PASSES: Final = 12
+_FEWEST_PASSES: Final = 6
 
-_WORK: Final = 1 << 23
-"""Transfers that all passes over the timetable may look at together."""
+_WORK: Final = 1 << 22
+"""Hops of transfers that all passes over the timetable may look at together."""
 
 
 def all_reduce(topology: Topology, *, trees: int | None = None) -> Schedule:
@@ -89,7 +89,7 @@ def all_reduce(topology: Topology, *, trees: int | None = None) -> Schedule:
     --------
     >>> from weft.topology import load_topology
     >>> all_reduce(load_topology("mesh:4x4"), trees=1024).notes
-    ('1024 trees, 641 ticks of the busiest link, 642 in all',)
+    ('1024 trees, 640 ticks of the busiest link, 641 in all',)
 
     Notes
     -----
@@ -131,7 +131,7 @@ def broadcast(topology: Topology, *, root: int = 0, trees: int | None = None) ->
     --------
     >>> from weft.topology import load_topology
     >>> broadcast(load_topology("torus:4x4"), trees=64).notes
-    ('64 trees, 22 ticks of the busiest link, 26 in all',)
+    ('64 trees, 17 ticks of the busiest link, 26 in all',)
 
     Notes
     -----
@@ -198,7 +198,7 @@ def all_gather(topology: Topology, *, trees_per_root: int | None = None) -> Sche
     --------
     >>> from weft.topology import load_topology
     >>> all_gather(load_topology("torus:4x4"), trees_per_root=4).notes
-    ('64 trees, 16 ticks of the busiest link, 17 in all',)
+    ('64 trees, 15 ticks of the busiest link, 18 in all',)
 
     Notes
     -----
@@ -206,7 +206,8 @@ def all_gather(topology: Topology, *, trees_per_root: int | None = None) -> Sche
     """
     each = trees_per_root
     if each is None:
-        each = max(1, _tree_count(topology, 1, None) // topology.ranks)
+        wanted = _tree_count(topology, 1, None) // topology.ranks
+        each = min(max(1, wanted), limits.MAX_TREES_PER_ROOT)
     if not 1 <= each <= limits.MAX_TREES_PER_ROOT:
         msg = f"{NAME}: trees_per_root is {each}, expected 1..{limits.MAX_TREES_PER_ROOT}"
         raise InputError(msg)
@@ -278,7 +279,8 @@ def _schedule(
     limits.check(f"{NAME}: transfers", transfers, limits.MAX_TRANSFERS)
     grown = _grow(topology, halves, roots, count)
     clock = make_clock(topology)
-    timetable = make_timetable(topology, grown, clock, passes=max(_FEWEST_PASSES, _WORK // transfers))
+    hops = int(grown.count_links(topology.links).sum())
+    timetable = make_timetable(topology, grown, clock, passes=max(_FEWEST_PASSES, _WORK // hops))
     busiest = busiest_ticks(topology, timetable.trees, clock)
     note = f"{count} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all"
     return make_schedule(topology, timetable, replace(condition, notes=(note,)))

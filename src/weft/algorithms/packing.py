@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from weft.algorithms import cuts
 from weft.algorithms.certificates import prove_seconds
 from weft.algorithms.tree_columns import (
     TREE_COLLECTIVES,
@@ -232,7 +233,7 @@ class _Search:
         trees, prices = self.grow_first()
         self.add(trees)
         self.weigh(np.ones(len(self.columns)))
-        for candidate in (*_partition_prices(self.topology), prices):
+        for candidate in (*_simple_prices(self.topology, self.root), prices):
             self.price(candidate)
         for _ in range(_MOST_ROUNDS):
             if self.done() or not self.improve():
@@ -359,32 +360,45 @@ def _whole_numbers(rates: NDArray[np.float64]) -> NDArray[np.int64]:
     return weights
 
 
-def _partition_prices(topology: Topology) -> Iterator[NDArray[np.float64]]:
+def _simple_prices(topology: Topology, root: int) -> Iterator[NDArray[np.float64]]:
     """Prices of the borders of some sets of nodes, which is what simple bounds amount to."""
     src, dst = topology.link_src, topology.link_dst
     for label in _partitions(topology):
         crosses = label[src] != label[dst]
         yield (crosses & (label[src] >= 0)).astype(np.float64) + (crosses & (label[dst] >= 0))
+    if cuts.affordable(topology):
+        for outward in (True, False):
+            inside = cuts.thinnest(topology, max(root, 0), outward=outward)
+            leaves = inside[src] & ~inside[dst] if outward else ~inside[src] & inside[dst]
+            yield leaves.astype(np.float64)
 
 
 def _partitions(topology: Topology) -> Iterator[NDArray[np.int32]]:
-    """Divisions of the nodes into sets, -1 for none: single ranks, groups, islands of fast links."""
-    alone = np.full(topology.nodes, -1, np.int32)
-    alone[: topology.ranks] = np.arange(topology.ranks)
-    yield alone
+    """Divisions of the nodes into sets, -1 for none: ranks, groups, the best, islands of fast links."""
+    yield _add_switches(topology, np.arange(topology.ranks, dtype=np.int32))
     if topology.groups:
-        grouped = np.full(topology.nodes, -1, np.int32)
+        grouped = np.empty(topology.ranks, np.int32)
         for number, members in enumerate(topology.groups):
             grouped[list(members)] = number
-        for switch in range(topology.ranks, topology.nodes):
-            homes = {int(grouped[node]) for node in topology.neighbours[switch] if node < topology.ranks}
-            grouped[switch] = homes.pop() if len(homes) == 1 else -1
-        yield grouped
+        yield _add_switches(topology, grouped)
+    if cuts.affordable(topology):
+        yield _add_switches(topology, cuts.strongest(topology, outward=True).part)
     speeds = np.unique(topology.bandwidth)
     for speed in speeds[1:][-_MOST_SPEEDS:]:
         islands = _islands(topology, topology.bandwidth >= speed)
         if 1 < len(np.unique(islands[: topology.ranks])) < topology.ranks:
             yield islands
+
+
+def _add_switches(topology: Topology, part: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Parts of the ranks, and of the switches: with the ranks around them if those agree, else -1."""
+    label = np.full(topology.nodes, -1, np.int32)
+    label[: topology.ranks] = part
+    for switch in range(topology.ranks, topology.nodes):
+        homes = {int(label[node]) for node in topology.neighbours[switch] if node < topology.ranks}
+        if len(homes) == 1:
+            label[switch] = homes.pop()
+    return label
 
 
 def _islands(topology: Topology, usable: NDArray[np.bool_]) -> NDArray[np.int32]:

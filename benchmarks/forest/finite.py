@@ -1,0 +1,111 @@
+"""Forests of finite size: slots, and simulated time beside the bound, equal shards and every other algorithm.
+
+python benchmarks/forest/finite.py        # into finite.json beside this file
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.algorithms.bounds import equal_shard_all_reduce_seconds
+from weft.algorithms.timetable import Clock, Condition, busiest_ticks, make_schedule, make_timetable
+from weft.algorithms.tree_columns import Growth, find_centres, grow_trees
+from weft.planning.comparison import compare
+from weft.topology import load_topology
+from weft.units import parse_size
+
+SLOTS = (
+    ("mesh:8x8", 64),
+    ("mesh:8x8", 256),
+    ("mesh:8x8", 1024),
+    ("torus:8x8", 256),
+    ("torus:8x8+fail=0-1", 1024),
+    ("mesh:16x16", 1024),
+)
+SPECS = (
+    "ring:8",
+    "mesh:4x4",
+    "mesh:8x8",
+    "torus:4x8",
+    "torus:8x8",
+    "torus:8x8+fail=0-1",
+    "torus:4x4+fail=0>1",
+    "torus:4x4x4",
+    "hypercube:5",
+    "switch:8",
+    "fattree:4,4,4",
+    "bigraph:4,8",
+    "dragonfly:4,4,2",
+    "dgx-a100:4",
+    "dgx-h100:2",
+    "dgx-h100:2+fail=0-s2",
+    "hosts:8,4,2",
+)
+SIZES = ("1MiB", "32MiB", "1GiB")
+
+
+def measure_slots(spec: str, chunks: int) -> dict[str, Any]:
+    """One chunk per link and slot; what arrives in one slot may leave in the next."""
+    topology = load_topology(spec)
+    began = time.process_time()
+    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), Growth(chunks))
+    clock = Clock(np.ones(topology.links, np.int32), np.zeros(topology.links, np.int32))
+    timetable = make_timetable(topology, trees, clock, passes=200 if topology.ranks <= 64 else 40)
+    cpu = time.process_time() - began
+    weft.verify(make_schedule(topology, timetable, Condition("all_reduce", "forest")))
+    return {
+        "topology": spec,
+        "chunks": chunks,
+        "slots": timetable.ticks,
+        "busiest_link": busiest_ticks(topology, timetable.trees, clock),
+        "cpu_seconds": round(cpu, 2),
+    }
+
+
+def measure_time(spec: str, size: str) -> dict[str, Any]:
+    """Forest and the best of the others, as fractions of the bound."""
+    result = compare(spec, size)
+    rows = {row.algorithm: row for row in result.results}
+    ours = rows.pop("forest")
+    best = min((row for row in rows.values() if row.seconds), key=lambda row: row.seconds or 0.0)
+    shards = equal_shard_all_reduce_seconds(load_topology(spec), parse_size(size))
+    assert ours.seconds is not None, "forests are correct"
+    return {
+        "topology": spec,
+        "size": size,
+        "percent_of_bound": round(100 * (ours.fraction_of_bound or 0.0), 1),
+        "times_equal_shard_optimum": round(shards / ours.seconds, 3),
+        "best_other": best.algorithm,
+        "best_other_percent": round(100 * (best.fraction_of_bound or 0.0), 1),
+        "bound": result.bound.kind,
+        "verified": ours.verified,
+        "transfers": ours.transfers,
+        "synthesis_cpu_seconds": round(ours.synthesis_seconds, 2),
+    }
+
+
+def main() -> None:
+    """Measure everything and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    output = parser.parse_args().output
+    slots, times = [], []
+    for spec, chunks in SLOTS:
+        slots.append(measure_slots(spec, chunks))
+        print(slots[-1], flush=True)
+    for spec in SPECS:
+        for size in SIZES:
+            times.append(measure_time(spec, size))
+            print(times[-1], flush=True)
+    output.write_text(json.dumps({"slots": slots, "times": times}, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
