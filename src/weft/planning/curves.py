@@ -24,6 +24,8 @@ ROUGH: Final = 1.01
 """Times that are further than this from what a convex curve allows show that the curve jumps."""
 
 ROUGH_SLACK: Final = 0.99
+EVEN_SLACK: Final = 0.998
+"""How far below what a curve must be at least if it never falls nor outgrows the size it may yet be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +120,13 @@ def bracket(
     lower[bounded] = np.maximum(lower[bounded], t[right[bounded]] * s[bounded] / x[right[bounded]])
     lower[grown] = np.maximum(lower[grown], t[left[grown]])
     above = t[-1] * np.maximum(s / x[-1], 1.0)
-    if not even and is_rough(x, t):
-        upper = np.where(bounded, t[np.minimum(right, last)], above)
+    smooth = np.where(bounded, np.interp(s, x, t), above)
+    if is_rough(x, t):
+        upper = smooth if even else np.where(bounded, t[np.minimum(right, last)], above)
         simulated = bounded & (x[np.minimum(right, last)] == s)
-        return np.where(simulated, upper, np.minimum(ROUGH_SLACK * lower, upper)), upper
-    upper = np.where(bounded, np.interp(s, x, t), above)
+        slack = EVEN_SLACK if even else ROUGH_SLACK
+        return np.where(simulated, upper, np.minimum(slack * lower, upper)), upper
+    upper = smooth
     slope = np.diff(t) / np.diff(x) if last else np.zeros(1)
     ahead, behind = left >= 1, right < last
     beyond = t[left[ahead]] + slope[left[ahead] - 1] * (s[ahead] - x[left[ahead]])
