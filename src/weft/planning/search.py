@@ -38,6 +38,9 @@ CHEAP_EVENTS: Final = 60_000
 
 _DEAR_STRIDE: Final = 16
 
+_FEW_EVENTS: Final = 6_000
+"""Up to so many, a simulation takes a millisecond, and few transfers are where times jump most."""
+
 SEARCH_TOLERANCE: Final = 1.004
 MERGE_TOLERANCE: Final = 1.01
 """What the search may leave on the table, and what fewer ranges may cost; together well below 2 %."""
@@ -137,6 +140,10 @@ class Search:
         whole = max(size_bytes - size_bytes % ranks, ranks)
         beside = [size for size in (whole, whole + 1, whole + ranks // 2) if size != size_bytes][:2]
         others = [self._simulate(candidate, size, cut).seconds for size in beside]
+        if run.events <= _FEW_EVENTS:
+            for size in (size_bytes * 31 // 32 | 1, size_bytes * 33 // 32 | 1):
+                near = self._simulate(candidate, size, segment_size(self.share(curve), size))
+                others.append(near.seconds * min(1.0, size_bytes / size))
         curve.runs[size_bytes] = replace(run, steady=max(run.seconds, *others))
         self._draw(curve)
 
