@@ -139,6 +139,27 @@ def test_a_gigabyte_is_faster_than_equal_shards_can_be(spec: str, gain: float) -
     assert lower_bound(topology, "all_reduce", GIB).seconds / seconds > 0.99
 
 
+def test_a_forest_for_a_size_has_room_for_latency() -> None:
+    topology = load_topology("torus:4x4")
+    made_for_it = forest.all_reduce(topology, size_bytes=1 << 20)
+    weft.verify(made_for_it)
+    seconds = simulate(made_for_it, 1 << 20).seconds
+    assert seconds < simulate(forest.all_reduce(topology), 1 << 20).seconds
+    assert lower_bound(topology, "all_reduce", 1 << 20).seconds / seconds > 0.9
+
+
+def test_every_collective_can_be_made_for_a_size() -> None:
+    topology = load_topology("fattree:2,2,3")
+    for schedule in (
+        forest.broadcast(topology, size_bytes=10**5),
+        forest.reduce(topology, size_bytes=10**5),
+        forest.all_gather(topology, size_bytes=10**5),
+        forest.reduce_scatter(topology, size_bytes=10**5),
+    ):
+        weft.verify(schedule)
+        assert schedule.chunks <= 64
+
+
 @pytest.mark.parametrize("spec", ["torus:8x8", "mesh:4x4", "torus:4x4", "torus:4x4+fail=0-1"])
 def test_an_all_gather_needs_no_more_time_than_with_multitree(spec: str) -> None:
     topology = load_topology(spec)
@@ -156,6 +177,8 @@ def test_nonsense_is_refused() -> None:
     ring = load_topology("ring:4")
     with pytest.raises(InputError, match=r"trees is 0, expected 1\.\."):
         forest.all_reduce(ring, trees=0)
+    with pytest.raises(InputError, match="size_bytes is 0, expected at least 1"):
+        forest.reduce(ring, size_bytes=0)
     with pytest.raises(InputError, match=r"trees_per_root is 65, expected 1\.\.64"):
         forest.all_gather(ring, trees_per_root=65)
     with pytest.raises(InputError, match=r"root 4: .* has ranks 0\.\.3"):

@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.algorithms.timetable import Condition, busiest_ticks, make_clock, make_schedule, make_timetable
+from weft.algorithms.timetable import (
+    Clock,
+    Condition,
+    Timetable,
+    busiest_ticks,
+    make_clock,
+    make_schedule,
+    make_timetable,
+)
 from weft.algorithms.tree_columns import (
     TREE_COLLECTIVES,
     Growth,
@@ -60,11 +68,21 @@ _SLACK: Final = 2
 
 _FEWEST_PASSES: Final = 6
 
+_ROOM: Final = 4
+_HARDLY_LONGER: Final = 1.04
+_MOST_HOPS: Final = 1 << 17
+"""Latency to leave room for, in transfers of a chunk; how much longer a timetable may get by that; and the
+hops up to which it is tried."""
+
+_FEWEST_CHUNKS: Final = 64
+_LEAST_CHUNK_BYTES: Final = 4096
+"""Chunks of a buffer whose size is known: no smaller than this, unless there would be few."""
+
 _WORK: Final = 1 << 22
 """Hops of transfers that all passes over the timetable may look at together."""
 
 
-def all_reduce(topology: Topology, *, trees: int | None = None) -> Schedule:
+def all_reduce(topology: Topology, *, trees: int | None = None, size_bytes: int | None = None) -> Schedule:
     """All-reduce: each chunk up a tree of its own and down again.
 
     Parameters
@@ -74,6 +92,9 @@ def all_reduce(topology: Topology, *, trees: int | None = None) -> Schedule:
     trees
         How many trees, with an equal share of the buffer each. More come nearer to the limit on large
         buffers; few suit small ones. By default what fills the pipeline of a gigabyte.
+    size_bytes
+        The buffer to make it for. It is right for every size, but below some MiB much faster for the one that
+        it was made for, because then latencies have their place in the timetable.
 
     Returns
     -------
@@ -83,19 +104,19 @@ def all_reduce(topology: Topology, *, trees: int | None = None) -> Schedule:
     Raises
     ------
     InputError
-        If `trees` makes no sense.
+        If `trees` or `size_bytes` makes no sense.
 
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> all_reduce(load_topology("mesh:4x4"), trees=1024).notes
-    ('1024 trees, 640 ticks of the busiest link, 641 in all',)
+    ('1024 trees, 640 ticks of the busiest link, 650 in all',)
 
     Notes
     -----
-    Cost: with T trees 2 (N - 1) T transfers; a link carries M/T bytes in each tick that it is used. On a mesh
-    of 8x8 1024 trees need 576 ticks at least and get 578, where reduce-scatter and all-gather with equal
-    shards need 1008. Building takes about 1 CPU s.
+    Cost: with T trees 2 (N - 1) T transfers; a link carries M/T bytes in each tick that it is used. On a
+    mesh of 8x8 the busiest link carries 577 chunks of 1024, where equal shards load it with 1008. Building
+    takes about 1 CPU s for 64 ranks, 2 to 5 for up to a thousand, and more on large fat-trees.
 
     References
     ----------
@@ -104,15 +125,17 @@ def all_reduce(topology: Topology, *, trees: int | None = None) -> Schedule:
     scheduling",
        EJOR 56, 1992: passes forward and backward in time.
     """
-    return _by_trees(topology, "all_reduce", find_centres(topology, _SLACK), trees)
+    return _by_trees(topology, "all_reduce", find_centres(topology, _SLACK), trees, size_bytes)
 
 
-def broadcast(topology: Topology, *, root: int = 0, trees: int | None = None) -> Schedule:
+def broadcast(
+    topology: Topology, *, root: int = 0, trees: int | None = None, size_bytes: int | None = None
+) -> Schedule:
     """Broadcast: each chunk down a tree of its own from the root.
 
     Parameters
     ----------
-    topology, trees
+    topology, trees, size_bytes
         As in `all_reduce`.
     root
         The rank that has the data.
@@ -125,7 +148,7 @@ def broadcast(topology: Topology, *, root: int = 0, trees: int | None = None) ->
     Raises
     ------
     InputError
-        If `trees` or `root` makes no sense.
+        If `trees`, `size_bytes` or `root` makes no sense.
 
     Examples
     --------
@@ -138,15 +161,17 @@ def broadcast(topology: Topology, *, root: int = 0, trees: int | None = None) ->
     Cost: (N - 1) T transfers. As many trees can be packed as the smallest cut between the root and a rank is
     wide.
     """
-    return _by_trees(topology, "broadcast", _only(topology, root), trees)
+    return _by_trees(topology, "broadcast", _only(topology, root), trees, size_bytes)
 
 
-def reduce(topology: Topology, *, root: int = 0, trees: int | None = None) -> Schedule:
+def reduce(
+    topology: Topology, *, root: int = 0, trees: int | None = None, size_bytes: int | None = None
+) -> Schedule:
     """Reduce: each chunk up a tree of its own to the root.
 
     Parameters
     ----------
-    topology, trees
+    topology, trees, size_bytes
         As in `all_reduce`.
     root
         The rank that needs the sum.
@@ -159,7 +184,7 @@ def reduce(topology: Topology, *, root: int = 0, trees: int | None = None) -> Sc
     Raises
     ------
     InputError
-        If `trees` or `root` makes no sense.
+        If `trees`, `size_bytes` or `root` makes no sense.
 
     Examples
     --------
@@ -171,15 +196,17 @@ def reduce(topology: Topology, *, root: int = 0, trees: int | None = None) -> Sc
     -----
     Cost: as `broadcast`.
     """
-    return _by_trees(topology, "reduce", _only(topology, root), trees)
+    return _by_trees(topology, "reduce", _only(topology, root), trees, size_bytes)
 
 
-def all_gather(topology: Topology, *, trees_per_root: int | None = None) -> Schedule:
+def all_gather(
+    topology: Topology, *, trees_per_root: int | None = None, size_bytes: int | None = None
+) -> Schedule:
     """All-gather: rank r's shard down trees rooted at r.
 
     Parameters
     ----------
-    topology
+    topology, size_bytes
         As in `all_reduce`.
     trees_per_root
         Parts with a tree each into which a shard is cut.
@@ -192,7 +219,7 @@ def all_gather(topology: Topology, *, trees_per_root: int | None = None) -> Sche
     Raises
     ------
     InputError
-        If `trees_per_root` makes no sense.
+        If `trees_per_root` or `size_bytes` makes no sense.
 
     Examples
     --------
@@ -206,21 +233,25 @@ def all_gather(topology: Topology, *, trees_per_root: int | None = None) -> Sche
     """
     each = trees_per_root
     if each is None:
-        wanted = _tree_count(topology, 1, None) // topology.ranks
+        wanted = _tree_count(topology, 1, None, size_bytes) // topology.ranks
         each = min(max(1, wanted), limits.MAX_TREES_PER_ROOT)
     if not 1 <= each <= limits.MAX_TREES_PER_ROOT:
         msg = f"{NAME}: trees_per_root is {each}, expected 1..{limits.MAX_TREES_PER_ROOT}"
         raise InputError(msg)
     owner = np.repeat(np.arange(topology.ranks, dtype=np.int32), each)
-    return _schedule(topology, Condition("all_gather", NAME, owner=owner), (False, True), owner, len(owner))
+    growth = Growth(len(owner), sweeps=_sweeps(topology))
+    grown, _ = grow_trees(topology, owner, (False, True), growth)
+    return _schedule(topology, grown, Condition("all_gather", NAME, owner=owner), size_bytes)
 
 
-def reduce_scatter(topology: Topology, *, trees_per_root: int | None = None) -> Schedule:
+def reduce_scatter(
+    topology: Topology, *, trees_per_root: int | None = None, size_bytes: int | None = None
+) -> Schedule:
     """Reduce-scatter: `all_gather` on the transposed topology, run backwards.
 
     Parameters
     ----------
-    topology, trees_per_root
+    topology, trees_per_root, size_bytes
         As in `all_gather`.
 
     Returns
@@ -231,7 +262,7 @@ def reduce_scatter(topology: Topology, *, trees_per_root: int | None = None) -> 
     Raises
     ------
     InputError
-        If `trees_per_root` makes no sense.
+        If `trees_per_root` or `size_bytes` makes no sense.
 
     Examples
     --------
@@ -243,13 +274,21 @@ def reduce_scatter(topology: Topology, *, trees_per_root: int | None = None) -> 
     -----
     Cost: as `all_gather`.
     """
-    return passes.reverse(all_gather(topology.transpose(), trees_per_root=trees_per_root))
+    gather = all_gather(topology.transpose(), trees_per_root=trees_per_root, size_bytes=size_bytes)
+    return passes.reverse(gather)
 
 
-def _by_trees(topology: Topology, collective: str, roots: NDArray[np.int32], trees: int | None) -> Schedule:
+def _by_trees(
+    topology: Topology,
+    collective: str,
+    roots: NDArray[np.int32],
+    trees: int | None,
+    size_bytes: int | None,
+) -> Schedule:
     halves = TREE_COLLECTIVES[collective]
-    condition = Condition(collective, NAME, root=int(roots[0]))
-    return _schedule(topology, condition, halves, roots, _tree_count(topology, sum(halves), trees))
+    growth = Growth(_tree_count(topology, sum(halves), trees, size_bytes), sweeps=_sweeps(topology))
+    grown, _ = grow_trees(topology, roots, halves, growth)
+    return _schedule(topology, grown, Condition(collective, NAME, root=int(roots[0])), size_bytes)
 
 
 def _only(topology: Topology, root: int) -> NDArray[np.int32]:
@@ -259,33 +298,44 @@ def _only(topology: Topology, root: int) -> NDArray[np.int32]:
     return np.array([root], np.int32)
 
 
-def _tree_count(topology: Topology, halves: int, trees: int | None) -> int:
-    edges = halves * max(1, topology.ranks - 1)
-    if trees is None:
-        wanted = max(_TREES_PER_LINK * find_radius(topology), min(_ENOUGH, _TREES_PER_RANK * topology.ranks))
-        cheap = max(_ROWS // edges, min(_FEWEST, _MOST_ROWS // edges), 1)
-        return min(wanted, cheap, _MOST)
+def _tree_count(topology: Topology, halves: int, trees: int | None, size_bytes: int | None) -> int:
+    edges = halves * (topology.ranks - 1)
     most = min(limits.MAX_CHUNKS, limits.MAX_TRANSFERS // edges)
-    if not 1 <= trees <= most:
+    if trees is not None and not 1 <= trees <= most:
         msg = f"{NAME}: trees is {trees}, expected 1..{most}"
         raise InputError(msg)
-    return trees
+    if size_bytes is not None and size_bytes < 1:
+        msg = f"{NAME}: size_bytes is {size_bytes}, expected at least 1"
+        raise InputError(msg)
+    if trees is not None:
+        return trees
+    wanted = max(_TREES_PER_LINK * find_radius(topology), min(_ENOUGH, _TREES_PER_RANK * topology.ranks))
+    cheap = max(_ROWS // edges, min(_FEWEST, _MOST_ROWS // edges), 1)
+    useful = _MOST if size_bytes is None else max(_FEWEST_CHUNKS, size_bytes // _LEAST_CHUNK_BYTES)
+    return min(wanted, cheap, useful, _MOST)
+
+
+def _sweeps(topology: Topology) -> int:
+    return 6 if topology.ranks <= 64 else 1
 
 
 def _schedule(
-    topology: Topology, condition: Condition, halves: tuple[bool, bool], roots: NDArray[np.int32], count: int
+    topology: Topology, grown: TreeColumns, condition: Condition, size_bytes: int | None
 ) -> Schedule:
-    transfers = count * sum(halves) * max(1, topology.ranks - 1)
-    limits.check(f"{NAME}: transfers", transfers, limits.MAX_TRANSFERS)
-    grown = _grow(topology, halves, roots, count)
-    clock = make_clock(topology)
-    hops = int(grown.count_links(topology.links).sum())
-    timetable = make_timetable(topology, grown, clock, passes=max(_FEWEST_PASSES, _WORK // hops))
-    busiest = busiest_ticks(topology, timetable.trees, clock)
-    note = f"{count} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all"
+    timetable = _fit(topology, grown, size_bytes)
+    busiest = busiest_ticks(topology, timetable.trees, make_clock(topology))
+    note = f"{len(grown)} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all"
     return make_schedule(topology, timetable, replace(condition, notes=(note,)))
 
 
-def _grow(topology: Topology, halves: tuple[bool, bool], roots: NDArray[np.int32], count: int) -> TreeColumns:
-    sweeps = 6 if topology.ranks <= 64 else 1
-    return grow_trees(topology, roots, halves, Growth(count, sweeps=sweeps))[0]
+def _fit(topology: Topology, grown: TreeColumns, size_bytes: int | None) -> Timetable:
+    """Timetable for a size, or else for any: with room for latency, if that makes it hardly longer."""
+    hops = int(grown.count_links(topology.links).sum())
+    rounds = max(_FEWEST_PASSES, _WORK // hops)
+    chunk_bytes = None if size_bytes is None else size_bytes / len(grown)
+    clock = make_clock(topology, chunk_bytes)
+    tight = make_timetable(topology, grown, clock, passes=rounds)
+    if chunk_bytes is not None or hops > _MOST_HOPS:
+        return tight
+    relaxed = make_timetable(topology, grown, Clock(clock.duration, clock.latency * _ROOM), passes=rounds)
+    return relaxed if relaxed.ticks <= tight.ticks * _HARDLY_LONGER else tight
