@@ -309,14 +309,17 @@ def _tree_count(topology: Topology, halves: int, trees: int | None, size_bytes: 
         raise InputError(msg)
     if trees is not None:
         return trees
-    wanted = max(_TREES_PER_LINK * find_radius(topology), min(_ENOUGH, _TREES_PER_RANK * topology.ranks))
-    cheap = max(_ROWS // edges, min(_FEWEST, _MOST_ROWS // edges), 1)
+    radius = find_radius(topology)
+    wanted = max(_TREES_PER_LINK * radius, min(_ENOUGH, _TREES_PER_RANK * topology.ranks))
+    # A transfer through switches costs as many times more as it crosses links.
+    hops = 1 if topology.direct else max(2, radius)
+    cheap = max(_ROWS // (edges * hops), min(_FEWEST // hops, _MOST_ROWS // (edges * hops)), 1)
     useful = _MOST if size_bytes is None else max(_FEWEST_CHUNKS, size_bytes // _LEAST_CHUNK_BYTES)
     return min(wanted, cheap, useful, _MOST)
 
 
 def _sweeps(topology: Topology) -> int:
-    return 6 if topology.ranks <= 64 else 1
+    return 6 if topology.ranks <= 64 else int(topology.direct)
 
 
 def _schedule(

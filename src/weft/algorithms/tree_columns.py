@@ -176,7 +176,7 @@ def grow_trees(
     symmetric networks a tree is the same up and down. Tree t has the root ``roots[t % len(roots)]``.
     """
     # Feeling its own load after every edge makes a tree best, but costs ranks x links on switches.
-    raise_every = 1 if topology.ranks <= 256 else 4
+    raise_every = 1 if topology.ranks <= (256 if topology.direct else 128) else 4
     _, price, root, up, down, offsets, links = _core.pack_trees(
         topology.nodes,
         topology.ranks,
