@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "forest"
 
+VARIANTS: Final = ({"size_bytes": 1 << 20},)
+"""Further options that `weft.plan` tries: fewer trees and room for latency, for buffers of middling size."""
+
 _TREES_PER_LINK: Final = 64
 """Trees by default for every link between the middle and the edge: then filling the pipeline, and emptying
 it, takes little of the time."""

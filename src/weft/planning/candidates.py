@@ -114,7 +114,7 @@ def list_recipes(
     Examples
     --------
     >>> [recipe.label for recipe in list_recipes("all_gather", ["ring", "multitree"])]
-    ['multitree', 'ring', 'multitree (trees_per_root=2)']
+    ['multitree', 'ring', 'multitree (trees_per_root=2)', 'multitree (paper_order=True)']
     """
     if collective not in COLLECTIVES:
         msg = f"collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"

@@ -124,7 +124,10 @@ def bracket(
     above = t[-1] * np.maximum(s / x[-1], 1.0)
     smooth = np.where(bounded, np.interp(s, x, t), above)
     if is_rough(x, t):
-        upper = smooth if even else np.where(bounded, t[np.minimum(right, last)], above)
+        # It never falls, and does not outgrow the size: the nearer of what these two say.
+        risen = np.where(bounded, t[np.minimum(right, last)], above)
+        spread = np.where(grown, t[np.maximum(left, 0)] * s / x[np.maximum(left, 0)] / ROUGH_SLACK, np.inf)
+        upper = smooth if even else np.minimum(risen, spread)
         simulated = bounded & (x[np.minimum(right, last)] == s)
         slack = EVEN_SLACK if even else ROUGH_SLACK
         return np.where(simulated, upper, np.minimum(slack * lower, upper)), upper

@@ -38,7 +38,7 @@ LARGEST: Final = 1 << 30
 _POINT_RATIO: Final = 4
 _STEPS_PER_PLAN: Final = 20
 _WORTH_TELLING: Final = 1.02
-_QUICK_S: Final = 0.25
+_QUICK_S: Final = 0.05
 """What took longer to build must not hold up the first plan of a warm start."""
 
 
@@ -133,8 +133,7 @@ def plan_steps(
         msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
         raise InputError(msg)
     points = _points(size)
-    # What served the largest sizes first: what is slow there is slow by far.
-    known = [] if warm_start is None else [warm_start.schedules[r.schedule] for r in warm_start.ranges[::-1]]
+    known = _known(warm_start, collective)
     quick = [planned.label for planned in known if planned.synthesis_seconds <= _QUICK_S]
     recipes = list_recipes(collective, algorithms, quick, [planned.label for planned in known])
     planner = _Planner(topology, collective, root, points)
@@ -163,6 +162,16 @@ def plan_steps(
         if planner.worth_telling():
             yield planner.make(complete=False)
     yield planner.make(complete=complete)
+
+
+def _known(warm_start: Plan | None, collective: str) -> list[PlannedSchedule]:
+    """What another plan chose, for the largest sizes first: what is slow there is slow by far."""
+    if warm_start is None:
+        return []
+    if warm_start.collective != collective:
+        msg = f"warm start: that plan is for {warm_start.collective}, this one for {collective}"
+        raise InputError(msg)
+    return [warm_start.schedules[span.schedule] for span in warm_start.ranges[::-1]]
 
 
 class _Planner:

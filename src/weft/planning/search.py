@@ -249,6 +249,8 @@ class Search:
         low, high = int(self.sizes[here - 1]), int(self.sizes[here])
         near = 1.05 if a.dear or b.dear else 1.02
         at_low, at_high = (self.run(a, size).seconds / self.run(b, size).seconds for size in (low, high))
+        if at_high < 1 / _SMOOTH:
+            return high + 1  # the first is faster at this very size, and only there
         exact = 1.004 if a.dear or b.dear else _EXACT
         while high > max(exact * low, low + 1) and (high > near * low or at_high > _SMOOTH * at_low):
             middle = max(math.isqrt(low * high), low + 1)
@@ -258,7 +260,10 @@ class Search:
             else:
                 high, at_high = middle, ratio
         if at_high <= _SMOOTH * at_low:
-            return _roundest(low, high)
+            # At a round size all chunks may be equal, and times exceptional.
+            meet = _roundest(low, high)
+            exceptional = self.run(b, meet).seconds > _SMOOTH * self.run(a, meet).seconds
+            return min(meet + 1, high) if exceptional else meet
         return high if at_low * at_high < 1 else low + 1
 
     def others(self, algorithm: str, place: int) -> Iterator[Curve]:
