@@ -125,10 +125,10 @@ def bracket(
     smooth = np.where(bounded, np.interp(s, x, t), above)
     if is_rough(x, t):
         # It never falls, and does not outgrow the size: the nearer of what these two say.
+        simulated = bounded & (x[np.minimum(right, last)] == s)
         risen = np.where(bounded, t[np.minimum(right, last)], above)
         spread = np.where(grown, t[np.maximum(left, 0)] * s / x[np.maximum(left, 0)] / ROUGH_SLACK, np.inf)
-        upper = smooth if even else np.minimum(risen, spread)
-        simulated = bounded & (x[np.minimum(right, last)] == s)
+        upper = smooth if even else np.where(simulated, risen, np.minimum(risen, spread))
         slack = EVEN_SLACK if even else ROUGH_SLACK
         return np.where(simulated, upper, np.minimum(slack * lower, upper)), upper
     upper = smooth
