@@ -7,7 +7,7 @@ compare`` tries, and the plan is held against the best of them. At 1 GiB it is h
     python benchmarks/planning/zoo.py                   # all networks, into zoo.json beside this file
     python benchmarks/planning/zoo.py torus:8x8 ring:8  # some, printed only
 
-``WEFT_UPDATE_GOLDEN=1 python -m pytest tests/planning/test_zoo.py`` writes it into docs/planning.md.
+``WEFT_UPDATE_GOLDEN=1 python -m pytest tests/planning/test_zoo_page.py`` writes it into docs/planning.md.
 """
 
 from __future__ import annotations

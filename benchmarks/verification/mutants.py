@@ -6,7 +6,7 @@ schedule, and one to three changes of it. For each, the verdict of `weft.verific
 of the brute-force oracle, and the rank and chunk it names must be wrong in the way it says.
 
     python benchmarks/verification/mutants.py                 # 10,000, into mutants.json beside this file
-    python benchmarks/verification/mutants.py --count 500 --seed 7 --output /tmp/mutants.json
+    python benchmarks/verification/mutants.py --count 500 --seed 7 --output mutants.json
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ MAX_TEXT_BYTES: Final = 16 << 20
 MAX_SCHEDULE_BYTES: Final = 64 << 20
 """Largest binary schedule file, compressed."""
 
-MAX_HEADER_BYTES: Final = 32 << 20
-"""The part of it that holds the topology, decompressed: a million links."""
+MAX_HEADER_BYTES: Final = 16 << 20
+"""The part of it that holds the topology, decompressed: half a million links. All of a plan's together."""
 
 MAX_COLUMN_BYTES: Final = 1 << 30
 """All columns of a schedule file together, decompressed: a ring on 4,096 ranks has two thirds of this."""
@@ -59,6 +59,9 @@ MAX_RANKS: Final = 65_536
 MAX_SWITCHES: Final = 65_536
 MAX_LINKS: Final = 4_000_000
 MAX_DIMENSIONS: Final = 16
+MAX_ADDRESSES: Final = 1 << 17
+"""Links with addresses of their own."""
+
 
 MAX_CHUNKS: Final = 1 << 24
 """An all-to-all on 4,096 ranks has as many."""

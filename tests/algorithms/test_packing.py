@@ -6,6 +6,7 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,8 +203,8 @@ def test_weights_are_small_whole_numbers_where_these_are_exact() -> None:
     [
         ({"collective": "all_gather"}, "not made of trees"),
         ({"root": 16}, "has ranks 0..15"),
-        ({"tolerance": -1.0}, "must not be negative"),
-        ({"time_limit_s": -1.0}, "must not be negative"),
+        ({"tolerance": -1.0}, "must be in 0..1, and the time limit"),
+        ({"time_limit_s": -1.0}, "must be in 0..1, and the time limit"),
     ],
 )
 def test_nonsense_is_refused(options: dict[str, object], text: str) -> None:
@@ -222,3 +223,39 @@ def test_twins_and_centres() -> None:
     assert find_twins(load_topology("switch:3")).tolist() == [1, 0, 3, 2, 5, 4]
     assert find_twins(load_topology("switch:3@bw=1GB/s,back=2GB/s")).tolist() == []
     assert find_centres(load_topology("mesh:5x5"), 0).tolist() == [12]
+
+
+@pytest.mark.parametrize(
+    ("prices", "collective", "root"),
+    [
+        ([1] * 8, "nonsense", 0),
+        ([1] * 8, "all_gather", 0),
+        ([1] * 8, None, 0),
+        ([1] * 8, "broadcast", -1),
+        ([1] * 8, "broadcast", 4),
+        ([1] * 8, "broadcast", 0.5),
+        ([1.5] * 8, "all_reduce", 0),
+        ([float("nan")] * 8, "all_reduce", 0),
+        ([None] * 8, "all_reduce", 0),
+        ([-1] * 8, "all_reduce", 0),
+        ([1] * 7, "all_reduce", 0),
+    ],
+)
+def test_a_checker_judges_only_what_it_can(prices: Any, collective: Any, root: Any) -> None:
+    with pytest.raises(InputError):
+        check_certificate(load_topology("mesh:2x2"), prices, 10**15, collective, root)
+
+
+@pytest.mark.parametrize(
+    "options", [{"tolerance": float("nan")}, {"tolerance": 2}, {"time_limit_s": float("inf")}]
+)
+def test_limits_that_make_no_sense_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="tolerance"):
+        pack(load_topology("mesh:2x2"), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("speeds", ["intra=1000TB/s,uplink=1B/s", "intra=1B/s,uplink=1000TB/s"])
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce"])
+def test_speeds_may_differ_by_fifteen_orders_of_magnitude(speeds: str, collective: str) -> None:
+    packing = pack(load_topology(f"hosts:2,2@{speeds}"), collective, tolerance=0, time_limit_s=1)
+    assert 0 < packing.rate <= packing.certificate.bound

@@ -269,6 +269,30 @@ def test_plans_only_get_better() -> None:
         best = [min(pair) for pair in zip(times, best, strict=True)]
 
 
+def test_what_takes_too_long_for_the_engine_is_passed_over() -> None:
+    found = plan("ring:4@bw=1000B/s", "1GiB")
+    assert found.skipped
+    assert any("the engine counts" in one.reason for one in found.skipped)
+
+
+def test_the_largest_size_can_be_planned() -> None:
+    assert plan("ring:4", "1PiB", algorithms=["ring", "bucket"]).points[0].size_bytes == 1 << 50
+
+
+@pytest.mark.parametrize(
+    ("spec", "size"), [("torus:3x3@bw=1B/s", 8), ("mesh:2x3@bw=1B/s", 4), ("switch:6@lat=1ps", 1)]
+)
+def test_a_few_bytes_are_planned_as_they_are(spec: str, size: int) -> None:
+    found, best = plan(spec, size), weft.compare(spec, size).best
+    assert found.seconds <= 1.02 * best.seconds
+
+
+def test_a_time_limit_is_kept_on_many_ranks() -> None:
+    found = plan("switch:512", "1MB", time_limit=0.2)
+    assert not found.complete
+    assert any(one.reason.startswith("not tried, the time limit") for one in found.skipped)
+
+
 def test_a_warm_start_of_another_collective_is_refused(torus: Plan) -> None:
     with pytest.raises(InputError, match="that plan is for all_reduce, this one for broadcast"):
         plan("torus:4x4", collective="broadcast", warm_start=torus)

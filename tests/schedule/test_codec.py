@@ -485,6 +485,22 @@ def test_a_header_has_bounded_parts(change: dict[str, Any]) -> None:
 
 def test_a_header_is_bounded_as_a_whole() -> None:
     header, body = taken_apart(encode_schedule(RING))
-    header["topology"]["hosts"] = [[0] * 60_000] * 700
+    header["topology"]["host_ranks"] = [0] * (limits.MAX_HEADER_BYTES + 1)
     with pytest.raises(FormatError, match="header: does not hold the"):
+        decode_schedule(put_together(header, body))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"host_ranks": [0] * 100_000}, "Expected `array` of length <= 65536"),
+        ({"host_sizes": [2], "host_ranks": [0, 1, 2, 3]}, "hosts of 2 ranks in all, but 4 are named"),
+        ({"host_sizes": [2, 2], "host_ranks": [0, 1, 2, 2]}, "every rank 0..3 exactly once"),
+        ({"addresses": [[0, "a", "b"]] * 140_000}, "Expected `array` of length <= 131072"),
+    ],
+)
+def test_hosts_and_addresses_are_bounded(change: dict[str, Any], message: str) -> None:
+    header, body = taken_apart(encode_schedule(RING))
+    header["topology"].update(change)
+    with pytest.raises(FormatError, match=message):
         decode_schedule(put_together(header, body))

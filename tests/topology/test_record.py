@@ -88,7 +88,7 @@ def test_a_value_out_of_bounds_fails_while_it_is_decoded(changes: dict[str, Any]
         ({"grid": {"shape": [65536] * 16, "wrap": [True] * 16}}, "does not have 4 ranks"),
         ({"routing": {"kind": "fastest"}}, "routing 'fastest' is unknown"),
         ({"rank_labels": [1]}, "1 rank labels for 4 ranks"),
-        ({"hosts": [[0, 1]]}, "hosts must name every rank"),
+        ({"host_sizes": [2], "host_ranks": [0, 1]}, "hosts must name every rank"),
         ({"addresses": [[8, "a", "b"]]}, "given for link 8, which is not there"),
     ],
 )

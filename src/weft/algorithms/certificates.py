@@ -23,6 +23,7 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.columns import whole, whole_tuple
 from weft.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,6 +84,13 @@ def price_bound(
     topology: Topology, prices: Sequence[int], collective: str = "all_reduce", root: int = 0
 ) -> Fraction | None:
     """Bytes per second that prices of the links prove to be the most; None if they prove nothing."""
+    if collective not in ("all_reduce", "broadcast", "reduce"):
+        msg = f"prices prove nothing about {collective!r}, only about all_reduce, broadcast and reduce"
+        raise InputError(msg)
+    root = whole("root", root, InputError)
+    if not 0 <= root < topology.ranks:
+        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
+        raise InputError(msg)
     paid, arcs = _pay(topology, prices)
     cheapest = _cheapest_tree(topology.ranks, arcs, collective, root)
     return Fraction(paid, cheapest) if cheapest else None
@@ -105,10 +113,11 @@ def prove_seconds(topology: Topology, prices: Sequence[int]) -> Fraction:
 
 def _pay(topology: Topology, prices: Sequence[int]) -> tuple[int, list[_Arc]]:
     """Price of all links, bought whole, and of the cheapest ways between ranks."""
+    prices = whole_tuple("price", prices, InputError)
     if len(prices) != topology.links or min(prices, default=0) < 0:
         msg = f"{topology.name}: need {topology.links} prices that are not negative, not {len(prices)}"
         raise InputError(msg)
-    paid = sum(int(speed) * int(price) for speed, price in zip(topology.bandwidth, prices, strict=True))
+    paid = sum(speed * price for speed, price in zip(topology.bandwidth.tolist(), prices, strict=True))
     return paid, [arc for rank in range(topology.ranks) for arc in _reach(topology, prices, rank)]
 
 

@@ -192,8 +192,8 @@ def pack(
     if not 0 <= root < topology.ranks:
         msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
         raise InputError(msg)
-    if tolerance < 0 or time_limit_s < 0:
-        msg = f"tolerance {tolerance} and time limit {time_limit_s} must not be negative"
+    if not (0 <= tolerance < 1 and 0 <= time_limit_s < math.inf):
+        msg = f"tolerance {tolerance} must be in 0..1, and the time limit {time_limit_s} finite"
         raise InputError(msg)
     return _Search(topology, collective, root, _Goal(tolerance, time_limit_s, proven)).run()
 
@@ -329,7 +329,8 @@ class _Search:
             b_ub=self.capacity,
             method="highs-ds",
         )
-        if solution.status != 0:
+        # Where speeds differ by many orders of magnitude the solver may take the slow links for none at all.
+        if solution.status != 0 or not solution.x.max(initial=0.0) > 0:
             return None
         return np.maximum(solution.x, 0), np.maximum(-solution.ineqlin.marginals, 0)[self.row]
 

@@ -81,9 +81,10 @@ def command(
         print_json(_plan_dict(found, reports) if isinstance(found, Plan) else _as_dict(reports[0]))
     else:
         _show(reports, make_console())
-    for result in reports:
-        if result.problem is not None:
-            click.echo(f"weft: error: {one_line(_place(result.problem), _LONGEST_PROBLEM)}", err=True)
+    wrong = [result.problem for result in reports if result.problem is not None]
+    if wrong:
+        among = f" ({len(wrong)} of {len(reports)} schedules)" if len(reports) > 1 else ""
+        click.echo(f"weft: error: {one_line(_place(wrong[0]), _LONGEST_PROBLEM)}{among}", err=True)
     if not all(result.ok for result in reports):
         ctx.exit(1)
 

@@ -114,6 +114,8 @@ def encode_plan(plan: Plan) -> bytes:
     limits.check("ranges of a plan", len(plan.ranges), limits.MAX_PLAN_ENTRIES)
     limits.check("sizes of a plan", len(plan.points), limits.MAX_PLAN_ENTRIES)
     blobs = [encode_schedule(planned.schedule) for planned in plan.schedules]
+    headers = sum(container.header_bytes(blob) for blob in blobs)
+    limits.check("bytes of the headers of all schedules", headers, limits.MAX_HEADER_BYTES)
     header = PlanHeader(
         collective=plan.collective,
         root=plan.root,
@@ -198,12 +200,17 @@ def _decode_schedules(source: str, header: PlanHeader, body: memoryview) -> list
     if len({record.digest for record in header.schedules}) != len(header.schedules):
         raise FormatError(source, "has a schedule twice", "header")
     found: list[PlannedSchedule] = []
+    headers = 0
     start, room = 0, limits.MAX_COLUMN_BYTES
     for number, record in enumerate(header.schedules):
         place = f"{source}: schedule {number}"
         blob = bytes(body[start : start + record.stored])
         if not blob.startswith(container.SCHEDULE_MAGIC):
             raise FormatError(place, "is not a binary schedule")
+        headers += container.header_bytes(blob)
+        if headers > limits.MAX_HEADER_BYTES:
+            most = limits.MAX_HEADER_BYTES >> 20
+            raise FormatError(place, f"the headers of all schedules have more than {most} MiB together")
         schedule = decode_schedule(blob, place, most_bytes=room)
         if schedule.digest != record.digest:
             raise FormatError(place, "is not the one that was planned: its digest does not match")

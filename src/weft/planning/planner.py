@@ -15,8 +15,9 @@ import numpy as np
 
 from weft import units
 from weft.algorithms.bounds import lower_bound
-from weft.errors import InputError, UnsupportedError
-from weft.planning.candidates import Candidate, Refusal, build, list_recipes
+from weft.errors import InputError, LimitError, UnsupportedError
+from weft.planning.budget import expect_rows
+from weft.planning.candidates import Candidate, Recipe, Refusal, build, list_recipes
 from weft.planning.plans import Contender, PassedOver, Plan, PlannedSchedule, PlanPoint, Range
 from weft.planning.search import Search, Stretch
 from weft.topology import load_topology
@@ -38,6 +39,11 @@ LARGEST: Final = 1 << 30
 _POINT_RATIO: Final = 4
 _STEPS_PER_PLAN: Final = 20
 _WORTH_TELLING: Final = 1.02
+_SHORT: Final = ("double_binary_tree", "recursive_doubling")
+"""They have few transfers even on many ranks."""
+
+_NOTHING_S: Final = 0.05
+
 _QUICK_S: Final = 0.05
 """What took longer to build must not hold up the first plan of a warm start."""
 
@@ -133,9 +139,7 @@ def plan_steps(
         msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
         raise InputError(msg)
     points = _points(size)
-    known = _known(warm_start, collective)
-    quick = [planned.label for planned in known if planned.synthesis_seconds <= _QUICK_S]
-    recipes = list_recipes(collective, algorithms, quick, [planned.label for planned in known])
+    recipes = _recipes(topology, collective, algorithms, warm_start, time_limit)
     planner = _Planner(topology, collective, root, points)
 
     def late() -> bool:
@@ -147,10 +151,9 @@ def plan_steps(
 
     for index, recipe in enumerate(recipes):
         tell(recipe.label, index)
-        if planner.add(build(recipe, topology, collective, root)) and planner.worth_telling():
+        found = planner.pass_over(recipe, deadline) or build(recipe, topology, collective, root)
+        if planner.add(found) and planner.worth_telling():
             yield planner.make(complete=False)
-        if late() and planner.search.candidates:
-            break
     planner.require_candidates(chosen=bool(algorithms))
     tell("sizes", len(recipes))
     complete = False
@@ -164,14 +167,23 @@ def plan_steps(
     yield planner.make(complete=complete)
 
 
-def _known(warm_start: Plan | None, collective: str) -> list[PlannedSchedule]:
-    """What another plan chose, for the largest sizes first: what is slow there is slow by far."""
-    if warm_start is None:
-        return []
-    if warm_start.collective != collective:
+def _recipes(
+    topology: Topology,
+    collective: str,
+    algorithms: Sequence[str] | None,
+    warm_start: Plan | None,
+    time_limit: float | None,
+) -> list[Recipe]:
+    """Everything to try: quick things first, and what another plan chose."""
+    if warm_start is not None and warm_start.collective != collective:
         msg = f"warm start: that plan is for {warm_start.collective}, this one for {collective}"
         raise InputError(msg)
-    return [warm_start.schedules[span.schedule] for span in warm_start.ranges[::-1]]
+    # What served the largest sizes first: what is slow there is slow by far.
+    known = [] if warm_start is None else [warm_start.schedules[r.schedule] for r in warm_start.ranges[::-1]]
+    quick = [planned.label for planned in known if planned.synthesis_seconds <= _QUICK_S]
+    if time_limit is not None and expect_rows(2.0 * topology.ranks**2) > max(time_limit / 4, _NOTHING_S):
+        quick = [*_SHORT, *quick]
+    return list_recipes(collective, algorithms, quick, [planned.label for planned in known])
 
 
 class _Planner:
@@ -197,6 +209,13 @@ class _Planner:
             self.bounds[size_bytes] = lower_bound(self.topology, self.collective, size_bytes, self.root)
         return self.bounds[size_bytes]
 
+    def pass_over(self, recipe: Recipe, deadline: float | None) -> Refusal | None:
+        """Refuse what cannot be built in time, once there is anything."""
+        least = expect_rows(min(recipe.algorithm.cost, 2.0) * self.topology.ranks**2)
+        if deadline is None or not self.search.candidates or time.monotonic() + least <= deadline:
+            return None
+        return Refusal(recipe.algorithm.name, "not tried, the time limit is too short")
+
     def add(self, found: Candidate | Refusal) -> bool:
         """Take up what a recipe gave; False if that is nothing new."""
         if isinstance(found, Refusal):
@@ -204,7 +223,11 @@ class _Planner:
             return False
         if any(found.schedule.digest == known.schedule.digest for known in self.search.candidates):
             return False
-        self.search.add(found)
+        try:
+            self.search.add(found)
+        except LimitError as error:
+            self.refusals.append(Refusal(found.algorithm, str(error)))
+            return False
         return True
 
     def require_candidates(self, *, chosen: bool) -> None:

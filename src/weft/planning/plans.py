@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
 from weft.errors import InputError, TopologyError
 from weft.planning.candidates import make_label
-from weft.planning.segments import segment_size
+from weft.planning.segments import LEAST_SEGMENT, segment_size
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
@@ -227,6 +227,8 @@ class Plan:
         span = self.range_at(size_bytes)
         planned = self.schedules[span.schedule]
         segment = segment_size(span.segment_share, size_bytes)
+        if segment is not None:
+            segment = max(segment, LEAST_SEGMENT)
         return Choice(planned.algorithm, planned.variant, planned.schedule, size_bytes, segment)
 
     def check_topology(self, topology: Topology) -> None:
@@ -270,6 +272,11 @@ class Plan:
         return f"<Plan {self.collective} on {self.topology.name}: {names}; {good}>"
 
 
+_BUSIEST: Final = 1.001
+_FASTEST: Final = 0.999
+"""Room for rounding where a link is always busy, or a plan meets its bound."""
+
+
 def check_plan(plan: Plan) -> None:
     """Raise an `InputError` unless the parts of a plan, read from a file, fit together."""
     for planned in plan.schedules:
@@ -310,8 +317,11 @@ def _check_times(plan: Plan) -> None:
     times += [time for point in plan.points if (time := point.runner_up_seconds) is not None]
     times += [contender.seconds for contender in plan.contenders]
     times += [plan.cpu_seconds, *(planned.synthesis_seconds for planned in plan.schedules)]
-    if not all(0 <= time < math.inf for time in times):
-        msg = "a time is negative or not finite"
+    if not all(0 <= time < math.inf for time in times) or not all(point.seconds > 0 for point in plan.points):
+        msg = "a time is negative, nought or not finite"
+        raise InputError(msg)
+    if any(point.busy > _BUSIEST or point.seconds < _FASTEST * point.bound_seconds for point in plan.points):
+        msg = "a point is faster than its bound, or its link busier than always"
         raise InputError(msg)
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weft import limits
 from weft.planning.curves import Curve, Run
-from weft.planning.segments import segment_share, segment_size
+from weft.planning.segments import LEAST_SEGMENT, segment_share, segment_size
 from weft.simulation import simulate
 
 if TYPE_CHECKING:
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 CUTS: Final = (1, 1.4, 2, 4, 8, 16, 32, 64, 128, 256)
 """Segments of the longest message, from whole messages on; 1.4 makes a large and a small one."""
 
-LEAST_SEGMENT: Final = 4 << 10
-"""Smaller segments would gain in the simulation, which charges nothing for a segment, and lose in reality."""
-
 EVENT_BUDGET: Final = 1_200_000
 CHEAP_EVENTS: Final = 60_000
 """A cut whose simulation has more events is not tried, or not everywhere: they take 0.2 to 0.4 us each."""
 
 _DEAR_STRIDE: Final = 16
+
+_SHAKEN_BYTES: Final = 1 << 10
+"""Below this a few bytes more are another buffer."""
 
 _FEW_EVENTS: Final = 6_000
 """Up to so many, a simulation takes a millisecond, and few transfers are where times jump most."""
@@ -82,11 +83,18 @@ class Search:
         self._upper = np.zeros((0, len(sizes)))
 
     def add(self, candidate: Candidate) -> None:
-        """Take up a candidate and simulate it, uncut, at the smallest and largest size."""
+        """Take up a candidate and simulate it, uncut, at the smallest and largest size.
+
+        Raises
+        ------
+        LimitError
+            If it takes longer than the engine counts.
+        """
         number, largest = len(self.candidates), int(self.sizes[-1])
-        self.candidates.append(candidate)
         whole = Curve(number, 1, np.ones(len(self.sizes), bool))
-        run = self.run(whole, largest)
+        # Before it is taken up: what takes longer than the engine counts is refused here, and nowhere else.
+        run = whole.runs[largest] = self._simulate(candidate, largest, None)
+        self.candidates.append(candidate)
         whole.dear = run.events > CHEAP_EVENTS
         self.curves += [whole, *self._cut(candidate, number, run.events / max(candidate.segments(1), 1))]
         # Whatever the cut: a link is busy in proportion to the size, and a byte takes its time to get around.
@@ -132,16 +140,17 @@ class Search:
     def _shake(self, curve: Curve, size_bytes: int) -> None:
         """Simulate a curve at a size and beside it, and take the longer time for what it needs."""
         run = self.run(curve, size_bytes)
-        if run.steady:
+        if run.steady or size_bytes < _SHAKEN_BYTES:
             return
         candidate = self.candidates[curve.candidate]
         ranks, cut = candidate.schedule.ranks, segment_size(self.share(curve), size_bytes)
         # Equal shards, one that is larger, half of them larger; of these, two that are not the size itself.
         whole = max(size_bytes - size_bytes % ranks, ranks)
         beside = [size for size in (whole, whole + 1, whole + ranks // 2) if size != size_bytes][:2]
+        beside = [min(size, limits.MAX_SIZE_BYTES) for size in beside]
         others = [self._simulate(candidate, size, cut).seconds for size in beside]
         if run.events <= _FEW_EVENTS:
-            for size in (size_bytes * 31 // 32 | 1, size_bytes * 33 // 32 | 1):
+            for size in (size_bytes * 31 // 32 | 1, min(size_bytes * 33 // 32 | 1, limits.MAX_SIZE_BYTES)):
                 near = self._simulate(candidate, size, segment_size(self.share(curve), size))
                 others.append(near.seconds * min(1.0, size_bytes / size))
         curve.runs[size_bytes] = replace(run, steady=max(run.seconds, *others))

@@ -29,6 +29,9 @@ SEGMENT_SIZES: Final = (4 << 20, 1 << 20, 256 << 10, 64 << 10)
 SEGMENT_BUDGET: Final = 300_000
 """A size that would make more segments than this is not tried: its simulation would cost seconds."""
 
+LEAST_SEGMENT: Final = 4 << 10
+"""Smaller segments would gain in the simulation, which charges nothing for a segment, and lose in reality."""
+
 
 def parse_segment(segment: str | int | None) -> int | str | None:
     """Segment size in bytes, None for whole messages, or ``"auto"``.

@@ -74,6 +74,11 @@ def unpack(data: bytes, version: int, source: str) -> tuple[bytes, memoryview]:
     return inflate(source, "header", body[:stored], limit), body[stored:]
 
 
+def header_bytes(data: bytes) -> int:
+    """How large a file says its header is, unpacked; it is never unpacked beyond that."""
+    return int(_PREFIX.unpack_from(data)[3]) if len(data) >= _PREFIX.size else 0
+
+
 def inflate(source: str, place: str, blob: memoryview, size: int) -> bytes:
     """Unpack exactly `size` bytes, never more.
 

@@ -410,6 +410,7 @@ def _check_links(topology: Topology) -> None:
             msg = f"{topology.name}: link {link} ({src[link]} to {dst[link]}) {problem}"
             raise TopologyError(msg)
 
+    limits.check(f"{topology.name}: addresses", len(topology.addresses), limits.MAX_ADDRESSES)
     for link, *addresses in topology.addresses:
         if not 0 <= link < topology.links:
             msg = f"{topology.name}: an address is given for link {link}, which is not there"

@@ -9,12 +9,14 @@ column that is too short, a link to a node that is not there) fails in `from_rec
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from weft import limits
+from weft.errors import TopologyError
 from weft.topology.graph import Grid, Routing, Topology, check_grid
 
 _Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
@@ -25,6 +27,7 @@ _Bandwidth = Annotated[int, msgspec.Meta(ge=limits.MIN_BANDWIDTH, le=limits.MAX_
 _Latency = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_LATENCY_PS)]
 _PerLink = msgspec.Meta(max_length=limits.MAX_LINKS)
 _PerRank = msgspec.Meta(max_length=limits.MAX_RANKS)
+_PerAddress = msgspec.Meta(max_length=limits.MAX_ADDRESSES)
 _PerDimension = msgspec.Meta(min_length=1, max_length=limits.MAX_DIMENSIONS)
 
 
@@ -59,10 +62,12 @@ class TopologyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     switches: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SWITCHES)]
     links: LinkColumns
     routing: RoutingRecord
-    hosts: Annotated[list[Annotated[list[_Rank], _PerRank]], _PerRank] = msgspec.field(default_factory=list)
+    # Flat, one after the other, because lists of lists have no common bound.
+    host_sizes: Annotated[list[_Rank], _PerRank] = msgspec.field(default_factory=list)
+    host_ranks: Annotated[list[_Rank], _PerRank] = msgspec.field(default_factory=list)
     grid: GridRecord | None = None
     rank_labels: Annotated[list[_Rank], _PerRank] = msgspec.field(default_factory=list)
-    addresses: Annotated[list[tuple[_Link, _Text, _Text]], _PerLink] = msgspec.field(default_factory=list)
+    addresses: Annotated[list[tuple[_Link, _Text, _Text]], _PerAddress] = msgspec.field(default_factory=list)
 
 
 def to_record(topology: Topology) -> TopologyRecord:
@@ -89,7 +94,8 @@ def to_record(topology: Topology) -> TopologyRecord:
             latency_ps=topology.latency_ps.tolist(),
         ),
         routing=RoutingRecord(topology.routing.kind, topology.routing.seed),
-        hosts=[list(host) for host in topology.hosts],
+        host_sizes=[len(host) for host in topology.hosts],
+        host_ranks=[rank for host in topology.hosts for rank in host],
         grid=None if grid is None else GridRecord(list(grid.shape), list(grid.wrap)),
         rank_labels=list(topology.rank_labels),
         addresses=list(topology.addresses),
@@ -118,12 +124,21 @@ def from_record(record: TopologyRecord) -> Topology:
         np.array(links.dst, np.int32),
         np.array(links.bandwidth, np.int64),
         np.array(links.latency_ps, np.int64),
-        hosts=tuple(tuple(host) for host in record.hosts),
+        hosts=_hosts(record),
         grid=grid,
         routing=Routing(record.routing.kind, record.routing.seed),
         rank_labels=tuple(record.rank_labels),
         addresses=tuple(record.addresses),
     )
+
+
+def _hosts(record: TopologyRecord) -> tuple[tuple[int, ...], ...]:
+    sizes, ranks = record.host_sizes, record.host_ranks
+    if sum(sizes) != len(ranks):
+        msg = f"{record.name}: hosts of {sum(sizes)} ranks in all, but {len(ranks)} are named"
+        raise TopologyError(msg)
+    ends = list(accumulate(sizes))
+    return tuple(tuple(ranks[end - size : end]) for size, end in zip(sizes, ends, strict=True))
 
 
 def checked_grid(name: str, shape: list[int], wrap: list[bool], ranks: int) -> Grid:
