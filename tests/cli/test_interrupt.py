@@ -18,7 +18,14 @@ LONG = {
 
 @pytest.mark.parametrize("work", LONG.values(), ids=LONG)
 def test_a_long_run_ends_when_told_to(work: str) -> None:
-    program = f"import weft\nprint('ready', flush=True)\n{work}\n"
+    # Whoever runs the tests in the background has them ignore Ctrl-C, and children inherit that.
+    program = f"""
+import signal
+import weft
+signal.signal(signal.SIGINT, signal.default_int_handler)
+print('ready', flush=True)
+{work}
+"""
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -88,7 +88,7 @@ class Algorithm:
         Examples
         --------
         >>> find("multitree").variants("all_gather")
-        [{}, {'trees_per_root': 2}]
+        [{}, {'trees_per_root': 2}, {'paper_order': True}]
         >>> find("ring").variants("all_reduce")
         [{}]
         """
