@@ -67,7 +67,8 @@ def plan(
         Whatever `weft.load_topology` takes.
     size
         A size such as ``"64MiB"``, several, or None for everything from 4 KiB to 1 GiB. The plan serves other
-        sizes too, those between the asked ones as well as these.
+        sizes too, those between the asked ones as well as these; at a size that is asked for it takes the
+        very best, elsewhere what is within a percent of it and makes fewer ranges.
     collective, root
         One of `weft.schedule.COLLECTIVES`; the root counts for broadcast and reduce.
     algorithms
@@ -140,7 +141,7 @@ def plan_steps(
         raise InputError(msg)
     points = _points(size)
     recipes = _recipes(topology, collective, algorithms, warm_start, time_limit)
-    planner = _Planner(topology, collective, root, points)
+    planner = _Planner(topology, collective, root, points, named=size is not None)
 
     def late() -> bool:
         return deadline is not None and time.monotonic() >= deadline
@@ -189,7 +190,9 @@ def _recipes(
 class _Planner:
     """One search, and the plans it gives."""
 
-    def __init__(self, topology: Topology, collective: str, root: int, points: list[int]) -> None:
+    def __init__(
+        self, topology: Topology, collective: str, root: int, points: list[int], *, named: bool
+    ) -> None:
         self.began = time.process_time()
         self.topology = topology
         self.collective = collective
@@ -201,7 +204,7 @@ class _Planner:
         bound = self.bound(points[-1])
         floor = np.maximum(sizes * (bound.bandwidth_seconds / points[-1]), bound.latency_seconds)
         # A bound is nearly proportional: rounding to whole bytes may lower it for a smaller size.
-        self.search = Search(sizes, 0.999 * floor)
+        self.search = Search(sizes, 0.999 * floor, points if named else ())
         self._told: NDArray[np.float64] | None = None
 
     def bound(self, size_bytes: int) -> Bound:

@@ -21,7 +21,7 @@ from weft.planning.segments import LEAST_SEGMENT, segment_share, segment_size
 from weft.simulation import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -69,11 +69,17 @@ class Search:
         Grid of sizes in bytes, ascending.
     floor
         Times at these sizes that nothing can beat.
+    named
+        Sizes of the grid at which the very best counts: whoever asked for them will run nothing else.
     """
 
-    def __init__(self, sizes: NDArray[np.int64], floor: NDArray[np.float64]) -> None:
+    def __init__(
+        self, sizes: NDArray[np.int64], floor: NDArray[np.float64], named: Collection[int] = ()
+    ) -> None:
         self.sizes = sizes
         self.floor = floor
+        self._named = np.isin(sizes, list(named))
+        self._tolerance = np.where(self._named, 1.0, MERGE_TOLERANCE)
         self.candidates: list[Candidate] = []
         self.curves: list[Curve] = []
         self.simulations = 0
@@ -223,15 +229,30 @@ class Search:
             curve, lower = self.curves[stretch.curve], self._lower[stretch.curve]
             for place in range(stretch.first, stretch.last + 1):
                 wide = curve.upper[place] > SEARCH_TOLERANCE * lower[place]
-                if not curve.dear:
+                if self._named[place]:
+                    self._settle(place)
+                elif not curve.dear:
                     self._shake(curve, int(self.sizes[place]))
                 elif wide or (place - stretch.first) % _DEAR_STRIDE == 0:
                     self.run(curve, int(self.sizes[place]))
         return bool((np.abs(self.best / before - 1) > SEARCH_TOLERANCE - 1).any())
 
+    def _settle(self, place: int) -> None:
+        """Simulate the best of each algorithm at a size that was named, unless it cannot be the best."""
+        size, waiting = int(self.sizes[place]), True
+        while waiting:
+            foremost: dict[str, int] = {}
+            for row in np.argsort(self._upper[:, place], kind="stable").tolist():
+                foremost.setdefault(self.candidates[self.curves[row].candidate].algorithm, row)
+            promising = [row for row in foremost.values() if self._lower[row, place] <= self.best[place]]
+            curves = [self.curves[row] for row in promising]
+            waiting = any(size not in curve.runs for curve in curves)
+            for curve in curves:
+                self.run(curve, size)
+
     def stretches(self) -> list[Stretch]:
         """Cover all sizes with few curves, none of them noticeably slower than the best."""
-        good = self._upper <= MERGE_TOLERANCE * self.best
+        good = self._upper <= self._tolerance * self.best
         found: list[Stretch] = []
         start, end = 0, len(self.sizes)
         while start < end:
