@@ -11,6 +11,7 @@ import weft
 from weft.errors import InputError, TopologyError, UnsupportedError, VerificationError
 from weft.planning import Plan, plan, plan_steps
 from weft.planning.candidates import PROMPT, Candidate
+from weft.planning.explain import human_size
 from weft.schedule import COLLECTIVES
 from weft.simulation import simulate
 from weft.topology import load_topology
@@ -239,8 +240,34 @@ def test_the_explanation_is_one_screen_and_says_it_all(torus: Plan) -> None:
     assert "bucket above" in sentence
     assert f"{100 * torus.fraction_of_bound:.1f} % of the proven bound at 1GiB" in sentence
     assert "bottleneck link" in sentence
-    for word in ("runner-up", "bound  ", "bottleneck  ", "slower", "CPU seconds", "all verified"):
+    for word in ("runner-up", "bound  ", "bottleneck  ", "others  ", "CPU seconds", "all verified"):
         assert word in text
+
+
+def test_times_that_were_not_simulated_are_marked_and_the_mark_is_explained(torus: Plan) -> None:
+    assert "~" not in torus.explain()
+    early = plan("torus:4x4", algorithms=["ring"], time_limit=0).explain()
+    assert " ~" in early
+    assert "\n~           estimated from simulations of other sizes\n" in early
+
+
+def test_equal_reasons_for_being_skipped_are_told_once() -> None:
+    text = plan("hosts:4,2", "1MiB", algorithms=["ring", "ring2d", "bucket"]).explain()
+    assert "skipped     ring2d, bucket: needs a mesh or torus, and this is none\n" in text
+
+
+@pytest.mark.parametrize("sizes", [["64KiB", "1MB", "10MB"], ["300KB"]])
+def test_nothing_is_faster_than_the_plan_at_a_size_that_was_named(sizes: list[str]) -> None:
+    found = plan("torus:4x4", sizes, algorithms=FEW)
+    for point in found.points:
+        assert point.runner_up_seconds is not None
+        assert point.seconds <= point.runner_up_seconds
+    assert all(found.seconds <= contender.seconds for contender in found.contenders)
+
+
+def test_sizes_are_shown_in_the_units_in_which_they_are_exact() -> None:
+    sizes = [10_000_000, 1_048_576, 1_500_000, 256_000, 3_276_800]
+    assert [human_size(size) for size in sizes] == ["10MB", "1MiB", "1.5MB", "256KB", "3.12MiB"]
 
 
 def test_the_document_has_every_choice(torus: Plan) -> None:

@@ -155,6 +155,11 @@ def test_formatted_sizes_are_read_back(size: int) -> None:
     assert units.parse_size(units.format_size(size)) == size
 
 
+def test_a_size_is_shown_in_the_units_in_which_it_is_exact() -> None:
+    shown = {10_000_000: "10MB", 1_048_576: "1MiB", 1_500_000: "1.5MB", 65_536: "64KiB", 1_000: "1KB"}
+    assert {size: units.format_size(size) for size in shown} == shown
+
+
 @given(st.integers(limits.MIN_BANDWIDTH, limits.MAX_BANDWIDTH))
 @example(53_687_091_200)
 def test_formatted_speeds_are_read_back(speed: int) -> None:

@@ -32,7 +32,7 @@ def explain(plan: Plan, width: int = WIDTH) -> str:
     <BLANKLINE>
     bound       2.349 ms at 64MiB (bandwidth: singletons)
     bottleneck  link 0->1 (25GB/s), busy 100.0 % of the time
-    slower      ring +100.5 % at 64MiB
+    others      ring +100.5 % at 64MiB
     planned in  ... CPU seconds, ... simulations of 2 schedules, all verified
     """
     topology = plan.topology
@@ -120,6 +120,8 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
             f"link {topology.link_name(link)} ({speed}), busy {100 * point.busy:.1f} % of the time",
         ),
     ]
+    if not all(one.simulated for one in plan.points):
+        notes.insert(0, ("~", "estimated from simulations of other sizes"))
     variants = [planned.label for planned in plan.schedules if planned.variant]
     if variants:
         notes.insert(0, ("variants", ", ".join(variants)))
@@ -129,9 +131,12 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
             best.setdefault(contender.algorithm, contender.seconds / point.seconds)
     if best:
         texts = [f"{name} {100 * (ratio - 1):+.1f} %" for name, ratio in list(best.items())[:_SECONDS]]
-        notes.append(("slower", f"{', '.join(texts)} at {at}"))
-    # The name is in the first line, and may be long.
-    reasons = [f"{one.algorithm}: {one.reason.replace(topology.name, 'this')}" for one in plan.skipped]
+        notes.append(("others", f"{', '.join(texts)} at {at}"))
+    names: dict[str, list[str]] = {}
+    for one in plan.skipped:
+        # The topology's name is in the first line, and may be long.
+        names.setdefault(one.reason.replace(topology.name, "this"), []).append(one.algorithm)
+    reasons = [f"{', '.join(same)}: {reason}" for reason, same in names.items()]
     notes += [("skipped" if index == 0 else " ", reason) for index, reason in enumerate(reasons)]
     count = len(plan.contenders)
     schedules = "1 schedule" if count == 1 else f"{count} schedules"
@@ -141,18 +146,16 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
 
 
 def human_size(size_bytes: int) -> str:
-    """At most three digits, for people; exact sizes stay exact.
+    """At most three digits, for people; what is exact in three, in either kind of unit, stays exact.
 
     Examples
     --------
-    >>> human_size(4096), human_size(3_276_800), human_size(1_000_000), human_size(77)
-    ('4KiB', '3.12MiB', '977KiB', '77B')
+    >>> human_size(4096), human_size(3_276_800), human_size(1_500_000), human_size(1_234_567)
+    ('4KiB', '3.12MiB', '1.5MB', '1.18MiB')
     """
     exact = format_size(size_bytes)
-    if exact.endswith("iB") or size_bytes < 1024:
-        digits = "".join(sign for sign in exact if sign.isdigit())
-        if len(digits) <= 3:
-            return exact
+    if sum(sign.isdigit() for sign in exact) <= 3:
+        return exact
     value, unit = float(size_bytes), 0
     while value >= 1000 and unit < 4:
         value, unit = value / 1024, unit + 1
