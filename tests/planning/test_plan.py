@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 import weft
 from weft.errors import InputError, TopologyError, UnsupportedError, VerificationError
-from weft.planning import Plan, plan, plan_steps
+from weft.planning import Plan, compare, plan, plan_steps
 from weft.planning.candidates import PROMPT, Candidate
 from weft.planning.explain import human_size
 from weft.schedule import COLLECTIVES
@@ -268,6 +269,21 @@ def test_nothing_is_faster_than_the_plan_at_a_size_that_was_named(sizes: list[st
 def test_sizes_are_shown_in_the_units_in_which_they_are_exact() -> None:
     sizes = [10_000_000, 1_048_576, 1_500_000, 256_000, 3_276_800]
     assert [human_size(size) for size in sizes] == ["10MB", "1MiB", "1.5MB", "256KB", "3.12MiB"]
+
+
+def test_one_algorithm_needs_no_list_and_a_warm_start_may_be_a_file(tmp_path: Path) -> None:
+    found = plan("ring:4", "1MiB", algorithms="ring")
+    assert found.algorithm == "ring"
+    assert [row.algorithm for row in compare("ring:4", "1MiB", algorithms="ring").results] == ["ring"]
+    found.save(tmp_path / "plan.weft")
+    for name in (tmp_path / "plan.weft", str(tmp_path / "plan.weft")):
+        assert plan("ring:4", "1MiB", algorithms="ring", warm_start=name).algorithm == "ring"
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan")])
+def test_a_time_limit_is_not_negative(seconds: float) -> None:
+    with pytest.raises(InputError, match="give 0 or more, or None for no limit"):
+        plan("ring:4", "1MiB", algorithms="ring", time_limit=seconds)
 
 
 def test_the_document_has_every_choice(torus: Plan) -> None:

@@ -67,6 +67,31 @@ def test_arguments_broadcast_together() -> None:
     assert schedule.messages == 2
 
 
+def test_a_topology_is_whatever_can_be_loaded_and_an_operation_may_be_named() -> None:
+    schedules = []
+    for topology, ops in (("ring:4", ["copy", "reduce"]), (load_topology("ring:4"), [Op.COPY, Op.REDUCE])):
+        builder = ScheduleBuilder(topology, "all_reduce", "test")
+        builder.add(step=0, chunk=[0, 1], src=0, dst=[1, 2], op=ops)
+        builder.add(step=1, chunk=0, src=0, dst=3, op=ops[0])
+        schedules.append(builder.build())
+    assert schedules[0].digest == schedules[1].digest
+
+
+def test_an_unknown_operation_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="op: 'add' is unknown, expected copy or reduce"):
+        new().add(step=0, chunk=0, src=0, dst=1, op="add")
+
+
+def test_an_unknown_collective_is_refused_at_once() -> None:
+    with pytest.raises(ScheduleError, match="collective 'allreduce' is unknown, expected one of all_reduce"):
+        new("allreduce")
+
+
+def test_columns_that_do_not_fit_together_are_named() -> None:
+    with pytest.raises(ScheduleError, match=r"fit together: src \(2,\), dst \(3,\)$"):
+        new().add(step=0, chunk=0, src=[0, 1], dst=[1, 2, 3], op=Op.COPY)
+
+
 def test_a_block_is_copied_when_it_is_added() -> None:
     builder = new()
     chunk = np.arange(4, dtype=np.int32)
@@ -142,7 +167,7 @@ def test_chunks_that_cannot_be_dealt_out_need_owners(chunks: int) -> None:
         ({"step": 2**31}, "column step: 2147483648 is outside"),
         ({"chunk": np.array([2**40])}, "column chunk: 1099511627776 is outside"),
         ({"src": 0.5}, "column src: expected whole numbers"),
-        ({"chunk": [0, 1], "src": [0, 1, 2]}, r"test: columns of shapes .*\(3,\).* do not fit together"),
+        ({"chunk": [0, 1], "src": [0, 1, 2]}, r"test: .* do not fit together: src \(3,\), chunk"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_when_they_are_added(row: dict[str, Any], message: str) -> None:

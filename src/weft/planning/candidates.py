@@ -90,7 +90,7 @@ def make_label(algorithm: str, variant: str) -> str:
 
 def list_recipes(
     collective: str,
-    names: Sequence[str] | None = None,
+    names: str | Sequence[str] | None = None,
     first: Iterable[str] = (),
     soon: Iterable[str] = (),
 ) -> list[Recipe]:
@@ -101,7 +101,7 @@ def list_recipes(
     collective
         One of `weft.schedule.COLLECTIVES`.
     names
-        Registry names; by default all that offer the collective.
+        Registry name or names; by default all that offer the collective.
     first, soon
         Labels of recipes that were good on a similar network, and quick or slow to build: the former come
         before everything, the latter after what is always quick.
@@ -120,6 +120,7 @@ def list_recipes(
         msg = f"collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
         raise InputError(msg)
     offered = registry.for_collective(collective)
+    names = [names] if isinstance(names, str) else names
     if names:
         known = (registry.find(name) for name in dict.fromkeys(names))
         offered = [line for line in known if collective in line.collectives]

@@ -151,7 +151,7 @@ def compare(
     topology: str | Path | Topology,
     size: str | int,
     collective: str = "all_reduce",
-    algorithms: Sequence[str] | None = None,
+    algorithms: str | Sequence[str] | None = None,
     *,
     root: int = 0,
     sharing: str = "queue",
@@ -170,7 +170,7 @@ def compare(
     collective
         One of `weft.schedule.COLLECTIVES`.
     algorithms
-        Registry names; by default all that offer the collective.
+        Registry name or names; by default all that offer the collective.
     root
         For broadcast and reduce.
     sharing
@@ -321,12 +321,13 @@ class _Trial:
         )
 
 
-def _choose(collective: str, names: Sequence[str] | None) -> list[Algorithm]:
+def _choose(collective: str, names: str | Sequence[str] | None) -> list[Algorithm]:
     if collective not in COLLECTIVES:
         msg = f"collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
         raise InputError(msg)
     if names:
-        return [registry.find(name) for name in dict.fromkeys(names)]
+        given = [names] if isinstance(names, str) else names
+        return [registry.find(name) for name in dict.fromkeys(given)]
     chosen = registry.for_collective(collective)
     if not chosen:
         msg = f"no algorithm offers {collective} yet"

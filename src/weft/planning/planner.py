@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,13 +19,13 @@ from weft.algorithms.bounds import lower_bound
 from weft.errors import InputError, LimitError, UnsupportedError
 from weft.planning.budget import expect_rows
 from weft.planning.candidates import Candidate, Recipe, Refusal, build, list_recipes
+from weft.planning.plan_file import load_plan
 from weft.planning.plans import Contender, PassedOver, Plan, PlannedSchedule, PlanPoint, Range
 from weft.planning.search import Search, Stretch
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -54,9 +55,9 @@ def plan(
     *,
     collective: str = "all_reduce",
     root: int = 0,
-    algorithms: Sequence[str] | None = None,
+    algorithms: str | Sequence[str] | None = None,
     time_limit: float | None = None,
-    warm_start: Plan | None = None,
+    warm_start: Plan | str | Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Plan:
     """Choose the best schedule for every size.
@@ -72,12 +73,13 @@ def plan(
     collective, root
         One of `weft.schedule.COLLECTIVES`; the root counts for broadcast and reduce.
     algorithms
-        Registry names to choose from; by default all.
+        Registry name or names to choose from; by default all.
     time_limit
-        Seconds after which the best plan so far is returned. A plan is always returned: what was begun when
-        time ran out, and a first candidate in any case, is finished.
+        Seconds of wall-clock time after which the best plan so far is returned. A plan is always returned:
+        what was begun when time ran out, and a first candidate in any case, is finished.
     warm_start
-        A plan of a similar network, such as this one before a link failed: what it chose is tried first.
+        A plan of a similar network, such as this one before a link failed, or the name of its file: what it
+        chose is tried first.
     progress
         Called as ``progress(what, done, total)`` now and then.
 
@@ -115,9 +117,9 @@ def plan_steps(
     *,
     collective: str = "all_reduce",
     root: int = 0,
-    algorithms: Sequence[str] | None = None,
+    algorithms: str | Sequence[str] | None = None,
     time_limit: float | None = None,
-    warm_start: Plan | None = None,
+    warm_start: Plan | str | Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Iterator[Plan]:
     """Plans that get better, the first one as soon as there is any; arguments and errors as for `plan`.
@@ -134,13 +136,17 @@ def plan_steps(
     >>> last.complete, last.seconds <= first.seconds
     (True, True)
     """
+    if time_limit is not None and not time_limit >= 0:
+        msg = f"a time limit of {time_limit} seconds: give 0 or more, or None for no limit"
+        raise InputError(msg)
     deadline = None if time_limit is None else time.monotonic() + time_limit
     topology = load_topology(topology)
     if not 0 <= root < topology.ranks:
         msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
         raise InputError(msg)
     points = _points(size)
-    recipes = _recipes(topology, collective, algorithms, warm_start, time_limit)
+    known = load_plan(warm_start) if isinstance(warm_start, str | Path) else warm_start
+    recipes = _recipes(topology, collective, algorithms, known, time_limit)
     planner = _Planner(topology, collective, root, points, named=size is not None)
 
     def late() -> bool:
@@ -171,7 +177,7 @@ def plan_steps(
 def _recipes(
     topology: Topology,
     collective: str,
-    algorithms: Sequence[str] | None,
+    algorithms: str | Sequence[str] | None,
     warm_start: Plan | None,
     time_limit: float | None,
 ) -> list[Recipe]:

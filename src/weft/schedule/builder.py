@@ -15,10 +15,12 @@ from weft import limits
 from weft.columns import as_whole, freeze, row_order, whole, whole_tuple
 from weft.errors import ScheduleError
 from weft.schedule.cuts import make_condition
-from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule
+from weft.schedule.ir import CANONICAL_ORDER, COLLECTIVES, DEFAULT_ROUTE, Op, Schedule
+from weft.topology import load_topology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -30,7 +32,9 @@ class ScheduleBuilder:
 
     Parameters
     ----------
-    topology, collective, algorithm
+    topology
+        Whatever `weft.load_topology` takes.
+    collective, algorithm
         As in `Schedule`.
     chunks
         Number of chunks; by default one per weight, else one per rank (per pair of ranks for all_to_all).
@@ -45,17 +49,16 @@ class ScheduleBuilder:
 
     Examples
     --------
-    >>> from weft.topology import load_topology
-    >>> builder = ScheduleBuilder(load_topology("ring:4"), "broadcast", "chain", chunks=1)
+    >>> builder = ScheduleBuilder("ring:4", "broadcast", "chain", chunks=1)
     >>> for rank in range(3):
-    ...     builder.add(step=rank, chunk=0, src=rank, dst=rank + 1, op=Op.COPY)
+    ...     builder.add(step=rank, chunk=0, src=rank, dst=rank + 1, op="copy")
     >>> builder.build()
     <Schedule chain broadcast on ring:4: 1 chunks, 3 steps, 3 transfers>
     """
 
     def __init__(
         self,
-        topology: Topology,
+        topology: str | Path | Topology,
         collective: str,
         algorithm: str,
         *,
@@ -65,6 +68,12 @@ class ScheduleBuilder:
         ownership: str | None = None,
         root: int = 0,
     ) -> None:
+        if collective not in COLLECTIVES:
+            msg = (
+                f"{algorithm}: collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
+            )
+            raise ScheduleError(msg)
+        topology = load_topology(topology)
         ranks = topology.ranks
         pairs = collective == "all_to_all"
         owned = collective in ("reduce_scatter", "all_gather")
@@ -120,18 +129,25 @@ class ScheduleBuilder:
     ) -> None:
         """Add rows; arguments broadcast together.
 
+        An operation is an `Op` or its name, ``"copy"`` or ``"reduce"``.
+
         Raises
         ------
         ScheduleError
-            If they do not broadcast, or a number does not fit its column.
+            If they do not broadcast, an operation is unknown, or a number does not fit its column.
         """
         self._uses_slots = self._uses_slots or bool(np.any(src_slot)) or bool(np.any(dst_slot))
-        parts = zip(CANONICAL_ORDER, (step, src, dst, op, route, src_slot, dst_slot, chunk), strict=True)
+        parts = zip(
+            CANONICAL_ORDER, (step, src, dst, _read_op(op), route, src_slot, dst_slot, chunk), strict=True
+        )
         given = [as_whole(name, part, np.int32) for name, part in parts]
         try:
             columns = np.broadcast_arrays(*given)
         except ValueError as error:
-            msg = f"{self.algorithm}: columns of shapes {[part.shape for part in given]} do not fit together"
+            shapes = ", ".join(
+                f"{name} {part.shape}" for name, part in zip(CANONICAL_ORDER, given, strict=True) if part.ndim
+            )
+            msg = f"{self.algorithm}: columns of these shapes do not fit together: {shapes}"
             raise ScheduleError(msg) from error
         self._rows += columns[0].size
         limits.check(f"{self.algorithm}: transfers", self._rows, limits.MAX_TRANSFERS)
@@ -186,6 +202,23 @@ class ScheduleBuilder:
             route_links=np.array(flat, np.int32),
             notes=tuple(self.notes),
         )
+
+
+def _read_op(op: ArrayLike) -> ArrayLike:
+    """Numbers of operations that are given by name; what is given by number stays as it is."""
+    try:
+        names = np.asarray(op)
+    except (ValueError, OverflowError):
+        return op  # what is no column at all is refused like that of any other
+    if names.dtype.kind != "U":
+        return op
+    known = {kind.name.lower(): int(kind) for kind in Op}
+    unknown = sorted(set(names.ravel().tolist()) - known.keys())
+    if unknown:
+        msg = f"column op: {unknown[0]!r:.40} is unknown, expected {' or '.join(known)}"
+        raise ScheduleError(msg)
+    numbers = np.array([known[name] for name in names.ravel().tolist()], np.int32)
+    return numbers.reshape(names.shape)
 
 
 __all__ = ["Op", "ScheduleBuilder"]
