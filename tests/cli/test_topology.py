@@ -42,10 +42,12 @@ def test_json_has_all_facts(weft: Run) -> None:
 def test_the_route_between_two_ranks_is_shown(weft: Run) -> None:
     outcome = weft("topology", "torus:4x4", "--routes", 0, 6)
     assert "route 0 to 6: 3 hops, 3us, 25GB/s" in outcome.out
-    names = [
-        hop["name"] for hop in weft("topology", "torus:4x4", "--routes", 0, 6, "--json").document["route"]
-    ]
-    assert names == ["0->1", "1->2", "2->6"]
+    found = weft("topology", "torus:4x4", "--routes", 0, 6, "--json").document
+    assert [hop["name"] for hop in found["route"]] == ["0->1", "1->2", "2->6"]
+    assert [found["link_names"][hop["link"]] for hop in found["route"]] == ["0->1", "1->2", "2->6"]
+    assert len(found["link_names"]) == found["links"]
+    rows = [line.split()[:3] for line in outcome.out.splitlines()[-3:]]
+    assert rows == [[str(i), str(hop["link"]), hop["name"]] for i, hop in enumerate(found["route"], 1)]
 
 
 def test_a_drawing_is_an_svg(weft: Run) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from weft.errors import DisconnectedError, TopologyError
 from weft.topology import Topology, load_topology
 from weft.topology.faults import apply_faults
+from weft.topology.toml_file import format_toml
 
 
 def between(topology: Topology, a: str, b: str) -> tuple[int, int]:
@@ -151,6 +155,17 @@ def test_ranks_that_cannot_reach_each_other_are_named(spec: str, message: str) -
 def test_a_fault_that_cannot_be_is_an_error(spec: str, message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         load_topology(spec)
+
+
+def test_a_file_may_have_faults_too_and_its_name_shows_them(tmp_path: Path) -> None:
+    path = tmp_path / "asym.toml"
+    path.write_text(format_toml(replace(load_topology("ring:6"), name="asym")), "utf-8")
+    found = load_topology(f"{path}+fail=rank:4")
+    assert (found.name, found.ranks) == ("asym+fail=rank:4", 5)
+    assert found == load_topology("ring:6+fail=rank:4")
+    assert load_topology(f"{path}+fail=0>1,1>2").name == "asym+fail=0>1,1>2"
+    with pytest.raises(TopologyError, match=r"asym\+fail=0-2: fault '0-2': there is no link"):
+        load_topology(f"{path}+fail=0-2")
 
 
 def test_link_columns_stay_read_only() -> None:

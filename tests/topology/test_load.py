@@ -11,7 +11,7 @@ import pytest
 
 from weft.errors import FormatError, InputError, TopologyError
 from weft.topology import Topology, load_topology
-from weft.topology.builders import BUILDERS
+from weft.topology.builders import BUILDERS, SHAPES
 from weft.topology.toml_file import parse_toml
 
 DATA = Path(__file__).parents[1] / "data" / "topology"
@@ -50,6 +50,15 @@ def test_a_name_that_is_neither_file_nor_spec_says_both() -> None:
         load_topology("cluster.toml")
     with pytest.raises(InputError, match="no such file"):
         load_topology(Path("cluster.toml"))
+
+
+def test_a_kind_without_its_shape_is_completed() -> None:
+    with pytest.raises(InputError, match=re.escape("did you mean dgx-h100:1?")):
+        load_topology("dgx-h100")
+    with pytest.raises(InputError, match=re.escape("did you mean torus:8x8@bw=1GB/s?")):
+        load_topology("torus@bw=1GB/s")
+    assert SHAPES.keys() == BUILDERS.keys()
+    assert all(load_topology(f"{kind}:{shape}").ranks for kind, shape in SHAPES.items())
 
 
 def test_a_folder_is_no_topology(tmp_path: Path) -> None:

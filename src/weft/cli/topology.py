@@ -170,9 +170,9 @@ def _show_path(topology: Topology, path: tuple[int, ...], console: Console) -> N
     ends = f"{topology.link_src[path[0]]} to {topology.link_dst[path[-1]]}"
     latency = format_time(int(topology.latency_ps[list(path)].sum()))
     speed = format_bandwidth(int(topology.bandwidth[list(path)].min()))
-    table = make_table("hop", "link", "bandwidth", "latency", left=("link",))
-    for hop, cells in enumerate(describe_path(topology, path), 1):
-        table.add_row(str(hop), *cells)
+    table = make_table("hop", "link", "name", "bandwidth", "latency", left=("name",))
+    for hop, (link, cells) in enumerate(zip(path, describe_path(topology, path), strict=True), 1):
+        table.add_row(str(hop), str(link), *cells)
     console.print(f"\nroute {ends}: {count(len(path), 'hop')}, {latency}, {speed}")
     print_table(console, table)
 
@@ -188,6 +188,7 @@ def _as_dict(topology: Topology, path: tuple[int, ...] | None) -> dict[str, Any]
         "ranks": topology.ranks,
         "switches": topology.switches,
         "links": topology.links,
+        "link_names": [topology.link_name(link) for link in range(topology.links)],
         "link_classes": [
             {"kind": c.kind, "count": c.count, "bandwidth": c.bandwidth, "latency_ps": c.latency_ps}
             for c in facts.link_classes(topology)

@@ -179,6 +179,22 @@ BUILDERS: Final[dict[str, Callable[[str, list[int], Options], Topology]]] = {
     "hosts": hosts,
 }
 
+SHAPES: Final = {
+    "ring": "8",
+    "mesh": "4x4",
+    "torus": "8x8",
+    "hypercube": "6",
+    "fullmesh": "8",
+    "switch": "8",
+    "fattree": "4,2,8",
+    "bigraph": "4,8",
+    "dragonfly": "9,4,2",
+    "dgx-a100": "1",
+    "dgx-h100": "1",
+    "hosts": "8,4,2",
+}
+"""A shape of each kind, for those who forget it."""
+
 _GRID_OPTIONS: Final = "bw, lat, back, links, wrap2"
 _OPTIONS: Final = {
     "ring": _GRID_OPTIONS,

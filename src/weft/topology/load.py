@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from weft import limits
 from weft.errors import FormatError, InputError, TopologyError
 from weft.files import decode_text, exists, read_bytes, standard_input
+from weft.topology.builders import SHAPES
 from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
 from weft.topology.spec import is_spec, parse_spec
@@ -48,23 +51,46 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
         msg = "the topology is empty; a spec looks like torus:8x8 or hosts:8,4,2"
         raise InputError(msg)
     if source == "-":
-        return _read(standard_input(), "<stdin>")
+        return read_topology(standard_input(), "<stdin>")
     if is_spec(source):
         return parse_spec(source)
     name, *faults = source.split("+fail=")
     if not faults or exists(Path(source)):
         return _load_file(Path(source))
-    return apply_faults(_load_file(Path(name)), [fault for part in faults for fault in part.split(",")])
+    return with_faults(_load_file(Path(name)), source[len(name) :])
+
+
+def with_faults(topology: Topology, suffix: str) -> Topology:
+    """A topology from a file after what ``+fail=...`` says broke; its name says so too.
+
+    Examples
+    --------
+    >>> with_faults(load_topology("ring:4"), "+fail=0-1")
+    <Topology ring:4+fail=0-1: 4 ranks, 0 switches, 6 links>
+    """
+    faults = [fault for part in suffix.split("+fail=")[1:] for fault in part.split(",")]
+    return apply_faults(replace(topology, name=f"{topology.name}{suffix}"), faults)
 
 
 def _load_file(path: Path) -> Topology:
     if not exists(path):
-        msg = f"{path}: no such file, and not a spec either; a spec looks like torus:8x8 or hosts:8,4,2"
+        kind = re.split("[@+]", str(path), maxsplit=1)[0]
+        hint = "a spec looks like torus:8x8 or hosts:8,4,2"
+        if kind in SHAPES:
+            hint = f"did you mean {kind}:{SHAPES[kind]}{str(path)[len(kind) :]}?"
+        msg = f"{path}: no such file, and not a spec either; {hint}"
         raise InputError(msg)
-    return _read(path, str(path))
+    return read_topology(path, str(path))
 
 
-def _read(stream: Path | BinaryIO, source: str) -> Topology:
+def read_topology(stream: Path | BinaryIO, source: str) -> Topology:
+    """Read a topology file of any format; `source` is its name in messages.
+
+    Raises
+    ------
+    InputError
+        If it is no topology, or one that cannot be.
+    """
     data = read_bytes(source, stream, limits.MAX_TEXT_BYTES)
     if data.startswith(b"\x89WEFT") or (data.lstrip()[:1] == b"{" and b'"weft_schedule"' in data):
         problem = "a schedule, not a topology; weft verify, simulate and export take it without --algorithm"

@@ -38,6 +38,7 @@ _DIGITS: Final = bytes(
 )
 _DOTTED_KEY: Final = re.compile(r"\.[ \t]*[\w\"'-]")
 _EXPECTED: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?\Z", re.DOTALL)
+_MOST_QUOTED: Final = 60
 _SYNTAX: Final = re.compile(r"(.*) \(at (?:line ([0-9]+), column [0-9]+|end of document)\)\Z", re.DOTALL)
 
 _PLAIN: Final = {
@@ -182,8 +183,10 @@ def _decode(text: str, source: str) -> TopologyFile:
         raise FormatError(source, "nested too deeply; a topology file nests twice at most") from None
     except tomllib.TOMLDecodeError as error:
         match = _SYNTAX.match(str(error))
-        line = (match and match[2]) or text.count("\n") + 1
-        raise FormatError(source, f"not TOML: {match[1] if match else error}", f"line {line}") from error
+        line = int((match and match[2]) or text.count("\n") + 1)
+        quoted = _quote_line(text.split("\n")[line - 1])
+        problem = f"not TOML: {match[1] if match else error}{quoted}"
+        raise FormatError(source, problem, f"line {line}") from error
     except ValueError as error:  # Python reads no integer of more than 4,300 digits, and no day 0 of a month
         raise FormatError(source, f"not TOML: {error}") from error
     _refuse_unknown(tree, TopologyFile, source, "")
@@ -194,6 +197,15 @@ def _decode(text: str, source: str) -> TopologyFile:
         return msgspec.convert(tree, TopologyFile)
     except msgspec.ValidationError as error:
         raise _explained(source, str(error)) from error
+
+
+def _quote_line(line: str) -> str:
+    """Add a line of the file to a message, as much of it as is worth reading."""
+    shown = re.sub(r"[^\x20-\x7e]", "?", line.strip())
+    if not shown:
+        return ""
+    cut = shown if len(shown) <= _MOST_QUOTED else f"{shown[: _MOST_QUOTED - 3]}..."
+    return f", in `{cut}`"
 
 
 def _explained(source: str, message: str) -> FormatError:
