@@ -8,6 +8,8 @@ import pytest
 from cli.running import Run
 
 from weft.planning import load_plan
+from weft.schedule.codec import load_schedule
+from weft.topology import load_topology
 
 FEW = ("--algorithm", "ring", "--algorithm", "recursive_doubling", "--algorithm", "swing")
 
@@ -68,10 +70,52 @@ def test_simulate_runs_what_the_plan_chooses(weft: Run, plan_file: Path) -> None
     assert cut["segment_bytes"] == 1 << 20
 
 
-def test_export_says_that_a_plan_is_no_schedule(weft: Run, plan_file: Path) -> None:
+def test_export_writes_what_the_plan_chooses_for_a_size(weft: Run, plan_file: Path) -> None:
+    found = load_plan(plan_file)
+    digests = set()
+    for size in ("4KiB", "1MB", "16MiB"):
+        choice = found.choose(size)
+        document = weft("export", plan_file, "--size", size, "-o", "x.json", "--json").document
+        assert document["digest"] == choice.schedule.digest == load_schedule("x.json").digest
+        assert document["segment_bytes"] == choice.segment_bytes
+        digests.add(document["digest"])
+    assert len(digests) > 1
+    assert "segment     whole messages\n" in weft("export", plan_file, "--size", "4KiB", "-o", "x.json").out
+
+
+def test_export_of_a_plan_asks_for_the_size_and_only_that_does(weft: Run, plan_file: Path) -> None:
     outcome = weft("export", plan_file, "-o", "x.json")
     assert outcome.code == 2
     assert outcome.err.startswith("weft: error: plan.weft: is a plan, of ")
+    assert "give --size" in outcome.err
+    outcome = weft("export", "ring:4", "--algorithm", "ring", "--size", "1MB", "-o", "x.json")
+    assert outcome.code == 2
+    assert "--size: only a plan chooses by size" in outcome.err
+    assert not Path("x.json").exists()
+
+
+def test_a_plan_stands_for_its_topology(weft: Run, plan_file: Path) -> None:
+    assert weft("topology", plan_file, "--json").document["digest"] == load_topology("ring:4").digest
+    assert weft("topology", "-", "--json", stdin=plan_file.read_bytes()).document["name"] == "ring:4"
+    broken = weft("topology", f"{plan_file}+fail=0>1", "--json").document
+    assert (broken["name"], broken["links"]) == ("ring:4+fail=0>1", 7)
+    words = ("--size", "1MiB", "--algorithm", "ring", "--json")
+    assert weft("compare", plan_file, *words).document["topology"] == "ring:4"
+    assert weft("simulate", plan_file, *words).document["topology"] == "ring:4"
+    assert weft("plan", plan_file, *words).document["topology"] == "ring:4"
+
+
+def test_a_plan_is_shown_again(weft: Run, plan_file: Path) -> None:
+    found = load_plan(plan_file)
+    assert weft("plan", plan_file).out == f"{found.explain()}\n"
+    assert weft("plan", plan_file, "--json").document == found.to_dict()
+
+
+def test_a_schedule_is_no_topology(weft: Run) -> None:
+    weft("export", "ring:4", "--algorithm", "ring", "-o", "a.weft")
+    outcome = weft("topology", "a.weft")
+    assert outcome.code == 2
+    assert "a schedule, not a topology" in outcome.err
 
 
 def test_a_warm_start_and_a_time_limit(weft: Run, plan_file: Path) -> None:
@@ -79,6 +123,8 @@ def test_a_warm_start_and_a_time_limit(weft: Run, plan_file: Path) -> None:
     found = weft(*words, *FEW).document
     assert found["complete"] is False
     assert found["schedules"][0]["verified"] is True
+    words = ("plan", "ring:4", "--size", "1MiB", "--algorithm", "ring", "--time-limit", "none", "--json")
+    assert weft(*words).document["complete"] is True
 
 
 @pytest.mark.parametrize(
@@ -91,6 +137,7 @@ def test_a_warm_start_and_a_time_limit(weft: Run, plan_file: Path) -> None:
         (("plan", "ring:4", "--collective", "gossip"), "unknown"),
         (("plan", "ring:4", "--root", 4), "root 4"),
         (("plan", "ring:4", "--time-limit", -1), "time-limit"),
+        (("plan", "ring:4", "--time-limit", "soon"), "give seconds, such as 300, or none"),
         (("plan", "ring:4", "--warm-start", "no.weft"), "no such file"),
         (("plan", "ring:4", "-o", "no/plan.weft"), "there is no directory no"),
         (("plan", "ring:4", "-o", "-", "--json"), "two outputs"),

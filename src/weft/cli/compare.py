@@ -11,7 +11,9 @@ from weft.cli import options
 from weft.cli.lines import one_line, printable
 from weft.cli.output import (
     LONGEST_LINE,
+    SPEED_UNITS,
     WIDE,
+    largest_unit,
     make_console,
     make_table,
     print_facts,
@@ -37,18 +39,12 @@ _DROP_WIDE = (5, 8, 7, 6, 2, 3, 4)
 DEFAULT_SECONDS = 60.0
 """As in `weft.planning`, which is not imported here because it brings numpy along."""
 _TIME_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
-_SPEED_UNITS = (("GB/s", 1.0), ("MB/s", 1e-3), ("KB/s", 1e-6), ("B/s", 1e-9))
 
 
-def _read_time_limit(_ctx: click.Context, _option: click.Parameter, text: str) -> float | None:
-    if text == "none":
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        msg = f"--time-limit {text!r}: give seconds, such as 300, or none"
+def _read_time_limit(ctx: click.Context, option: click.Parameter, text: str) -> float | None:
+    seconds = options.read_time_limit(ctx, option, text)
+    if seconds == 0:
+        msg = f"{option.opts[0]} {text}: there is nothing to compare in no time; give more seconds, or none"
         raise InputError(msg)
     return seconds
 
@@ -77,7 +73,7 @@ def _read_time_limit(_ctx: click.Context, _option: click.Parameter, text: str) -
     show_default=True,
     callback=_read_time_limit,
     metavar="SECONDS|none",
-    help="Skip algorithms that would not be done in time; those of few transfers come first.",
+    help="Wall-clock time: skip algorithms that would not be done by then; those of few transfers go first.",
 )
 @options.as_json
 @click.pass_context
@@ -96,17 +92,18 @@ def command(
     """Time every algorithm on a cluster, beside the physical limit.
 
     TOPOLOGY is a spec such as torus:8x8@bw=16GB/s,lat=150ns, a TOML file, an NCCL topology XML file, the
-    output of nvidia-smi topo -m, or - for one of these on standard input.
+    output of nvidia-smi topo -m, a plan, or - for one of these on standard input.
 
     Each algorithm is built, verified, and simulated; % of bound says how near its time is to what no
     algorithm can beat. Exit code 1 if the verifier rejects a schedule.
     """
+    from weft.cli.inputs import obtain_topology
     from weft.planning import compare
 
     options.check_root(collective)
     with progress("compare") as report:
         found = compare(
-            topology,
+            obtain_topology(topology),
             size,
             collective,
             algorithms or None,
@@ -156,8 +153,8 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     best = found.best
     fastest = best.seconds if best is not None and best.seconds is not None else 1.0
     widest = max((row.busbw_GBps or 0.0 for row in found.results), default=0.0)
-    time_unit, second = _unit(fastest, _TIME_UNITS)
-    speed_unit, speed = _unit(widest, _SPEED_UNITS)
+    time_unit, second = largest_unit(fastest, _TIME_UNITS)
+    speed_unit, speed = largest_unit(widest, SPEED_UNITS)
     heads = ["algorithm", f"time\n{time_unit}", f"algbw\n{speed_unit}", f"busbw\n{speed_unit}", "% of\nbound"]
     heads += [_BAR] if wide else []
     heads += [
@@ -187,11 +184,6 @@ def _size_cells(row: ComparisonRow) -> list[str]:
     segment = "-" if row.segment_bytes is None else format_size(row.segment_bytes)
     segment += "*" if row.untried_segments else ""
     return [f"{row.steps:,}", f"{row.transfers:,}", segment, "yes" if row.verified else "NO"]
-
-
-def _unit(reference: float, units: tuple[tuple[str, float], ...]) -> tuple[str, float]:
-    """Choose the largest unit in which `reference` is at least 1: one for the whole column."""
-    return next(((name, scale) for name, scale in units if reference >= scale), units[-1])
 
 
 def _number(value: float | None, reference: float) -> str:

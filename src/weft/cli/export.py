@@ -10,12 +10,18 @@ import click
 from weft.cli import options
 from weft.cli.lines import printable
 from weft.cli.output import check_outputs, make_console, print_facts, print_json, progress, write_output
+from weft.errors import InputError
 
 if TYPE_CHECKING:
+    from weft.planning import Plan
     from weft.schedule import Schedule
 
 FORMATS: Final = ("weft", "json", "text", "dot")
 _BY_SUFFIX: Final = {".json": "json", ".txt": "text", ".text": "text", ".dot": "dot", ".gv": "dot"}
+
+
+def _read_size(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else options.read_size(ctx, option, text)
 
 
 @click.command(
@@ -24,14 +30,21 @@ _BY_SUFFIX: Final = {".json": "json", ".txt": "text", ".text": "text", ".dot": "
         "weft export torus:4x4 --algorithm ring -o ring.weft",
         "weft export switch:8 --algorithm direct --collective all_to_all -o direct.json",
         "weft export ring.weft -o ring.txt",
+        "weft export plan.weft --size 64MiB -o best.json",
         "weft export ring:4 --algorithm ring --format text -o -",
         "weft export switch:8 --algorithm double_binary_tree -o tree.dot",
     ),
 )
-@click.argument("source", metavar="SCHEDULE|TOPOLOGY")
+@click.argument("source", metavar="SCHEDULE|PLAN|TOPOLOGY")
 @options.algorithm
 @options.collective
 @options.root
+@click.option(
+    "--size",
+    callback=_read_size,
+    metavar="SIZE",
+    help="Of a plan, the size whose schedule is written, such as 64MiB.",
+)
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write; - for standard output.")
 @click.option(
     "--format",
@@ -48,6 +61,7 @@ def command(
     algorithm: str | None,
     collective: str,
     root: int,
+    size: int | None,
     output: str,
     form: str | None,
     chunk: int,
@@ -56,9 +70,10 @@ def command(
     """Write a schedule to a file.
 
     With --algorithm the schedule is built on a TOPOLOGY; without it, a SCHEDULE file is read and written in
-    another form. weft and json files can be read again by weft verify and weft simulate.
+    another form. Of a PLAN, which weft plan wrote, what it chooses for --size is written. weft and json files
+    can be read again by weft verify and weft simulate.
     """
-    from weft.cli.inputs import obtain_schedule
+    from weft.cli.inputs import obtain
 
     check_outputs(output, as_json=as_json)
     chosen = form or _BY_SUFFIX.get(PurePath(output).suffix.lower(), "weft")
@@ -68,17 +83,37 @@ def command(
         )
     with progress("export") as report:
         report("schedule", 0, 0)
-        schedule = obtain_schedule(source, algorithm, collective, root)
+        found = obtain(source, algorithm, collective, root)
+        schedule, segment = _choose(source, found, size)
         report(f"{schedule.transfers:,} transfers", 0, 0)
         data = encode(schedule, chosen, chunk)
         write_output(output, data)
     if as_json:
-        print_json({"file": output, "format": chosen, "bytes": len(data), **describe(schedule)})
+        print_json({"file": output, "format": chosen, "bytes": len(data), **describe(schedule), **segment})
     elif output != "-":
         facts = [("wrote", f"{printable(output)}, {len(data):,} bytes, {chosen}")]
         for name, value in describe(schedule).items():
             facts.append((name, f"{value:,}" if isinstance(value, int) else printable(value)))
+        facts += [
+            ("segment", "whole messages" if pieces is None else f"{pieces:,} bytes")
+            for pieces in segment.values()
+        ]
         print_facts(make_console(), facts)
+
+
+def _choose(source: str, found: Schedule | Plan, size: int | None) -> tuple[Schedule, dict[str, int | None]]:
+    """The schedule itself, or what a plan chooses for a size and in which segments to run that."""
+    from weft.schedule import Schedule
+
+    if isinstance(found, Schedule):
+        options.refuse_unused("size", reason="only a plan chooses by size; a schedule is for all sizes")
+        return found, {}
+    if size is None:
+        count = f"{len(found.schedules)} schedules" if len(found.schedules) > 1 else "one schedule"
+        msg = f"{source}: is a plan, of {count}; give --size, such as --size 64MiB, to write what it chooses"
+        raise InputError(msg)
+    choice = found.choose(size)
+    return choice.schedule, {"segment_bytes": choice.segment_bytes}
 
 
 def encode(schedule: Schedule, form: str, chunk: int = 0) -> bytes:

@@ -1,32 +1,62 @@
-"""Schedules from the command line: a schedule or plan file, or a topology and an algorithm to build on it."""
+"""What stands on the command line: a schedule or plan file, or a topology and an algorithm to build on it."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.cli import options
-from weft.errors import InputError
+from weft.errors import FormatError, InputError
 from weft.files import exists
 
 if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.schedule import Schedule
+    from weft.topology import Topology
 
 
-def obtain_schedule(source: str, algorithm: str | None, collective: str, root: int) -> Schedule:
-    """Read a schedule file, or build an algorithm on a topology; a plan is refused.
+def obtain_topology(source: str) -> Topology:
+    """Read whatever `weft.load_topology` takes, or take the topology of a plan file.
 
-    Parameters and errors as for `obtain`.
+    Raises
+    ------
+    InputError
+        If it is neither, or cannot be read.
     """
-    from weft.schedule import Schedule
+    from weft import limits
+    from weft.files import read_bytes, standard_input
+    from weft.planning.plan_file import decode_plan, is_plan
+    from weft.topology import load_topology
+    from weft.topology.load import read_topology, with_faults
 
-    found = obtain(source, algorithm, collective, root)
-    if isinstance(found, Schedule):
-        return found
-    count = f"{len(found.schedules)} schedules" if len(found.schedules) > 1 else "one schedule"
-    msg = f"{source}: is a plan, of {count}; give a schedule file that weft export wrote"
-    raise InputError(msg)
+    if source == "-":
+        data = read_bytes("<stdin>", standard_input(), limits.MAX_SCHEDULE_BYTES)
+        if is_plan(data):
+            return decode_plan(data, "<stdin>").topology
+        return read_topology(io.BytesIO(data), "<stdin>")
+    if (plan := find_plan(source)) is not None:
+        return plan.topology
+    name = source.partition("+fail=")[0]
+    if name != source and (plan := find_plan(name)) is not None:
+        return with_faults(plan.topology, source[len(name) :])
+    return load_topology(source)
+
+
+def find_plan(source: str) -> Plan | None:
+    """Read the plan in a file; None where the name is that of something else, or of nothing."""
+    from weft.planning import load_plan
+    from weft.planning.plan_file import MAGIC, is_plan
+
+    try:
+        path = Path(source)
+        if source == "-" or not path.is_file():
+            return None
+        with path.open("rb") as stream:
+            start = stream.read(len(MAGIC))
+    except (OSError, ValueError):
+        return None  # whoever reads it for something else says what is wrong with it
+    return load_plan(path) if is_plan(start) else None
 
 
 def obtain(source: str, algorithm: str | None, collective: str, root: int) -> Schedule | Plan:
@@ -48,14 +78,12 @@ def obtain(source: str, algorithm: str | None, collective: str, root: int) -> Sc
 
     if algorithm is not None:
         from weft.algorithms import registry
-        from weft.topology import load_topology
 
         options.check_root(collective)
         chosen = registry.find(algorithm)
-        return chosen.build(load_topology(source), collective, root)
+        return chosen.build(obtain_topology(source), collective, root)
     if is_spec(source) and not exists(Path(source)):
-        msg = f"{source} is a topology, not a schedule file; say what to build, such as --algorithm ring"
-        raise InputError(msg)
+        raise _needs_algorithm(source)
     options.refuse_unused("collective", "root", reason="a schedule file has its own; it is for --algorithm")
     return _read(source)
 
@@ -65,7 +93,21 @@ def _read(source: str) -> Schedule | Plan:
     from weft.files import read_bytes, standard_input
     from weft.planning.plan_file import decode_plan, is_plan
     from weft.schedule.codec import decode_schedule
+    from weft.topology.load import read_topology
 
     name, place = ("<stdin>", standard_input()) if source == "-" else (source, Path(source))
     data = read_bytes(name, place, limits.MAX_SCHEDULE_BYTES)
-    return decode_plan(data, name) if is_plan(data) else decode_schedule(data, name)
+    if is_plan(data):
+        return decode_plan(data, name)
+    try:
+        return decode_schedule(data, name)
+    except FormatError as error:
+        try:
+            read_topology(io.BytesIO(data), name)
+        except InputError:
+            raise error from None
+        raise _needs_algorithm(source) from error
+
+
+def _needs_algorithm(source: str) -> InputError:
+    return InputError(f"{source} is a topology; give --algorithm, such as --algorithm ring, to build on it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from typing import Final
 
 import click
@@ -39,6 +40,20 @@ def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) ->
     hint = f"; did you mean {plain[close[0]]}?" if close else "."
     msg = f"collective {text!r} is unknown{hint} Known: {', '.join(COLLECTIVE_NAMES)}"
     raise InputError(msg)
+
+
+def read_time_limit(_ctx: click.Context, option: click.Parameter, text: str) -> float | None:
+    """Seconds of wall-clock time, or None for the word ``none``."""
+    if text == "none":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        msg = f"{option.opts[0]} {text!r}: give seconds, such as 300, or none"
+        raise InputError(msg)
+    return seconds
 
 
 def refuse_unused(*names: str, reason: str) -> None:

@@ -35,6 +35,21 @@ WIDE: Final = 100
 """Columns from which tables show what is nice to have."""
 
 
+SPEED_UNITS: Final = (("GB/s", 1.0), ("MB/s", 1e-3), ("KB/s", 1e-6), ("B/s", 1e-9))
+"""Units of what is reckoned in GB/s."""
+
+
+def largest_unit(reference: float, units: tuple[tuple[str, float], ...]) -> tuple[str, float]:
+    """Choose the largest unit in which `reference` is at least 1, with its scale.
+
+    Examples
+    --------
+    >>> largest_unit(0.5, SPEED_UNITS)
+    ('MB/s', 0.001)
+    """
+    return next(((name, scale) for name, scale in units if reference >= scale), units[-1])
+
+
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON document, and nothing else."""
     click.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from weft.cli import options
 from weft.cli.lines import printable
@@ -39,13 +40,17 @@ def _read_sizes(ctx: click.Context, option: click.Parameter, texts: tuple[str, .
 @click.option("-o", "--output", metavar="FILE", help="Write the plan; - for standard output.")
 @click.option(
     "--time-limit",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Return the best plan found by then.",
+    default="none",
+    show_default=True,
+    callback=options.read_time_limit,
+    metavar="SECONDS|none",
+    help="Wall-clock time: return the best plan found by then.",
 )
 @click.option("--warm-start", metavar="FILE", help="A plan of a similar cluster: try first what it chose.")
 @options.as_json
+@click.pass_context
 def command(
+    ctx: click.Context,
     topology: str,
     sizes: list[int],
     collective: str,
@@ -59,20 +64,28 @@ def command(
     """Choose the best schedule for every size, and write it down.
 
     TOPOLOGY is a spec such as torus:8x8@bw=16GB/s,lat=150ns, a TOML file, an NCCL topology XML file, the
-    output of nvidia-smi topo -m, or - for one of these on standard input.
+    output of nvidia-smi topo -m, or - for one of these on standard input. A plan file stands for its
+    topology; without further options, or with --json alone, the plan is shown again.
 
     Every algorithm and variant that applies is built, verified and simulated; the plan says which one to run
-    at which size, in segments of which size, and how near that is to what no algorithm can beat. weft verify
-    and weft simulate take the file.
+    at which size, in segments of which size, and how near that is to what no algorithm can beat. weft verify,
+    simulate and export take the file.
     """
+    from weft.cli.inputs import find_plan, obtain_topology
     from weft.planning import load_plan, plan
     from weft.planning.plan_file import encode_plan
 
     check_outputs(output, as_json=as_json)
+    if not _given(ctx) and (saved := find_plan(topology)) is not None:
+        if as_json:
+            print_json(saved.to_dict())
+        else:
+            _show(saved.explain(), None, 0)
+        return
     known = None if warm_start is None else load_plan(warm_start)
     with progress("plan") as report:
         found = plan(
-            topology,
+            obtain_topology(topology),
             sizes or None,
             collective=collective,
             root=root,
@@ -88,6 +101,12 @@ def command(
         print_json(found.to_dict())
     elif output != "-":
         _show(found.explain(), output, len(data))
+
+
+def _given(ctx: click.Context) -> bool:
+    """Whether options ask for a plan to be made, rather than for one to be shown."""
+    names = [name for name in ctx.params if name not in ("topology", "as_json")]
+    return any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
 def _show(text: str, output: str | None, size: int) -> None:

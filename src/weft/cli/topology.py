@@ -49,7 +49,7 @@ def command(
     """Describe, draw or convert a cluster.
 
     TOPOLOGY is a spec KIND:SHAPE[@option=value,...][+fail=A-B,...], a TOML file, an NCCL topology XML file,
-    the output of nvidia-smi topo -m, or - for one of these on standard input.
+    the output of nvidia-smi topo -m, a plan, or - for one of these on standard input.
 
     \b
     ring:8  mesh:4x4  torus:4x4x4  hypercube:6  fullmesh:8    ranks wired to ranks
@@ -59,10 +59,10 @@ def command(
     @bw=16GB/s,lat=150ns                                      speed and latency of the links
     +fail=3-4  +fail=3>4  +fail=rank:7                        what is broken
     """  # noqa: D301
-    from weft.topology import load_topology
+    from weft.cli.inputs import obtain_topology
 
     check_outputs(svg, toml, as_json=as_json)
-    found = load_topology(topology)
+    found = obtain_topology(topology)
     path_links = None if routes is None else _find_path(found, *routes)
     if svg is not None:
         from weft.topology.drawing import draw_svg
