@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from cli.running import Run
 
+from weft.algorithms.bounds import lower_bound
+from weft.schedule import ScheduleBuilder
+from weft.schedule.codec import save_schedule
+from weft.topology import load_topology
+
 RING = ("ring:4@bw=1GB/s,lat=1us", "--algorithm", "ring")
 
 
@@ -36,6 +41,51 @@ def test_the_table_names_time_links_rank_and_path(weft: Run) -> None:
         "4 of 8 links carry nothing",
     ):
         assert text in outcome.out
+
+
+def test_the_bound_stands_beside_the_time(weft: Run) -> None:
+    document = weft("simulate", *RING, "--size", "4MB", "--segment", "none", "--json").document
+    bound = lower_bound(load_topology(RING[0]), "all_reduce", 4_000_000)
+    assert document["bound_seconds"] == bound.seconds
+    assert document["bound_kind"] == bound.kind
+    assert document["fraction_of_bound"] == bound.seconds / document["seconds"]
+    assert document["verified"] is True
+    shown = weft("simulate", *RING, "--size", "4MB", "--segment", "none").out
+    assert f"of bound   {100 * document['fraction_of_bound']:.1f} %\n" in shown
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_the_bound_is_that_of_the_root(weft: Run, collective: str) -> None:
+    spec = "hosts:2,2@uplink=10GB/s/1GB/s"
+    words = ("--algorithm", "ring", "--collective", collective, "--root", 3)
+    document = weft("simulate", spec, *words, "--size", "4MB", "--json").document
+    assert document["bound_seconds"] == lower_bound(load_topology(spec), collective, 4_000_000, 3).seconds
+
+
+def test_a_wrong_schedule_is_warned_of(weft: Run) -> None:
+    builder = ScheduleBuilder("ring:4", "all_reduce", "mine")
+    builder.add(step=0, chunk=range(4), src=0, dst=1, op="reduce")
+    save_schedule(builder.build(), "wrong.weft")
+    outcome = weft("simulate", "wrong.weft", "--size", "4MB")
+    assert outcome.code == 0
+    assert outcome.err.startswith("weft: warning: not correct: semantics: ")
+    assert outcome.err.count("\n") == 1
+    document = weft("simulate", "wrong.weft", "--size", "4MB", "--json").document
+    assert document["verified"] is False
+    assert document["fraction_of_bound"] is None
+
+
+def test_slow_runs_have_their_speed_in_small_units(weft: Run) -> None:
+    outcome = weft("simulate", *RING, "--size", "8", "--segment", "none")
+    assert "algbw      1.33 MB/s\n" in outcome.out
+
+
+def test_a_topology_file_asks_for_an_algorithm(weft: Run) -> None:
+    weft("topology", "ring:4", "--toml", "my.toml")
+    for name in ("my.toml", "ring:4"):
+        outcome = weft("simulate", name, "--size", "1MB")
+        assert outcome.code == 2
+        assert f"{name} is a topology; give --algorithm" in outcome.err
 
 
 def test_a_file_gives_the_same_time_as_building_on_the_spot(weft: Run) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli import options
-from weft.cli.lines import printable
+from weft.cli.lines import one_line, printable
 from weft.cli.output import (
+    LONGEST_LINE,
+    SPEED_UNITS,
     check_outputs,
+    largest_unit,
     make_console,
     make_table,
     print_facts,
@@ -22,6 +26,7 @@ from weft.cli.output import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from weft.algorithms.bounds import Bound
     from weft.schedule import Schedule
     from weft.simulation import SimulationResult
 
@@ -80,11 +85,13 @@ def command(
     runs what it chooses for the size, in its segments unless --segment says otherwise. With --algorithm, a
     TOPOLOGY stands there instead and the schedule is built on the spot.
 
-    The time is that of a schedule as it stands: weft verify says whether it is correct.
+    The time is that of a schedule as it stands. One that the verifier rejects has a time as well, and a
+    warning on standard error; weft verify says more.
     """
     from weft.cli.inputs import obtain
     from weft.planning import Plan
     from weft.planning.segments import search_segments
+    from weft.verification import inspect
 
     check_outputs(trace, as_json=as_json)
     with progress("simulate") as report:
@@ -101,15 +108,39 @@ def command(
             found, size, segment=segment, sharing=sharing, order=order, execution=execution
         )
         result = search.result
+        problem = inspect(found).problem
+        bound = _find_bound(found, size)
         if trace is not None:
             _write_trace(trace, result, sharing, order, execution)
+    if problem is not None:
+        click.echo(f"weft: warning: not correct: {one_line(str(problem), LONGEST_LINE)}", err=True)
+    # A wrong schedule may be faster than any right one.
+    limit = Limit(bound, None if bound is None or problem else bound.seconds / result.seconds)
     rules = {"sharing": sharing, "order": order, "execution": execution}
     if as_json:
-        print_json(_as_dict(result, rules, search.untried))
+        print_json(_as_dict(result, rules, search.untried, limit) | {"verified": problem is None})
     elif trace != "-":
-        _show(result, rules, search.untried, make_console())
+        _show(result, rules, search.untried, limit, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What no schedule can beat, if that is known, and how near a correct one comes to it."""
+
+    bound: Bound | None
+    fraction: float | None
+
+
+def _find_bound(plan: Schedule, size: int) -> Bound | None:
+    """Bound of what a schedule does; there is none for shards that a schedule may deal out as it likes."""
+    from weft.algorithms.bounds import lower_bound
+
+    if plan.ownership == "free":
+        return None
+    roots = {"broadcast": plan.source, "reduce": plan.target}.get(plan.collective)
+    return lower_bound(plan.topology, plan.collective, size, 0 if roots is None else int(roots[0]))
 
 
 def _check_trace(plan: Schedule, size: int, segment: str | int) -> None:
@@ -140,7 +171,11 @@ def _write_trace(path: str, result: SimulationResult, sharing: str, order: str, 
 
 
 def _show(
-    result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...], console: Console
+    result: SimulationResult,
+    rules: dict[str, str],
+    untried: tuple[int, ...],
+    limit: Limit,
+    console: Console,
 ) -> None:
     from weft.units import format_size, human_seconds
 
@@ -162,8 +197,9 @@ def _show(
         console,
         [
             ("time", human_seconds(result.seconds)),
-            ("algbw", f"{result.algbw_GBps:.2f} GB/s"),
-            ("busbw", f"{result.busbw_GBps:.2f} GB/s"),
+            *_limit_facts(limit),
+            ("algbw", _speed(result.algbw_GBps)),
+            ("busbw", _speed(result.busbw_GBps)),
             ("schedule", f"{plan.steps:,} steps, {plan.transfers:,} transfers, {plan.messages:,} messages"),
             ("run", f"{cut}, {result.segments:,} in all; {how}"),
             ("last rank", f"{slowest}, at {human_seconds(int(result.rank_finish_ps[slowest]) / 1e12)}"),
@@ -174,6 +210,23 @@ def _show(
     _show_links(result, console)
     console.print()
     _show_path(result, console)
+
+
+def _limit_facts(limit: Limit) -> list[tuple[str, str]]:
+    from weft.units import human_seconds
+
+    bound = limit.bound
+    if bound is None:
+        return []
+    facts = [("bound", f"{human_seconds(bound.seconds)} ({bound.kind}); {printable(bound.explanation)}")]
+    if limit.fraction is not None:
+        facts.append(("of bound", f"{100 * limit.fraction:.1f} %"))
+    return facts
+
+
+def _speed(value: float) -> str:
+    unit, scale = largest_unit(value, SPEED_UNITS)
+    return f"{value / scale:.2f} {unit}"
 
 
 def _path_summary(result: SimulationResult) -> str:
@@ -231,7 +284,9 @@ def _show_path(result: SimulationResult, console: Console) -> None:
     print_table(console, table)
 
 
-def _as_dict(result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...]) -> dict[str, Any]:
+def _as_dict(
+    result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...], limit: Limit
+) -> dict[str, Any]:
     plan = result.schedule
     return {
         "topology": plan.topology.name,
@@ -244,6 +299,9 @@ def _as_dict(result: SimulationResult, rules: dict[str, str], untried: tuple[int
         **rules,
         "seconds": result.seconds,
         "time_ps": result.time_ps,
+        "bound_seconds": limit.bound and limit.bound.seconds,
+        "bound_kind": limit.bound and limit.bound.kind,
+        "fraction_of_bound": limit.fraction,
         "algbw_GBps": result.algbw_GBps,
         "busbw_GBps": result.busbw_GBps,
         "steps": plan.steps,
