@@ -6,6 +6,7 @@ import doctest
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -163,6 +164,29 @@ def test_explanations_can_be_checked_by_hand() -> None:
     assert bound.explanation == "each rank a set of its own: 126 x 64MiB over 256 links (256GB/s together)"
     bound = lower_bound(load_topology("hosts:8,4,2@uplink=10GB/s/5GB/s/1GB/s"), "reduce", 64 << 20)
     assert bound.explanation == "out of host 2 (ranks 12 to 13): 64MiB over s2->s3 (1GB/s)"
+
+
+@pytest.mark.parametrize(
+    ("uplinks", "explanation"),
+    [
+        ("1GB/s/9GB/s", "out of host 0 (ranks 0 to 1): 64MB over s0->s2 (1GB/s)"),
+        ("9GB/s/1GB/s", "out of host 1 (ranks 2 to 9): 64MB over s1->s2 (1GB/s)"),
+    ],
+)
+def test_a_link_between_two_hosts_is_named_with_the_host_that_it_belongs_to(
+    uplinks: str, explanation: str
+) -> None:
+    topology = load_topology(f"hosts:2,8@uplink={uplinks}")
+    assert lower_bound(topology, "all_reduce", 64_000_000).explanation == explanation
+
+
+def test_a_narrow_way_in_is_not_the_other_hosts_way_out() -> None:
+    topology = load_topology("hosts:2,8@uplink=9GB/s")
+    (narrow,) = topology.links_between(topology.parse_node("s2"), topology.parse_node("s1"))
+    bandwidth = topology.bandwidth.copy()
+    bandwidth[narrow] = 10**9
+    bound = lower_bound(replace(topology, bandwidth=bandwidth), "all_reduce", 64_000_000)
+    assert bound.explanation == "into host 1 (ranks 2 to 9): 64MB over s2->s1 (1GB/s)"
     bound = lower_bound(load_topology("mesh:4x4@lat=2us"), "all_reduce", 1)
     assert bound.kind == "latency"
     assert bound.explanation == "rank 0 to rank 15: 12us by the shortest path"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from weft.schedule import COLLECTIVES
 if TYPE_CHECKING:
     from weft.algorithms.node_sets import SetFamily
     from weft.topology import Topology
+
+_MOST_EQUALS: Final = 4
+"""Sets that are looked at to name the best of equals: two hosts, in either direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +210,12 @@ def _worst_set(topology: Topology, demand: Demand, family: SetFamily) -> Finding
     """Find the set of a family, and the direction, that takes longest."""
     needs = demand.across(family.size.astype(np.float64), family.has_root)
     seconds = np.stack([needs[0] / family.out, needs[1] / family.into])
-    direction, index = np.unravel_index(int(seconds.argmax()), seconds.shape)
-    outward = int(direction) == 0
-    name, inside = family.show(int(index), outward)
+    # One host's way out may be the only other one's way in: it belongs to whom it is nearer, by switches.
+    equals = [(int(d), int(i)) for d, i in np.argwhere(seconds == seconds.max())[:_MOST_EQUALS]]
+    shown = {one: family.show(one[1], one[0] == 0) for one in equals}
+    direction, index = min(equals, key=lambda one: int(shown[one][1][topology.ranks :].sum()))
+    outward = direction == 0
+    name, inside = shown[direction, index]
     links = node_sets.border(topology, inside, outward=outward)
     size = int(demand.across(family.size[[index]].astype(object), family.has_root[[index]])[direction][0])
     exact = Fraction(size, node_sets.capacity(topology, links))
