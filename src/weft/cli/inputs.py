@@ -24,6 +24,14 @@ def obtain_topology(source: str) -> Topology:
     InputError
         If it is neither, or cannot be read.
     """
+    from weft.topology import Topology
+
+    found = obtain_network(source)
+    return found if isinstance(found, Topology) else found.topology
+
+
+def obtain_network(source: str) -> Topology | Plan:
+    """Read a plan file, or whatever `weft.load_topology` takes; errors as for `obtain_topology`."""
     from weft import limits
     from weft.files import read_bytes, standard_input
     from weft.planning.plan_file import decode_plan, is_plan
@@ -32,25 +40,23 @@ def obtain_topology(source: str) -> Topology:
 
     if source == "-":
         data = read_bytes("<stdin>", standard_input(), limits.MAX_SCHEDULE_BYTES)
-        if is_plan(data):
-            return decode_plan(data, "<stdin>").topology
-        return read_topology(io.BytesIO(data), "<stdin>")
-    if (plan := find_plan(source)) is not None:
-        return plan.topology
+        return decode_plan(data, "<stdin>") if is_plan(data) else read_topology(io.BytesIO(data), "<stdin>")
+    if (plan := _find_plan(source)) is not None:
+        return plan
     name = source.partition("+fail=")[0]
-    if name != source and (plan := find_plan(name)) is not None:
+    if name != source and (plan := _find_plan(name)) is not None:
         return with_faults(plan.topology, source[len(name) :])
     return load_topology(source)
 
 
-def find_plan(source: str) -> Plan | None:
+def _find_plan(source: str) -> Plan | None:
     """Read the plan in a file; None where the name is that of something else, or of nothing."""
     from weft.planning import load_plan
     from weft.planning.plan_file import MAGIC, is_plan
 
     try:
         path = Path(source)
-        if source == "-" or not path.is_file():
+        if not path.is_file():
             return None
         with path.open("rb") as stream:
             start = stream.read(len(MAGIC))

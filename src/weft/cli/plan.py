@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 from click.core import ParameterSource
 
 from weft.cli import options
 from weft.cli.lines import printable
 from weft.cli.output import check_outputs, make_console, print_json, progress, write_output
+
+if TYPE_CHECKING:
+    from weft.planning import Plan
 
 
 def _read_sizes(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[int]:
@@ -71,21 +76,21 @@ def command(
     at which size, in segments of which size, and how near that is to what no algorithm can beat. weft verify,
     simulate and export take the file.
     """
-    from weft.cli.inputs import find_plan, obtain_topology
-    from weft.planning import load_plan, plan
+    from weft.cli.inputs import obtain_network
+    from weft.planning import Plan, load_plan, plan
     from weft.planning.plan_file import encode_plan
 
     check_outputs(output, as_json=as_json)
-    if not _given(ctx) and (saved := find_plan(topology)) is not None:
-        if as_json:
-            print_json(saved.to_dict())
-        else:
-            _show(saved.explain(), None, 0)
-        return
+    network = obtain_network(topology)
+    if isinstance(network, Plan):
+        if not _given(ctx):
+            _print(network, as_json=as_json)
+            return
+        network = network.topology
     known = None if warm_start is None else load_plan(warm_start)
     with progress("plan") as report:
         found = plan(
-            obtain_topology(topology),
+            network,
             sizes or None,
             collective=collective,
             root=root,
@@ -97,10 +102,10 @@ def command(
         data = b"" if output is None else encode_plan(found)
     if output is not None:
         write_output(output, data)
-    if as_json:
-        print_json(found.to_dict())
-    elif output != "-":
-        _show(found.explain(), output, len(data))
+    if output != "-":
+        _print(found, as_json=as_json)
+    if output is not None and output != "-" and not as_json:
+        click.echo(f"\nwrote {printable(output)}, {len(data):,} bytes")
 
 
 def _given(ctx: click.Context) -> bool:
@@ -109,11 +114,12 @@ def _given(ctx: click.Context) -> bool:
     return any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
-def _show(text: str, output: str | None, size: int) -> None:
+def _print(found: Plan, *, as_json: bool) -> None:
     from rich.text import Text
 
+    if as_json:
+        print_json(found.to_dict())
+        return
     console = make_console()
-    for index, line in enumerate(text.splitlines()):
+    for index, line in enumerate(found.explain().splitlines()):
         console.print(Text(printable(line), style="" if index else "bold"), soft_wrap=True)
-    if output is not None:
-        click.echo(f"\nwrote {printable(output)}, {size:,} bytes")
