@@ -166,7 +166,7 @@ def plan_steps(
     complete = False
     while not late():
         if not planner.improve():
-            complete = True
+            complete = not planner.hurried
             break
         tell(f"{planner.search.simulations} simulations", len(recipes) + len(recipes) // 2)
         if planner.worth_telling():
@@ -206,6 +206,7 @@ class _Planner:
         self.points = points
         self.bounds: dict[int, Bound] = {}
         self.refusals: list[Refusal] = []
+        self.hurried = False
         sizes = _grid(points)
         bound = self.bound(points[-1])
         floor = np.maximum(sizes * (bound.bandwidth_seconds / points[-1]), bound.latency_seconds)
@@ -223,6 +224,7 @@ class _Planner:
         least = expect_rows(min(recipe.algorithm.cost, 2.0) * self.topology.ranks**2)
         if deadline is None or not self.search.candidates or time.monotonic() + least <= deadline:
             return None
+        self.hurried = True
         return Refusal(recipe.algorithm.name, "not tried, the time limit is too short")
 
     def add(self, found: Candidate | Refusal) -> bool:
