@@ -306,9 +306,7 @@ def test_the_library_refuses_bad_arguments(bad: dict[str, Any]) -> None:
 def test_segment_sizes_cut_something_and_not_too_finely() -> None:
     ring = registry.find("ring").build(load_topology("ring:4"), "all_reduce")
     assert segment_candidates(ring, 4096) == [None]
-    assert segment_candidates(ring, 4 << 20) == [None, 256 << 10, 64 << 10, 16 << 10, 4 << 10]
-    assert segment_candidates(ring, 64 << 10) == [None, 4 << 10]
-    assert segment_candidates(ring, 5 << 20) == [None, 1 << 20, 256 << 10, 64 << 10]
+    assert segment_candidates(ring, 4 << 20) == [None, 256 << 10, 64 << 10]
     assert segment_candidates(ring, 64 << 20) == [None, 4 << 20, 1 << 20, 256 << 10, 64 << 10]
     huge = segment_candidates(ring, 1 << 40)
     assert all(size is None or 24 * ((1 << 38) // size) <= SEGMENT_BUDGET for size in huge)

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 
 SEGMENT_SIZES: Final = (4 << 20, 1 << 20, 256 << 10, 64 << 10)
-FINE_SIZES: Final = (16 << 10, 4 << 10)
-"""Tried in this order, coarse to fine, after no cut at all; the fine ones for small buffers only."""
-
-SMALL_BUFFER: Final = 4 << 20
+"""Tried in this order, coarse to fine, after no cut at all."""
 
 SEGMENT_BUDGET: Final = 300_000
 """A size that would make more segments than this is not tried: its simulation would cost seconds."""
@@ -63,8 +60,7 @@ def segment_candidates(schedule: Schedule, size_bytes: int) -> list[int | None]:
 
 def _cutting_sizes(schedule: Schedule, size_bytes: int) -> list[int]:
     largest = int(_message_bytes(schedule, size_bytes).max(initial=0))
-    sizes = SEGMENT_SIZES + (FINE_SIZES if size_bytes <= SMALL_BUFFER else ())
-    return [size for size in sizes if size < largest]
+    return [size for size in SEGMENT_SIZES if size < largest]
 
 
 def _too_fine(schedule: Schedule, size_bytes: int) -> list[int]:
