@@ -37,7 +37,7 @@ $(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/w
 	@touch $@
 
 # The new extension is moved into place, so that a process that runs the old one keeps it.
-$(BUILT): $(INSTALLED) CMakeLists.txt $(wildcard cpp/*)
+$(BUILT): $(INSTALLED) CMakeLists.txt $(wildcard cpp/* cpp/*/*)
 	@echo "build: weft._core"
 	@cmake --build build/ext --parallel $(JOBS)
 	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/weft && \

@@ -102,6 +102,7 @@ NB_MODULE(_core, m) {
             nb::arg("src_slot").none(), nb::arg("dst_slot").none());
 
     bind_forest(m);
+    bind_kernels(m);
     bind_simulation(m);
     bind_synthesis(m);
     bind_verification(m);

@@ -66,6 +66,24 @@ def rank_eccentricities(nodes: int, ranks: int, src: Annotated[NDArray[numpy.int
 def schedule_trees(nodes: int, ranks: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], down: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], route_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], route_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], duration: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], latency: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], passes: int, patience: int, alternatives: int, good_enough: int, seed: int) -> tuple[int, Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]]:
     """Ticks in all, start of every transfer up and down, and the trees."""
 
+def reduce(into: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], other: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], dtype: str, op: str) -> None:
+    """into = into op other, element by element."""
+
+def reduce_to(out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], a: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], b: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], dtype: str, op: str) -> None:
+    """out = a op b, element by element."""
+
+def divide(values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], dtype: str, by: int) -> None:
+    """values = values / by, the last step of an average."""
+
+def cpu_levels() -> list[str]:
+    """Instruction sets this machine can run, slowest first."""
+
+def cpu_level() -> str:
+    """The instruction set in use."""
+
+def set_cpu_level(name: str) -> None:
+    """Use one of cpu_levels() in this process; all give the same bits."""
+
 def default_pairs(table: Table, ranks: int) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]]:
     """
     Sources and destinations that take the network's own path, each pair once.

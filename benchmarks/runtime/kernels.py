@@ -1,0 +1,121 @@
+"""How fast the reduction kernels are, against numpy, in cache and in memory.
+
+GB/s are bytes of one operand per CPU second: `into = into op other` reads two such operands and writes one.
+Weft's and numpy's calls alternate, so that both meet the same neighbours on a shared machine. numpy has no
+bfloat16.
+
+    python benchmarks/runtime/kernels.py        # into kernels.json beside this file
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft import _core
+
+SIZES = {"128 KiB, in cache": 128 << 10, "64 MB, in memory": 64_000_000}
+DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+OPS = {"sum": np.add, "max": np.maximum, "prod": np.multiply}
+SECONDS_PER_SAMPLE = 0.02
+
+
+def sample(call: Callable[[], object], times: int) -> float:
+    """CPU seconds of one call."""
+    began = time.process_time()
+    for _ in range(times):
+        call()
+    return (time.process_time() - began) / times
+
+
+def repeats(call: Callable[[], object]) -> int:
+    """Calls that take about SECONDS_PER_SAMPLE together."""
+    call()
+    return max(1, round(SECONDS_PER_SAMPLE / max(sample(call, 3), 1e-7)))
+
+
+def speeds(size: int, seconds: list[float]) -> dict[str, float]:
+    """Median and quartiles in GB/s."""
+    lower, median, upper = statistics.quantiles((size / each / 1e9 for each in seconds), n=4)
+    return {"median": round(median, 2), "lower_quartile": round(lower, 2), "upper_quartile": round(upper, 2)}
+
+
+def operands(dtype: str, size: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two arrays whose sums, maxima and products stay ordinary numbers, however often they are repeated."""
+    # The second is zero: into + 0, max(into, 0) and into * 1 leave into as it was.
+    rng = np.random.default_rng(0)
+    if dtype == "bfloat16":
+        values = rng.uniform(1, 2, size // 2).astype(np.float32)
+        return (values.view(np.uint32) >> 16).astype(np.uint16), np.zeros(size // 2, np.uint16)
+    count = size // np.dtype(dtype).itemsize
+    return (rng.uniform(1, 2, count) * 100).astype(dtype), np.zeros(count, dtype)
+
+
+def measure(dtype: str, op: str, size: int, rounds: int) -> dict[str, Any]:
+    """Alternate Weft's levels and numpy on the same arrays."""
+    into, other = operands(dtype, size)
+    if op == "prod":
+        other[:] = 0x3F80 if dtype == "bfloat16" else 1
+    into_bytes, other_bytes = into.view(np.uint8), other.view(np.uint8)
+    calls: dict[str, Callable[[], object]] = {}
+    for level in _core.cpu_levels():
+
+        def reduce(level: str = level) -> None:
+            _core.set_cpu_level(level)
+            _core.reduce(into_bytes, other_bytes, dtype, op)
+
+        calls[level] = reduce
+    if dtype != "bfloat16":
+        calls["numpy"] = lambda: OPS[op](into, other, out=into)
+    counts = {name: repeats(call) for name, call in calls.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            seconds[name].append(sample(call, counts[name]))
+    best = _core.cpu_levels()[-1]
+    _core.set_cpu_level(best)
+    ratio = None
+    if "numpy" in seconds:
+        pairs = zip(seconds["numpy"], seconds[best], strict=True)
+        ratio = round(statistics.median(theirs / ours for theirs, ours in pairs), 2)
+    return {
+        "dtype": dtype,
+        "op": op,
+        "GBps": {name: speeds(size, values) for name, values in seconds.items()},
+        "times_numpy": ratio,
+    }
+
+
+def main() -> None:
+    """Measure everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    results = []
+    for label, size in SIZES.items():
+        for op in OPS:
+            for dtype in DTYPES:
+                result = {"size": label} | measure(dtype, op, size, arguments.rounds)
+                results.append(result)
+                medians = ", ".join(f"{name} {speed['median']:.1f}" for name, speed in result["GBps"].items())
+                print(f"{label}, {op}, {dtype}: {medians} GB/s, {result['times_numpy']} times numpy")
+    document = {
+        "numpy": np.__version__,
+        "levels": _core.cpu_levels(),
+        "rounds": arguments.rounds,
+        "results": results,
+    }
+    arguments.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

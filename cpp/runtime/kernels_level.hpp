@@ -1,0 +1,28 @@
+// One instruction set: its name and a function for every element type and operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::runtime {
+
+using Combine = void (*)(void* out, const void* a, const void* b, size_t elements);
+using Divide = void (*)(void* values, size_t elements, int64_t by);
+
+// Null where the type has no such operation.
+struct TypeKernels {
+    Combine combine[5];  // by ReduceOp
+    Divide divide;
+};
+
+struct Level {
+    const char* name;
+    TypeKernels types[6];  // by DType
+};
+
+extern const Level plain_level;
+#ifdef WEFT_KERNELS_AVX2
+extern const Level avx2_level;
+#endif
+
+}  // namespace weft::runtime

@@ -1,0 +1,172 @@
+// Portable loops, written so that compilers vectorise them, for whatever instructions the including file is
+// compiled with. All names here are local to that file, and nothing from the standard library is called: a function
+// shared between files could be kept in the version that this machine cannot run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels_level.hpp"
+
+// Regions do not overlap partially: no iteration reads what another one writes.
+#ifdef __clang__
+#define WEFT_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define WEFT_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace weft::runtime {
+namespace {
+
+template <typename T>
+T load(const void* values, size_t index) {
+    T value;
+    __builtin_memcpy(&value, static_cast<const char*>(values) + index * sizeof(T), sizeof(T));
+    return value;
+}
+
+template <typename T>
+void store(void* values, size_t index, T value) {
+    __builtin_memcpy(static_cast<char*>(values) + index * sizeof(T), &value, sizeof(T));
+}
+
+uint32_t bits_of(float value) { return __builtin_bit_cast(uint32_t, value); }
+float from_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+
+// An element type: how it is stored, the type it is computed in, and when the first of two values is kept.
+template <typename T>
+struct Direct {
+    using Stored = T;
+    using Computed = T;
+    static T widen(T value) { return value; }
+    static T narrow(T value) { return value; }
+    // Without short circuits, so that it becomes a mask.
+    static bool keeps_lower(T a, T b) { return (a < b) | (a != a); }
+    static bool keeps_higher(T a, T b) { return (a > b) | (a != a); }
+};
+
+// Unsigned arithmetic wraps; signed overflow would be undefined.
+template <typename Signed, typename Unsigned>
+struct Integer {
+    using Stored = Unsigned;
+    using Computed = Unsigned;
+    static Unsigned widen(Unsigned value) { return value; }
+    static Unsigned narrow(Unsigned value) { return value; }
+    static bool keeps_lower(Unsigned a, Unsigned b) { return static_cast<Signed>(a) <= static_cast<Signed>(b); }
+    static bool keeps_higher(Unsigned a, Unsigned b) { return static_cast<Signed>(a) >= static_cast<Signed>(b); }
+};
+
+// Sixteen bits of sign and magnitude compare as integers, without a conversion.
+template <int16_t infinity>
+struct SixteenBits {
+    using Stored = uint16_t;
+    using Computed = float;
+    static int16_t magnitude(uint16_t bits) { return static_cast<int16_t>(bits & 0x7fff); }
+    static bool is_nan(uint16_t bits) { return magnitude(bits) > infinity; }
+    static int16_t order(uint16_t bits) {
+        auto sign = static_cast<int16_t>(static_cast<int16_t>(bits) >> 15);
+        return static_cast<int16_t>((magnitude(bits) ^ sign) - sign);
+    }
+    static bool keeps_lower(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) <= order(b))); }
+    static bool keeps_higher(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) >= order(b))); }
+};
+
+struct Half : SixteenBits<0x7c00> {
+    static float widen(uint16_t half) {
+        constexpr uint32_t exponent = 0x7c00u << 13;
+        constexpr uint32_t smallest_normal = 113u << 23;
+        uint32_t bits = (half & 0x7fffu) << 13;
+        uint32_t kind = bits & exponent;
+        bits += (127u - 15) << 23;
+        bits += kind == exponent ? (128u - 16) << 23 : 0;
+        // A subnormal half becomes a normal float: give it a leading one, and subtract it.
+        uint32_t subnormal = bits_of(from_bits(bits + (1u << 23)) - from_bits(smallest_normal));
+        bits = kind == 0 ? subnormal : bits;
+        return from_bits(bits | (half & 0x8000u) << 16);
+    }
+    static uint16_t narrow(float value) {
+        constexpr uint32_t too_large = (127u + 16) << 23;
+        constexpr uint32_t smallest_normal = 113u << 23;
+        constexpr uint32_t subnormal_ulp = (127u - 15 + 23 - 10 + 1) << 23;
+        uint32_t sign = bits_of(value) & 0x80000000u;
+        uint32_t bits = bits_of(value) ^ sign;
+        uint32_t normal = (bits - ((127u - 15) << 23) + 0xfff + ((bits >> 13) & 1)) >> 13;
+        // Adding a number whose last place is a subnormal half's lets the processor round.
+        uint32_t subnormal = bits_of(from_bits(bits) + from_bits(subnormal_ulp)) - subnormal_ulp;
+        uint32_t special = bits > 0x7f800000u ? 0x7e00u | ((bits >> 13) & 0x3ff) : 0x7c00u;
+        uint32_t half = bits < smallest_normal ? subnormal : normal;
+        half = bits >= too_large ? special : half;
+        return static_cast<uint16_t>(half | sign >> 16);
+    }
+};
+
+struct Brain : SixteenBits<0x7f80> {
+    static float widen(uint16_t brain) { return from_bits(static_cast<uint32_t>(brain) << 16); }
+    static uint16_t narrow(float value) {
+        uint32_t bits = bits_of(value);
+        uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+        uint32_t nan = bits | 0x400000;
+        return static_cast<uint16_t>(((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded) >> 16);
+    }
+};
+
+struct Sum {
+    template <typename Element, typename Stored = typename Element::Stored>
+    static Stored apply(Stored a, Stored b) {
+        return Element::narrow(Element::widen(a) + Element::widen(b));
+    }
+};
+
+struct Prod {
+    template <typename Element, typename Stored = typename Element::Stored>
+    static Stored apply(Stored a, Stored b) {
+        return Element::narrow(Element::widen(a) * Element::widen(b));
+    }
+};
+
+struct Min {
+    template <typename Element, typename Stored = typename Element::Stored>
+    static Stored apply(Stored a, Stored b) {
+        return Element::keeps_lower(a, b) ? a : b;
+    }
+};
+
+struct Max {
+    template <typename Element, typename Stored = typename Element::Stored>
+    static Stored apply(Stored a, Stored b) {
+        return Element::keeps_higher(a, b) ? a : b;
+    }
+};
+
+template <typename Element, typename Operation>
+void combine(void* out, const void* a, const void* b, size_t elements) {
+    using Stored = typename Element::Stored;
+    WEFT_INDEPENDENT
+    for (size_t i = 0; i < elements; ++i) {
+        store(out, i, Operation::template apply<Element>(load<Stored>(a, i), load<Stored>(b, i)));
+    }
+}
+
+template <typename Element>
+void divide_all(void* values, size_t elements, int64_t by) {
+    using Stored = typename Element::Stored;
+    auto divisor = static_cast<typename Element::Computed>(by);
+    WEFT_INDEPENDENT
+    for (size_t i = 0; i < elements; ++i) {
+        store(values, i, Element::narrow(Element::widen(load<Stored>(values, i)) / divisor));
+    }
+}
+
+template <typename Element>
+constexpr TypeKernels floating_kernels{{combine<Element, Sum>, combine<Element, Sum>, combine<Element, Min>,
+                                        combine<Element, Max>, combine<Element, Prod>},
+                                       divide_all<Element>};
+
+template <typename Signed, typename Unsigned>
+constexpr TypeKernels integer_kernels{
+    {combine<Integer<Signed, Unsigned>, Sum>, nullptr, combine<Integer<Signed, Unsigned>, Min>,
+     combine<Integer<Signed, Unsigned>, Max>, combine<Integer<Signed, Unsigned>, Prod>},
+    nullptr};
+
+}  // namespace
+}  // namespace weft::runtime

@@ -1,0 +1,11 @@
+// The kernels as any processor runs them.
+#include "kernels_loops.hpp"
+
+namespace weft::runtime {
+
+constinit const Level plain_level{"plain",
+                                  {floating_kernels<Half>, floating_kernels<Brain>, floating_kernels<Direct<float>>,
+                                   floating_kernels<Direct<double>>, integer_kernels<int32_t, uint32_t>,
+                                   integer_kernels<int64_t, uint64_t>}};
+
+}  // namespace weft::runtime
