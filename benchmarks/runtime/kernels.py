@@ -28,18 +28,23 @@ OPS = {"sum": np.add, "max": np.maximum, "prod": np.multiply}
 SECONDS_PER_SAMPLE = 0.02
 
 
-def sample(call: Callable[[], object], times: int) -> float:
+Call = Callable[[], object]
+
+
+def sample(level: str | None, call: Call, times: int) -> float:
     """CPU seconds of one call."""
+    if level:
+        _core.set_cpu_level(level)
     began = time.process_time()
     for _ in range(times):
         call()
     return (time.process_time() - began) / times
 
 
-def repeats(call: Callable[[], object]) -> int:
+def repeats(level: str | None, call: Call) -> int:
     """Calls that take about SECONDS_PER_SAMPLE together."""
-    call()
-    return max(1, round(SECONDS_PER_SAMPLE / max(sample(call, 3), 1e-7)))
+    sample(level, call, 1)
+    return max(1, round(SECONDS_PER_SAMPLE / max(sample(level, call, 3), 1e-7)))
 
 
 def speeds(size: int, seconds: list[float]) -> dict[str, float]:
@@ -48,43 +53,41 @@ def speeds(size: int, seconds: list[float]) -> dict[str, float]:
     return {"median": round(median, 2), "lower_quartile": round(lower, 2), "upper_quartile": round(upper, 2)}
 
 
-def operands(dtype: str, size: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Two arrays whose sums, maxima and products stay ordinary numbers, however often they are repeated."""
-    # The second is zero: into + 0, max(into, 0) and into * 1 leave into as it was.
+def operands(dtype: str, op: str, size: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two arrays of which the second changes nothing, so that values stay ordinary however often."""
     rng = np.random.default_rng(0)
+    neutral = 1 if op == "prod" else 0
     if dtype == "bfloat16":
         values = rng.uniform(1, 2, size // 2).astype(np.float32)
-        return (values.view(np.uint32) >> 16).astype(np.uint16), np.zeros(size // 2, np.uint16)
+        other = np.full(size // 2, neutral, np.float32)
+        return upper_halves(values), upper_halves(other)
     count = size // np.dtype(dtype).itemsize
-    return (rng.uniform(1, 2, count) * 100).astype(dtype), np.zeros(count, dtype)
+    return (rng.uniform(1, 2, count) * 100).astype(dtype), np.full(count, neutral, dtype)
+
+
+def upper_halves(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """The bits of bfloat16 numbers."""
+    return (values.view(np.uint32) >> 16).astype(np.uint16)
 
 
 def measure(dtype: str, op: str, size: int, rounds: int) -> dict[str, Any]:
     """Alternate Weft's levels and numpy on the same arrays."""
-    into, other = operands(dtype, size)
-    if op == "prod":
-        other[:] = 0x3F80 if dtype == "bfloat16" else 1
+    into, other = operands(dtype, op, size)
     into_bytes, other_bytes = into.view(np.uint8), other.view(np.uint8)
-    calls: dict[str, Callable[[], object]] = {}
-    for level in _core.cpu_levels():
-
-        def reduce(level: str = level) -> None:
-            _core.set_cpu_level(level)
-            _core.reduce(into_bytes, other_bytes, dtype, op)
-
-        calls[level] = reduce
+    levels = _core.cpu_levels()
+    calls: dict[str, tuple[str | None, Call]] = {
+        level: (level, lambda: _core.reduce(into_bytes, other_bytes, dtype, op)) for level in levels
+    }
     if dtype != "bfloat16":
-        calls["numpy"] = lambda: OPS[op](into, other, out=into)
-    counts = {name: repeats(call) for name, call in calls.items()}
+        calls["numpy"] = (None, lambda: OPS[op](into, other, out=into))
+    counts = {name: repeats(*call) for name, call in calls.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            seconds[name].append(sample(call, counts[name]))
-    best = _core.cpu_levels()[-1]
-    _core.set_cpu_level(best)
+            seconds[name].append(sample(*call, counts[name]))
     ratio = None
     if "numpy" in seconds:
-        pairs = zip(seconds["numpy"], seconds[best], strict=True)
+        pairs = zip(seconds["numpy"], seconds[levels[-1]], strict=True)
         ratio = round(statistics.median(theirs / ours for theirs, ours in pairs), 2)
     return {
         "dtype": dtype,

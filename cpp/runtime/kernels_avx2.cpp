@@ -8,39 +8,44 @@
 namespace weft::runtime {
 namespace {
 
+constexpr size_t width = 16;
+
 // Sixteen halves, as two vectors of floats.
 struct Floats {
     __m256 first, second;
 };
 
 struct HalfVector {
-    static Floats widen(__m256i halves) {
-        return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)), _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+    static Floats load(const void* halves) {
+        auto* part = static_cast<const __m128i_u*>(halves);
+        return {_mm256_cvtph_ps(_mm_loadu_si128(part)), _mm256_cvtph_ps(_mm_loadu_si128(part + 1))};
     }
-    static __m256i narrow(Floats floats) {
-        return _mm256_set_m128i(_mm256_cvtps_ph(floats.second, _MM_FROUND_TO_NEAREST_INT),
-                                _mm256_cvtps_ph(floats.first, _MM_FROUND_TO_NEAREST_INT));
+    static void store(void* halves, Floats floats) {
+        auto* part = static_cast<__m128i_u*>(halves);
+        _mm_storeu_si128(part, _mm256_cvtps_ph(floats.first, _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128(part + 1, _mm256_cvtps_ph(floats.second, _MM_FROUND_TO_NEAREST_INT));
     }
 };
 
-// Even elements in one vector and odd ones in the other: shifts and masks, where an order of their own would take
+// Even elements in one vector and odd ones in the other: shifts and masks, where keeping their order would take
 // shuffles.
 struct BrainVector {
-    static Floats widen(__m256i brains) {
-        return {_mm256_castsi256_ps(_mm256_slli_epi32(brains, 16)),
-                _mm256_castsi256_ps(_mm256_and_si256(brains, _mm256_set1_epi32(static_cast<int>(0xffff0000))))};
+    static Floats load(const void* brains) {
+        __m256i bits = _mm256_loadu_si256(static_cast<const __m256i_u*>(brains));
+        return {_mm256_castsi256_ps(_mm256_slli_epi32(bits, 16)),
+                _mm256_castsi256_ps(_mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0xffff0000))))};
     }
-    // The upper sixteen bits of each element are the answer.
+    // The upper sixteen bits of each element are the answer. A NaN is quiet already, since arithmetic made it.
     static __m256i round(__m256 floats) {
         __m256i bits = _mm256_castps_si256(floats);
         __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-        __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-        __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+        __m256i up = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
         __m256 nan = _mm256_cmp_ps(floats, floats, _CMP_UNORD_Q);
-        return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan));
+        return _mm256_add_epi32(bits, _mm256_andnot_si256(_mm256_castps_si256(nan), up));
     }
-    static __m256i narrow(Floats floats) {
-        return _mm256_blend_epi16(_mm256_srli_epi32(round(floats.first), 16), round(floats.second), 0xaa);
+    static void store(void* brains, Floats floats) {
+        __m256i bits = _mm256_blend_epi16(_mm256_srli_epi32(round(floats.first), 16), round(floats.second), 0xaa);
+        _mm256_storeu_si256(static_cast<__m256i_u*>(brains), bits);
     }
 };
 
@@ -52,62 +57,46 @@ struct ProdVector {
     static __m256 apply(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
 };
 
-constexpr size_t width = 16;
+char* at(void* values, size_t index) { return static_cast<char*>(values) + index * sizeof(uint16_t); }
+const char* at(const void* values, size_t index) { return static_cast<const char*>(values) + index * sizeof(uint16_t); }
 
-__m256i load_vector(const void* values, size_t index) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(values) + index * 2));
+template <typename Vector, typename Operation>
+void combine_vector(void* out, const void* a, const void* b) {
+    Floats left = Vector::load(a);
+    Floats right = Vector::load(b);
+    Vector::store(out, {Operation::apply(left.first, right.first), Operation::apply(left.second, right.second)});
 }
 
-void store_vector(void* values, size_t index, __m256i vector) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(static_cast<char*>(values) + index * 2), vector);
-}
-
-// The elements after the last whole vector, fewer than one: they are computed in a vector of their own.
-struct Rest {
-    size_t from, bytes;
-    explicit Rest(size_t elements) : from(elements - elements % width), bytes(elements % width * 2) {}
-    __m256i load(const void* values) const {
-        uint16_t buffer[width]{};
-        __builtin_memcpy(buffer, static_cast<const char*>(values) + from * 2, bytes);
-        return load_vector(buffer, 0);
-    }
-    void store(void* values, __m256i vector) const {
-        uint16_t buffer[width];
-        store_vector(buffer, 0, vector);
-        __builtin_memcpy(static_cast<char*>(values) + from * 2, buffer, bytes);
-    }
-};
-
-template <typename Element, typename Operation>
-__m256i combine_vector(__m256i a, __m256i b) {
-    Floats left = Element::widen(a);
-    Floats right = Element::widen(b);
-    return Element::narrow({Operation::apply(left.first, right.first), Operation::apply(left.second, right.second)});
-}
-
-template <typename Element, typename Operation>
+template <typename Vector, typename Operation>
 void combine_halves(void* out, const void* a, const void* b, size_t elements) {
-    Rest rest(elements);
-    for (size_t i = 0; i < rest.from; i += width) {
-        store_vector(out, i, combine_vector<Element, Operation>(load_vector(a, i), load_vector(b, i)));
-    }
-    if (rest.bytes) rest.store(out, combine_vector<Element, Operation>(rest.load(a), rest.load(b)));
+    size_t rest = elements % width;
+    size_t whole = elements - rest;
+    for (size_t i = 0; i < whole; i += width) combine_vector<Vector, Operation>(at(out, i), at(a, i), at(b, i));
+    if (rest == 0) return;
+    uint16_t left[width]{}, right[width]{};
+    __builtin_memcpy(left, at(a, whole), rest * sizeof(uint16_t));
+    __builtin_memcpy(right, at(b, whole), rest * sizeof(uint16_t));
+    combine_vector<Vector, Operation>(left, left, right);
+    __builtin_memcpy(at(out, whole), left, rest * sizeof(uint16_t));
 }
 
-template <typename Element>
-__m256i divide_vector(__m256i values, __m256 by) {
-    Floats floats = Element::widen(values);
-    return Element::narrow({_mm256_div_ps(floats.first, by), _mm256_div_ps(floats.second, by)});
+template <typename Vector>
+void divide_vector(void* values, __m256 by) {
+    Floats floats = Vector::load(values);
+    Vector::store(values, {_mm256_div_ps(floats.first, by), _mm256_div_ps(floats.second, by)});
 }
 
-template <typename Element>
+template <typename Vector>
 void divide_halves(void* values, size_t elements, int64_t by) {
-    Rest rest(elements);
     __m256 divisor = _mm256_set1_ps(static_cast<float>(by));
-    for (size_t i = 0; i < rest.from; i += width) {
-        store_vector(values, i, divide_vector<Element>(load_vector(values, i), divisor));
-    }
-    if (rest.bytes) rest.store(values, divide_vector<Element>(rest.load(values), divisor));
+    size_t rest = elements % width;
+    size_t whole = elements - rest;
+    for (size_t i = 0; i < whole; i += width) divide_vector<Vector>(at(values, i), divisor);
+    if (rest == 0) return;
+    uint16_t last[width]{};
+    __builtin_memcpy(last, at(values, whole), rest * sizeof(uint16_t));
+    divide_vector<Vector>(last, divisor);
+    __builtin_memcpy(at(values, whole), last, rest * sizeof(uint16_t));
 }
 
 template <typename Element, typename Vector>

@@ -18,42 +18,52 @@
 namespace weft::runtime {
 namespace {
 
+// A T at any address. Copied bytes would do, but compilers then see integers, and no minimum of floats.
+template <typename T>
+struct [[gnu::packed, gnu::may_alias]] Anywhere {
+    T value;
+};
+
 template <typename T>
 T load(const void* values, size_t index) {
-    T value;
-    __builtin_memcpy(&value, static_cast<const char*>(values) + index * sizeof(T), sizeof(T));
-    return value;
+    return static_cast<const Anywhere<T>*>(values)[index].value;
 }
 
 template <typename T>
 void store(void* values, size_t index, T value) {
-    __builtin_memcpy(static_cast<char*>(values) + index * sizeof(T), &value, sizeof(T));
+    static_cast<Anywhere<T>*>(values)[index].value = value;
 }
 
 uint32_t bits_of(float value) { return __builtin_bit_cast(uint32_t, value); }
 float from_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-// An element type: how it is stored, the type it is computed in, and when the first of two values is kept.
+// An element type: how it is stored, the type it is computed in, and which of two values is the lower or higher.
+// The choices are written without short circuits, as the processor's own minimum and maximum make them.
 template <typename T>
 struct Direct {
     using Stored = T;
     using Computed = T;
     static T widen(T value) { return value; }
     static T narrow(T value) { return value; }
-    // Without short circuits, so that it becomes a mask.
-    static bool keeps_lower(T a, T b) { return (a < b) | (a != a); }
-    static bool keeps_higher(T a, T b) { return (a > b) | (a != a); }
+    static T lower(T a, T b) {
+        T chosen = a < b ? a : b;
+        return a != a ? a : chosen;
+    }
+    static T higher(T a, T b) {
+        T chosen = a > b ? a : b;
+        return a != a ? a : chosen;
+    }
 };
 
 // Unsigned arithmetic wraps; signed overflow would be undefined.
 template <typename Signed, typename Unsigned>
 struct Integer {
-    using Stored = Unsigned;
+    using Stored = Signed;
     using Computed = Unsigned;
-    static Unsigned widen(Unsigned value) { return value; }
-    static Unsigned narrow(Unsigned value) { return value; }
-    static bool keeps_lower(Unsigned a, Unsigned b) { return static_cast<Signed>(a) <= static_cast<Signed>(b); }
-    static bool keeps_higher(Unsigned a, Unsigned b) { return static_cast<Signed>(a) >= static_cast<Signed>(b); }
+    static Unsigned widen(Signed value) { return static_cast<Unsigned>(value); }
+    static Signed narrow(Unsigned value) { return static_cast<Signed>(value); }
+    static Signed lower(Signed a, Signed b) { return a < b ? a : b; }
+    static Signed higher(Signed a, Signed b) { return a > b ? a : b; }
 };
 
 // Sixteen bits of sign and magnitude compare as integers, without a conversion.
@@ -67,8 +77,12 @@ struct SixteenBits {
         auto sign = static_cast<int16_t>(static_cast<int16_t>(bits) >> 15);
         return static_cast<int16_t>((magnitude(bits) ^ sign) - sign);
     }
-    static bool keeps_lower(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) <= order(b))); }
-    static bool keeps_higher(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) >= order(b))); }
+    static uint16_t lower(uint16_t a, uint16_t b) {
+        return is_nan(a) | (!is_nan(b) & (order(a) <= order(b))) ? a : b;
+    }
+    static uint16_t higher(uint16_t a, uint16_t b) {
+        return is_nan(a) | (!is_nan(b) & (order(a) >= order(b))) ? a : b;
+    }
 };
 
 struct Half : SixteenBits<0x7c00> {
@@ -127,14 +141,14 @@ struct Prod {
 struct Min {
     template <typename Element, typename Stored = typename Element::Stored>
     static Stored apply(Stored a, Stored b) {
-        return Element::keeps_lower(a, b) ? a : b;
+        return Element::lower(a, b);
     }
 };
 
 struct Max {
     template <typename Element, typename Stored = typename Element::Stored>
     static Stored apply(Stored a, Stored b) {
-        return Element::keeps_higher(a, b) ? a : b;
+        return Element::higher(a, b);
     }
 };
 
