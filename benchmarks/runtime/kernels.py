@@ -70,6 +70,21 @@ def upper_halves(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return (values.view(np.uint32) >> 16).astype(np.uint16)
 
 
+def bit_equal(dtype: str, op: str, size: int) -> bool:
+    """Whether all levels, and numpy where it has the type, give the same bits for ordinary numbers."""
+    a = operands(dtype, op, size)[0]
+    b = a[::-1].copy()
+    answers = []
+    for level in _core.cpu_levels():
+        _core.set_cpu_level(level)
+        out = np.empty_like(a)
+        _core.reduce_to(out.view(np.uint8), a.view(np.uint8), b.view(np.uint8), dtype, op)
+        answers.append(out)
+    if dtype != "bfloat16":
+        answers.append(OPS[op](a, b))
+    return len({answer.tobytes() for answer in answers}) == 1
+
+
 def measure(dtype: str, op: str, size: int, rounds: int) -> dict[str, Any]:
     """Alternate Weft's levels and numpy on the same arrays."""
     into, other = operands(dtype, op, size)
@@ -92,6 +107,7 @@ def measure(dtype: str, op: str, size: int, rounds: int) -> dict[str, Any]:
     return {
         "dtype": dtype,
         "op": op,
+        "bit_equal": bit_equal(dtype, op, SIZES["128 KiB, in cache"]),
         "GBps": {name: speeds(size, values) for name, values in seconds.items()},
         "times_numpy": ratio,
     }
@@ -101,7 +117,7 @@ def main() -> None:
     """Measure everything and write it down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=45)
     arguments = parser.parse_args()
     results = []
     for label, size in SIZES.items():
