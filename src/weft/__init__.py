@@ -12,8 +12,11 @@ from weft.errors import (
     FormatError,
     InputError,
     LimitError,
+    PeerLost,
+    RuntimeFailure,
     ScheduleError,
     SimulationError,
+    TimedOut,
     TopologyError,
     UnitError,
     UnsupportedError,
@@ -22,7 +25,7 @@ from weft.errors import (
 )
 
 if TYPE_CHECKING:
-    from weft import algorithms, exchange, planning, schedule, simulation, topology, verification
+    from weft import algorithms, exchange, planning, runtime, schedule, simulation, topology, verification
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
     from weft.schedule import Op, Schedule, ScheduleBuilder
     from weft.schedule.codec import load_schedule, save_schedule
@@ -55,7 +58,16 @@ _LAZY = {
     "split": "weft.schedule.passes",
     "verify": "weft.verification",
 }
-_PACKAGES = ("algorithms", "exchange", "planning", "schedule", "simulation", "topology", "verification")
+_PACKAGES = (
+    "algorithms",
+    "exchange",
+    "planning",
+    "runtime",
+    "schedule",
+    "simulation",
+    "topology",
+    "verification",
+)
 
 __all__ = [
     "Comparison",
@@ -64,12 +76,15 @@ __all__ = [
     "InputError",
     "LimitError",
     "Op",
+    "PeerLost",
     "Plan",
+    "RuntimeFailure",
     "Schedule",
     "ScheduleBuilder",
     "ScheduleError",
     "SimulationError",
     "SimulationResult",
+    "TimedOut",
     "Topology",
     "TopologyError",
     "UnitError",
@@ -90,6 +105,7 @@ __all__ = [
     "plan_steps",
     "planning",
     "reverse",
+    "runtime",
     "save_schedule",
     "schedule",
     "simulate",

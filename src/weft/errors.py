@@ -12,14 +12,20 @@ Each message says what is wrong, where, and what to do about it::
     │   ├── ScheduleError           rows that are not a schedule at all
     │   └── UnsupportedError        an algorithm that does not apply, and why
     ├── VerificationError           a schedule that is wrong: transfer, rank, chunk  exit code 1
-    └── SimulationError             a simulation that cannot finish                  exit code 3
+    ├── SimulationError             a simulation that cannot finish                  exit code 3
+    └── RuntimeFailure              a running job that cannot go on                  exit code 3
+        ├── PeerLost                a rank that is gone: rank, host, pid, operation, step
+        └── TimedOut                a wait that ended without the ranks it names
 
 The command line turns any of them into one line on stderr and its ``exit_code``.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class WeftError(Exception):
@@ -143,3 +149,89 @@ class SimulationError(WeftError):
     """A simulation that cannot finish; names the flow that is stuck."""
 
     exit_code = 3
+
+
+class RuntimeFailure(WeftError):
+    """A running job that cannot go on."""
+
+    exit_code = 3
+
+
+class PeerLost(RuntimeFailure):
+    """A rank of the job is gone: it crashed, was killed, or stopped answering.
+
+    Parameters
+    ----------
+    rank
+        The rank that is gone.
+    host, pid
+        Where it ran, as far as is known.
+    op
+        What this process was doing, such as ``all_reduce``.
+    step
+        The step of the schedule it was at; `None` outside one.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        host: str | None = None,
+        pid: int | None = None,
+        op: str | None = None,
+        step: int | None = None,
+    ) -> None:
+        self.rank = rank
+        self.host = host
+        self.pid = pid
+        self.op = op
+        self.step = step
+        named = (("host", host), ("pid", pid))
+        place = ", ".join(f"{name} {value}" for name, value in named if value is not None)
+        doing = f" during {op}" if op else ""
+        doing += f", step {step}" if step is not None else ""
+        super().__init__(f"rank {rank}{f' ({place})' if place else ''} was lost{doing}")
+
+
+class TimedOut(RuntimeFailure):
+    """A wait whose time is over.
+
+    Parameters
+    ----------
+    op
+        What this process was waiting for.
+    seconds
+        How long it was to wait at most.
+    missing
+        The ranks that had not come.
+    hint
+        What else is known, and what to do.
+    """
+
+    def __init__(self, op: str, seconds: float, missing: Iterable[int] = (), hint: str | None = None) -> None:
+        self.op = op
+        self.seconds = seconds
+        self.missing = tuple(missing)
+        self.hint = hint
+        who = f"{name_ranks(self.missing)} did not come" if self.missing else "not done"
+        super().__init__(f"{op}: {who} within {seconds:g} s" + (f"; {hint}" if hint else ""))
+
+
+def name_ranks(ranks: Iterable[int]) -> str:
+    """Say which ranks, in few words.
+
+    Examples
+    --------
+    >>> name_ranks([3]), name_ranks([5, 1]), name_ranks([0, 1, 2, 3, 7])
+    ('rank 3', 'ranks 1, 5', 'ranks 0-3, 7')
+    """
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    words: list[str] = []
+    for first, last in spans:
+        words += [f"{first}-{last}"] if last - first > 1 else map(str, dict.fromkeys((first, last)))
+    plural = len(words) > 1 or "-" in words[0] if words else True
+    return f"rank{'s' if plural else ''} {', '.join(words)}"

@@ -97,6 +97,24 @@ MAX_SIZE_BYTES: Final = 1 << 50
 MAX_TIME_PS: Final = (1 << 61) - 1
 """Simulated time is a signed 64-bit count of picoseconds; this leaves room to add."""
 
+MAX_JOB_RANKS: Final = 1024
+"""Ranks of one running job: rank 0 holds a connection to each while they meet."""
+
+MAX_LOCAL_RANKS: Final = 256
+"""Ranks that ``weft run`` starts on one machine; it holds three open files for each."""
+
+MAX_PENDING_PEERS: Final = 64
+MAX_UNPROVEN_BYTES: Final = 1024
+MAX_UNPROVEN_SECONDS: Final = 5.0
+"""What strangers may take of a rendezvous before they prove that they belong to the job."""
+
+MAX_MEMBER_BYTES: Final = 512
+MAX_EXCHANGE_BYTES: Final = 64 << 10
+"""One rank's part of an exchange through the rendezvous."""
+
+MAX_OUTPUT_LINE_BYTES: Final = 64 << 10
+"""``weft run`` cuts longer lines of its ranks into lines of this length."""
+
 
 def check(what: str, value: int, bound: int) -> int:
     """Return `value` if it is within `bound`, else raise a `LimitError` that names both.

@@ -13,6 +13,8 @@ from weft.errors import (
     FormatError,
     InputError,
     LimitError,
+    PeerLost,
+    TimedOut,
     UnsupportedError,
     VerificationError,
     WeftError,
@@ -28,7 +30,7 @@ def drawn() -> dict[str, str | None]:
     parents: dict[str, str | None] = {}
     branch: list[tuple[int, str]] = []
     for line in (errors.__doc__ or "").splitlines():
-        match = re.match(r"    ([│├└─ ]*)([A-Z][A-Za-z]+Error)\b", line)
+        match = re.match(r"    ([│├└─ ]*)([A-Z][A-Za-z]+) {2}", line)
         if match is not None:
             depth, name = len(match[1]), match[2]
             branch = [(d, n) for d, n in branch if d < depth]
@@ -46,8 +48,8 @@ def test_the_drawing_is_the_tree() -> None:
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_exit_codes_follow_the_tree(cls: type[WeftError]) -> None:
-    code = 2 if issubclass(cls, InputError) else 3 if cls is errors.SimulationError else 1
-    assert cls.exit_code == code
+    failed = issubclass(cls, errors.SimulationError | errors.RuntimeFailure)
+    assert cls.exit_code == (2 if issubclass(cls, InputError) else 3 if failed else 1)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
@@ -83,6 +85,28 @@ def test_a_verification_error_names_transfer_rank_and_chunk(place: dict[str, int
     assert (error.transfer, error.rank, error.chunk) == tuple(map(place.get, ("transfer", "rank", "chunk")))
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PeerLost(7), "rank 7 was lost"),
+        (PeerLost(7, op="barrier"), "rank 7 was lost during barrier"),
+        (
+            PeerLost(7, "n2", 4412, "all_reduce", 41),
+            "rank 7 (host n2, pid 4412) was lost during all_reduce, step 41",
+        ),
+        (TimedOut("barrier", 5, [3]), "barrier: rank 3 did not come within 5 s"),
+        (
+            TimedOut("join", 0.5, [2, 1], "go"),
+            "join: ranks 1, 2 did not come within 0.5 s; go",
+        ),
+        (TimedOut("send", 60), "send: not done within 60 s"),
+    ],
+    ids=str,
+)
+def test_a_runtime_failure_names_who_is_missing(error: WeftError, text: str) -> None:
+    assert str(error) == text
+
+
 def test_a_limit_error_names_the_bound() -> None:
     from weft import limits
 
@@ -97,6 +121,8 @@ def test_a_limit_error_names_the_bound() -> None:
         UnsupportedError("ring2d", "needs a grid", "use ring"),
         VerificationError("hazard", "two writes meet", transfer=1, rank=2, chunk=3),
         LimitError("too many"),
+        PeerLost(7, "n2", 4412, "all_reduce", 41),
+        TimedOut("barrier", 5, [1, 3], "rank 0 waits"),
     ],
     ids=lambda error: type(error).__name__,
 )

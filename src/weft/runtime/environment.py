@@ -1,0 +1,265 @@
+"""Who am I: the rank, size and meeting point that whoever started this process put into its environment.
+
+``weft run`` says everything. Other launchers say who is who, but have no secret that only the job knows, and
+none is made up here: without ``WEFT_SECRET`` or ``WEFT_SECRET_FILE`` a `Place` has no secret, and meeting
+through the rendezvous is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, NoReturn
+
+from weft import limits
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Launcher = Literal["weft", "torchrun", "mpirun", "srun", "none"]
+
+SECRET_BYTES: Final = 32
+LOOPBACK: Final = "127.0.0.1"
+_HOW_TO_START: Final = "start the script with 'weft run -n 4 script.py', or under torchrun, mpirun or srun"
+_LONGEST_VALUE: Final = 255
+_LARGEST_PORT: Final = 65_535
+
+
+@dataclass(frozen=True)
+class Place:
+    """One process's place in a job.
+
+    Parameters
+    ----------
+    rank, size
+        Which of how many.
+    local_rank, local_size
+        The same among the ranks of this machine, where the launcher tells.
+    launcher
+        Who started it; ``none`` if the variables were set by hand.
+    address, port
+        Where rank 0 listens; `None` if the launcher does not tell.
+    job
+        What tells this job from others at the same place.
+    secret
+        32 bytes that only the ranks of this job know; never printed.
+    """
+
+    rank: int
+    size: int
+    local_rank: int | None = None
+    local_size: int | None = None
+    launcher: Launcher = "none"
+    address: str | None = None
+    port: int | None = None
+    job: str = ""
+    secret: bytes | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no job can be."""
+        if self.size < 1:
+            msg = f"size {self.size}: a job has at least one rank"
+            raise InputError(msg)
+        limits.check("ranks of a job", self.size, limits.MAX_JOB_RANKS)
+        if not 0 <= self.rank < self.size:
+            msg = f"rank {self.rank} is not among the {self.size} of the job, which count from 0"
+            raise InputError(msg)
+        if self.secret is not None and len(self.secret) != SECRET_BYTES:
+            msg = f"the secret has {len(self.secret)} bytes, not {SECRET_BYTES}"
+            raise InputError(msg)
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """Names under which one launcher says who is who; ``identity`` tells one of its jobs from another."""
+
+    launcher: Launcher
+    rank: str
+    size: str
+    local_rank: str
+    local_size: str
+    identity: tuple[str, ...]
+
+
+# First match wins. mpirun goes before srun, which may have started mpirun's own daemons.
+_DIALECTS: Final = (
+    _Dialect("none", "WEFT_RANK", "WEFT_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_SIZE", ()),
+    _Dialect(
+        "torchrun",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    ),
+    _Dialect(
+        "mpirun",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ("PMIX_NAMESPACE",),
+    ),
+    _Dialect("mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ()),
+    _Dialect("srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+)
+
+
+def find_place(variables: Mapping[str, str] | None = None) -> Place:
+    """Read this process's place from its environment.
+
+    Parameters
+    ----------
+    variables
+        By default the environment of the process.
+
+    Raises
+    ------
+    InputError
+        Nobody said who this process is, or what was said cannot be; names the variable.
+
+    Examples
+    --------
+    >>> find_place({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"})
+    Place(rank=1, size=4, ..., launcher='torchrun', address='n1', port=29501, job='torchrun')
+    """
+    said = os.environ if variables is None else variables
+    for dialect in _DIALECTS:
+        if dialect.rank in said:
+            return _read(said, dialect)
+    # A size alone is a start that went wrong halfway: say which variable is the missing one.
+    for dialect in _DIALECTS[:2]:
+        if dialect.size in said:
+            _refuse_missing(dialect.rank, dialect.size)
+    msg = f"this process is not a rank of any job: neither WEFT_RANK nor RANK is set; {_HOW_TO_START}"
+    raise InputError(msg)
+
+
+def _read(said: Mapping[str, str], dialect: _Dialect) -> Place:
+    if dialect.size not in said:
+        _refuse_missing(dialect.size, dialect.rank)
+    launcher = dialect.launcher
+    if launcher == "none" and said.get("WEFT_LAUNCHER") == "weft":
+        launcher = "weft"
+    size = _number(said, dialect.size, 1, limits.MAX_RANKS)
+    local_size = _optional_number(said, dialect.local_size, 1, limits.MAX_RANKS)
+    return Place(
+        rank=_number(said, dialect.rank, 0, limits.MAX_RANKS),
+        size=size,
+        local_rank=_optional_number(said, dialect.local_rank, 0, limits.MAX_RANKS),
+        local_size=local_size,
+        launcher=launcher,
+        address=_address(said, dialect, one_machine=local_size == size),
+        port=_port(said, dialect),
+        job=_job(said, dialect),
+        secret=_secret(said),
+    )
+
+
+def _refuse_missing(missing: str, given: str) -> NoReturn:
+    msg = f"{given} is set but {missing} is not; {_HOW_TO_START}"
+    raise InputError(msg)
+
+
+def _text(said: Mapping[str, str], name: str) -> str | None:
+    value = said.get(name)
+    if value is None:
+        return None
+    limits.check_text(name, value, InputError, longest=_LONGEST_VALUE)
+    return value
+
+
+def _number(said: Mapping[str, str], name: str, least: int, most: int) -> int:
+    text = said[name]
+    # int() takes signs, blanks, underscores and other alphabets' digits, which no launcher writes.
+    value = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
+    if not least <= value <= most:
+        msg = f"{name}={text[:40]!r}: expected a whole number from {least} to {most}"
+        raise InputError(msg)
+    return value
+
+
+def _optional_number(said: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    return _number(said, name, least, most) if name in said else None
+
+
+def _address(said: Mapping[str, str], dialect: _Dialect, *, one_machine: bool) -> str | None:
+    """Where rank 0 listens: as told, else loopback if all ranks are here, else as the launcher tells."""
+    if address := _text(said, "WEFT_ADDRESS"):
+        return address
+    if one_machine:
+        return LOOPBACK
+    if dialect.launcher == "torchrun":
+        return _text(said, "MASTER_ADDR")
+    if dialect.launcher == "srun":
+        return _first_node(_text(said, "SLURM_STEP_NODELIST") or "")
+    return None
+
+
+def _first_node(nodes: str) -> str | None:
+    """First host of a Slurm list: ``n[03-07,9],m1`` begins with ``n03``."""
+    match = re.match(r"([\w.-]*)(?:\[(\d+)[^\]]*\]([\w.-]*))?", nodes)
+    name = "".join(part or "" for part in match.groups()) if match else ""
+    return name or None
+
+
+def _port(said: Mapping[str, str], dialect: _Dialect) -> int | None:
+    """Port of rank 0; beside torch's own, which torch itself listens on."""
+    if "WEFT_PORT" in said:
+        return _number(said, "WEFT_PORT", 1, _LARGEST_PORT)
+    if dialect.launcher == "torchrun" and "MASTER_PORT" in said:
+        torch_port = _number(said, "MASTER_PORT", 1, _LARGEST_PORT)
+        return torch_port + 1 if torch_port < _LARGEST_PORT else torch_port - 1
+    return None
+
+
+def _job(said: Mapping[str, str], dialect: _Dialect) -> str:
+    if job := _text(said, "WEFT_JOB"):
+        return job
+    parts = (_text(said, name) for name in dialect.identity)
+    job = "/".join((dialect.launcher, *(part for part in parts if part is not None)))
+    return job if len(job) <= _LONGEST_VALUE else hashlib.sha256(job.encode()).hexdigest()
+
+
+def _secret(said: Mapping[str, str]) -> bytes | None:
+    text, path = said.get("WEFT_SECRET"), said.get("WEFT_SECRET_FILE")
+    if text is not None and path is not None:
+        msg = "WEFT_SECRET and WEFT_SECRET_FILE are both set; unset one of them"
+        raise InputError(msg)
+    if text is not None:
+        return _parse_secret(text, "WEFT_SECRET")
+    return None if path is None else _parse_secret(_read_secret(path), path)
+
+
+def _parse_secret(text: str, source: str) -> bytes:
+    # The text itself is in no message: messages end up in logs.
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", text.strip()):
+        msg = f"{source}: expected 64 hexadecimal digits, as 'openssl rand -hex 32' prints them"
+        raise InputError(msg)
+    return bytes.fromhex(text.strip())
+
+
+def _read_secret(path: str) -> str:
+    try:
+        # Not blocking: the path may name a pipe, which is refused below.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        _refuse_file(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            _refuse_file(path, "not a regular file")
+        if found.st_uid not in (os.geteuid(), 0) or stat.S_IMODE(found.st_mode) & 0o077:
+            _refuse_file(path, "others may read it; it must be your own, with 'chmod 600'")
+        return os.read(handle, limits.MAX_UNPROVEN_BYTES).decode("ascii", "replace")
+    finally:
+        os.close(handle)
+
+
+def _refuse_file(path: str, problem: str) -> NoReturn:
+    msg = f"WEFT_SECRET_FILE: {path}: {problem}"
+    raise InputError(msg)
