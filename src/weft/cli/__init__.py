@@ -2,16 +2,17 @@
 
 Each verb is a file of this package and is imported only when it runs: ``weft --help`` answers at once.
 
-======== ==================================================================================
+======== ======================================================================================
 exit     meaning
-======== ==================================================================================
+======== ======================================================================================
 0        done
 1        a check failed: a schedule is wrong, the self-test does not pass
 2        bad use or bad input
-3        a run-time failure: a simulation that cannot finish, a disk that is full
+3        a run-time failure: a peer that is lost, a simulation that cannot finish, a disk that is full
 70       a bug in Weft; ``WEFT_DEBUG=1`` shows the traceback
 130, 141 interrupted; whoever read the output went away
-======== ==================================================================================
+any      of ``weft run``: that of the rank that failed first
+======== ======================================================================================
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ VERBS: Final = {
     "export": "Write a schedule to a file.",
     "verify": "Prove that a schedule computes its collective.",
     "simulate": "Run one schedule on its simulated network.",
+    "run": "Start the ranks of a job on this machine.",
     "doctor": "Check this installation.",
 }
 

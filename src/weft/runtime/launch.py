@@ -1,0 +1,389 @@
+"""Start the ranks of a job on this machine, carry their output, and leave nothing behind.
+
+Each rank is a process group of its own. The launcher waits for output, ends and signals in one loop, without
+threads. When a rank fails, or the launcher is told to stop, the others are asked to end (SIGTERM, or the
+signal that came) and killed when they have not within `GRACE_S`. A launcher that is killed itself cannot do
+that: the kernel then kills the ranks (PR_SET_PDEATHSIG), and `weft.runtime.guard` whatever these had started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
+
+from weft import limits
+from weft.errors import InputError, RuntimeFailure
+from weft.runtime import guard
+from weft.runtime.environment import LOOPBACK, SECRET_BYTES
+from weft.runtime.gate import reserve_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+GRACE_S: Final = 4.0
+"""From asking a rank to end to killing it: together with the killing, five seconds at most."""
+
+_READ_BYTES: Final = 64 << 10
+_PIPE_READS: Final = 64
+"""Reads that empty the largest pipe an ordinary user can have, and more."""
+
+_PR_SET_PDEATHSIG: Final = 1
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNAL_BASE: Final = 128
+
+
+@dataclass
+class RankResult:
+    """How one rank ended: ``exit_code`` as a shell gives it, 128 and more for a signal."""
+
+    rank: int
+    pid: int
+    exit_code: int | None = None
+    signal: int | None = None
+    wall_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a job ended.
+
+    ``first_failure`` is the rank that failed first, if one did before the job was told to stop, and
+    ``signal`` the signal that told it to.
+    """
+
+    results: tuple[RankResult, ...]
+    first_failure: int | None
+    signal: int | None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or that of the first failure, or that of the signal."""
+        if self.first_failure is not None:
+            return self.results[self.first_failure].exit_code or 0
+        return 0 if self.signal is None else _SIGNAL_BASE + self.signal
+
+
+def launch(command: Sequence[str], ranks: int, *, out: IO[bytes], err: IO[bytes]) -> JobResult:
+    """Run `command` once per rank, and return when all of it has ended.
+
+    Parameters
+    ----------
+    command
+        Program and words; found as a shell would find it.
+    ranks
+        How many.
+    out, err
+        Where the ranks' standard output and error go, each line with its rank in front.
+
+    Raises
+    ------
+    InputError
+        The command cannot be started.
+    """
+    if ranks < 1:
+        msg = f"{ranks} ranks: a job has at least one"
+        raise InputError(msg)
+    limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)
+    holder, port = reserve_port(LOOPBACK)
+    with holder, _Job(ranks, out, err) as job:
+        job.start(command, _job_variables(ranks, port))
+        return job.run()
+
+
+def _job_variables(ranks: int, port: int) -> dict[str, str]:
+    """Environment that the ranks share: the launcher's own, with a job and a secret made for this run."""
+    variables = dict(os.environ)
+    variables.pop("WEFT_SECRET_FILE", None)
+    variables.setdefault("PYTHONUNBUFFERED", "1")  # a rank that is killed has said what it said
+    return variables | {
+        "WEFT_LAUNCHER": "weft",
+        "WEFT_SIZE": str(ranks),
+        "WEFT_LOCAL_SIZE": str(ranks),
+        "WEFT_ADDRESS": LOOPBACK,
+        "WEFT_PORT": str(port),
+        "WEFT_JOB": secrets.token_hex(8),
+        "WEFT_SECRET": secrets.token_hex(SECRET_BYTES),
+    }
+
+
+def _die_with_parent() -> Callable[[], None]:
+    """What a rank does before it becomes its program: ask the kernel to kill it when the launcher dies."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    launcher = os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != launcher:  # it died before the kernel was asked
+            os._exit(1)
+
+    return ask
+
+
+class _Lines:
+    """Output of one rank, given on line by line with the rank in front."""
+
+    def __init__(self, source: IO[bytes], target: IO[bytes], rank: int) -> None:
+        self.source = source
+        self._target = target
+        self._mark = b"[%d] " % rank
+        self._partial = b""
+
+    def fileno(self) -> int:
+        return self.source.fileno()
+
+    def carry(self) -> bool:
+        """Give on what is there; whether more may come."""
+        data = os.read(self.fileno(), _READ_BYTES)
+        self._give(data)
+        return bool(data)
+
+    def finish(self) -> None:
+        """Give on what is left; does not wait for a process in a session of its own, which may hold on."""
+        os.set_blocking(self.fileno(), False)
+        with suppress(BlockingIOError):
+            for _ in range(_PIPE_READS):
+                if not self.carry():
+                    return
+        self._give(b"")
+
+    def _give(self, data: bytes) -> None:
+        """Write whole lines, and at the end, which no data means, what is left of one."""
+        lines = (self._partial + data).split(b"\n")
+        self._partial = lines.pop()
+        if not data and self._partial:
+            lines.append(self._partial)
+            self._partial = b""
+        while len(self._partial) > limits.MAX_OUTPUT_LINE_BYTES:
+            lines.append(self._partial[: limits.MAX_OUTPUT_LINE_BYTES])
+            self._partial = self._partial[limits.MAX_OUTPUT_LINE_BYTES :]
+        if lines:
+            self._target.write(b"".join(self._mark + piece + b"\n" for line in lines for piece in _cut(line)))
+            self._target.flush()
+
+
+def _cut(line: bytes) -> list[bytes]:
+    bound = limits.MAX_OUTPUT_LINE_BYTES
+    return [line[place : place + bound] for place in range(0, len(line), bound)] or [line]
+
+
+class _Rank:
+    """One rank under way."""
+
+    def __init__(self, rank: int, process: subprocess.Popen[bytes]) -> None:
+        self.rank = rank
+        self.process = process
+        self.pidfd: int | None = None
+        self.started = time.monotonic()
+        self.result = RankResult(rank, process.pid)
+
+    def close(self) -> None:
+        """Close what tells of its end."""
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+    def signal_group(self, number: int) -> None:
+        """Signal the rank and what it started; its own number cannot have been reused before it is reaped."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+
+class _Job:
+    """All ranks of a job; whatever happens, none of them is left when it is over."""
+
+    def __init__(self, ranks: int, out: IO[bytes], err: IO[bytes]) -> None:
+        self._size = ranks
+        self._out = out
+        self._err = err
+        self._ranks: list[_Rank] = []
+        self._running: set[int] = set()
+        self._first_failure: int | None = None
+        self._signal: int | None = None
+        self._kill_at: float | None = None
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._selector = self._resources.enter_context(selectors.DefaultSelector())
+        self._guard = self._resources.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-I", "-S", str(Path(guard.__file__))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                bufsize=0,
+            )
+        )
+        self._resources.callback(self._end_everything)
+        self._wake_on_signals()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+    def _wake_on_signals(self) -> None:
+        """Signals end the selector's wait through a pipe, so that none is lost between two waits."""
+        reader, writer = os.pipe()
+        self._resources.callback(os.close, reader)
+        self._resources.callback(os.close, writer)
+        os.set_blocking(writer, False)
+        os.set_blocking(reader, False)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._resources.callback(signal.set_wakeup_fd, before)
+        # Where it is ignored, as some daemons leave it, nobody could ask how a rank ended.
+        self._resources.callback(signal.signal, signal.SIGCHLD, signal.signal(signal.SIGCHLD, signal.SIG_DFL))
+        for number in _STOPPING:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue  # under nohup, say
+            self._resources.callback(signal.signal, number, signal.signal(number, self._hear_signal))
+        self._selector.register(reader, selectors.EVENT_READ, None)
+
+    def _hear_signal(self, number: int, _frame: FrameType | None) -> None:
+        # Here and not in the loop, which may be waiting for somebody to read the output.
+        if self._signal is not None:
+            self._signal_running(signal.SIGKILL)
+            raise KeyboardInterrupt
+        self._signal = number
+        self._stop(number)
+
+    def start(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Start every rank."""
+        prepare = _die_with_parent()
+        for rank in range(self._size):
+            own = {"WEFT_RANK": str(rank), "WEFT_LOCAL_RANK": str(rank)}
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**variables, **own},
+                    start_new_session=True,
+                    preexec_fn=prepare,  # noqa: PLW1509 - there are no threads here
+                )
+            except (OSError, ValueError, subprocess.SubprocessError) as error:
+                self._refuse(command[0], error)
+            self._add(rank, process)
+            if self._signal is not None:
+                self._signal_running(self._signal)  # this rank was not there yet when it came
+                return
+
+    def _refuse(self, program: str, error: Exception) -> NoReturn:
+        if isinstance(error, BlockingIOError):
+            msg = f"rank {len(self._ranks)} cannot be started: {error.strerror}; try fewer ranks"
+            raise RuntimeFailure(msg) from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        msg = f"{program}: cannot be started: {reason}"
+        raise InputError(msg) from error
+
+    def _add(self, rank: int, process: subprocess.Popen[bytes]) -> None:
+        started = _Rank(rank, process)
+        self._ranks.append(started)
+        self._running.add(rank)
+        self._tell_guard("+", process.pid)
+        started.pidfd = os.pidfd_open(process.pid)
+        self._selector.register(started.pidfd, selectors.EVENT_READ, started)
+        for source, target in ((process.stdout, self._out), (process.stderr, self._err)):
+            assert source is not None
+            self._selector.register(_Lines(source, target, rank), selectors.EVENT_READ)
+
+    def _tell_guard(self, sign: str, pid: int) -> None:
+        assert self._guard.stdin is not None
+        with suppress(BrokenPipeError):  # it was killed: the kernel still kills the ranks
+            self._guard.stdin.write(f"{sign}{pid}\n".encode())
+
+    def run(self) -> JobResult:
+        """Carry output until every rank has ended; one failure or one signal ends them all."""
+        while self._running:
+            self._serve(self._time_left())
+            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+                self._signal_running(signal.SIGKILL)
+                self._kill_at = None
+        for rank in self._ranks:
+            rank.signal_group(signal.SIGKILL)  # what it started and did not end
+        self._drain()
+        results = tuple(rank.result for rank in self._ranks)
+        return JobResult(results, self._first_failure, self._signal)
+
+    def _time_left(self) -> float | None:
+        return None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+
+    def _serve(self, wait_s: float | None) -> None:
+        ended: list[_Rank] = []
+        for key, _ in self._selector.select(wait_s):
+            if isinstance(key.fileobj, _Lines):
+                self._carry(key.fileobj)
+            elif isinstance(key.data, _Rank):
+                ended.append(key.data)
+            else:
+                with suppress(BlockingIOError):
+                    os.read(key.fd, _READ_BYTES)
+        for rank in ended:
+            self._note_end(rank)
+        if ended and self._first_failure is None and self._signal is None:
+            self._judge(ended)
+
+    def _carry(self, lines: _Lines) -> None:
+        if not lines.carry():
+            self._selector.unregister(lines)
+            lines.source.close()
+
+    def _note_end(self, rank: _Rank) -> None:
+        """Write down how a rank ended, but leave it unreaped: that keeps its number from being reused."""
+        found = os.waitid(os.P_PID, rank.process.pid, os.WEXITED | os.WNOWAIT)
+        assert found is not None
+        by_signal = found.si_code != os.CLD_EXITED
+        rank.result.signal = found.si_status if by_signal else None
+        rank.result.exit_code = found.si_status + (_SIGNAL_BASE if by_signal else 0)
+        rank.result.wall_seconds = time.monotonic() - rank.started
+        self._running.discard(rank.rank)
+        assert rank.pidfd is not None
+        self._selector.unregister(rank.pidfd)
+        rank.close()
+
+    def _judge(self, ended: list[_Rank]) -> None:
+        """Of ranks that ended at once, one that a signal killed did not fail because of another."""
+        failed = [rank.result for rank in ended if rank.result.exit_code]
+        if failed:
+            first = min(failed, key=lambda result: (result.signal is None, result.rank))
+            self._first_failure = first.rank
+            self._stop(signal.SIGTERM)
+
+    def _stop(self, number: int) -> None:
+        self._signal_running(number)
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + GRACE_S
+
+    def _signal_running(self, number: int) -> None:
+        for rank in self._ranks:
+            if rank.rank in self._running:
+                rank.signal_group(number)
+
+    def _drain(self) -> None:
+        """Carry what the ended ranks had still written."""
+        for key in self._selector.get_map().values():
+            if isinstance(key.fileobj, _Lines):
+                key.fileobj.finish()
+
+    def _end_everything(self) -> None:
+        """Whatever happened: kill, reap and close."""
+        for rank in self._ranks:
+            rank.signal_group(signal.SIGKILL)
+            rank.process.wait()
+            self._tell_guard("-", rank.process.pid)
+            rank.close()
+            for source in (rank.process.stdout, rank.process.stderr):
+                assert source is not None
+                source.close()
+        self._guard.kill()
