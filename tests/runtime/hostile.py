@@ -140,7 +140,7 @@ def prove(job: Job, place: Place, record: bytes | None = None) -> tuple[socket.s
     challenge = read(connection, wire.CHALLENGE_BYTES)
     transcript = wire.read_challenge(place.secret, hello, challenge)
     member = msgspec.msgpack.encode(Member.here(place.rank)) if record is None else record
-    answer = transcript.answer(member, 30_000)
+    answer = transcript.answer(member)
     connection.sendall(answer)
     to_rank_0, from_rank_0 = transcript.keys()
     return connection, answer, wire.Channel(connection, to_rank_0, from_rank_0, 1 << 20)

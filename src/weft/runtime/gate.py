@@ -21,7 +21,7 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
 from weft.runtime import wire
-from weft.runtime.roster import REQUEST_BYTES, Member, Roster, announce, decode, lost, send_all
+from weft.runtime.roster import Member, Roster, announce, decode, lost, send_all
 from weft.runtime.wire import Channel, Gone, Hello, Kind, ProtocolError, Transcript
 
 if TYPE_CHECKING:
@@ -105,7 +105,6 @@ class _Applicant:
     hello: Hello
     transcript: Transcript
     record: bytes
-    wait_s: float
 
 
 def _interview(secret: bytes) -> Generator[tuple[bytes, int], bytes, _Applicant]:
@@ -113,10 +112,10 @@ def _interview(secret: bytes) -> Generator[tuple[bytes, int], bytes, _Applicant]
     hello = Hello.decode((yield b"", wire.HELLO_BYTES))
     transcript = Transcript(secret, hello, token_bytes(wire.NONCE_BYTES))
     head = yield transcript.challenge(), wire.ANSWER_BYTES
-    wait_ms, length = wire.answer_head(head)
+    length = wire.record_length(head)
     record = (yield b"", length) if length else b""
     transcript.check_answer(head, record)
-    return _Applicant(hello, transcript, record, wait_ms / 1000)
+    return _Applicant(hello, transcript, record)
 
 
 class _Stranger:
@@ -166,7 +165,8 @@ class Gate:
         self._point = point
         self._listener = listener
         self._timeout = timeout
-        self._deadline = time.monotonic() + timeout
+        self._started = time.monotonic()
+        self._deadline = self._started + timeout
         self._selector = selectors.DefaultSelector()
         self._strangers: dict[_Stranger, None] = {}  # in the order of their coming
         self._channels: dict[int, Channel] = {}
@@ -194,7 +194,7 @@ class Gate:
                 self._admit_some()
             members = tuple(self._members[rank] for rank in range(self._place.size))
             record = msgspec.msgpack.encode(members)
-            send_all(self._channels, members, Kind.WELCOME, record, self._deadline, self._timeout)
+            send_all(self._channels, members, Kind.WELCOME, record, self._deadline)
         except RuntimeFailure as error:
             announce(self._channels.values(), error, "join")
             raise
@@ -204,14 +204,14 @@ class Gate:
         now = time.monotonic()
         if now >= self._deadline:
             missing = set(range(self._place.size)) - self._members.keys()
-            raise TimedOut("join", self._timeout, missing, self._hint())
+            raise TimedOut("join", self._waited(now), missing, self._hint())
         for key, _ in self._selector.select(self._next_alarm(now) - now):
             if key.fileobj is self._listener:
                 self._accept()
             elif isinstance(key.fileobj, _Stranger):
                 self._hear(key.fileobj)
             else:
-                self._notice_loss(key.data)
+                self._hear_member(key.data)
         self._expire(time.monotonic())
 
     def _next_alarm(self, now: float) -> float:
@@ -265,7 +265,7 @@ class Gate:
         del self._strangers[stranger]
         from_peer, to_peer = applicant.transcript.keys()
         stranger.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel = Channel(stranger.connection, to_peer, from_peer, REQUEST_BYTES)
+        channel = Channel(stranger.connection, to_peer, from_peer, limits.MAX_EXCHANGE_BYTES)
         rank = applicant.hello.rank
         reason = self._objection(applicant.hello)
         member = None
@@ -279,7 +279,6 @@ class Gate:
             return
         self._members[rank] = member
         self._channels[rank] = channel
-        self._deadline = min(self._deadline, time.monotonic() + applicant.wait_s)
         channel.queue(Kind.ADMITTED, b"")
         with suppress(Gone):  # seen when it is read from
             channel.flush()
@@ -312,15 +311,21 @@ class Gate:
         del self._strangers[stranger]
         stranger.connection.close()
 
-    def _notice_loss(self, rank: int) -> None:
-        """A rank that was admitted has nothing to say before everybody is there: it went away."""
+    def _hear_member(self, rank: int) -> None:
+        """A rank that was admitted can only say, before everybody is there, that its time is over."""
         try:
             frame = self._channels[rank].receive()
         except Gone as error:
             raise lost(self._members[rank], "join") from error
-        if frame is not None:
+        if frame is not None and frame[0] is Kind.EXPIRED:
+            self._deadline = time.monotonic()
+        elif frame is not None:
             msg = f"rank {rank} spoke before the job was complete; use one Weft everywhere"
             raise RuntimeFailure(msg)
+
+    def _waited(self, now: float) -> float:
+        """Seconds since the start, less than the timeout if another rank had less patience."""
+        return min(self._timeout, round(now - self._started, 1))
 
     def _hint(self) -> str | None:
         if not self._turned_away:

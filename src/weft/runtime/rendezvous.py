@@ -14,7 +14,7 @@ from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime import wire
 from weft.runtime.gate import Gate, Point, listen_at
-from weft.runtime.roster import Member, Roster, await_frame, check_timeout, decode, milliseconds, reply_bytes
+from weft.runtime.roster import Member, Roster, await_frame, check_timeout, decode, reply_bytes
 from weft.runtime.wire import Channel, Gone, Hello, Kind, ProtocolError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _knock(place: Place, point: Point, me: Member, left: float) -> Channel:
         connection.sendall(hello.encode())
         challenge = _read_exactly(connection, wire.CHALLENGE_BYTES, give_up)
         transcript = wire.read_challenge(point.secret, hello, challenge)
-        connection.sendall(transcript.answer(msgspec.msgpack.encode(me), milliseconds(left)))
+        connection.sendall(transcript.answer(msgspec.msgpack.encode(me)))
         to_rank_0, from_rank_0 = transcript.keys()
         channel = Channel(connection, to_rank_0, from_rank_0, reply_bytes(place.size))
         kind, reason = _first_frame(channel, give_up)

@@ -1,7 +1,7 @@
 """Who is in the job, and small exchanges among all of them through rank 0.
 
-A wait has a deadline on every rank. Each rank tells rank 0 how long it will wait; rank 0 gives up at the
-earliest of these deadlines and tells everybody which ranks are missing, so that all name the same ones.
+A wait has a deadline on every rank. One whose time is over tells rank 0 so, and rank 0 tells everybody which
+ranks are missing, so that all name the same ones; only a rank 0 that is itself missing cannot.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ VERDICT_GRACE_S: Final = 2.0
 """How much longer than its own deadline a rank waits for rank 0 to say who is missing."""
 
 _LONGEST_WAIT_S: Final = 1e6
-_WAIT: Final = struct.Struct("!I")
 _LENGTH: Final = struct.Struct("!I")
 _NAMESPACES: Final = ("ipc", "net", "pid")
 
-REQUEST_BYTES: Final = _WAIT.size + limits.MAX_EXCHANGE_BYTES
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]
 _T = TypeVar("_T")
 _Text = Annotated[str, msgspec.Meta(max_length=255)]
@@ -99,11 +97,6 @@ def check_timeout(timeout: float) -> float:
         msg = f"timeout {timeout}: expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
         raise InputError(msg)
     return timeout
-
-
-def milliseconds(seconds: float) -> int:
-    """Time as it travels, at least one."""
-    return max(1, round(seconds * 1000))
 
 
 def decode(data: bytes, kind: type[_T], sender: str) -> _T:
@@ -189,20 +182,26 @@ class Roster:
         """Rank 0: take everybody's part, then send all parts to everybody."""
         op = kind.name.lower()
         parts = {0: payload}
-        deadline = time.monotonic() + timeout
+        started = time.monotonic()
+        deadline = started + timeout
         try:
             with selectors.DefaultSelector() as selector:
                 for rank, channel in self._channels.items():
                     selector.register(channel, selectors.EVENT_READ, rank)
                 while missing := self._channels.keys() - parts.keys():
                     if (left := deadline - time.monotonic()) <= 0:
-                        raise TimedOut(op, timeout, missing)
+                        waited = min(timeout, round(time.monotonic() - started, 1))
+                        raise TimedOut(op, waited, missing)
                     for key, _ in selector.select(left):
-                        if (frame := self._receive(key.data, op)) is not None:
-                            wait_s, parts[key.data] = self._check_part(key.data, frame, kind, parts)
-                            deadline = min(deadline, time.monotonic() + wait_s)
+                        frame = self._receive(key.data, op)
+                        if frame is None:
+                            continue
+                        if frame[0] is not Kind.EXPIRED:
+                            parts[key.data] = self._check_part(key.data, frame, kind, parts)
+                        elif key.data in parts:  # else it is about a call that was answered meanwhile
+                            deadline = time.monotonic()
             everything = b"".join(_LENGTH.pack(len(parts[rank])) + parts[rank] for rank in range(self.size))
-            send_all(self._channels, self.members, kind, everything, deadline, timeout)
+            send_all(self._channels, self.members, kind, everything, deadline)
         except RuntimeFailure as error:
             announce(self._channels.values(), error, op)
             raise
@@ -214,20 +213,18 @@ class Roster:
         except Gone as error:
             raise lost(self.members[rank], op) from error
 
-    def _check_part(
-        self, rank: int, frame: tuple[Kind, bytes], kind: Kind, parts: dict[int, bytes]
-    ) -> tuple[float, bytes]:
+    def _check_part(self, rank: int, frame: tuple[Kind, bytes], kind: Kind, parts: dict[int, bytes]) -> bytes:
         found, payload = frame
-        if found is not kind or rank in parts or len(payload) < _WAIT.size:
+        if found is not kind or rank in parts:
             msg = f"rank {rank} is in {found.name.lower()} while rank 0 is in {kind.name.lower()}"
             raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
-        return _WAIT.unpack_from(payload)[0] / 1000, payload[_WAIT.size :]
+        return payload
 
     def _attend(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
         """Any other rank: send the own part to rank 0 and wait for all."""
         op = kind.name.lower()
         channel = self._channels[0]
-        channel.queue(kind, _WAIT.pack(milliseconds(timeout)) + payload)
+        channel.queue(kind, payload)
         found, everything = await_frame(channel, op, timeout, self.members[0])
         if found is not kind:
             msg = f"rank 0 is in {found.name.lower()} while rank {self.rank} is in {op}"
@@ -259,23 +256,32 @@ def lost(member: Member, op: str) -> PeerLost:
 
 def await_frame(channel: Channel, op: str, timeout: float, rank_0: Member | None) -> tuple[Kind, bytes]:
     """Send what is queued, and wait for what rank 0 answers; its verdict is raised as the error it is."""
-    deadline = time.monotonic() + timeout + VERDICT_GRACE_S
+    try:
+        frame = _next_frame(channel, timeout)
+        if frame is None:
+            channel.queue(Kind.EXPIRED, b"")
+            frame = _next_frame(channel, VERDICT_GRACE_S)
+    except Gone as error:
+        raise (lost(rank_0, op) if rank_0 else PeerLost(0, op=op)) from error
+    if frame is None:
+        raise TimedOut(op, timeout, [0])
+    if frame[0] is Kind.FAILED:
+        raise decode(frame[1], Verdict, "rank 0").error()
+    return frame
+
+
+def _next_frame(channel: Channel, wait_s: float) -> tuple[Kind, bytes] | None:
+    deadline = time.monotonic() + wait_s
     with selectors.DefaultSelector() as selector:
         selector.register(channel, selectors.EVENT_READ | selectors.EVENT_WRITE)
         while (left := deadline - time.monotonic()) > 0:
             selector.select(left)
-            try:
-                _flush_if_open(channel)
-                frame = channel.receive()
-            except Gone as error:
-                raise (lost(rank_0, op) if rank_0 else PeerLost(0, op=op)) from error
-            if frame is not None:
-                if frame[0] is Kind.FAILED:
-                    raise decode(frame[1], Verdict, "rank 0").error()
+            _flush_if_open(channel)
+            if (frame := channel.receive()) is not None:
                 return frame
             if not channel.sending:
                 selector.modify(channel, selectors.EVENT_READ)
-    raise TimedOut(op, timeout, [0])
+    return None
 
 
 def _flush_if_open(channel: Channel) -> None:
@@ -292,17 +298,22 @@ def send_all(
     kind: Kind,
     payload: bytes,
     deadline: float,
-    timeout: float,
 ) -> None:
-    """Send one frame to everybody, whoever is slow notwithstanding, until the deadline."""
+    """Send one frame to everybody, whoever is slow notwithstanding.
+
+    All have come, so that those whose time is nearly over are still worth a moment.
+    """
     op = "join" if kind is Kind.WELCOME else kind.name.lower()
+    started = time.monotonic()
+    deadline = max(deadline, started + VERDICT_GRACE_S)
     with selectors.DefaultSelector() as selector:
         for rank, channel in channels.items():
             channel.queue(kind, payload)
             selector.register(channel, selectors.EVENT_WRITE, rank)
         while pending := selector.get_map():
             if (left := deadline - time.monotonic()) <= 0:
-                raise TimedOut(op, timeout, [key.data for key in pending.values()], "it does not read")
+                waited = round(deadline - started, 1)
+                raise TimedOut(op, waited, [key.data for key in pending.values()], "the answer is not read")
             for key, _ in selector.select(left):
                 channel = channels[key.data]
                 try:

@@ -36,7 +36,7 @@ _MAGIC: Final = b"WEFT"
 _VERSION: Final = 1
 _HELLO: Final = struct.Struct("!4sHII32s32s")
 _CHALLENGE: Final = struct.Struct("!32s32s")
-_ANSWER: Final = struct.Struct("!32sIH")
+_ANSWER: Final = struct.Struct("!32sH")
 _HEADER: Final = struct.Struct("!BI")
 _NUMBER: Final = struct.Struct("!Q")
 HELLO_BYTES: Final = _HELLO.size
@@ -56,6 +56,7 @@ class Kind(IntEnum):
     FAILED = 4
     EXCHANGE = 5
     BARRIER = 6
+    EXPIRED = 7
 
 
 class ProtocolError(Exception):
@@ -119,15 +120,15 @@ class Transcript:
         """Rank 0's nonce and proof."""
         return _CHALLENGE.pack(self.nonce, self._mac(b"rank 0"))
 
-    def answer(self, record: bytes, wait_ms: int) -> bytes:
-        """Proof of a peer, how long it will wait, and its record."""
+    def answer(self, record: bytes) -> bytes:
+        """Proof of a peer, and its record."""
         length = limits.check("bytes of a member record", len(record), limits.MAX_MEMBER_BYTES)
-        said = struct.pack("!IH", wait_ms, length) + record
+        said = struct.pack("!H", length) + record
         return self._mac(b"peer", said) + said
 
     def check_answer(self, head: bytes, record: bytes) -> None:
         """Refuse an answer that was not made with the secret for this very meeting."""
-        proof, _, _ = _ANSWER.unpack(head)
+        proof, _ = _ANSWER.unpack(head)
         if not hmac.compare_digest(proof, self._mac(b"peer", head[MAC_BYTES:] + record)):
             msg = "it does not know the job's secret"
             raise ProtocolError(msg)
@@ -147,13 +148,13 @@ def read_challenge(secret: bytes, hello: Hello, data: bytes) -> Transcript:
     return transcript
 
 
-def answer_head(head: bytes) -> tuple[int, int]:
-    """How long the peer will wait, in milliseconds, and the length of its record, within its bound."""
-    _, wait_ms, length = _ANSWER.unpack(head)
+def record_length(head: bytes) -> int:
+    """Length of the record that follows the head of an answer, within its bound."""
+    _, length = _ANSWER.unpack(head)
     if length > limits.MAX_MEMBER_BYTES:
         msg = f"a record of {length} bytes"
         raise ProtocolError(msg)
-    return wait_ms, length
+    return int(length)
 
 
 class Channel:
