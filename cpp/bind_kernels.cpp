@@ -8,6 +8,7 @@
 
 #include "arrays.hpp"
 #include "bind.hpp"
+#include "bind_names.hpp"
 #include "runtime/kernels.hpp"
 
 namespace weft {
@@ -85,6 +86,9 @@ void divide_py(Bytes values, std::string_view dtype_name, int64_t by) {
 }
 
 }  // namespace
+
+runtime::DType dtype_named(std::string_view name) { return named(dtypes, name); }
+runtime::ReduceOp op_named(std::string_view name) { return named(ops, name); }
 
 void bind_kernels(nb::module_& m) {
     m.def("reduce", &reduce_py, nb::arg("into"), nb::arg("other"), nb::arg("dtype"), nb::arg("op"),

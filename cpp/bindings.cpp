@@ -103,6 +103,7 @@ NB_MODULE(_core, m) {
 
     bind_forest(m);
     bind_kernels(m);
+    bind_runtime(m);
     bind_simulation(m);
     bind_synthesis(m);
     bind_verification(m);

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import (
+    DesyncError,
     DisconnectedError,
     FormatError,
     InputError,
@@ -27,6 +28,7 @@ from weft.errors import (
 if TYPE_CHECKING:
     from weft import algorithms, exchange, planning, runtime, schedule, simulation, topology, verification
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
+    from weft.runtime import Communicator, init
     from weft.schedule import Op, Schedule, ScheduleBuilder
     from weft.schedule.codec import load_schedule, save_schedule
     from weft.schedule.passes import compose, halves, parallel, reverse, split
@@ -41,11 +43,13 @@ _LAZY = {
     "SimulationResult": "weft.simulation",
     "Topology": "weft.topology",
     "VerificationReport": "weft.verification",
+    "Communicator": "weft.runtime",
     "Comparison": "weft.planning",
     "Plan": "weft.planning",
     "compare": "weft.planning",
     "compose": "weft.schedule.passes",
     "halves": "weft.schedule.passes",
+    "init": "weft.runtime",
     "load_plan": "weft.planning",
     "load_schedule": "weft.schedule.codec",
     "load_topology": "weft.topology",
@@ -70,7 +74,9 @@ _PACKAGES = (
 )
 
 __all__ = [
+    "Communicator",
     "Comparison",
+    "DesyncError",
     "DisconnectedError",
     "FormatError",
     "InputError",
@@ -97,6 +103,7 @@ __all__ = [
     "compose",
     "exchange",
     "halves",
+    "init",
     "load_plan",
     "load_schedule",
     "load_topology",

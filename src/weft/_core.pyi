@@ -84,6 +84,95 @@ def cpu_level() -> str:
 def set_cpu_level(name: str) -> None:
     """Use one of cpu_levels() in this process; all give the same bits."""
 
+class Host:
+    """This rank's part of the memory that the ranks of one machine share."""
+
+    def __init__(self, rank: int, ranks: int, arena_bytes: int) -> None: ...
+
+    @property
+    def descriptor(self) -> int: ...
+
+    @property
+    def arena_bytes(self) -> int: ...
+
+    @property
+    def arena_address(self) -> int: ...
+
+    @property
+    def arena_offset(self) -> int: ...
+
+    def attach(self, rank: int, pid: int, descriptor: int) -> None:
+        """Map another rank's memory."""
+
+    def can_read(self, rank: int, address: int, expected: int) -> bool:
+        """Whether the kernel lets this process read another rank's memory."""
+
+    def start_watch(self, frozen_after_ms: int) -> None:
+        """Begin to beat and to listen."""
+
+    def close(self) -> None:
+        """Leave on purpose."""
+
+class Script:
+    """What one rank does in one collective."""
+
+    @property
+    def tasks(self) -> int: ...
+
+    @property
+    def scratch_elements(self) -> int: ...
+
+    @property
+    def stage_elements(self) -> int: ...
+
+def write_script(table: Table, ranks: int, slots: int, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], pairs: bool, segment: int, rank: int, max_segments: int) -> Script:
+    """The part of a schedule that concerns one rank; sizes in elements."""
+
+class Status(enum.Enum):
+    """How an operation ended."""
+
+    done = 0
+
+    lost = 1
+
+    frozen = 2
+
+    left = 3
+
+    differs = 4
+
+    timed_out = 5
+
+    interrupted = 6
+
+class Ending:
+    """How an operation ended, and through whom."""
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def row(self) -> int: ...
+
+    @property
+    def waited_for(self) -> int: ...
+
+class Executor:
+    """Runs scripts over links to the other ranks."""
+
+    def __init__(self, host: Host, rank: int, local: Sequence[int], sockets: Sequence[int], can_read: Sequence[int]) -> None: ...
+
+    @property
+    def sequence(self) -> int: ...
+
+    def run(self, script: Script, fingerprint: int, memory: Sequence[int], address: Sequence[int], shared: int, large: bool, dtype: str, op: str, timeout_ms: int) -> Ending:
+        """
+        Run one operation; never raises for what happens to peers, but says so.
+        """
+
 def default_pairs(table: Table, ranks: int) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]]:
     """
     Sources and destinations that take the network's own path, each pair once.

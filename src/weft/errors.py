@@ -216,6 +216,24 @@ class TimedOut(RuntimeFailure):
         super().__init__(f"{op}: {who} within {seconds:g} s" + (f"; {hint}" if hint else ""))
 
 
+class DesyncError(RuntimeFailure):
+    """Ranks that are not in the same operation: another call, size, type or op, or another schedule.
+
+    Parameters
+    ----------
+    rank
+        A rank that differs from this one.
+    op
+        What this process was doing.
+    """
+
+    def __init__(self, rank: int, op: str) -> None:
+        self.rank = rank
+        self.op = op
+        how = "is in another operation, or calls it with another size, type or op"
+        super().__init__(f"{op}: rank {rank} {how}")
+
+
 def name_ranks(ranks: Iterable[int]) -> str:
     """Say which ranks, in few words.
 

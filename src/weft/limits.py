@@ -84,6 +84,9 @@ MAX_ROUTE_ENTRIES: Final = 1 << 26
 
 MAX_SEED: Final = 2**63 - 1
 
+DEFAULT_ARENA_BYTES: Final = 16 << 30
+"""Address space for tensors that ranks share; memory is taken as it is used."""
+
 MIN_BANDWIDTH: Final = 1
 MAX_BANDWIDTH: Final = 10**15
 """Bytes per second of one link."""

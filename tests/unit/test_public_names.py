@@ -10,7 +10,9 @@ import pytest
 import weft
 
 PUBLIC = [
+    "Communicator",
     "Comparison",
+    "DesyncError",
     "DisconnectedError",
     "FormatError",
     "InputError",
@@ -37,6 +39,7 @@ PUBLIC = [
     "compose",
     "exchange",
     "halves",
+    "init",
     "load_plan",
     "load_schedule",
     "load_topology",

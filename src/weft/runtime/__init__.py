@@ -1,7 +1,10 @@
-"""Running: where a process stands in its job, and how the ranks of the job find each other."""
+"""Running: where a process stands in its job, how its ranks find each other, and what they do together."""
 
+from weft.runtime.communicator import Communicator, Record
 from weft.runtime.environment import Place, find_place
 from weft.runtime.rendezvous import join
 from weft.runtime.roster import Member, Roster
+from weft.runtime.start import init
+from weft.runtime.work import Work
 
-__all__ = ["Member", "Place", "Roster", "find_place", "join"]
+__all__ = ["Communicator", "Member", "Place", "Record", "Roster", "Work", "find_place", "init", "join"]

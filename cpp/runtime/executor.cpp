@@ -1,0 +1,403 @@
+#include "executor.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "../patience.hpp"
+
+namespace weft::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+inline void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+// One operation under way.
+class Executor::Run {
+public:
+    Run(Executor& owner, const Operation& operation)
+        : owner_(owner),
+          operation_(operation),
+          script_(*operation.script),
+          start_needs_(script_.tasks.size()),
+          apply_needs_(script_.tasks.size()),
+          arrived_(script_.tasks.size(), 0),
+          deadline_(Clock::now() + std::chrono::milliseconds(operation.timeout_ms)) {
+        for (size_t i = 0; i < script_.tasks.size(); ++i) {
+            start_needs_[i] = script_.tasks[i].start_needs;
+            apply_needs_[i] = script_.tasks[i].apply_needs;
+        }
+        for (const auto& queue : script_.sends) lines_.push_back({queue.peer, &queue.tasks, true});
+        for (const auto& queue : script_.receives) lines_.push_back({queue.peer, &queue.tasks, false});
+        for (Line& line : lines_) {
+            line.link = owner.links_[line.peer].get();
+            if (std::ranges::find(peers_, line.peer) == peers_.end()) peers_.push_back(line.peer);
+            sockets_ = sockets_ || owner.sockets_[line.peer] >= 0;
+        }
+        open_ = static_cast<int64_t>(script_.tasks.size());
+    }
+
+    Ending go() {
+        announce();
+        Ending met = meet();
+        if (met.status != Status::done) return met;
+        for (size_t i = 0; i < lines_.size(); ++i) sinks_.emplace_back(operation_.memory, script_);
+        for (int32_t task : script_.local) {
+            if (start_needs_[task] == 0) start_local(task);
+        }
+        while (!finished()) {
+            if (advance()) {
+                idle_ = 0;
+                continue;
+            }
+            Ending ending = rest();
+            if (ending.status != Status::done) return ending;
+        }
+        return {};
+    }
+
+private:
+    struct Line {
+        int32_t peer;
+        const std::vector<int32_t>* tasks;
+        bool sends;
+        Link* link = nullptr;
+        size_t next = 0;  // task to be sent or received
+        size_t left = 0;  // sends that have left
+        bool receiving = false, staged = false;
+    };
+
+    void announce() {
+        Notice& notice = owner_.host_->mine().notice[owner_.sequence_ & 1];
+        notice.fingerprint = operation_.fingerprint;
+        notice.shared = operation_.shared;
+        for (int r = 0; r < kRegions; ++r) notice.address[r] = operation_.address[r];
+        notice.sequence.store(owner_.sequence_, std::memory_order_release);
+        for (int32_t peer : peers_) {
+            owner_.links_[peer]->open(owner_.sequence_, operation_.fingerprint, operation_.memory, script_);
+            if (owner_.local_[peer] >= 0) owner_.host_->ring_bell(owner_.local_[peer]);
+        }
+    }
+
+    // Nobody moves data before all that have to do with each other agree on what this is.
+    Ending meet() {
+        for (;;) {
+            int32_t gone = -1, different = -1;
+            waiting_ = -1;
+            // All of them every time: each is to hear what this rank is in, and who differs is better news than who is
+            // gone because of that.
+            for (int32_t peer : peers_) {
+                Peer found = owner_.links_[peer]->peer();
+                if (found == Peer::differs) different = peer;
+                if (found == Peer::gone) gone = peer;
+                if (found == Peer::waiting) waiting_ = peer;
+            }
+            if (different >= 0) return {Status::differs, different, -1, different};
+            if (gone >= 0) return blame(gone);
+            if (waiting_ < 0) return {};
+            Ending ending = rest();
+            if (ending.status != Status::done) return ending;
+        }
+    }
+
+    bool finished() {
+        if (open_ > 0) return false;
+        return std::ranges::all_of(lines_, [](const Line& line) { return line.link->quiet(); });
+    }
+
+    bool advance() {
+        bool any = false;
+        for (size_t i = 0; i < lines_.size(); ++i) {
+            Line& line = lines_[i];
+            any = (line.sends ? advance_send(line) : advance_receive(line, sinks_[i])) || any;
+        }
+        if (any) {
+            for (Line& line : lines_) line.link->flush();
+        }
+        return any;
+    }
+
+    bool advance_send(Line& line) {
+        bool any = false;
+        while (line.next < line.tasks->size()) {
+            int32_t task = (*line.tasks)[line.next];
+            if (start_needs_[task] > 0 || !line.link->send(script_.tasks[task])) break;
+            ++line.next;
+            any = true;
+        }
+        size_t left = std::min<size_t>(line.link->left(), line.next);
+        for (; line.left < left; ++line.left) {
+            any = true;
+            --open_;
+            release(script_.tasks[(*line.tasks)[line.left]].left);
+        }
+        return any;
+    }
+
+    // One task at a time: others may have the next piece of what this rank just has in its cache.
+    bool advance_receive(Line& line, Sink& sink) {
+        if (line.next == line.tasks->size()) return false;
+        int32_t id = (*line.tasks)[line.next];
+        const Task& task = script_.tasks[id];
+        if (!line.receiving) {
+            bool now = apply_needs_[id] == 0;
+            if (!now && task.stage < 0) return false;
+            sink.begin(task, !now);
+            line.receiving = true;
+            line.staged = !now;
+        }
+        if (!line.link->receive(sink)) return false;
+        line.receiving = false;
+        ++line.next;
+        if (line.staged) {
+            arrived_[id] = 1;
+            if (apply_needs_[id] == 0) unstage(id);
+        } else {
+            applied(id);
+        }
+        return true;
+    }
+
+    void start_local(int32_t id) {
+        const Task& task = script_.tasks[id];
+        auto bytes = static_cast<int64_t>(operation_.memory.element);
+        std::byte* into = operation_.memory.stage + task.stage * bytes;
+        for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
+            const Part& part = script_.parts[p];
+            // Tasks within a rank are written down from the sender's side: `here` is read, `there` is written.
+            const std::byte* from = operation_.memory.region[static_cast<int>(part.here_in)] + part.here * bytes;
+            std::copy_n(from, part.elements * bytes, into);
+            into += part.elements * bytes;
+        }
+        arrived_[id] = 1;
+        release(task.left);
+        if (apply_needs_[id] == 0) unstage(id);
+    }
+
+    void unstage(int32_t id) {
+        const Task& task = script_.tasks[id];
+        auto bytes = static_cast<int64_t>(operation_.memory.element);
+        const std::byte* from = operation_.memory.stage + task.stage * bytes;
+        arrived_[id] = 0;
+        bool local = task.peer == owner_.rank_;
+        for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
+            const Part& part = script_.parts[p];
+            auto region = static_cast<int>(local ? part.there_in : part.here_in);
+            std::byte* into = operation_.memory.region[region] + (local ? part.there : part.here) * bytes;
+            if (task.reduces) {
+                reduce(operation_.memory.dtype, operation_.memory.op, into, from, static_cast<size_t>(part.elements));
+            } else {
+                std::copy_n(from, part.elements * bytes, into);
+            }
+            from += part.elements * bytes;
+        }
+        applied(id);
+    }
+
+    void applied(int32_t id) {
+        --open_;
+        release(script_.tasks[id].applied);
+    }
+
+    void release(int32_t waiter) {
+        for (; waiter != kNone; waiter = script_.waiters[waiter].next) {
+            const Waiter& one = script_.waiters[waiter];
+            if (one.apply) {
+                if (--apply_needs_[one.task] == 0 && arrived_[one.task]) unstage(one.task);
+            } else if (--start_needs_[one.task] == 0 && script_.tasks[one.task].peer == owner_.rank_) {
+                start_local(one.task);
+            }
+        }
+    }
+
+    // Nothing to do: spin a little, let others run, and at last sleep until somebody rings.
+    Ending rest() {
+        ++idle_;
+        Host& host = *owner_.host_;
+        static const bool crowded = std::thread::hardware_concurrency() < static_cast<unsigned>(host.ranks());
+        if (!crowded && idle_ < 2000) {
+            pause();
+            return {};
+        }
+        if (idle_ < (crowded ? 20 : 2020)) {
+            sched_yield();
+            return {};
+        }
+        Ending ending = check();
+        if (ending.status != Status::done) return ending;
+        if (sockets_) {
+            wait_for_sockets();
+        } else {
+            uint32_t heard = host.mine().bell.load(std::memory_order_seq_cst);
+            if (heard == heard_) {
+                host.sleep(heard, 20);
+            }
+            heard_ = heard;
+        }
+        return {};
+    }
+
+    void wait_for_sockets() {
+        std::vector<pollfd> polled;
+        for (int32_t peer : peers_) {
+            if (owner_.sockets_[peer] < 0) continue;
+            bool sending = std::ranges::any_of(lines_, [&](const Line& line) {
+                return line.peer == peer && line.sends && line.next < line.tasks->size() &&
+                       start_needs_[(*line.tasks)[line.next]] == 0;
+            });
+            polled.push_back({owner_.sockets_[peer], static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN), 0});
+        }
+        // Not all that can happen comes through sockets; a millisecond is short enough for the rest.
+        poll(polled.data(), polled.size(), peers_.size() == polled.size() ? 20 : 1);
+    }
+
+    Ending check() {
+        Host::Loss loss = owner_.host_->loss();
+        int32_t peer = whom();
+        int32_t row = which();
+        if (loss.rank >= 0) {
+            return {loss.frozen ? Status::frozen : Status::lost, owner_.rank_of_[loss.rank], row, peer};
+        }
+        for (int32_t other : peers_) {
+            if (owner_.links_[other]->peer() == Peer::gone) {
+                Ending ending = blame(other);
+                ending.row = row;
+                return ending;
+            }
+        }
+        for (int32_t other : peers_) {
+            if (owner_.local_[other] < 0) continue;
+            Board& board = owner_.host_->board(owner_.local_[other]);
+            bool needed = other == peer;
+            if (needed && (board.failed.load() != 0 || board.closed.load() != 0)) {
+                // What it sent before it left may still be on its way here.
+                if (++gone_checks_ < 10) break;
+                Ending ending = blame(other);
+                ending.row = row;
+                return ending;
+            }
+        }
+        if (Clock::now() > deadline_) return {Status::timed_out, peer, row, peer};
+        check_interrupt();
+        return {};
+    }
+
+    Ending blame(int32_t peer) {
+        Host::Loss loss = owner_.host_->loss();
+        if (loss.rank >= 0) {
+            return {loss.frozen ? Status::frozen : Status::lost, owner_.rank_of_[loss.rank], -1, peer};
+        }
+        if (owner_.local_[peer] >= 0) {
+            int64_t failed = owner_.host_->board(owner_.local_[peer]).failed.load(std::memory_order_acquire);
+            if (failed > 0) return {Status::lost, static_cast<int32_t>(failed - 1), -1, peer};
+            if (owner_.host_->board(owner_.local_[peer]).closed.load() != 0) return {Status::left, peer, -1, peer};
+        }
+        return {Status::lost, peer, -1, peer};
+    }
+
+    // The peer that is waited for, and the transfer: the first that was not received, else the first not taken.
+    int32_t whom() const {
+        for (const Line& line : lines_) {
+            if (!line.sends && line.next < line.tasks->size()) return line.peer;
+        }
+        for (const Line& line : lines_) {
+            if (line.sends && line.left < line.tasks->size()) return line.peer;
+        }
+        return waiting_;
+    }
+    int32_t which() const {
+        for (const Line& line : lines_) {
+            if (!line.sends && line.next < line.tasks->size()) return script_.tasks[(*line.tasks)[line.next]].row;
+        }
+        for (const Line& line : lines_) {
+            if (line.sends && line.left < line.tasks->size()) return script_.tasks[(*line.tasks)[line.left]].row;
+        }
+        return -1;
+    }
+
+    Executor& owner_;
+    const Operation& operation_;
+    const Script& script_;
+    std::vector<int32_t> start_needs_, apply_needs_;
+    std::vector<uint8_t> arrived_;  // staged, and waiting to be applied
+    std::vector<Line> lines_;
+    std::vector<Sink> sinks_;
+    std::vector<int32_t> peers_;
+    bool sockets_ = false;
+    int64_t open_ = 0;  // tasks that have not left or not been applied
+    int64_t idle_ = 0;
+    int gone_checks_ = 0;
+    uint32_t heard_ = 0;
+    int32_t waiting_ = -1;
+    Clock::time_point deadline_;
+};
+
+Executor::Executor(std::shared_ptr<Host> host, int32_t rank, std::vector<int32_t> local, std::vector<int32_t> sockets,
+                   const std::vector<uint8_t>& can_read)
+    : host_(std::move(host)),
+      rank_(rank),
+      local_(std::move(local)),
+      sockets_(std::move(sockets)),
+      links_(local_.size()),
+      rank_of_(host_->ranks(), -1) {
+    if (sockets_.size() != local_.size() || can_read.size() != local_.size()) throw std::invalid_argument("ranks");
+    for (size_t r = 0; r < local_.size(); ++r) {
+        if (local_[r] >= 0) rank_of_.at(local_[r]) = static_cast<int32_t>(r);
+        if (static_cast<int32_t>(r) == rank) continue;
+        if (sockets_[r] >= 0) {
+            links_[r] = make_tcp_link(sockets_[r]);
+        } else if (local_[r] >= 0) {
+            links_[r] = make_local_link(*host_, {local_[r], can_read[r] != 0});
+        }
+    }
+}
+
+void Executor::say_farewell() {
+    auto deadline = Clock::now() + std::chrono::milliseconds(300);
+    auto said = [](const auto& link) { return link == nullptr || link->farewell(); };
+    while (!std::ranges::all_of(links_, said) && Clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+}
+
+Ending Executor::run(const Operation& operation) {
+    if (broken_.status != Status::done) return broken_;
+    ++sequence_;
+    Ending ending = [&]() -> Ending {
+        try {
+            return Run(*this, operation).go();
+        } catch (const Unreadable&) {
+            // The kernel knows before the watch does; give that a moment to find out who it was.
+            for (int i = 0; i < 100 && host_->loss().rank < 0; ++i) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            }
+            Host::Loss loss = host_->loss();
+            return {Status::lost, loss.rank < 0 ? -1 : rank_of_[loss.rank], -1, -1};
+        } catch (...) {
+            host_->mine().failed.store(1 + rank_);
+            broken_ = {Status::interrupted, rank_, -1, -1};
+            throw;
+        }
+    }();
+    if (ending.status != Status::done) {
+        broken_ = ending;
+        host_->mine().failed.store(1 + (ending.rank < 0 ? rank_ : ending.rank), std::memory_order_release);
+        for (int other = 0; other < host_->ranks(); ++other) host_->ring_bell(other);
+        say_farewell();
+    }
+    return ending;
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,58 @@
+// Runs one rank's script over its links.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "host.hpp"
+#include "link.hpp"
+#include "script.hpp"
+
+namespace weft::runtime {
+
+enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted };
+
+struct Ending {
+    Status status = Status::done;
+    int32_t rank = -1;  // whose fault
+    int32_t row = -1;   // a transfer that was waited for
+    int32_t waited_for = -1;  // the rank at the other end of it
+};
+
+struct Operation {
+    uint64_t fingerprint;
+    const Script* script;
+    Memory memory;
+    uint64_t shared;               // bit r: region r is shared memory; kLarge
+    uint64_t address[kRegions];
+    int64_t timeout_ms;
+};
+
+class Executor {
+public:
+    // `local[r]` is the number on this machine of rank r, or -1; `sockets[r]` a connected socket, or -1.
+    Executor(std::shared_ptr<Host> host, int32_t rank, std::vector<int32_t> local, std::vector<int32_t> sockets,
+             const std::vector<uint8_t>& can_read);
+
+    Executor(const Executor&) = delete;
+    Executor& operator=(const Executor&) = delete;
+
+    Ending run(const Operation& operation);
+    uint64_t sequence() const { return sequence_; }
+
+private:
+    class Run;
+
+    void say_farewell();
+
+    std::shared_ptr<Host> host_;
+    int32_t rank_;
+    std::vector<int32_t> local_, sockets_;
+    std::vector<std::unique_ptr<Link>> links_;
+    std::vector<int32_t> rank_of_;  // of a local number
+    uint64_t sequence_ = 0;
+    Ending broken_;  // the first failure; after it nothing works any more
+};
+
+}  // namespace weft::runtime

@@ -1,0 +1,106 @@
+// Ranks of one machine: memory that they share, bells to wake each other, and the watch over who is still alive.
+//
+// Each rank owns one memfd, which the others map: a control page (`Board`), a ring of bytes to every other rank, and
+// an arena for tensors. Only its owner writes to a board; others read it and ring its bell.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace weft::runtime {
+
+constexpr int kRegionCount = 3;
+
+// What a rank says about the operation it is in; two of them, so that the next can be written while others still
+// read the last.
+struct Notice {
+    std::atomic<uint64_t> sequence;
+    uint64_t fingerprint;
+    uint64_t shared;              // bit r: region r lies in the arena
+    uint64_t address[kRegionCount];  // offset in the owner's memory, or address in its process
+};
+
+struct alignas(64) Counters {
+    std::atomic<uint64_t> ready;     // tasks offered to this peer, ever
+    std::atomic<uint64_t> consumed;  // tasks taken from this peer, ever
+    std::atomic<uint64_t> head;      // bytes put into the ring to this peer
+    std::atomic<uint64_t> tail;      // bytes taken out of the ring from this peer
+};
+
+constexpr int kMostLocal = 256;
+
+struct Board {
+    std::atomic<uint64_t> magic;
+    alignas(64) std::atomic<uint32_t> bell;  // a futex
+    std::atomic<uint32_t> sleeping;
+    alignas(64) std::atomic<uint64_t> heartbeat;
+    std::atomic<int64_t> failed;  // 0, or 1 + the rank (of the job) whose fault it was that this one gave up
+    std::atomic<uint32_t> closed;  // it left on purpose: no reason to worry unless somebody waits for it
+    alignas(64) Notice notice[2];
+    Counters peer[kMostLocal];
+};
+
+class Host {
+public:
+    static constexpr size_t kRingBytes = size_t{4} << 20;
+
+    // `rank` is the number among the ranks of this machine. Throws std::system_error.
+    Host(int rank, int ranks, size_t arena_bytes);
+    ~Host();
+    Host(const Host&) = delete;
+    Host& operator=(const Host&) = delete;
+
+    int descriptor() const { return file_; }
+    // Maps the memory of another rank, which it keeps at `file` in process `pid`, and begins to watch it.
+    void attach(int rank, int pid, int file);
+    // Whether this process may read a word out of another one's memory; `expected` is what stands there.
+    bool can_read(int rank, uint64_t address, uint64_t expected) const;
+    void start_watch(int64_t frozen_after_ms);
+    void close();
+
+    int rank() const { return rank_; }
+    int ranks() const { return ranks_; }
+    int pid(int rank) const { return members_[rank].pid; }
+    Board& board(int rank) const { return *reinterpret_cast<Board*>(members_[rank].memory); }
+    Board& mine() const { return board(rank_); }
+    std::byte* ring(int from, int to) const { return members_[from].memory + ring_offset(to); }
+    std::byte* arena(int rank) const { return members_[rank].memory + ring_offset(ranks_); }
+    std::byte* memory(int rank) const { return members_[rank].memory; }
+    size_t arena_bytes() const { return arena_bytes_; }
+    size_t size() const { return ring_offset(ranks_) + arena_bytes_; }
+
+    void ring_bell(int rank) const;
+    void sleep(uint32_t heard, int64_t milliseconds) const;  // until somebody rings, or so long
+
+    struct Loss {
+        int rank = -1;  // local number
+        bool frozen = false;
+    };
+    // The first rank that died or froze, if any.
+    Loss loss() const;
+
+private:
+    struct Member {
+        std::byte* memory = nullptr;
+        int pid = -1, pidfd = -1;
+        uint64_t beat = 0;
+        int64_t heard_ms = 0;
+    };
+    size_t ring_offset(int to) const;
+    void watch(int64_t frozen_after_ms);
+
+    int rank_, ranks_;
+    size_t arena_bytes_;
+    int file_ = -1;
+    std::vector<Member> members_;
+    std::thread watcher_;
+    std::atomic<bool> stop_ = false;
+    std::atomic<int64_t> loss_ = 0;  // 0, or 1 + rank * 2 + frozen
+};
+
+}  // namespace weft::runtime

@@ -1,0 +1,40 @@
+#include "link.hpp"
+
+#include <algorithm>
+
+namespace weft::runtime {
+
+Sink::Stretch Sink::next() const {
+    const Part& part = script_.parts[part_];
+    auto bytes = static_cast<int64_t>(memory_.element);
+    std::byte* here = staged_ ? memory_.stage + (task_->stage + done_) * bytes
+                              : memory_.region[static_cast<int>(part.here_in)] + (part.here + within_) * bytes;
+    return {here, part.there_in, part.there + within_, part.elements - within_};
+}
+
+void Sink::take(const std::byte* data, int64_t elements) {
+    while (elements > 0) {
+        Stretch stretch = next();
+        int64_t some = std::min(elements, stretch.elements);
+        auto bytes = static_cast<size_t>(some) * memory_.element;
+        if (copies()) {
+            std::copy_n(data, bytes, stretch.here);
+        } else {
+            reduce(memory_.dtype, memory_.op, stretch.here, data, static_cast<size_t>(some));
+        }
+        data += bytes;
+        elements -= some;
+        skip(some);
+    }
+}
+
+void Sink::skip(int64_t elements) {
+    done_ += elements;
+    within_ += elements;
+    if (within_ == script_.parts[part_].elements) {
+        ++part_;
+        within_ = 0;
+    }
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,97 @@
+// The way to one other rank: how tasks get there and come from there, in row order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "host.hpp"
+#include "kernels.hpp"
+#include "script.hpp"
+
+namespace weft::runtime {
+
+// The memory of this rank in one operation.
+struct Memory {
+    std::byte* region[kRegions];
+    std::byte* stage;
+    DType dtype;
+    ReduceOp op;
+    size_t element;
+};
+
+// A position inside a task's destination, moved on as data comes in.
+class Sink {
+public:
+    Sink(const Memory& memory, const Script& script) : memory_(memory), script_(script) {}
+
+    void begin(const Task& task, bool staged) {
+        task_ = &task;
+        staged_ = staged;
+        part_ = task.first_part;
+        within_ = done_ = 0;
+    }
+    const Task& task() const { return *task_; }
+    bool full() const { return done_ == task_->elements; }
+    bool copies() const { return staged_ || !task_->reduces; }
+    int64_t left() const { return task_->elements - done_; }
+
+    // The next stretch that is contiguous here and, for those who read it, there.
+    struct Stretch {
+        std::byte* here;
+        Region there_in;
+        int64_t there, elements;
+    };
+    Stretch next() const;
+    // Takes data for (part of) the next stretch.
+    void take(const std::byte* data, int64_t elements);
+    // The data is in place already.
+    void skip(int64_t elements);
+
+private:
+    const Memory& memory_;
+    const Script& script_;
+    const Task* task_ = nullptr;
+    bool staged_ = false;
+    uint32_t part_ = 0;
+    int64_t within_ = 0, done_ = 0;
+};
+
+// What became of the peer, as far as its link can tell.
+enum class Peer : uint8_t { waiting, ready, differs, gone };
+
+class Link {
+public:
+    virtual ~Link() = default;
+
+    // A new operation: tell the peer about it. Everything after waits until the peer has told, too.
+    virtual void open(uint64_t sequence, uint64_t fingerprint, const Memory& memory, const Script& script) = 0;
+    virtual Peer peer() = 0;
+
+    // Sends (some more of) a task; true when the next one may be sent. Tasks leave in this order.
+    virtual bool send(const Task& task) = 0;
+    virtual uint64_t left() = 0;  // tasks of this operation that the peer or the network has taken over
+    // Receives (some more of) the sink's task; true when it is full.
+    virtual bool receive(Sink& sink) = 0;
+    // Called once after a round in which something was sent or received.
+    virtual void flush() = 0;
+    // Everything sent is out; what the peer may still read is none of the caller's memory.
+    virtual bool quiet() = 0;
+    // It is over: nothing more will be sent. False while the peer may still have to read what was.
+    virtual bool farewell() { return true; }
+};
+
+// The kernel no longer lets this process read the peer's memory: it is going down.
+struct Unreadable {};
+
+// In Notice::shared, beside the bits of the regions: the operation is worth a system call per piece.
+constexpr uint64_t kLarge = uint64_t{1} << 63;
+
+struct LocalOptions {
+    int peer;       // its number on this machine
+    bool can_read;  // cross-memory attach works, both ways
+};
+
+std::unique_ptr<Link> make_local_link(Host& host, const LocalOptions& options);
+std::unique_ptr<Link> make_tcp_link(int socket);
+
+}  // namespace weft::runtime

@@ -1,0 +1,214 @@
+// Between ranks of one machine, in one of three ways, chosen by where the *sender's* tensor lies:
+// - in shared memory: the receiver reads it there;
+// - private, and large, and the kernel permits it: the receiver reads it out of the sender's process;
+// - else the sender copies it through a ring of bytes.
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "link.hpp"
+
+namespace weft::runtime {
+namespace {
+
+enum class Way : uint8_t { shared, read, ring };
+
+class LocalLink final : public Link {
+public:
+    LocalLink(Host& host, const LocalOptions& options) : host_(host), options_(options) {}
+
+    void open(uint64_t sequence, uint64_t fingerprint, const Memory& memory, const Script& script) override {
+        sequence_ = sequence;
+        fingerprint_ = fingerprint;
+        memory_ = &memory;
+        script_ = &script;
+        opened_ = false;
+        sent_from_ = own().ready.load(std::memory_order_relaxed);
+        offered_ = 0;
+        taken_from_ = own().consumed.load(std::memory_order_relaxed);
+        taken_ = 0;
+        ring_tasks_ = 0;
+        within_ = 0;
+        out_way_ = way(host_.mine().notice[sequence & 1]);
+    }
+
+    Peer peer() override {
+        if (opened_) return Peer::ready;
+        const Notice& notice = theirs().notice[sequence_ & 1];
+        if (notice.sequence.load(std::memory_order_acquire) != sequence_) {
+            bool gone = theirs().closed.load(std::memory_order_acquire) != 0 ||
+                        theirs().failed.load(std::memory_order_acquire) != 0;
+            return gone ? Peer::gone : Peer::waiting;
+        }
+        if (notice.fingerprint != fingerprint_) return Peer::differs;
+        in_way_ = way(notice);
+        for (int r = 0; r < kRegions; ++r) address_[r] = notice.address[r];
+        shared_ = notice.shared;
+        opened_ = true;
+        return Peer::ready;
+    }
+
+    bool send(const Task& task) override {
+        if (out_way_ == Way::ring) return send_ring(task);
+        ++offered_;
+        changed_ = true;
+        return true;
+    }
+
+    uint64_t left() override {
+        if (out_way_ == Way::ring) return ring_tasks_;
+        // Negative while the peer still empties the ring of an earlier operation.
+        auto taken = static_cast<int64_t>(back().consumed.load(std::memory_order_acquire) - sent_from_);
+        return static_cast<uint64_t>(std::max<int64_t>(0, taken));
+    }
+
+    bool receive(Sink& sink) override {
+        if (in_way_ == Way::ring) {
+            if (!receive_ring(sink)) return false;
+        } else {
+            auto there = static_cast<int64_t>(back().ready.load(std::memory_order_acquire) - taken_from_);
+            if (there <= static_cast<int64_t>(taken_)) return false;
+            while (!sink.full()) read_some(sink);
+        }
+        ++taken_;
+        changed_ = true;
+        return true;
+    }
+
+    void flush() override {
+        if (!changed_) return;
+        changed_ = false;
+        own().ready.store(sent_from_ + offered_, std::memory_order_release);
+        own().consumed.store(taken_from_ + taken_, std::memory_order_release);
+        host_.ring_bell(options_.peer);
+    }
+
+    bool quiet() override { return true; }
+
+private:
+    Board& theirs() const { return host_.board(options_.peer); }
+    Counters& own() const { return host_.mine().peer[options_.peer]; }
+    Counters& back() const { return theirs().peer[host_.rank()]; }
+
+    // The same answer at both ends: what it depends on stands in the sender's notice or was agreed on before.
+    Way way(const Notice& notice) const {
+        if ((notice.shared & 1) != 0) return Way::shared;
+        return options_.can_read && (notice.shared & kLarge) != 0 ? Way::read : Way::ring;
+    }
+
+    void read_some(Sink& sink) {
+        Sink::Stretch stretch = sink.next();
+        auto region = static_cast<int>(stretch.there_in);
+        auto bytes = static_cast<int64_t>(memory_->element);
+        uint64_t address = address_[region] + static_cast<uint64_t>(stretch.there * bytes);
+        if ((shared_ >> region & 1) != 0) {
+            sink.take(host_.memory(options_.peer) + address, stretch.elements);
+            return;
+        }
+        if (sink.copies()) {
+            read_process(stretch.here, address, static_cast<size_t>(stretch.elements * bytes));
+            sink.skip(stretch.elements);
+            return;
+        }
+        // Small enough to stay in the cache between being read and being added.
+        bounce_.resize(kBounce);
+        int64_t some = std::min<int64_t>(stretch.elements, kBounce / bytes);
+        read_process(bounce_.data(), address, static_cast<size_t>(some * bytes));
+        sink.take(bounce_.data(), some);
+    }
+
+    void read_process(std::byte* into, uint64_t address, size_t bytes) {
+        while (bytes > 0) {
+            iovec here{into, bytes}, there{reinterpret_cast<void*>(address), bytes};
+            ssize_t got = process_vm_readv(host_.pid(options_.peer), &here, 1, &there, 1, 0);
+            if (got <= 0) throw Unreadable{};
+            into += got;
+            address += static_cast<uint64_t>(got);
+            bytes -= static_cast<size_t>(got);
+        }
+    }
+
+    bool send_ring(const Task& task) {
+        std::byte* ring = host_.ring(host_.rank(), options_.peer);
+        auto bytes = static_cast<int64_t>(memory_->element);
+        while (within_ < task.elements) {
+            uint64_t head = own().head.load(std::memory_order_relaxed);
+            uint64_t used = head - back().tail.load(std::memory_order_acquire);
+            size_t at = head % Host::kRingBytes;
+            size_t room = std::min(Host::kRingBytes - used, Host::kRingBytes - at);
+            int64_t some = std::min(task.elements - within_, static_cast<int64_t>(room) / bytes);
+            some = std::min<int64_t>(some, kPiece / bytes);
+            if (some == 0) return false;
+            copy_out(task, within_, some, ring + at);
+            within_ += some;
+            own().head.store(head + static_cast<uint64_t>(some * bytes), std::memory_order_release);
+            changed_ = true;
+            if (some * bytes == kPiece) flush();  // large ones: let the other start
+        }
+        within_ = 0;
+        ++ring_tasks_;
+        ++offered_;  // so that both ends count the same tasks, whichever way they went
+        return true;
+    }
+
+    // Elements `from` .. `from + count` of a task, gathered.
+    void copy_out(const Task& task, int64_t from, int64_t count, std::byte* into) const {
+        auto bytes = static_cast<int64_t>(memory_->element);
+        for (uint32_t p = task.first_part; count > 0; ++p) {
+            const Part& part = script_->parts[p];
+            if (from >= part.elements) {
+                from -= part.elements;
+                continue;
+            }
+            int64_t some = std::min(part.elements - from, count);
+            const std::byte* here = memory_->region[static_cast<int>(part.here_in)] + (part.here + from) * bytes;
+            std::memcpy(into, here, static_cast<size_t>(some * bytes));
+            into += some * bytes;
+            count -= some;
+            from = 0;
+        }
+    }
+
+    bool receive_ring(Sink& sink) {
+        std::byte* ring = host_.ring(options_.peer, host_.rank());
+        auto bytes = static_cast<int64_t>(memory_->element);
+        while (!sink.full()) {
+            uint64_t tail = own().tail.load(std::memory_order_relaxed);
+            uint64_t there = back().head.load(std::memory_order_acquire) - tail;
+            size_t at = tail % Host::kRingBytes;
+            size_t whole = std::min<size_t>(there, Host::kRingBytes - at);
+            int64_t some = std::min(sink.left(), static_cast<int64_t>(whole) / bytes);
+            if (some == 0) return false;
+            sink.take(ring + at, some);
+            own().tail.store(tail + static_cast<uint64_t>(some * bytes), std::memory_order_release);
+            changed_ = true;
+        }
+        return true;
+    }
+
+    static constexpr int64_t kBounce = 128 << 10;
+    static constexpr int64_t kPiece = 1 << 20;
+
+    Host& host_;
+    LocalOptions options_;
+    const Memory* memory_ = nullptr;
+    const Script* script_ = nullptr;
+    uint64_t sequence_ = 0, fingerprint_ = 0;
+    bool opened_ = false, changed_ = false;
+    Way out_way_ = Way::ring, in_way_ = Way::ring;
+    uint64_t sent_from_ = 0, offered_ = 0, taken_from_ = 0, taken_ = 0, ring_tasks_ = 0;
+    int64_t within_ = 0;
+    uint64_t address_[kRegions] = {};
+    uint64_t shared_ = 0;
+    std::vector<std::byte> bounce_;
+};
+
+}  // namespace
+
+std::unique_ptr<Link> make_local_link(Host& host, const LocalOptions& options) {
+    return std::make_unique<LocalLink>(host, options);
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,164 @@
+#include "script.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace weft::runtime {
+
+Layout::Place Layout::find(int32_t rank, int32_t chunk, int32_t slot) const {
+    if (pairs) {
+        int32_t from = chunk / ranks, to = chunk % ranks;
+        if (slot == 0 && rank == from) return {Region::buffer, start[chunk] - start[static_cast<size_t>(from) * ranks]};
+        if (slot == 0 && rank == to) {
+            int64_t offset = 0;
+            for (int32_t other = 0; other < from; ++other) {
+                int32_t before = other * ranks + to;
+                offset += start[before + 1] - start[before];
+            }
+            return {Region::output, offset};
+        }
+        return {Region::scratch, slot * start.back() + start[chunk]};
+    }
+    if (slot == 0) return {Region::buffer, start[chunk]};
+    return {Region::scratch, (slot - 1) * start.back() + start[chunk]};
+}
+
+int64_t Layout::scratch_elements(int32_t slots) const { return (pairs ? slots : slots - 1) * start.back(); }
+
+namespace {
+
+class Writer {
+public:
+    Writer(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank)
+        : rows_(rows), layout_(layout), rank_(rank), program_(lower(rows, cut)) {
+        script_.scratch_elements = layout.scratch_elements(cut.slots);
+    }
+
+    Script write() {
+        number();
+        for (size_t id = 0; id < program_.segments.size(); ++id) {
+            if (task_of_[id] == kNone) continue;
+            hang(static_cast<int32_t>(id));
+        }
+        return std::move(script_);
+    }
+
+private:
+    int32_t src(const Segment& segment) const { return rows_.src[segment.row]; }
+    int32_t dst(const Segment& segment) const { return rows_.dst[segment.row]; }
+
+    // Gives a task to each segment that begins or ends here.
+    void number() {
+        task_of_.assign(program_.segments.size(), kNone);
+        std::map<int32_t, size_t> sends, receives;
+        int32_t message = kNone;
+        int64_t within = 0;  // elements of its message before this segment
+        for (size_t id = 0; id < program_.segments.size(); ++id) {
+            const Segment& segment = program_.segments[id];
+            if (segment.row != message) {
+                message = segment.row;
+                within = 0;
+            }
+            bool sends_it = src(segment) == rank_, receives_it = dst(segment) == rank_;
+            if (sends_it || receives_it) {
+                auto task = static_cast<int32_t>(script_.tasks.size());
+                task_of_[id] = task;
+                int32_t peer = sends_it ? dst(segment) : src(segment);
+                script_.tasks.push_back({peer, segment.row, static_cast<uint32_t>(script_.parts.size()), 0,
+                                         segment.bytes, sends_it ? segment.start_needs : 0,
+                                         receives_it ? segment.apply_needs : 0, kNone, kNone, -1, sends_it,
+                                         rows_.op[segment.row] == 1});
+                add_parts(segment, within);
+                if (sends_it && receives_it) {
+                    stage(script_.tasks[task]);
+                    script_.local.push_back(task);
+                } else {
+                    queue(sends_it ? script_.sends : script_.receives, sends_it ? sends : receives, peer, task);
+                }
+            }
+            within += segment.bytes;
+        }
+    }
+
+    static void queue(std::vector<Script::Queue>& queues, std::map<int32_t, size_t>& known, int32_t peer, int32_t task) {
+        auto [found, fresh] = known.try_emplace(peer, queues.size());
+        if (fresh) queues.push_back({peer, {}});
+        queues[found->second].tasks.push_back(task);
+    }
+
+    void add_parts(const Segment& segment, int64_t within) {
+        Task& task = script_.tasks.back();
+        int64_t left = segment.bytes;
+        for (size_t row = segment.row; left > 0; ++row) {
+            int32_t chunk = rows_.chunk[row];
+            int64_t size = layout_.start[chunk + 1] - layout_.start[chunk];
+            if (within >= size) {
+                within -= size;
+                continue;
+            }
+            int64_t elements = std::min(size - within, left);
+            auto from = layout_.find(src(segment), chunk, rows_.from_slot(row));
+            auto to = layout_.find(dst(segment), chunk, rows_.to_slot(row));
+            if (task.sends) std::swap(from, to);
+            add_part(task, {to.offset + within, from.offset + within, elements, to.region, from.region});
+            left -= elements;
+            within = 0;
+        }
+    }
+
+    void add_part(Task& task, const Part& part) {
+        if (task.parts > 0) {
+            Part& last = script_.parts.back();
+            if (last.here_in == part.here_in && last.there_in == part.there_in && last.here + last.elements == part.here &&
+                last.there + last.elements == part.there) {
+                last.elements += part.elements;
+                return;
+            }
+        }
+        script_.parts.push_back(part);
+        ++task.parts;
+    }
+
+    void hang(int32_t id) {
+        const Segment& segment = program_.segments[id];
+        if (dst(segment) == rank_) {
+            for (int32_t edge = segment.when_applied; edge != kNone; edge = program_.edges[edge].next) {
+                wait(script_.tasks[task_of_[id]].applied, program_.edges[edge].target);
+            }
+        }
+        if (src(segment) == rank_) {
+            for (int32_t edge = segment.when_left; edge != kNone; edge = program_.edges[edge].next) {
+                uint32_t target = program_.edges[edge].target;
+                wait(script_.tasks[task_of_[id]].left, target);
+                Task& task = script_.tasks[task_of_[target >> 1]];
+                if (rows_.step[task.row] == rows_.step[segment.row]) stage(task);
+            }
+        }
+    }
+
+    void stage(Task& task) {
+        if (task.stage >= 0) return;
+        task.stage = script_.stage_elements;
+        script_.stage_elements += task.elements;
+    }
+
+    void wait(int32_t& head, uint32_t target) {
+        script_.waiters.push_back({task_of_[target >> 1], head, (target & 1) == 1});
+        head = static_cast<int32_t>(script_.waiters.size()) - 1;
+    }
+
+    const Rows& rows_;
+    const Layout& layout_;
+    int32_t rank_;
+    Program program_;
+    std::vector<int32_t> task_of_;
+    Script script_;
+};
+
+}  // namespace
+
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank) {
+    return Writer(rows, cut, layout, rank).write();
+}
+
+}  // namespace weft::runtime

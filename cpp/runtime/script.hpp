@@ -1,0 +1,77 @@
+// What one rank does in one collective: which segments it sends to whom, which it receives, and what waits for what.
+//
+// All waiting is local. A send waits for what was applied here before; an apply waits for reads of the place that
+// have to go first and for the write before it. `weft::lower` derives that once for engine and runtime alike; this
+// keeps the part that concerns one rank.
+//
+// Every connection carries its segments in row order. That alone rules out deadlock: by induction over the steps,
+// whatever a segment of a step waits for belongs to an earlier one, but for reads of the same step, and a segment
+// that waits for such a read is staged: taken off the connection first, applied later.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "../program.hpp"
+#include "../rows.hpp"
+
+namespace weft::runtime {
+
+// Where a value lives at a rank.
+enum class Region : uint8_t { buffer, output, scratch };
+constexpr int kRegions = 3;
+
+// Where each rank keeps each chunk; the same on all ranks, so that one can read another's memory.
+struct Layout {
+    std::span<const int64_t> start;  // of each chunk in the buffer, in elements; one more entry for the end
+    int32_t ranks;
+    bool pairs;  // all_to_all: chunk s * ranks + d lies in s's buffer and d's output
+
+    struct Place {
+        Region region;
+        int64_t offset;
+    };
+    Place find(int32_t rank, int32_t chunk, int32_t slot) const;
+    int64_t scratch_elements(int32_t slots) const;
+};
+
+// A stretch of a segment that is contiguous at both ends.
+struct Part {
+    int64_t here, there;  // elements into the regions
+    int64_t elements;
+    Region here_in, there_in;
+};
+
+struct Task {
+    int32_t peer;
+    int32_t row;       // first row of its message, for messages to people
+    uint32_t first_part, parts;
+    int64_t elements;
+    int32_t start_needs, apply_needs;  // how many others it waits for, to be read here and to be written here
+    int32_t applied, left;             // heads of lists of waiting tasks
+    int64_t stage;     // offset in the staging area, in elements, or -1 if it is applied straight away
+    bool sends, reduces;
+};
+
+struct Waiter {
+    int32_t task, next;
+    bool apply;  // and not start
+};
+
+struct Script {
+    std::vector<Task> tasks;
+    std::vector<Part> parts;
+    std::vector<Waiter> waiters;
+    struct Queue {
+        int32_t peer;
+        std::vector<int32_t> tasks;  // in row order
+    };
+    std::vector<Queue> sends, receives;
+    std::vector<int32_t> local;  // from slot to slot of this rank
+    int64_t scratch_elements = 0, stage_elements = 0;
+};
+
+// `cut` counts elements, not bytes.
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank);
+
+}  // namespace weft::runtime

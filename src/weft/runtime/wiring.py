@@ -1,0 +1,255 @@
+"""How a rank reaches the others: memory inside one machine, sockets between machines.
+
+Everything that has to be agreed on goes through the roster, whose members have proved who they are. A data
+connection proves itself with a code from the token that its listener handed out there.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import selectors
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import numpy as np
+
+from weft import _core
+from weft.errors import InputError, RuntimeFailure, TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.runtime.roster import Roster
+
+FROZEN_AFTER_MS: Final = 5000
+TRANSPORTS: Final = ("auto", "tcp")
+
+_TOKEN_BYTES: Final = 32
+_KNOCK: Final = struct.Struct("!I32s")
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rank tells the others about itself."""
+
+    pid: int
+    descriptor: int
+    arena_bytes: int
+    probe: int
+    word: int
+    address: Annotated[str, msgspec.Meta(max_length=255)]
+    port: int
+    token: bytes
+
+
+@dataclass(slots=True)
+class Wires:
+    """What connects one rank to all others.
+
+    Parameters
+    ----------
+    host
+        The memory it shares with the ranks of its machine.
+    executor
+        What moves data.
+    sockets
+        One for each rank that is reached through one.
+    can_read
+        The ranks whose memory this process may read, and that may read its own.
+    """
+
+    host: _core.Host
+    executor: _core.Executor
+    sockets: dict[int, socket.socket] = field(default_factory=dict)
+    can_read: frozenset[int] = frozenset()
+
+    def close(self) -> None:
+        """Let go of everything; the others see that this rank left on purpose."""
+        self.host.close()
+        for connection in self.sockets.values():
+            connection.close()
+
+
+def connect(roster: Roster, *, transport: str, arena_bytes: int, timeout: float) -> Wires:
+    """Connect this rank to all others; every rank calls this.
+
+    Parameters
+    ----------
+    roster
+        Who they are.
+    transport
+        ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``: sockets everywhere.
+    arena_bytes
+        Room for shared tensors; only what is used takes memory.
+    timeout
+        Seconds for all of it.
+
+    Raises
+    ------
+    InputError
+        If the transport is unknown.
+    TimedOut, PeerLost, RuntimeFailure
+        If somebody cannot be reached.
+    """
+    if transport not in TRANSPORTS:
+        msg = f"transport {transport!r} is unknown, expected {' or '.join(TRANSPORTS)}"
+        raise InputError(msg)
+    here = roster.members[roster.rank].boot_id
+    neighbours = [member.rank for member in roster.members if member.boot_id == here]
+    local = [neighbours.index(rank) if rank in neighbours else -1 for rank in range(roster.size)]
+    host = _core.Host(local[roster.rank], len(neighbours), arena_bytes)
+    word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
+    others = [rank for rank in range(roster.size) if rank != roster.rank]
+    remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
+    with _listen(alone=len(neighbours) == roster.size) as listener:
+        address, port = listener.getsockname()[:2]
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        probe = int(word.__array_interface__["data"][0])
+        mine = _Card(os.getpid(), host.descriptor, arena_bytes, probe, int(word[0]), address, port, token)
+        cards = [
+            msgspec.msgpack.decode(card, type=_Card)
+            for card in roster.exchange(msgspec.msgpack.encode(mine), timeout)
+        ]
+        for rank in neighbours:
+            if rank != roster.rank:
+                _attach(host, local[rank], rank, cards[rank])
+        readable = {
+            rank
+            for rank in neighbours
+            if rank != roster.rank and host.can_read(local[rank], cards[rank].probe, cards[rank].word)
+        }
+        sockets = _connect_all(roster, listener, cards, remote, token, timeout)
+    agreed = [set(msgspec.msgpack.decode(part, type=list[int])) for part in _tell(roster, readable, timeout)]
+    can_read = frozenset(rank for rank in readable if roster.rank in agreed[rank])
+    host.start_watch(FROZEN_AFTER_MS)
+    executor = _core.Executor(
+        host,
+        roster.rank,
+        local,
+        [sockets[rank].fileno() if rank in sockets else -1 for rank in range(roster.size)],
+        [int(rank in can_read) for rank in range(roster.size)],
+    )
+    roster.barrier(timeout)
+    return Wires(host, executor, sockets, can_read)
+
+
+def _tell(roster: Roster, readable: set[int], timeout: float) -> list[bytes]:
+    return roster.exchange(msgspec.msgpack.encode(sorted(readable)), timeout)
+
+
+def _attach(host: _core.Host, number: int, rank: int, card: _Card) -> None:
+    try:
+        host.attach(number, card.pid, card.descriptor)
+    except (OSError, RuntimeError) as error:
+        msg = f"the shared memory of rank {rank} (pid {card.pid}) cannot be used: {error}"
+        raise RuntimeFailure(msg) from error
+
+
+def _listen(*, alone: bool) -> socket.socket:
+    """Listen on loopback when the whole job is on this machine, else where WEFT_INTERFACE says."""
+    address = _LOOPBACK if alone else os.environ.get("WEFT_INTERFACE", "")
+    if not address:
+        msg = "the job spans several hosts; set WEFT_INTERFACE to the address of this one that others reach"
+        raise InputError(msg)
+    return socket.create_server((address, 0), backlog=128)
+
+
+def _connect_all(
+    roster: Roster,
+    listener: socket.socket,
+    cards: list[_Card],
+    remote: list[int],
+    token: bytes,
+    timeout: float,
+) -> dict[int, socket.socket]:
+    """One connection to each rank: the lower of two ranks listens, the higher one knocks."""
+    deadline = time.monotonic() + timeout
+    found: dict[int, socket.socket] = {}
+    try:
+        for rank in remote:
+            if rank < roster.rank:
+                found[rank] = _knock(roster.rank, rank, cards[rank], deadline)
+        expected = {rank for rank in remote if rank > roster.rank}
+        found.update(_admit(listener, token, expected, deadline))
+    except BaseException:
+        for connection in found.values():
+            connection.close()
+        raise
+    for connection in found.values():
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
+
+
+def _code(token: bytes, rank: int) -> bytes:
+    return hmac.digest(token, b"weft data %d" % rank, "sha256")
+
+
+def _knock(me: int, rank: int, card: _Card, deadline: float) -> socket.socket:
+    left = deadline - time.monotonic()
+    try:
+        connection = socket.create_connection((card.address, card.port), timeout=max(0.01, left))
+        connection.sendall(_KNOCK.pack(me, _code(card.token, me)))
+    except TimeoutError as error:
+        raise TimedOut("connect", left, [rank]) from error
+    except OSError as error:
+        msg = f"rank {rank} cannot be reached at {card.address}:{card.port}: {error.strerror or error}"
+        raise RuntimeFailure(msg) from error
+    return connection
+
+
+def _admit(
+    listener: socket.socket, token: bytes, expected: set[int], deadline: float
+) -> Iterator[tuple[int, socket.socket]]:
+    """Connections of the expected ranks, each once; whoever cannot prove itself is dropped."""
+    began = time.monotonic()
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        pending: dict[socket.socket, bytes] = {}
+        while expected:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimedOut("connect", time.monotonic() - began, expected)
+            for key, _ in selector.select(left):
+                if key.fileobj is listener:
+                    connection, _ = listener.accept()
+                    connection.setblocking(False)
+                    pending[connection] = b""
+                    selector.register(connection, selectors.EVENT_READ)
+                    continue
+                assert isinstance(key.fileobj, socket.socket)
+                rank = _hear(key.fileobj, pending, token)
+                if rank is None:
+                    continue
+                selector.unregister(key.fileobj)
+                del pending[key.fileobj]
+                if rank in expected:
+                    expected.remove(rank)
+                    yield rank, key.fileobj
+                else:
+                    key.fileobj.close()
+        for connection in pending:
+            connection.close()
+
+
+def _hear(connection: socket.socket, pending: dict[socket.socket, bytes], token: bytes) -> int | None:
+    """The rank that knocks, -1 for a stranger, None if it has not said all yet."""
+    try:
+        more = connection.recv(_KNOCK.size - len(pending[connection]))
+    except BlockingIOError:
+        return None
+    except OSError:
+        return -1
+    if not more:
+        return -1
+    pending[connection] += more
+    if len(pending[connection]) < _KNOCK.size:
+        return None
+    rank, code = _KNOCK.unpack(pending[connection])
+    return rank if hmac.compare_digest(code, _code(token, rank)) else -1

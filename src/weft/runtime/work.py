@@ -1,0 +1,98 @@
+"""Operations under way."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Work:
+    """A collective that was started and may not be over.
+
+    Parameters
+    ----------
+    future
+        What it will have been; also for those who wait with `concurrent.futures`.
+    """
+
+    def __init__(self, future: Future[Any]) -> None:
+        self.future = future
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Result of the operation, as its blocking form would return it.
+
+        Raises
+        ------
+        TimedOut
+            If it is not over after so many seconds; it goes on.
+        """
+        try:
+            return self.future.result(timeout)
+        except FutureTimeoutError as error:
+            if self.future.done():
+                raise
+            raise TimedOut("wait", timeout or 0.0, hint="the operation goes on") from error
+
+    result = wait
+
+    def is_completed(self) -> bool:
+        """Whether it is over, well or not."""
+        return self.future.done()
+
+    is_done = is_completed
+
+
+class Worker:
+    """One thread that does one thing after the other; it starts with the first."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._pending = 0
+        self._lock = threading.Lock()
+
+    def idle(self) -> bool:
+        """Whether nothing is queued or under way."""
+        return self._pending == 0
+
+    def submit(self, run: Callable[[], Any]) -> Work:
+        """Do this after what was submitted before."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._pending += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="weft", daemon=True)
+                self._thread.start()
+        self._queue.put((run, future))
+        return Work(future)
+
+    def close(self) -> None:
+        """Finish what was submitted, and end."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        while (task := self._queue.get()) is not None:
+            run, future = task
+            try:
+                result = run()
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+                self._settle()
+                future.set_exception(error)
+            else:
+                self._settle()
+                future.set_result(result)
+
+    def _settle(self) -> None:
+        with self._lock:
+            self._pending -= 1
