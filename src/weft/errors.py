@@ -15,6 +15,7 @@ Each message says what is wrong, where, and what to do about it::
     ├── SimulationError             a simulation that cannot finish                  exit code 3
     └── RuntimeFailure              a running job that cannot go on                  exit code 3
         ├── PeerLost                a rank that is gone: rank, host, pid, operation, step
+        ├── DesyncError             a rank that is in another operation than this one
         └── TimedOut                a wait that ended without the ranks it names
 
 The command line turns any of them into one line on stderr and its ``exit_code``.

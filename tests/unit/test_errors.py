@@ -10,6 +10,7 @@ import pytest
 
 from weft import errors
 from weft.errors import (
+    DesyncError,
     FormatError,
     InputError,
     LimitError,
@@ -123,6 +124,7 @@ def test_a_limit_error_names_the_bound() -> None:
         LimitError("too many"),
         PeerLost(7, "n2", 4412, "all_reduce", 41),
         TimedOut("barrier", 5, [1, 3], "rank 0 waits"),
+        DesyncError(2, "all_reduce #7"),
     ],
     ids=lambda error: type(error).__name__,
 )
