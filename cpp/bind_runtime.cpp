@@ -56,8 +56,12 @@ void bind_runtime(nb::module_& m) {
         .def(nb::init<int, int, size_t>(), nb::arg("rank"), nb::arg("ranks"), nb::arg("arena_bytes"))
         .def_prop_ro("descriptor", &Host::descriptor)
         .def_prop_ro("arena_bytes", &Host::arena_bytes)
-        .def_prop_ro("arena_address", [](const Host& host) { return reinterpret_cast<uint64_t>(host.arena(host.rank())); })
-        .def_prop_ro("arena_offset", [](const Host& host) { return static_cast<uint64_t>(host.arena(host.rank()) - host.memory(host.rank())); })
+        .def_prop_ro("arena_address",
+                     [](const Host& host) { return reinterpret_cast<uint64_t>(host.arena(host.rank())); })
+        .def_prop_ro("arena_offset",
+                     [](const Host& host) {
+                         return static_cast<uint64_t>(host.arena(host.rank()) - host.memory(host.rank()));
+                     })
         .def("attach", &Host::attach, nb::arg("rank"), nb::arg("pid"), nb::arg("descriptor"),
              "Map another rank's memory.")
         .def("can_read", &Host::can_read, nb::arg("rank"), nb::arg("address"), nb::arg("expected"),

@@ -364,8 +364,9 @@ Executor::Executor(std::shared_ptr<Host> host, int32_t rank, std::vector<int32_t
     }
 }
 
-void Executor::say_farewell() {
-    auto deadline = Clock::now() + std::chrono::milliseconds(300);
+// Who differs stays a while, so that others that come late still hear what it was in; who lost somebody goes at once.
+void Executor::say_farewell(Status status) {
+    auto deadline = Clock::now() + std::chrono::milliseconds(status == Status::differs ? 3000 : 100);
     auto said = [](const auto& link) { return link == nullptr || link->farewell(); };
     while (!std::ranges::all_of(links_, said) && Clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -395,7 +396,7 @@ Ending Executor::run(const Operation& operation) {
         broken_ = ending;
         host_->mine().failed.store(1 + (ending.rank < 0 ? rank_ : ending.rank), std::memory_order_release);
         for (int other = 0; other < host_->ranks(); ++other) host_->ring_bell(other);
-        say_farewell();
+        say_farewell(ending.status);
     }
     return ending;
 }

@@ -44,7 +44,7 @@ public:
 private:
     class Run;
 
-    void say_farewell();
+    void say_farewell(Status status);
 
     std::shared_ptr<Host> host_;
     int32_t rank_;

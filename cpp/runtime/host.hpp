@@ -6,9 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
-#include <mutex>
-#include <span>
 #include <thread>
 #include <vector>
 

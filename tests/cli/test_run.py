@@ -59,6 +59,10 @@ def children_of(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text("utf-8").split()))
 
 
+# Whoever runs the tests in the background has them ignore some signals, and children inherit that.
+HEARING = ["env", "--default-signal=INT,HUP"]
+
+
 class Started:
     """A ``weft run`` under way, whose ranks have said which processes they are."""
 
@@ -66,7 +70,7 @@ class Started:
         script = tmp_path / "linger.py"
         script.write_text(LINGER)
         self.process = subprocess.Popen(
-            [WEFT, "run", "-n", str(ranks), str(script), *words],
+            [*HEARING, WEFT, "run", "-n", str(ranks), str(script), *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -118,6 +122,7 @@ def test_each_rank_knows_its_place_and_a_secret_of_this_run(
     weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_SECRET_FILE", "/nowhere")
+    monkeypatch.delenv("WEFT_CI", raising=False)
     secrets = set()
     for _ in range(2):
         outcome = weft("run", "-n", 1, "--", "sh", "-c", "env | grep ^WEFT_")
@@ -293,7 +298,8 @@ def test_a_second_interrupt_kills_at_once(tmp_path: Path, started: list[Started]
 
 
 def test_an_interrupt_is_heard_while_nobody_reads_the_output() -> None:
-    with subprocess.Popen([WEFT, "run", "-n", "1", "--", "yes"], stdout=subprocess.PIPE) as process:
+    command = [*HEARING, WEFT, "run", "-n", "1", "--", "yes"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"[0] y\n"
         time.sleep(1)
