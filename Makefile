@@ -3,7 +3,7 @@
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
 
 PYTHON ?= python3
-EXTRAS ?= graph,dev
+EXTRAS ?= graph,torch,mpi,dev
 JOBS ?= 2
 
 VENV := .venv

@@ -289,3 +289,24 @@ def test_a_plan_is_what_runs(tmp_path: Path) -> None:
     wrong = run_job(tmp_path, 3, PLANNED, str(tmp_path / "plan.weft"))
     assert wrong.returncode == 1
     assert "the plan is for ring:4, 4 ranks; this job has 3" in wrong.stderr
+
+
+TENSORS = """
+import torch
+import weft
+
+comm = weft.init()
+total = sum(range(comm.size))
+for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64):
+    tensor = torch.full((300, 101), comm.rank, dtype=dtype)
+    comm.all_reduce(tensor)
+    assert tensor.dtype == dtype and (tensor == total).all(), dtype
+halves = torch.full((7,), comm.rank + 1, dtype=torch.bfloat16)
+comm.all_reduce(halves, "avg")
+assert (halves == torch.tensor((total + comm.size) / comm.size, dtype=torch.bfloat16)).all()
+"""
+
+
+def test_torch_tensors_of_every_type_are_summed_in_place(tmp_path: Path) -> None:
+    done = run_job(tmp_path, 3, TENSORS)
+    assert done.returncode == 0, done.stdout + done.stderr
