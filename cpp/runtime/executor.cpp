@@ -315,6 +315,9 @@ private:
         for (const Line& line : lines_) {
             if (line.sends && line.left < line.tasks->size()) return line.peer;
         }
+        for (const Line& line : lines_) {
+            if (!line.link->quiet()) return line.peer;
+        }
         return waiting_;
     }
     int32_t which() const {

@@ -27,6 +27,7 @@ struct alignas(64) Counters {
     std::atomic<uint64_t> consumed;  // tasks taken from this peer, ever
     std::atomic<uint64_t> head;      // bytes put into the ring to this peer
     std::atomic<uint64_t> tail;      // bytes taken out of the ring from this peer
+    std::atomic<uint64_t> met;       // the latest operation whose notice this rank has read at the peer
 };
 
 constexpr int kMostLocal = 256;

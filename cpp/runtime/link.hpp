@@ -74,7 +74,7 @@ public:
     virtual bool receive(Sink& sink) = 0;
     // Called once after a round in which something was sent or received.
     virtual void flush() = 0;
-    // Everything sent is out; what the peer may still read is none of the caller's memory.
+    // Everything sent is out, the notice of the operation included.
     virtual bool quiet() = 0;
     // It is over: nothing more will be sent. False while the peer may still have to read what was.
     virtual bool farewell() { return true; }

@@ -47,6 +47,8 @@ public:
         for (int r = 0; r < kRegions; ++r) address_[r] = notice.address[r];
         shared_ = notice.shared;
         opened_ = true;
+        own().met.store(sequence_, std::memory_order_release);
+        host_.ring_bell(options_.peer);
         return Peer::ready;
     }
 
@@ -85,7 +87,9 @@ public:
         host_.ring_bell(options_.peer);
     }
 
-    bool quiet() override { return true; }
+    // A rank whose data went through the ring could be two operations further, and overwrite the notice, before the
+    // peer has read it.
+    bool quiet() override { return back().met.load(std::memory_order_acquire) >= sequence_; }
 
 private:
     Board& theirs() const { return host_.board(options_.peer); }

@@ -310,3 +310,22 @@ assert (halves == torch.tensor((total + comm.size) / comm.size, dtype=torch.bflo
 def test_torch_tensors_of_every_type_are_summed_in_place(tmp_path: Path) -> None:
     done = run_job(tmp_path, 3, TENSORS)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+HURRIED = """
+import numpy as np
+import weft
+
+comm = weft.init(algorithm="double_binary_tree", timeout=20)
+for number in range(1500):
+    root = number % comm.size
+    found = comm.broadcast(np.full(3, comm.rank, np.int32), root)
+    assert (found == root).all()
+    total = comm.reduce(np.full(3, comm.rank, np.int32), (root + 2) % comm.size)
+    assert comm.rank != (root + 2) % comm.size or (total == sum(range(comm.size))).all()
+"""
+
+
+def test_ranks_that_hurry_ahead_wait_for_those_that_have_not_begun(tmp_path: Path) -> None:
+    done = run_job(tmp_path, 6, HURRIED)
+    assert done.returncode == 0, done.stdout + done.stderr
