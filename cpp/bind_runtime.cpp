@@ -2,11 +2,13 @@
 // and the caller keeps it alive.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "arrays.hpp"
 #include "bind.hpp"
@@ -29,6 +31,14 @@ std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32
     Layout layout{view(start), ranks, pairs};
     return std::make_shared<Script>(
         write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout, rank));
+}
+
+std::shared_ptr<Script> write_exchange_py(const std::vector<std::tuple<int32_t, int64_t, int64_t>>& dealings,
+                                          int64_t segment, int32_t rank) {
+    if (segment < 1) throw std::invalid_argument("segment");
+    std::vector<Dealing> all;
+    for (const auto& [peer, sends, receives] : dealings) all.push_back({peer, sends, receives});
+    return std::make_shared<Script>(write_exchange(all, segment, rank));
 }
 
 Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, const std::vector<uint64_t>& memory,
@@ -75,6 +85,9 @@ void bind_runtime(nb::module_& m) {
     m.def("write_script", &write_script_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
           nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
           "The part of a schedule that concerns one rank; sizes in elements.");
+    m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"), nb::arg("rank"),
+          "Elements to and from single peers: (peer, sends, receives), -1 for a direction that has no part in it.");
+    m.attr("CHANNELS") = kChannels;
     nb::enum_<Status>(m, "Status", "How an operation ended.")
         .value("done", Status::done)
         .value("lost", Status::lost)
@@ -89,9 +102,11 @@ void bind_runtime(nb::module_& m) {
         .def_ro("row", &Ending::row)
         .def_ro("waited_for", &Ending::waited_for);
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
-        .def(nb::init<std::shared_ptr<Host>, int32_t, std::vector<int32_t>, std::vector<int32_t>,
+        .def(nb::init<std::shared_ptr<Host>, int, int32_t, std::vector<int32_t>, std::vector<int32_t>,
                       const std::vector<uint8_t>&>(),
-             nb::arg("host"), nb::arg("rank"), nb::arg("local"), nb::arg("sockets"), nb::arg("can_read"))
+             nb::arg("host"), nb::arg("channel"), nb::arg("rank"), nb::arg("local"), nb::arg("sockets"),
+             nb::arg("can_read"))
+        .def("close", &Executor::close, "Leave on purpose; other channels of the host go on.")
         .def_prop_ro("sequence", &Executor::sequence)
         .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("memory"), nb::arg("address"),
              nb::arg("shared"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),

@@ -80,14 +80,10 @@ private:
     };
 
     void announce() {
-        Notice& notice = owner_.host_->mine().notice[owner_.sequence_ & 1];
-        notice.fingerprint = operation_.fingerprint;
-        notice.shared = operation_.shared;
-        for (int r = 0; r < kRegions; ++r) notice.address[r] = operation_.address[r];
-        notice.sequence.store(owner_.sequence_, std::memory_order_release);
         for (int32_t peer : peers_) {
-            owner_.links_[peer]->open(owner_.sequence_, operation_.fingerprint, operation_.memory, script_);
-            if (owner_.local_[peer] >= 0) owner_.host_->ring_bell(owner_.local_[peer]);
+            auto found = script_.between.find(peer);
+            uint64_t between = found == script_.between.end() ? 0 : found->second;
+            owner_.links_[peer]->open(operation_.fingerprint ^ between, operation_);
         }
     }
 
@@ -264,12 +260,10 @@ private:
     }
 
     Ending check() {
-        Host::Loss loss = owner_.host_->loss();
+        Loss loss = owner_.loss();
         int32_t peer = whom();
         int32_t row = which();
-        if (loss.rank >= 0) {
-            return {loss.frozen ? Status::frozen : Status::lost, owner_.rank_of_[loss.rank], row, peer};
-        }
+        if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, row, peer};
         for (int32_t other : peers_) {
             if (owner_.links_[other]->peer() == Peer::gone) {
                 Ending ending = blame(other);
@@ -279,9 +273,9 @@ private:
         }
         for (int32_t other : peers_) {
             if (owner_.local_[other] < 0) continue;
-            Board& board = owner_.host_->board(owner_.local_[other]);
+            Channel& there = owner_.host_->board(owner_.local_[other]).channel[owner_.channel_];
             bool needed = other == peer;
-            if (needed && (board.failed.load() != 0 || board.closed.load() != 0)) {
+            if (needed && (there.failed.load() != 0 || there.closed.load() != 0)) {
                 // What it sent before it left may still be on its way here.
                 if (++gone_checks_ < 10) break;
                 Ending ending = blame(other);
@@ -295,14 +289,13 @@ private:
     }
 
     Ending blame(int32_t peer) {
-        Host::Loss loss = owner_.host_->loss();
-        if (loss.rank >= 0) {
-            return {loss.frozen ? Status::frozen : Status::lost, owner_.rank_of_[loss.rank], -1, peer};
-        }
+        Loss loss = owner_.loss();
+        if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
         if (owner_.local_[peer] >= 0) {
-            int64_t failed = owner_.host_->board(owner_.local_[peer]).failed.load(std::memory_order_acquire);
+            Channel& there = owner_.host_->board(owner_.local_[peer]).channel[owner_.channel_];
+            int64_t failed = there.failed.load(std::memory_order_acquire);
             if (failed > 0) return {Status::lost, static_cast<int32_t>(failed - 1), -1, peer};
-            if (owner_.host_->board(owner_.local_[peer]).closed.load() != 0) return {Status::left, peer, -1, peer};
+            if (there.closed.load() != 0) return {Status::left, peer, -1, peer};
         }
         return {Status::lost, peer, -1, peer};
     }
@@ -347,23 +340,57 @@ private:
     Clock::time_point deadline_;
 };
 
-Executor::Executor(std::shared_ptr<Host> host, int32_t rank, std::vector<int32_t> local, std::vector<int32_t> sockets,
-                   const std::vector<uint8_t>& can_read)
+Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> local,
+                   std::vector<int32_t> sockets, const std::vector<uint8_t>& can_read)
     : host_(std::move(host)),
+      channel_(channel),
       rank_(rank),
       local_(std::move(local)),
       sockets_(std::move(sockets)),
-      links_(local_.size()),
-      rank_of_(host_->ranks(), -1) {
+      links_(local_.size()) {
     if (sockets_.size() != local_.size() || can_read.size() != local_.size()) throw std::invalid_argument("ranks");
+    if (channel < 0 || channel >= kChannels) throw std::invalid_argument("channel");
     for (size_t r = 0; r < local_.size(); ++r) {
-        if (local_[r] >= 0) rank_of_.at(local_[r]) = static_cast<int32_t>(r);
+        if (local_[r] >= host_->ranks()) throw std::invalid_argument("local");
         if (static_cast<int32_t>(r) == rank) continue;
         if (sockets_[r] >= 0) {
             links_[r] = make_tcp_link(sockets_[r]);
         } else if (local_[r] >= 0) {
-            links_[r] = make_local_link(*host_, {local_[r], can_read[r] != 0});
+            links_[r] = make_local_link(*host_, {channel, local_[r], can_read[r] != 0});
         }
+    }
+}
+
+Executor::Loss Executor::loss() const {
+    Loss first;
+    int64_t when = 0;
+    for (size_t r = 0; r < local_.size(); ++r) {
+        if (local_[r] < 0) continue;
+        Host::Loss loss = host_->loss(local_[r]);
+        if (loss.when_ms == 0 || (first.rank >= 0 && loss.when_ms >= when)) continue;
+        first = {static_cast<int32_t>(r), loss.frozen};
+        when = loss.when_ms;
+    }
+    return first;
+}
+
+void Executor::close() {
+    mine().closed.store(1, std::memory_order_release);
+    for (int32_t other : local_) {
+        if (other >= 0) host_->ring_bell(other);
+    }
+}
+
+// Afterwards nobody writes to this rank's memory any more, but for one that froze in the midst of it.
+void Executor::give_up(int32_t culprit) {
+    mine().failed.store(1 + culprit, std::memory_order_seq_cst);
+    for (int32_t other : local_) {
+        if (other >= 0) host_->ring_bell(other);
+    }
+    auto deadline = Clock::now() + std::chrono::seconds(1);
+    for (size_t r = 0; r < links_.size(); ++r) {
+        if (links_[r] == nullptr) continue;
+        while (!links_[r]->untouched() && host_->loss(local_[r]).when_ms == 0 && Clock::now() < deadline) sched_yield();
     }
 }
 
@@ -384,21 +411,17 @@ Ending Executor::run(const Operation& operation) {
             return Run(*this, operation).go();
         } catch (const Unreadable&) {
             // The kernel knows before the watch does; give that a moment to find out who it was.
-            for (int i = 0; i < 100 && host_->loss().rank < 0; ++i) {
-                std::this_thread::sleep_for(std::chrono::milliseconds(10));
-            }
-            Host::Loss loss = host_->loss();
-            return {Status::lost, loss.rank < 0 ? -1 : rank_of_[loss.rank], -1, -1};
+            for (int i = 0; i < 100 && loss().rank < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            return {Status::lost, loss().rank, -1, -1};
         } catch (...) {
-            host_->mine().failed.store(1 + rank_);
+            give_up(rank_);
             broken_ = {Status::interrupted, rank_, -1, -1};
             throw;
         }
     }();
     if (ending.status != Status::done) {
         broken_ = ending;
-        host_->mine().failed.store(1 + (ending.rank < 0 ? rank_ : ending.rank), std::memory_order_release);
-        for (int other = 0; other < host_->ranks(); ++other) host_->ring_bell(other);
+        give_up(ending.rank < 0 ? rank_ : ending.rank);
         say_farewell(ending.status);
     }
     return ending;

@@ -20,37 +20,38 @@ struct Ending {
     int32_t waited_for = -1;  // the rank at the other end of it
 };
 
-struct Operation {
-    uint64_t fingerprint;
-    const Script* script;
-    Memory memory;
-    uint64_t shared;               // bit r: region r is shared memory; kLarge
-    uint64_t address[kRegions];
-    int64_t timeout_ms;
-};
-
 class Executor {
 public:
     // `local[r]` is the number on this machine of rank r, or -1; `sockets[r]` a connected socket, or -1.
-    Executor(std::shared_ptr<Host> host, int32_t rank, std::vector<int32_t> local, std::vector<int32_t> sockets,
-             const std::vector<uint8_t>& can_read);
+    // Communicators that share a host each have a channel of their own.
+    Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> local,
+             std::vector<int32_t> sockets, const std::vector<uint8_t>& can_read);
 
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
     Ending run(const Operation& operation);
+    void close();  // leave on purpose
     uint64_t sequence() const { return sequence_; }
 
 private:
     class Run;
 
+    // The first of its ranks on this machine that died or froze.
+    struct Loss {
+        int32_t rank = -1;
+        bool frozen = false;
+    };
+    Loss loss() const;
+    Channel& mine() const { return host_->mine().channel[channel_]; }
+    void give_up(int32_t culprit);
     void say_farewell(Status status);
 
     std::shared_ptr<Host> host_;
+    int channel_;
     int32_t rank_;
     std::vector<int32_t> local_, sockets_;
     std::vector<std::unique_ptr<Link>> links_;
-    std::vector<int32_t> rank_of_;  // of a local number
     uint64_t sequence_ = 0;
     Ending broken_;  // the first failure; after it nothing works any more
 };

@@ -19,7 +19,7 @@
 namespace weft::runtime {
 namespace {
 
-constexpr uint64_t kMagic = 0x57454654'00000001;
+constexpr uint64_t kMagic = 0x57454654'00000002;
 constexpr size_t kPage = 4096;
 constexpr int64_t kBeatMs = 100;
 
@@ -70,9 +70,9 @@ Host::~Host() {
     if (file_ >= 0) ::close(file_);
 }
 
-size_t Host::ring_offset(int to) const {
+size_t Host::ring_offset(int channel, int to) const {
     size_t control = (sizeof(Board) + kPage - 1) / kPage * kPage;
-    return control + static_cast<size_t>(to) * kRingBytes;
+    return control + (static_cast<size_t>(channel) * static_cast<size_t>(ranks_) + static_cast<size_t>(to)) * kRingBytes;
 }
 
 void Host::attach(int rank, int pid, int file) {
@@ -139,11 +139,15 @@ void Host::watch(int64_t frozen_after_ms) {
         mine().heartbeat.fetch_add(1, std::memory_order_relaxed);
         int woken = poll(polled.data(), polled.size(), kBeatMs);
         int64_t now = now_ms();
-        int64_t loss = 0;
+        bool news = false;
+        auto lose = [&](int rank, bool frozen) {
+            int64_t none = 0;
+            news = members_[rank].lost.compare_exchange_strong(none, now * 2 + frozen) || news;
+        };
         for (size_t i = 0; i < polled.size() && woken > 0; ++i) {
-            bool left = board(whose[i]).closed.load(std::memory_order_acquire) != 0;
-            if (polled[i].revents != 0 && loss == 0 && !left) loss = 1 + whose[i] * 2;
-            if (polled[i].revents != 0) polled[i].fd = -1;  // a dead process stays readable for ever
+            if (polled[i].revents == 0) continue;
+            if (board(whose[i]).closed.load(std::memory_order_acquire) == 0) lose(whose[i], false);
+            polled[i].fd = -1;  // a dead process stays readable for ever
         }
         // If this process itself was held up, nobody else's silence means anything.
         bool held_up = now - last > frozen_after_ms / 2;
@@ -155,22 +159,17 @@ void Host::watch(int64_t frozen_after_ms) {
             if (beat != member.beat || held_up || left) {
                 member.beat = beat;
                 member.heard_ms = now;
-            } else if (now - member.heard_ms > frozen_after_ms && loss == 0) {
-                loss = 2 + rank * 2;
+            } else if (now - member.heard_ms > frozen_after_ms) {
+                lose(rank, true);
             }
         }
-        if (loss != 0) {
-            int64_t none = 0;
-            loss_.compare_exchange_strong(none, loss);
-            ring_bell(rank_);
-        }
+        if (news) ring_bell(rank_);
     }
 }
 
-Host::Loss Host::loss() const {
-    int64_t loss = loss_.load(std::memory_order_acquire);
-    if (loss == 0) return {};
-    return {static_cast<int>((loss - 1) / 2), (loss - 1) % 2 == 1};
+Host::Loss Host::loss(int rank) const {
+    int64_t lost = members_[rank].lost.load(std::memory_order_acquire);
+    return {lost / 2, lost % 2 == 1};
 }
 
 }  // namespace weft::runtime

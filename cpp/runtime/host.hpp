@@ -13,39 +13,48 @@ namespace weft::runtime {
 
 constexpr int kRegionCount = 3;
 
-// What a rank says about the operation it is in; two of them, so that the next can be written while others still
-// read the last.
+// What a rank says to one peer about the operation they are in; two of them, so that the next can be written while the
+// peer still reads the last.
 struct Notice {
     std::atomic<uint64_t> sequence;
     uint64_t fingerprint;
-    uint64_t shared;              // bit r: region r lies in the arena
+    uint64_t shared;                 // bit r: region r lies in the arena
     uint64_t address[kRegionCount];  // offset in the owner's memory, or address in its process
 };
 
-struct alignas(64) Counters {
-    std::atomic<uint64_t> ready;     // tasks offered to this peer, ever
-    std::atomic<uint64_t> consumed;  // tasks taken from this peer, ever
-    std::atomic<uint64_t> head;      // bytes put into the ring to this peer
-    std::atomic<uint64_t> tail;      // bytes taken out of the ring from this peer
-    std::atomic<uint64_t> met;       // the latest operation whose notice this rank has read at the peer
+// What a rank keeps for one peer, on one channel.
+struct alignas(64) Pair {
+    std::atomic<uint64_t> ready;      // tasks offered to this peer, ever
+    std::atomic<uint64_t> consumed;   // tasks taken from this peer, ever
+    std::atomic<uint64_t> head;       // bytes put into the ring to this peer
+    std::atomic<uint64_t> tail;       // bytes taken out of the ring from this peer
+    std::atomic<uint64_t> met;        // the latest operation whose notice this rank has read at the peer
+    std::atomic<uint32_t> pushing;    // this rank writes to the peer's memory just now
+    alignas(64) Notice notice[2];
 };
 
 constexpr int kMostLocal = 256;
+constexpr int kChannels = 16;
+
+// One for each communicator among (some of) these ranks.
+struct Channel {
+    alignas(64) std::atomic<int64_t> failed;  // 0, or 1 + the rank (of the job) whose fault it was that this one gave up
+    std::atomic<uint32_t> closed;  // it left on purpose: no reason to worry unless somebody waits for it
+    Pair peer[kMostLocal];
+};
 
 struct Board {
     std::atomic<uint64_t> magic;
     alignas(64) std::atomic<uint32_t> bell;  // a futex
     std::atomic<uint32_t> sleeping;
     alignas(64) std::atomic<uint64_t> heartbeat;
-    std::atomic<int64_t> failed;  // 0, or 1 + the rank (of the job) whose fault it was that this one gave up
-    std::atomic<uint32_t> closed;  // it left on purpose: no reason to worry unless somebody waits for it
-    alignas(64) Notice notice[2];
-    Counters peer[kMostLocal];
+    std::atomic<uint32_t> closed;  // this process has left for good
+    Channel channel[kChannels];
 };
 
 class Host {
 public:
-    static constexpr size_t kRingBytes = size_t{4} << 20;
+    static constexpr size_t kRingBytes = size_t{2} << 20;
 
     // `rank` is the number among the ranks of this machine. Throws std::system_error.
     Host(int rank, int ranks, size_t arena_bytes);
@@ -66,21 +75,21 @@ public:
     int pid(int rank) const { return members_[rank].pid; }
     Board& board(int rank) const { return *reinterpret_cast<Board*>(members_[rank].memory); }
     Board& mine() const { return board(rank_); }
-    std::byte* ring(int from, int to) const { return members_[from].memory + ring_offset(to); }
-    std::byte* arena(int rank) const { return members_[rank].memory + ring_offset(ranks_); }
+    std::byte* ring(int channel, int from, int to) const { return members_[from].memory + ring_offset(channel, to); }
+    std::byte* arena(int rank) const { return members_[rank].memory + ring_offset(kChannels, 0); }
     std::byte* memory(int rank) const { return members_[rank].memory; }
     size_t arena_bytes() const { return arena_bytes_; }
-    size_t size() const { return ring_offset(ranks_) + arena_bytes_; }
+    size_t size() const { return ring_offset(kChannels, 0) + arena_bytes_; }
 
     void ring_bell(int rank) const;
     void sleep(uint32_t heard, int64_t milliseconds) const;  // until somebody rings, or so long
 
     struct Loss {
-        int rank = -1;  // local number
+        int64_t when_ms = 0;  // 0 while nothing is known against it
         bool frozen = false;
     };
-    // The first rank that died or froze, if any.
-    Loss loss() const;
+    // Whether, and when, a rank was found dead or frozen.
+    Loss loss(int rank) const;
 
 private:
     struct Member {
@@ -88,8 +97,9 @@ private:
         int pid = -1, pidfd = -1;
         uint64_t beat = 0;
         int64_t heard_ms = 0;
+        std::atomic<int64_t> lost = 0;  // when, doubled, plus one if it is only frozen
     };
-    size_t ring_offset(int to) const;
+    size_t ring_offset(int channel, int to) const;
     void watch(int64_t frozen_after_ms);
 
     int rank_, ranks_;
@@ -98,7 +108,6 @@ private:
     std::vector<Member> members_;
     std::thread watcher_;
     std::atomic<bool> stop_ = false;
-    std::atomic<int64_t> loss_ = 0;  // 0, or 1 + rank * 2 + frozen
 };
 
 }  // namespace weft::runtime

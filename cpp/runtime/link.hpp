@@ -19,6 +19,15 @@ struct Memory {
     size_t element;
 };
 
+struct Operation {
+    uint64_t fingerprint;
+    const Script* script;
+    Memory memory;
+    uint64_t shared;  // bit r: region r is shared memory; kLarge
+    uint64_t address[kRegions];
+    int64_t timeout_ms;
+};
+
 // A position inside a task's destination, moved on as data comes in.
 class Sink {
 public:
@@ -64,7 +73,7 @@ public:
     virtual ~Link() = default;
 
     // A new operation: tell the peer about it. Everything after waits until the peer has told, too.
-    virtual void open(uint64_t sequence, uint64_t fingerprint, const Memory& memory, const Script& script) = 0;
+    virtual void open(uint64_t fingerprint, const Operation& operation) = 0;
     virtual Peer peer() = 0;
 
     // Sends (some more of) a task; true when the next one may be sent. Tasks leave in this order.
@@ -76,6 +85,8 @@ public:
     virtual void flush() = 0;
     // Everything sent is out, the notice of the operation included.
     virtual bool quiet() = 0;
+    // No more of the peer's writes come to this rank's memory. False while one may be under way.
+    virtual bool untouched() { return true; }
     // It is over: nothing more will be sent. False while the peer may still have to read what was.
     virtual bool farewell() { return true; }
 };
@@ -87,6 +98,7 @@ struct Unreadable {};
 constexpr uint64_t kLarge = uint64_t{1} << 63;
 
 struct LocalOptions {
+    int channel;
     int peer;       // its number on this machine
     bool can_read;  // cross-memory attach works, both ways
 };

@@ -2,6 +2,7 @@
 // - in shared memory: the receiver reads it there;
 // - private, and large, and the kernel permits it: the receiver reads it out of the sender's process;
 // - else the sender copies it through a ring of bytes.
+// A task that may be pushed is written by the sender to where the *receiver's* tensor lies, in the first two ways.
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -19,24 +20,30 @@ class LocalLink final : public Link {
 public:
     LocalLink(Host& host, const LocalOptions& options) : host_(host), options_(options) {}
 
-    void open(uint64_t sequence, uint64_t fingerprint, const Memory& memory, const Script& script) override {
-        sequence_ = sequence;
+    void open(uint64_t fingerprint, const Operation& operation) override {
+        ++sequence_;
         fingerprint_ = fingerprint;
-        memory_ = &memory;
-        script_ = &script;
+        memory_ = &operation.memory;
+        script_ = operation.script;
         opened_ = false;
         sent_from_ = own().ready.load(std::memory_order_relaxed);
-        offered_ = 0;
+        offered_ = fetched_ = 0;
         taken_from_ = own().consumed.load(std::memory_order_relaxed);
         taken_ = 0;
         ring_tasks_ = 0;
         within_ = 0;
-        out_way_ = way(host_.mine().notice[sequence & 1]);
+        Notice& notice = own().notice[sequence_ & 1];
+        notice.fingerprint = fingerprint;
+        notice.shared = operation.shared;
+        std::ranges::copy(operation.address, notice.address);
+        out_way_ = way(notice);
+        notice.sequence.store(sequence_, std::memory_order_release);
+        host_.ring_bell(options_.peer);
     }
 
     Peer peer() override {
         if (opened_) return Peer::ready;
-        const Notice& notice = theirs().notice[sequence_ & 1];
+        const Notice& notice = back().notice[sequence_ & 1];
         if (notice.sequence.load(std::memory_order_acquire) != sequence_) {
             bool gone = theirs().closed.load(std::memory_order_acquire) != 0 ||
                         theirs().failed.load(std::memory_order_acquire) != 0;
@@ -44,7 +51,7 @@ public:
         }
         if (notice.fingerprint != fingerprint_) return Peer::differs;
         in_way_ = way(notice);
-        for (int r = 0; r < kRegions; ++r) address_[r] = notice.address[r];
+        std::ranges::copy(notice.address, address_);
         shared_ = notice.shared;
         opened_ = true;
         own().met.store(sequence_, std::memory_order_release);
@@ -53,7 +60,13 @@ public:
     }
 
     bool send(const Task& task) override {
-        if (out_way_ == Way::ring) return send_ring(task);
+        if (task.pushed && in_way_ != Way::ring) {
+            if (!push(task)) return false;
+        } else if (out_way_ == Way::ring) {
+            return send_ring(task);
+        } else {
+            fetched_ = offered_ + 1;
+        }
         ++offered_;
         changed_ = true;
         return true;
@@ -63,16 +76,19 @@ public:
         if (out_way_ == Way::ring) return ring_tasks_;
         // Negative while the peer still empties the ring of an earlier operation.
         auto taken = static_cast<int64_t>(back().consumed.load(std::memory_order_acquire) - sent_from_);
+        // What was pushed has left when all that the peer fetches has.
+        if (taken >= static_cast<int64_t>(fetched_)) return offered_;
         return static_cast<uint64_t>(std::max<int64_t>(0, taken));
     }
 
     bool receive(Sink& sink) override {
-        if (in_way_ == Way::ring) {
+        bool pushed = sink.task().pushed && out_way_ != Way::ring;
+        if (in_way_ == Way::ring && !pushed) {
             if (!receive_ring(sink)) return false;
         } else {
             auto there = static_cast<int64_t>(back().ready.load(std::memory_order_acquire) - taken_from_);
             if (there <= static_cast<int64_t>(taken_)) return false;
-            while (!sink.full()) read_some(sink);
+            while (!pushed && !sink.full()) read_some(sink);
         }
         ++taken_;
         changed_ = true;
@@ -91,10 +107,12 @@ public:
     // peer has read it.
     bool quiet() override { return back().met.load(std::memory_order_acquire) >= sequence_; }
 
+    bool untouched() override { return back().pushing.load(std::memory_order_seq_cst) == 0; }
+
 private:
-    Board& theirs() const { return host_.board(options_.peer); }
-    Counters& own() const { return host_.mine().peer[options_.peer]; }
-    Counters& back() const { return theirs().peer[host_.rank()]; }
+    Channel& theirs() const { return host_.board(options_.peer).channel[options_.channel]; }
+    Pair& own() const { return host_.mine().channel[options_.channel].peer[options_.peer]; }
+    Pair& back() const { return theirs().peer[host_.rank()]; }
 
     // The same answer at both ends: what it depends on stands in the sender's notice or was agreed on before.
     Way way(const Notice& notice) const {
@@ -112,30 +130,56 @@ private:
             return;
         }
         if (sink.copies()) {
-            read_process(stretch.here, address, static_cast<size_t>(stretch.elements * bytes));
+            move(process_vm_readv, stretch.here, address, static_cast<size_t>(stretch.elements * bytes));
             sink.skip(stretch.elements);
             return;
         }
         // Small enough to stay in the cache between being read and being added.
         bounce_.resize(kBounce);
         int64_t some = std::min<int64_t>(stretch.elements, kBounce / bytes);
-        read_process(bounce_.data(), address, static_cast<size_t>(some * bytes));
+        move(process_vm_readv, bounce_.data(), address, static_cast<size_t>(some * bytes));
         sink.take(bounce_.data(), some);
     }
 
-    void read_process(std::byte* into, uint64_t address, size_t bytes) {
+    // Writes a task to the peer's memory. A peer that has given up may use it for something else: it says so first and
+    // then waits for `pushing` to end, so one of the two sees the other.
+    bool push(const Task& task) {
+        own().pushing.store(1, std::memory_order_seq_cst);
+        bool wanted = theirs().failed.load(std::memory_order_seq_cst) == 0;
+        auto bytes = static_cast<int64_t>(memory_->element);
+        for (uint32_t p = task.first_part; wanted && p < task.first_part + task.parts; ++p) {
+            const Part& part = script_->parts[p];
+            std::byte* here = memory_->region[static_cast<int>(part.here_in)] + part.here * bytes;
+            auto region = static_cast<int>(part.there_in);
+            uint64_t address = address_[region] + static_cast<uint64_t>(part.there * bytes);
+            if ((shared_ >> region & 1) != 0) {
+                std::memcpy(host_.memory(options_.peer) + address, here, static_cast<size_t>(part.elements * bytes));
+            } else {
+                move(process_vm_writev, here, address, static_cast<size_t>(part.elements * bytes));
+            }
+        }
+        own().pushing.store(0, std::memory_order_release);
+        return wanted;
+    }
+
+    // Between this process and the peer's, either way.
+    template <typename Call>
+    void move(Call call, std::byte* mine, uint64_t address, size_t bytes) {
         while (bytes > 0) {
-            iovec here{into, bytes}, there{reinterpret_cast<void*>(address), bytes};
-            ssize_t got = process_vm_readv(host_.pid(options_.peer), &here, 1, &there, 1, 0);
-            if (got <= 0) throw Unreadable{};
-            into += got;
-            address += static_cast<uint64_t>(got);
-            bytes -= static_cast<size_t>(got);
+            iovec here{mine, bytes}, there{reinterpret_cast<void*>(address), bytes};
+            ssize_t moved = call(host_.pid(options_.peer), &here, 1, &there, 1, 0);
+            if (moved <= 0) {
+                own().pushing.store(0, std::memory_order_release);
+                throw Unreadable{};
+            }
+            mine += moved;
+            address += static_cast<uint64_t>(moved);
+            bytes -= static_cast<size_t>(moved);
         }
     }
 
     bool send_ring(const Task& task) {
-        std::byte* ring = host_.ring(host_.rank(), options_.peer);
+        std::byte* ring = host_.ring(options_.channel, host_.rank(), options_.peer);
         auto bytes = static_cast<int64_t>(memory_->element);
         while (within_ < task.elements) {
             uint64_t head = own().head.load(std::memory_order_relaxed);
@@ -151,6 +195,7 @@ private:
             changed_ = true;
             if (some * bytes == kPiece) flush();  // large ones: let the other start
         }
+        align(own().head);
         within_ = 0;
         ++ring_tasks_;
         ++offered_;  // so that both ends count the same tasks, whichever way they went
@@ -176,7 +221,7 @@ private:
     }
 
     bool receive_ring(Sink& sink) {
-        std::byte* ring = host_.ring(options_.peer, host_.rank());
+        std::byte* ring = host_.ring(options_.channel, options_.peer, host_.rank());
         auto bytes = static_cast<int64_t>(memory_->element);
         while (!sink.full()) {
             uint64_t tail = own().tail.load(std::memory_order_relaxed);
@@ -189,11 +234,20 @@ private:
             own().tail.store(tail + static_cast<uint64_t>(some * bytes), std::memory_order_release);
             changed_ = true;
         }
+        align(own().tail);
         return true;
     }
 
+    // Each task begins on a whole word, so that no element is ever torn between the ring's end and its beginning.
+    static void align(std::atomic<uint64_t>& position) {
+        uint64_t at = position.load(std::memory_order_relaxed);
+        position.store((at + kWord - 1) / kWord * kWord, std::memory_order_release);
+    }
+
+
     static constexpr int64_t kBounce = 128 << 10;
-    static constexpr int64_t kPiece = 1 << 20;
+    static constexpr int64_t kPiece = 512 << 10;
+    static constexpr uint64_t kWord = 8;
 
     Host& host_;
     LocalOptions options_;
@@ -202,7 +256,7 @@ private:
     uint64_t sequence_ = 0, fingerprint_ = 0;
     bool opened_ = false, changed_ = false;
     Way out_way_ = Way::ring, in_way_ = Way::ring;
-    uint64_t sent_from_ = 0, offered_ = 0, taken_from_ = 0, taken_ = 0, ring_tasks_ = 0;
+    uint64_t sent_from_ = 0, offered_ = 0, fetched_ = 0, taken_from_ = 0, taken_ = 0, ring_tasks_ = 0;
     int64_t within_ = 0;
     uint64_t address_[kRegions] = {};
     uint64_t shared_ = 0;

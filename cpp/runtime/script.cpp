@@ -35,6 +35,7 @@ public:
     }
 
     Script write() {
+        find_pushes();
         number();
         for (size_t id = 0; id < program_.segments.size(); ++id) {
             if (task_of_[id] == kNone) continue;
@@ -46,6 +47,44 @@ public:
 private:
     int32_t src(const Segment& segment) const { return rows_.src[segment.row]; }
     int32_t dst(const Segment& segment) const { return rows_.dst[segment.row]; }
+
+    // Finds the segments that may be pushed: every wait for their place ends before they can start.
+    void find_pushes() {
+        size_t count = program_.segments.size();
+        std::vector<int32_t> implied(count, 0);
+        for (size_t id = 0; id < count; ++id) {
+            const Segment& before = program_.segments[id];
+            for (int32_t edge = before.when_left; edge != kNone; edge = program_.edges[edge].next) {
+                uint32_t target = program_.edges[edge].target;
+                if ((target & 1) == 1 && comes_back(before, program_.segments[target >> 1])) ++implied[target >> 1];
+            }
+        }
+        pushed_.assign(count, 0);
+        std::map<int32_t, int64_t> sent;
+        int64_t total = 0;
+        for (size_t id = 0; id < count; ++id) {
+            const Segment& segment = program_.segments[id];
+            if (segment.apply_needs == 0 || implied[id] != segment.apply_needs || rows_.op[segment.row] == 1) continue;
+            pushed_[id] = 1;
+            total += segment.bytes;
+            sent[src(segment)] += segment.bytes;
+        }
+        bool even = std::ranges::all_of(sent, [&](const auto& one) {
+            return one.second <= total / static_cast<int64_t>(sent.size()) * 5 / 4 + kUneven;
+        });
+        if (!even || static_cast<int32_t>(sent.size()) < layout_.ranks) std::ranges::fill(pushed_, 0);
+    }
+
+    // Whether `after` carries back what `before` brought: it starts when `before` was applied at its sender.
+    bool comes_back(const Segment& before, const Segment& after) const {
+        auto alone = [&](const Segment& one) {
+            auto next = static_cast<size_t>(one.row) + 1;
+            return next == rows_.size() || !rows_.continues(next);
+        };
+        return src(before) == dst(after) && dst(before) == src(after) && alone(before) && alone(after) &&
+               rows_.chunk[before.row] == rows_.chunk[after.row] && rows_.step[before.row] < rows_.step[after.row] &&
+               rows_.to_slot(before.row) == rows_.from_slot(after.row);
+    }
 
     // Gives a task to each segment that begins or ends here.
     void number() {
@@ -67,7 +106,7 @@ private:
                 script_.tasks.push_back({peer, segment.row, static_cast<uint32_t>(script_.parts.size()), 0,
                                          segment.bytes, sends_it ? segment.start_needs : 0,
                                          receives_it ? segment.apply_needs : 0, kNone, kNone, -1, sends_it,
-                                         rows_.op[segment.row] == 1});
+                                         rows_.op[segment.row] == 1, pushed_[id] != 0});
                 add_parts(segment, within);
                 if (sends_it && receives_it) {
                     stage(script_.tasks[task]);
@@ -147,10 +186,13 @@ private:
         head = static_cast<int32_t>(script_.waiters.size()) - 1;
     }
 
+    static constexpr int64_t kUneven = 1024;  // elements that do not make a difference
+
     const Rows& rows_;
     const Layout& layout_;
     int32_t rank_;
     Program program_;
+    std::vector<uint8_t> pushed_;
     std::vector<int32_t> task_of_;
     Script script_;
 };
@@ -159,6 +201,33 @@ private:
 
 Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank) {
     return Writer(rows, cut, layout, rank).write();
+}
+
+Script write_exchange(std::span<const Dealing> dealings, int64_t segment, int32_t rank) {
+    Script script;
+    auto add = [&](int32_t peer, bool sends, int64_t elements) {
+        if (elements < 0) return;
+        Script::Queue queue{peer, {}};
+        for (int64_t done = 0; done < elements; done += segment) {
+            int64_t some = std::min(segment, elements - done);
+            queue.tasks.push_back(static_cast<int32_t>(script.tasks.size()));
+            script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone, kNone, -1,
+                                    sends, false, false});
+            script.parts.push_back({done, done, some, sends ? Region::buffer : Region::output,
+                                    sends ? Region::output : Region::buffer});
+        }
+        (sends ? script.sends : script.receives).push_back(std::move(queue));
+    };
+    for (const Dealing& dealing : dealings) {
+        add(dealing.peer, true, dealing.sends);
+        add(dealing.peer, false, dealing.receives);
+        bool low = rank < dealing.peer;
+        auto up = static_cast<uint64_t>(low ? dealing.sends : dealing.receives) + 1;
+        auto down = static_cast<uint64_t>(low ? dealing.receives : dealing.sends) + 1;
+        // Odd multipliers: other numbers of elements give another code.
+        script.between[dealing.peer] = up * 0x9e3779b97f4a7c15 + down * 0xc2b2ae3d27d4eb4f;
+    }
+    return script;
 }
 
 }  // namespace weft::runtime

@@ -7,9 +7,16 @@
 // Every connection carries its segments in row order. That alone rules out deadlock: by induction over the steps,
 // whatever a segment of a step waits for belongs to an earlier one, but for reads of the same step, and a segment
 // that waits for such a read is staged: taken off the connection first, applied later.
+//
+// Usually the receiver fetches: it alone knows when the place is free. But where all that the place waits for is the
+// sender's own fetching out of it, as when results go back to those who gave the parts, the sender knows as well, and
+// can write the result while it still has it in its cache. That makes the sender do the copying, so it is done only
+// where all ranks send alike.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "../program.hpp"
@@ -51,6 +58,7 @@ struct Task {
     int32_t applied, left;             // heads of lists of waiting tasks
     int64_t stage;     // offset in the staging area, in elements, or -1 if it is applied straight away
     bool sends, reduces;
+    bool pushed;       // the sender may write it straight to the receiver's memory, without asking
 };
 
 struct Waiter {
@@ -69,9 +77,17 @@ struct Script {
     std::vector<Queue> sends, receives;
     std::vector<int32_t> local;  // from slot to slot of this rank
     int64_t scratch_elements = 0, stage_elements = 0;
+    std::map<int32_t, uint64_t> between;  // what only this rank and a peer have to agree on; nothing in a collective
 };
 
 // `cut` counts elements, not bytes.
 Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank);
+
+// How many elements go to a peer, from the start of the buffer, and come from it, to the start of the output; -1: none do.
+struct Dealing {
+    int32_t peer;
+    int64_t sends, receives;
+};
+Script write_exchange(std::span<const Dealing> dealings, int64_t segment, int32_t rank);
 
 }  // namespace weft::runtime

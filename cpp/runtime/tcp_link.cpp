@@ -27,10 +27,10 @@ class TcpLink final : public Link {
 public:
     explicit TcpLink(int socket) : socket_(socket), staging_(kStaging) {}
 
-    void open(uint64_t sequence, uint64_t fingerprint, const Memory& memory, const Script& script) override {
-        opening_ = {kMark, sequence, fingerprint};
-        memory_ = &memory;
-        script_ = &script;
+    void open(uint64_t fingerprint, const Operation& operation) override {
+        opening_ = {kMark, opening_.sequence + 1, fingerprint};
+        memory_ = &operation.memory;
+        script_ = operation.script;
         opening_sent_ = 0;
         opened_ = false;
         left_ = 0;
@@ -39,21 +39,24 @@ public:
         fresh_ = true;
     }
 
+    // Reads first: what a peer said before it left is better news than that it left.
     Peer peer() override {
-        if (gone_) return Peer::gone;
+        bool differs = false;
+        if (!opened_) {
+            while (end_ - begin_ < sizeof(Opening) && fill()) continue;
+            if (end_ - begin_ >= sizeof(Opening)) {
+                Opening theirs;
+                std::memcpy(&theirs, staging_.data() + begin_, sizeof theirs);
+                begin_ += sizeof theirs;
+                differs = theirs.mark != kMark || theirs.sequence != opening_.sequence ||
+                          theirs.fingerprint != opening_.fingerprint;
+                opened_ = !differs;
+            }
+        }
         if (opening_sent_ < sizeof opening_) send_opening();
-        if (opened_) return opening_sent_ == sizeof opening_ ? Peer::ready : Peer::waiting;
-        while (end_ - begin_ < sizeof(Opening)) {
-            if (!fill()) return gone_ ? Peer::gone : Peer::waiting;
-        }
-        Opening theirs;
-        std::memcpy(&theirs, staging_.data() + begin_, sizeof theirs);
-        begin_ += sizeof theirs;
-        if (theirs.mark != kMark || theirs.sequence != opening_.sequence || theirs.fingerprint != opening_.fingerprint) {
-            return Peer::differs;
-        }
-        opened_ = true;
-        return opening_sent_ == sizeof opening_ ? Peer::ready : Peer::waiting;
+        if (differs) return Peer::differs;
+        if (gone_) return Peer::gone;
+        return opened_ && opening_sent_ == sizeof opening_ ? Peer::ready : Peer::waiting;
     }
 
     bool send(const Task& task) override {

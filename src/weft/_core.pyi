@@ -128,6 +128,13 @@ class Script:
 def write_script(table: Table, ranks: int, slots: int, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], pairs: bool, segment: int, rank: int, max_segments: int) -> Script:
     """The part of a schedule that concerns one rank; sizes in elements."""
 
+def write_exchange(dealings: Sequence[tuple[int, int, int]], segment: int, rank: int) -> Script:
+    """
+    Elements to and from single peers: (peer, sends, receives), -1 for a direction that has no part in it.
+    """
+
+CHANNELS: int = 16
+
 class Status(enum.Enum):
     """How an operation ended."""
 
@@ -163,7 +170,10 @@ class Ending:
 class Executor:
     """Runs scripts over links to the other ranks."""
 
-    def __init__(self, host: Host, rank: int, local: Sequence[int], sockets: Sequence[int], can_read: Sequence[int]) -> None: ...
+    def __init__(self, host: Host, channel: int, rank: int, local: Sequence[int], sockets: Sequence[int], can_read: Sequence[int]) -> None: ...
+
+    def close(self) -> None:
+        """Leave on purpose; other channels of the host go on."""
 
     @property
     def sequence(self) -> int: ...

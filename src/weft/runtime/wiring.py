@@ -71,6 +71,7 @@ class Wires:
 
     def close(self) -> None:
         """Let go of everything; the others see that this rank left on purpose."""
+        self.executor.close()
         self.host.close()
         for connection in self.sockets.values():
             connection.close()
@@ -130,6 +131,7 @@ def connect(roster: Roster, *, transport: str, arena_bytes: int, timeout: float)
     host.start_watch(FROZEN_AFTER_MS)
     executor = _core.Executor(
         host,
+        0,
         roster.rank,
         local,
         [sockets[rank].fileno() if rank in sockets else -1 for rank in range(roster.size)],
