@@ -28,7 +28,7 @@ $(VENV)/pyvenv.cfg:
 	@$(PYTHON) -m venv $(VENV)
 
 # An editable install remembers its packages, so a new one means installing again.
-$(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/weft/*/__init__.py)
+$(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/weft/*/__init__.py src/weft/*/*/__init__.py)
 	@mkdir -p $(@D)
 	@echo "install: build tools"
 	@$(PIP) install -c constraints.txt nanobind scikit-build-core

@@ -1,6 +1,7 @@
 """Running: where a process stands in its job, how its ranks find each other, and what they do together."""
 
-from weft.runtime.communicator import Communicator, Record
+from weft.runtime.communicator import Communicator
+from weft.runtime.engines import Record
 from weft.runtime.environment import Place, find_place
 from weft.runtime.rendezvous import join
 from weft.runtime.roster import Member, Roster

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft import _core
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -53,10 +55,25 @@ class Flat:
         """A copy that may be overwritten."""
         return replace(self, bytes=self.bytes if self.copied else self.bytes.copy())
 
-    @staticmethod
-    def empty(like: Flat, times: int) -> Flat:
-        """Room for so many arrays like one."""
-        return replace(like, bytes=np.empty(like.nbytes * times, np.uint8), copied=True)
+    def empty(self, times: int) -> Flat:
+        """Room for so many arrays like this one."""
+        return replace(self, bytes=np.empty(self.nbytes * times, np.uint8), copied=True)
+
+    def part(self, first: int, last: int) -> Flat:
+        """Some of the elements, in the same memory."""
+        return replace(self, bytes=self.bytes[first * self.itemsize : last * self.itemsize])
+
+    def fill(self, other: Flat) -> None:
+        """Take over the elements of another, of the same size."""
+        self.bytes[:] = other.bytes
+
+    def divide(self, by: int) -> None:
+        """Divide every element."""
+        _core.divide(self.bytes, self.dtype, by)
+
+    def take(self) -> NDArray[Any]:
+        """The elements as a flat array, for the user to keep."""
+        return self.bytes.view(self.array.dtype)
 
     def give_back(self) -> NDArray[Any]:
         """The user's array, with what was computed in it."""

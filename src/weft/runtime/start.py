@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.runtime.chooser import Chooser
 from weft.runtime.communicator import Communicator
+from weft.runtime.engines.native import NativeEngine
 from weft.runtime.environment import find_place
 from weft.runtime.rendezvous import join
 
@@ -50,7 +51,7 @@ def init(
         plan = load_plan(plan)
     place = find_place()
     chooser = Chooser(place.size, plan=plan, topology=topology, algorithm=algorithm)
-    roster = join(place, timeout=timeout)
-    communicator = Communicator(roster, chooser, timeout=timeout, transport=transport)
+    engine = NativeEngine(join(place, timeout=timeout), transport=transport, timeout=timeout)
+    communicator = Communicator(engine, chooser, timeout=timeout)
     atexit.register(communicator.close)
     return communicator

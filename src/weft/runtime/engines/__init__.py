@@ -1,0 +1,130 @@
+"""Who moves what a collective has to move.
+
+`Communicator` knows what a collective is; an `Engine` knows how arrays lie in memory and how they reach other
+ranks: Weft's own runtime (`native`), or something people already operate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from weft.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What ran: for people, logs and tests."""
+
+    collective: str
+    algorithm: str
+    digest: str
+    size_bytes: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A schedule made ready for one size and type.
+
+    Parameters
+    ----------
+    script
+        What the engine made of the schedule.
+    fingerprint
+        Equal on two ranks if they are in the same operation.
+    start
+        First element of each chunk, and the end.
+    """
+
+    schedule: Schedule
+    script: Any
+    record: Record
+    fingerprint: int
+    start: NDArray[np.int64]
+
+
+class Buffer(Protocol):
+    """A user's array as an engine takes it: flat, contiguous, of a known type."""
+
+    array: Any
+    dtype: str
+    itemsize: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        ...
+
+    @property
+    def elements(self) -> int:
+        """Elements in all."""
+        ...
+
+    def copy(self) -> Self:
+        """A copy that may be overwritten."""
+        ...
+
+    def empty(self, times: int) -> Self:
+        """Room for so many arrays like this one."""
+        ...
+
+    def part(self, first: int, last: int) -> Self:
+        """Some of the elements, in the same memory."""
+        ...
+
+    def fill(self, other: Self) -> None:
+        """Take over the elements of another, of the same size."""
+        ...
+
+    def divide(self, by: int) -> None:
+        """Divide every element."""
+        ...
+
+    def give_back(self) -> Any:
+        """The user's array, with what was computed in it."""
+        ...
+
+    def take(self) -> Any:
+        """The elements as a flat array, for the user to keep."""
+        ...
+
+
+B = TypeVar("B", bound=Buffer)
+
+
+class Engine(Protocol[B]):
+    """Moves and combines arrays among the ranks of a job; used by one thread at a time."""
+
+    rank: int
+    size: int
+
+    def flatten(self, array: Any, *, writable: bool) -> B:
+        """Take an array, without copying where possible; TypeError if that cannot be."""
+        ...
+
+    def empty(self, elements: int, dtype: np.dtype[Any]) -> Any:
+        """Flat array where this engine works best."""
+        ...
+
+    def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> Any:
+        """Make of a schedule what `run` needs."""
+        ...
+
+    def run(self, prepared: Prepared, flat: B, out: B, op: str, wait: float) -> None:
+        """Run one operation, within so many seconds.
+
+        Raises
+        ------
+        PeerLost, TimedOut, DesyncError
+            If it cannot be done; every later one then fails alike.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave."""
+        ...

@@ -1,0 +1,120 @@
+"""Weft's own runtime: shared memory within a machine, sockets between machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+
+from weft import _core, limits
+from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
+from weft.runtime.arena import Arena
+from weft.runtime.buffers import Flat, flatten
+from weft.runtime.wiring import connect
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.runtime.engines import Prepared
+    from weft.runtime.roster import Roster
+    from weft.schedule import Schedule
+
+_LARGE: Final = 64 << 10
+"""Bytes from which a system call per piece is cheaper than copying twice."""
+
+
+class NativeEngine:
+    """Runs scripts in C++.
+
+    Parameters
+    ----------
+    roster
+        Who takes part.
+    transport
+        ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``: sockets everywhere.
+    arena_bytes
+        Room for `empty`; only what is used takes memory.
+    timeout
+        Seconds for connecting.
+    """
+
+    def __init__(
+        self,
+        roster: Roster,
+        *,
+        transport: str = "auto",
+        arena_bytes: int = limits.DEFAULT_ARENA_BYTES,
+        timeout: float = 60.0,
+    ) -> None:
+        self.rank, self.size = roster.rank, roster.size
+        self._roster = roster
+        self._wires = connect(roster, transport=transport, arena_bytes=arena_bytes, timeout=timeout)
+        self._arena = Arena(self._wires.host)
+        self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def flatten(self, array: Any, *, writable: bool) -> Flat:
+        """Take an array, or anything with DLPack or the buffer protocol."""
+        return flatten(array, writable=writable)
+
+    def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Array in memory that the ranks of this machine share."""
+        return self._arena.empty(elements, dtype)
+
+    def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> _core.Script:
+        """Tasks of this rank, and what waits for what."""
+        return _core.write_script(
+            schedule.table,
+            schedule.ranks,
+            schedule.slots,
+            start,
+            schedule.collective == "all_to_all",
+            segment_elements,
+            self.rank,
+            limits.MAX_SEGMENTS,
+        )
+
+    def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
+        """Run one operation, within so many seconds."""
+        script: _core.Script = prepared.script
+        needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
+        if self._scratch.nbytes < needed:
+            self._scratch = self._arena.empty(needed, np.dtype(np.uint8))
+        scratch = int(self._scratch.__array_interface__["data"][0]) if needed else 0
+        memory = [flat.address, out.address, scratch]
+        shared, addresses = 0, []
+        for region, address in enumerate(memory):
+            where = self._arena.find(address) if address else None
+            shared |= (where is not None) << region
+            addresses.append(address if where is None else where)
+        ending = self._wires.executor.run(
+            script,
+            prepared.fingerprint,
+            [*memory, scratch + script.scratch_elements * flat.itemsize],
+            addresses,
+            shared,
+            flat.nbytes > _LARGE,
+            flat.dtype,
+            op,
+            max(1, int(wait * 1000)),
+        )
+        if ending.status != _core.Status.done:
+            self._fail(ending, prepared, wait)
+
+    def close(self) -> None:
+        """Leave; the others see that this rank left on purpose."""
+        self._wires.close()
+        self._roster.close()
+
+    def _fail(self, ending: _core.Ending, prepared: Prepared, wait: float) -> NoReturn:
+        what = f"{prepared.record.collective} #{self._wires.executor.sequence} ({prepared.record.algorithm})"
+        status = ending.status
+        if status == _core.Status.timed_out:
+            raise TimedOut(what, wait, [ending.waited_for])
+        if status == _core.Status.differs:
+            raise DesyncError(ending.rank, what)
+        step = int(prepared.schedule.step[ending.row]) if ending.row >= 0 else None
+        member = self._roster.members[ending.rank] if ending.rank >= 0 else None
+        if member is None:
+            msg = f"{what}: a rank was lost, and nobody knows which"
+            raise RuntimeFailure(msg)
+        raise PeerLost(member.rank, member.host, member.pid, what, step)
