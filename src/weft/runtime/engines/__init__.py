@@ -53,7 +53,11 @@ class Buffer(Protocol):
 
     array: Any
     dtype: str
-    itemsize: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        ...
 
     @property
     def nbytes(self) -> int:

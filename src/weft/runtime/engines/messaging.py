@@ -1,0 +1,166 @@
+"""What engines have in common that pass messages: the interpreter does the work, a channel carries it.
+
+Ranks that will talk to each other first exchange the fingerprint of what they are in. Nothing waits without
+end: whatever takes too long, breaks or differs ends as a `Failure`, is told to the others as far as they can
+still be reached, and becomes one of Weft's errors.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+
+from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
+from weft.runtime.engines import B, Prepared
+from weft.runtime.interpreter import Channel, Interpreter, Move, Script, read_script
+from weft.runtime.roster import Member
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.runtime.interpreter import Arithmetic
+    from weft.schedule import Schedule
+
+CARD_BYTES: Final = 2048
+FAREWELL_S: Final = 0.1
+"""How long a rank that gives up tries to tell the others."""
+
+V = TypeVar("V")
+
+
+class Kind(IntEnum):
+    """How an operation can end early."""
+
+    LOST = 1
+    LATE = 2
+    DIFFERS = 3
+
+
+class Failure(Exception):
+    """Why an operation ended early, and on whose account."""
+
+    def __init__(self, kind: Kind, rank: int) -> None:
+        self.kind, self.rank = kind, rank
+        super().__init__(f"{kind.name.lower()}: rank {rank}")
+
+
+class Messenger(Channel, Protocol[V]):
+    """A channel between processes."""
+
+    def write(self, words: tuple[int, int]) -> V:
+        """Two numbers as something to send."""
+        ...
+
+    def read(self, values: V) -> tuple[int, int]:
+        """The two numbers that came."""
+        ...
+
+    def tell(self, failure: Failure) -> None:
+        """Let the others know, as far as they can be reached within a moment; nothing works afterwards."""
+        ...
+
+
+class MessagingEngine(ABC, Generic[B, V]):
+    """An engine made of a channel.
+
+    Parameters
+    ----------
+    members
+        All ranks.
+    rank
+        This one.
+    """
+
+    def __init__(self, members: list[Member], rank: int) -> None:
+        self.rank, self.size = rank, len(members)
+        self._members = members
+        self._sequence = 0
+        self._failure: Failure | None = None
+
+    @abstractmethod
+    def messenger(self, flat: B) -> Messenger[V]:
+        """What carries such values."""
+
+    @abstractmethod
+    def values(self, flat: B) -> V:
+        """What the arithmetic takes."""
+
+    @abstractmethod
+    def arithmetic(self, flat: B, op: str) -> Arithmetic[V]:
+        """What computes."""
+
+    def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> Script:
+        """Steps of this rank; messages stay whole."""
+        del segment_elements
+        return read_script(schedule, start, self.rank)
+
+    def run(self, prepared: Prepared, flat: B, out: B, op: str, wait: float) -> None:
+        """Run one operation, within so many seconds."""
+        if self._failure is not None:
+            self._fail(self._failure, prepared, wait, None)
+        self._sequence += 1
+        script: Script = prepared.script
+        channel, arithmetic = self.messenger(flat), self.arithmetic(flat, op)
+        scratch = arithmetic.empty(script.scratch_elements)
+        memory = [self.values(flat), self.values(out), scratch]
+        interpreter = Interpreter(script, memory, channel, arithmetic, time.monotonic() + wait)
+        try:
+            self._meet(channel, script.peers, prepared.fingerprint, interpreter.deadline)
+            interpreter.run()
+        except Failure as failure:
+            self._give_up(channel, failure)
+            self._fail(failure, prepared, wait, interpreter.step)
+        except BaseException:
+            self._give_up(channel, Failure(Kind.LOST, self.rank))
+            raise
+
+    def _meet(self, channel: Messenger[V], peers: tuple[int, ...], mark: int, deadline: float) -> None:
+        """Nobody moves data before all that have to do with each other agree on what this is."""
+        mine = channel.write((self._sequence, mark))
+        theirs = [channel.write((0, 0)) for _ in peers]
+        moves = [Move(peer, mine, sends=True) for peer in peers]
+        moves += [Move(peer, room, sends=False) for peer, room in zip(peers, theirs, strict=True)]
+        handles = channel.start(moves)
+        for handle in handles:
+            channel.wait(handle, deadline)
+        for peer, room in zip(peers, theirs, strict=True):
+            if channel.read(room) != (self._sequence, mark):
+                raise Failure(Kind.DIFFERS, peer)
+
+    def _give_up(self, channel: Messenger[V], failure: Failure) -> None:
+        self._failure = failure
+        channel.tell(failure)
+
+    def _fail(self, failure: Failure, prepared: Prepared, wait: float, step: int | None) -> NoReturn:
+        what = f"{prepared.record.collective} #{self._sequence} ({prepared.record.algorithm})"
+        if failure.kind == Kind.LATE:
+            raise TimedOut(what, wait, [failure.rank]) from failure
+        if failure.kind == Kind.DIFFERS:
+            raise DesyncError(failure.rank, what) from failure
+        if not 0 <= failure.rank < self.size:
+            msg = f"{what}: a rank was lost, and nobody knows which"
+            raise RuntimeFailure(msg) from failure
+        member = self._members[failure.rank]
+        raise PeerLost(member.rank, member.host, member.pid, what, step) from failure
+
+
+def heard(words: tuple[int, int], teller: int, me: int) -> Failure:
+    """What a rank told when it gave up; who hears of itself takes it for news about the teller."""
+    kind, rank = Kind(words[0]), words[1]
+    return Failure(Kind.LOST if kind == Kind.LATE else kind, teller if rank == me else rank)
+
+
+def write_card(rank: int) -> NDArray[np.uint8]:
+    """Who this process is, as bytes that are as many for every rank."""
+    card = msgspec.msgpack.encode(Member.here(rank))
+    return np.frombuffer(len(card).to_bytes(2) + card.ljust(CARD_BYTES - 2, b"\0"), np.uint8).copy()
+
+
+def read_card(card: bytes) -> Member:
+    """Who another process is."""
+    return msgspec.msgpack.decode(card[2 : 2 + int.from_bytes(card[:2])], type=Member)

@@ -1,0 +1,207 @@
+"""Collectives over MPI, for clusters where that is what reaches the network.
+
+MPI makes progress only while it is called, and its waits have no end; so requests are tested in a loop, with
+a deadline, first eagerly and then with longer and longer naps.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft.errors import InputError, TimedOut
+from weft.runtime.arithmetic import ByteArithmetic
+from weft.runtime.buffers import Flat, flatten
+from weft.runtime.engines.messaging import (
+    CARD_BYTES,
+    FAREWELL_S,
+    Failure,
+    Kind,
+    MessagingEngine,
+    heard,
+    read_card,
+    write_card,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.runtime.interpreter import Move
+
+    Bytes = NDArray[np.uint8]
+
+LARGEST: Final = 1 << 30
+"""Bytes of one MPI message: counts of the older interface are 32 bits wide."""
+
+_DATA, _FAREWELL = 1, 2
+_EAGER_TESTS: Final = 50
+_LONGEST_NAP_S: Final = 1e-3
+_INIT_HINT: Final = "not all ranks of COMM_WORLD called weft.init"
+
+
+def load_mpi() -> Any:
+    """The MPI module, which starts MPI.
+
+    Raises
+    ------
+    InputError
+        If it is not installed, or permits one thread only.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        msg = f"engine 'mpi' needs mpi4py and an MPI library ({error}); pip install 'weft[mpi]'"
+        raise InputError(msg) from error
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        msg = "MPI was started for one thread only; start it with MPI.THREAD_SERIALIZED or more"
+        raise InputError(msg)
+    return MPI
+
+
+class MpiEngine(MessagingEngine[Flat, "Bytes"]):
+    """Runs schedules over a duplicate of ``COMM_WORLD``; arrays are in ordinary memory.
+
+    Parameters
+    ----------
+    mpi
+        What `load_mpi` gave.
+    timeout
+        Seconds for meeting the others.
+    """
+
+    def __init__(self, mpi: Any, *, timeout: float) -> None:
+        world, deadline = mpi.COMM_WORLD, time.monotonic() + timeout
+        comm, duplicated = world.Idup()
+        cards = np.empty(CARD_BYTES * world.size, np.uint8)
+        if not _test_until(duplicated.Test, deadline):
+            raise TimedOut("init", timeout, hint=_INIT_HINT)
+        gathered = comm.Iallgather(write_card(world.rank), cards)
+        if not _test_until(gathered.Test, deadline):
+            raise TimedOut("init", timeout, hint=_INIT_HINT)
+        super().__init__([read_card(card.tobytes()) for card in cards.reshape(world.size, -1)], world.rank)
+        self._channel = MpiChannel(mpi, comm)
+
+    def flatten(self, array: Any, *, writable: bool) -> Flat:
+        """Take an array, or anything with DLPack or the buffer protocol."""
+        return flatten(array, writable=writable)
+
+    def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Array in ordinary memory."""
+        return np.empty(elements, dtype)
+
+    def messenger(self, flat: Flat) -> MpiChannel:
+        """What carries such values."""
+        del flat
+        return self._channel
+
+    def values(self, flat: Flat) -> Bytes:
+        """What the arithmetic takes."""
+        return flat.bytes
+
+    def arithmetic(self, flat: Flat, op: str) -> ByteArithmetic:
+        """What computes."""
+        return ByteArithmetic(flat.dtype, flat.itemsize, op)
+
+    def close(self) -> None:
+        """Leave: who waits for this rank hears of it."""
+        if self._failure is None and self.size > 1:
+            self._failure = Failure(Kind.LOST, self.rank)
+            self._channel.tell(self._failure)
+
+
+class MpiChannel:
+    """Messages of one MPI communicator.
+
+    Parameters
+    ----------
+    mpi
+        The MPI module.
+    comm
+        Used by nobody else.
+    """
+
+    def __init__(self, mpi: Any, comm: Any) -> None:
+        self._mpi, self._comm = mpi, comm
+        self._left: set[int] = set()
+        self._kept: list[Any] = []
+
+    def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
+        """Start sends and receives; for each its peer and requests."""
+        started = []
+        for peer, values, sends in moves:
+            begin = self._comm.Isend if sends else self._comm.Irecv
+            parts = range(0, values.nbytes, LARGEST)
+            requests = [begin([values[at : at + LARGEST], self._mpi.BYTE], peer, _DATA) for at in parts]
+            started.append((peer, requests))
+        return started
+
+    def wait(self, handle: tuple[int, list[Any]], deadline: float) -> None:
+        """Test until it is over, or somebody tells that this cannot be."""
+        peer, requests = handle
+
+        def over() -> bool:
+            if self._mpi.Request.Testall(requests):
+                return True
+            self._listen()
+            if peer in self._left and not self._mpi.Request.Testall(requests):
+                raise Failure(Kind.LOST, peer)
+            return False
+
+        try:
+            done = _test_until(over, deadline)
+        except BaseException:
+            self._kept.append(handle)  # MPI may still write there
+            raise
+        if not done:
+            self._kept.append(handle)
+            raise Failure(Kind.LATE, peer)
+
+    def write(self, words: tuple[int, int]) -> Bytes:
+        """Two numbers as bytes."""
+        return np.array(words, np.uint64).view(np.uint8)
+
+    def read(self, values: Bytes) -> tuple[int, int]:
+        """The two numbers that came."""
+        first, second = values.view(np.uint64).tolist()
+        return first, second
+
+    def tell(self, failure: Failure) -> None:
+        """Let the others know, as far as they can be reached within a moment."""
+        words = self.write((failure.kind, failure.rank))
+        others = [rank for rank in range(self._comm.size) if rank != self._comm.rank]
+        requests = [self._comm.Isend([words, self._mpi.BYTE], rank, _FAREWELL) for rank in others]
+        self._kept.append((words, requests))
+        _test_until(lambda: self._mpi.Request.Testall(requests), time.monotonic() + FAREWELL_S)
+
+    def _listen(self) -> None:
+        """Hear from a rank that has given up or left."""
+        status = self._mpi.Status()
+        if not self._comm.Iprobe(self._mpi.ANY_SOURCE, _FAREWELL, status):
+            return
+        words, teller = self.write((0, 0)), status.Get_source()
+        self._comm.Recv([words, self._mpi.BYTE], teller, _FAREWELL)
+        kind, rank = self.read(words)
+        if kind == Kind.LOST and rank == teller:
+            self._left.add(teller)  # but what it has sent before may still be on its way
+        else:
+            raise heard((kind, rank), teller, self._comm.rank)
+
+
+def _test_until(over: Callable[[], bool], deadline: float) -> bool:
+    """Whether it is over before the deadline."""
+    tests, nap = 0, 1e-5
+    while not over():
+        if time.monotonic() > deadline:
+            return False
+        tests += 1
+        if tests < _EAGER_TESTS:
+            os.sched_yield()
+        else:
+            time.sleep(nap)
+            nap = min(nap * 1.5, _LONGEST_NAP_S)
+    return True

@@ -1,0 +1,109 @@
+"""Tensors and arrays as the torch engine takes them: they stay on their device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from weft.runtime.buffers import DTYPES, flatten
+
+
+@dataclass(slots=True)
+class TensorFlat:
+    """One-dimensional view of a tensor, or a copy of one that is not contiguous.
+
+    Parameters
+    ----------
+    array
+        The user's: a tensor, or a numpy array.
+    values
+        What the engine works on.
+    dtype
+        One of `DTYPES`.
+    """
+
+    array: Any
+    values: torch.Tensor
+    dtype: str
+    copied: bool
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return int(self.values.element_size())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        return self.elements * self.itemsize
+
+    @property
+    def elements(self) -> int:
+        """Elements in all."""
+        return int(self.values.numel())
+
+    def copy(self) -> TensorFlat:
+        """A copy that may be overwritten."""
+        return replace(self, values=self.values if self.copied else self.values.clone())
+
+    def empty(self, times: int) -> TensorFlat:
+        """Room for so many tensors like this one."""
+        return replace(self, values=self.values.new_empty(self.elements * times), copied=True)
+
+    def part(self, first: int, last: int) -> TensorFlat:
+        """Some of the elements, in the same memory."""
+        return replace(self, values=self.values[first:last])
+
+    def fill(self, other: TensorFlat) -> None:
+        """Take over the elements of another, of the same size."""
+        self.values.copy_(other.values)
+
+    def divide(self, by: int) -> None:
+        """Divide every element."""
+        self.values.div_(by)
+
+    def give_back(self) -> Any:
+        """The user's tensor or array, with what was computed in it."""
+        if self.copied:
+            shaped = self.values.reshape(self.array.shape)
+            if isinstance(self.array, torch.Tensor):
+                self.array.detach().copy_(shaped)
+            else:
+                self.array[...] = shaped.numpy()
+        return self.array
+
+    def take(self) -> Any:
+        """The elements as a flat tensor or array, for the user to keep."""
+        return self.values if isinstance(self.array, torch.Tensor) else self.values.numpy()
+
+
+def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
+    """Take a tensor on any device, or whatever the native engine takes.
+
+    Raises
+    ------
+    TypeError
+        If its type is not supported, or it cannot be written to.
+    """
+    if isinstance(array, torch.Tensor):
+        name = str(array.dtype).removeprefix("torch.")
+        if name not in DTYPES:
+            msg = f"arrays of {array.dtype} are not supported, only {', '.join(DTYPES)}"
+            raise TypeError(msg)
+        tensor = array.detach()
+        copied = not tensor.is_contiguous()
+        return TensorFlat(array, tensor.contiguous().reshape(-1), name, copied)
+    flat = flatten(array, writable=writable)
+    # torch does not know read-only memory; what is only read may be a copy.
+    elements = flat.bytes.view(flat.array.dtype)
+    values = torch.from_numpy(elements if elements.flags.writeable else elements.copy())
+    return TensorFlat(flat.array, values, flat.dtype, flat.copied)
+
+
+def empty_array(elements: int, dtype: np.dtype[Any], device: str) -> Any:
+    """Numpy array, or a tensor where the device is not the CPU."""
+    array = np.empty(elements, dtype)
+    return array if device == "cpu" else torch.from_numpy(array).to(device)
