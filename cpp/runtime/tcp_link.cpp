@@ -41,20 +41,19 @@ public:
 
     // Reads first: what a peer said before it left is better news than that it left.
     Peer peer() override {
-        bool differs = false;
-        if (!opened_) {
+        if (!opened_ && !differs_) {
             while (end_ - begin_ < sizeof(Opening) && fill()) continue;
             if (end_ - begin_ >= sizeof(Opening)) {
                 Opening theirs;
                 std::memcpy(&theirs, staging_.data() + begin_, sizeof theirs);
                 begin_ += sizeof theirs;
-                differs = theirs.mark != kMark || theirs.sequence != opening_.sequence ||
+                differs_ = theirs.mark != kMark || theirs.sequence != opening_.sequence ||
                           theirs.fingerprint != opening_.fingerprint;
-                opened_ = !differs;
+                opened_ = !differs_;
             }
         }
         if (opening_sent_ < sizeof opening_) send_opening();
-        if (differs) return Peer::differs;
+        if (differs_) return Peer::differs;  // also when asked again: what it said is read only once
         if (gone_) return Peer::gone;
         return opened_ && opening_sent_ == sizeof opening_ ? Peer::ready : Peer::waiting;
     }
@@ -182,7 +181,7 @@ private:
     const Memory* memory_ = nullptr;
     const Script* script_ = nullptr;
     size_t opening_sent_ = 0;
-    bool opened_ = false, gone_ = false, fresh_ = true, said_farewell_ = false;
+    bool opened_ = false, gone_ = false, differs_ = false, fresh_ = true, said_farewell_ = false;
     uint64_t left_ = 0;
     uint32_t part_ = 0;
     int64_t within_ = 0;  // bytes of the part that are sent
