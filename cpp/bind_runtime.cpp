@@ -14,6 +14,7 @@
 #include "bind.hpp"
 #include "bind_names.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/heartbeats.hpp"
 #include "runtime/host.hpp"
 #include "runtime/script.hpp"
 #include "table.hpp"
@@ -76,8 +77,13 @@ void bind_runtime(nb::module_& m) {
              "Map another rank's memory.")
         .def("can_read", &Host::can_read, nb::arg("rank"), nb::arg("address"), nb::arg("expected"),
              "Whether the kernel lets this process read another rank's memory.")
-        .def("start_watch", &Host::start_watch, nb::arg("frozen_after_ms"), "Begin to beat and to listen.")
+        .def("start_watch", &Host::start_watch, nb::arg("frozen_after_ms"), nb::arg("rank_of"), nb::arg("job_ranks"),
+             "Begin to beat and to listen.")
         .def("close", &Host::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
+    nb::class_<Heartbeats>(m, "Heartbeats", "Beats between this rank and rank 0, over sockets that stay the caller's.")
+        .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t>(), nb::arg("host"),
+             nb::arg("sockets"), nb::arg("silent_after_ms"))
+        .def("close", &Heartbeats::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
     nb::class_<Script>(m, "Script", "What one rank does in one collective.")
         .def_prop_ro("tasks", [](const Script& script) { return script.tasks.size(); })
         .def_ro("scratch_elements", &Script::scratch_elements)
@@ -102,9 +108,9 @@ void bind_runtime(nb::module_& m) {
         .def_ro("row", &Ending::row)
         .def_ro("waited_for", &Ending::waited_for);
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
-        .def(nb::init<std::shared_ptr<Host>, int, int32_t, std::vector<int32_t>, std::vector<int32_t>,
+        .def(nb::init<std::shared_ptr<Host>, int, int32_t, std::vector<int32_t>, std::vector<int32_t>, std::vector<int32_t>,
                       const std::vector<uint8_t>&>(),
-             nb::arg("host"), nb::arg("channel"), nb::arg("rank"), nb::arg("local"), nb::arg("sockets"),
+             nb::arg("host"), nb::arg("channel"), nb::arg("rank"), nb::arg("job"), nb::arg("local"), nb::arg("sockets"),
              nb::arg("can_read"))
         .def("close", &Executor::close, "Leave on purpose; other channels of the host go on.")
         .def_prop_ro("sequence", &Executor::sequence)

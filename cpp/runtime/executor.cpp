@@ -16,6 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kVerdictMs = 500;
+
 inline void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -289,6 +291,10 @@ private:
     }
 
     Ending blame(int32_t peer) {
+        // One of another machine may have hung up because of a third, whom rank 0 is about to name.
+        for (int i = 0; i < kVerdictMs && owner_.local_[peer] < 0 && owner_.loss().rank < 0; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
         Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
         if (owner_.local_[peer] >= 0) {
@@ -340,15 +346,17 @@ private:
     Clock::time_point deadline_;
 };
 
-Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> local,
-                   std::vector<int32_t> sockets, const std::vector<uint8_t>& can_read)
+Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job,
+                   std::vector<int32_t> local, std::vector<int32_t> sockets, const std::vector<uint8_t>& can_read)
     : host_(std::move(host)),
       channel_(channel),
       rank_(rank),
+      job_(std::move(job)),
       local_(std::move(local)),
       sockets_(std::move(sockets)),
       links_(local_.size()) {
-    if (sockets_.size() != local_.size() || can_read.size() != local_.size()) throw std::invalid_argument("ranks");
+    size_t ranks = local_.size();
+    if (job_.size() != ranks || sockets_.size() != ranks || can_read.size() != ranks) throw std::invalid_argument("ranks");
     if (channel < 0 || channel >= kChannels) throw std::invalid_argument("channel");
     for (size_t r = 0; r < local_.size(); ++r) {
         if (local_[r] >= host_->ranks()) throw std::invalid_argument("local");
@@ -364,9 +372,8 @@ Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::v
 Executor::Loss Executor::loss() const {
     Loss first;
     int64_t when = 0;
-    for (size_t r = 0; r < local_.size(); ++r) {
-        if (local_[r] < 0) continue;
-        Host::Loss loss = host_->loss(local_[r]);
+    for (size_t r = 0; r < job_.size(); ++r) {
+        Host::Loss loss = host_->loss(job_[r]);
         if (loss.when_ms == 0 || (first.rank >= 0 && loss.when_ms >= when)) continue;
         first = {static_cast<int32_t>(r), loss.frozen};
         when = loss.when_ms;
@@ -390,7 +397,7 @@ void Executor::give_up(int32_t culprit) {
     auto deadline = Clock::now() + std::chrono::seconds(1);
     for (size_t r = 0; r < links_.size(); ++r) {
         if (links_[r] == nullptr) continue;
-        while (!links_[r]->untouched() && host_->loss(local_[r]).when_ms == 0 && Clock::now() < deadline) sched_yield();
+        while (!links_[r]->untouched() && host_->loss(job_[r]).when_ms == 0 && Clock::now() < deadline) sched_yield();
     }
 }
 
@@ -421,6 +428,11 @@ Ending Executor::run(const Operation& operation) {
     }();
     if (ending.status != Status::done) {
         broken_ = ending;
+        bool gone = ending.status == Status::lost || ending.status == Status::frozen;
+        // Those of this machine are watched over better than an operation can tell.
+        if (gone && ending.rank >= 0 && local_[ending.rank] < 0) {
+            host_->declare(job_[ending.rank], ending.status == Status::frozen);
+        }
         give_up(ending.rank < 0 ? rank_ : ending.rank);
         say_farewell(ending.status);
     }

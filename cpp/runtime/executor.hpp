@@ -23,8 +23,8 @@ struct Ending {
 class Executor {
 public:
     // `local[r]` is the number on this machine of rank r, or -1; `sockets[r]` a connected socket, or -1.
-    // Communicators that share a host each have a channel of their own.
-    Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> local,
+    // Communicators that share a host each have a channel of their own; `job[r]` is the rank in the job of rank r.
+    Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job, std::vector<int32_t> local,
              std::vector<int32_t> sockets, const std::vector<uint8_t>& can_read);
 
     Executor(const Executor&) = delete;
@@ -37,7 +37,7 @@ public:
 private:
     class Run;
 
-    // The first of its ranks on this machine that died or froze.
+    // The first of its ranks that died or froze.
     struct Loss {
         int32_t rank = -1;
         bool frozen = false;
@@ -50,7 +50,7 @@ private:
     std::shared_ptr<Host> host_;
     int channel_;
     int32_t rank_;
-    std::vector<int32_t> local_, sockets_;
+    std::vector<int32_t> job_, local_, sockets_;
     std::vector<std::unique_ptr<Link>> links_;
     uint64_t sequence_ = 0;
     Ending broken_;  // the first failure; after it nothing works any more

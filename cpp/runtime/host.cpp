@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace weft::runtime {
 namespace {
@@ -121,7 +122,13 @@ void Host::sleep(uint32_t heard, int64_t milliseconds) const {
     own.sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void Host::start_watch(int64_t frozen_after_ms) {
+void Host::start_watch(int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks) {
+    if (rank_of.size() != members_.size() || job_ranks < ranks_) throw std::invalid_argument("rank_of");
+    for (int32_t rank : rank_of) {
+        if (rank < 0 || rank >= job_ranks) throw std::invalid_argument("rank_of");
+    }
+    rank_of_ = std::move(rank_of);
+    lost_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
     watcher_ = std::thread([this, frozen_after_ms] { watch(frozen_after_ms); });
 }
 
@@ -139,14 +146,9 @@ void Host::watch(int64_t frozen_after_ms) {
         mine().heartbeat.fetch_add(1, std::memory_order_relaxed);
         int woken = poll(polled.data(), polled.size(), kBeatMs);
         int64_t now = now_ms();
-        bool news = false;
-        auto lose = [&](int rank, bool frozen) {
-            int64_t none = 0;
-            news = members_[rank].lost.compare_exchange_strong(none, now * 2 + frozen) || news;
-        };
         for (size_t i = 0; i < polled.size() && woken > 0; ++i) {
             if (polled[i].revents == 0) continue;
-            if (board(whose[i]).closed.load(std::memory_order_acquire) == 0) lose(whose[i], false);
+            if (board(whose[i]).closed.load(std::memory_order_acquire) == 0) declare(rank_of_[whose[i]], false);
             polled[i].fd = -1;  // a dead process stays readable for ever
         }
         // If this process itself was held up, nobody else's silence means anything.
@@ -160,15 +162,19 @@ void Host::watch(int64_t frozen_after_ms) {
                 member.beat = beat;
                 member.heard_ms = now;
             } else if (now - member.heard_ms > frozen_after_ms) {
-                lose(rank, true);
+                declare(rank_of_[rank], true);
             }
         }
-        if (news) ring_bell(rank_);
     }
 }
 
-Host::Loss Host::loss(int rank) const {
-    int64_t lost = members_[rank].lost.load(std::memory_order_acquire);
+void Host::declare(int32_t rank, bool frozen) {
+    int64_t none = 0;
+    if (lost_[rank].compare_exchange_strong(none, now_ms() * 2 + (frozen ? 1 : 0))) ring_bell(rank_);
+}
+
+Host::Loss Host::loss(int32_t rank) const {
+    int64_t lost = lost_[rank].load(std::memory_order_acquire);
     return {lost / 2, lost % 2 == 1};
 }
 

@@ -67,7 +67,8 @@ public:
     void attach(int rank, int pid, int file);
     // Whether this process may read a word out of another one's memory; `expected` is what stands there.
     bool can_read(int rank, uint64_t address, uint64_t expected) const;
-    void start_watch(int64_t frozen_after_ms);
+    // `rank_of[n]` is the rank in the job, of so many, of number n on this machine.
+    void start_watch(int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks);
     void close();
 
     int rank() const { return rank_; }
@@ -88,8 +89,9 @@ public:
         int64_t when_ms = 0;  // 0 while nothing is known against it
         bool frozen = false;
     };
-    // Whether, and when, a rank was found dead or frozen.
-    Loss loss(int rank) const;
+    // Whether, and when, a rank of the job was found dead or frozen: seen here, or declared by who saw it elsewhere.
+    Loss loss(int32_t rank) const;
+    void declare(int32_t rank, bool frozen);
 
 private:
     struct Member {
@@ -97,7 +99,6 @@ private:
         int pid = -1, pidfd = -1;
         uint64_t beat = 0;
         int64_t heard_ms = 0;
-        std::atomic<int64_t> lost = 0;  // when, doubled, plus one if it is only frozen
     };
     size_t ring_offset(int channel, int to) const;
     void watch(int64_t frozen_after_ms);
@@ -106,6 +107,8 @@ private:
     size_t arena_bytes_;
     int file_ = -1;
     std::vector<Member> members_;
+    std::vector<int32_t> rank_of_;
+    std::vector<std::atomic<int64_t>> lost_;  // by rank of the job: when, doubled, plus one if it is only frozen
     std::thread watcher_;
     std::atomic<bool> stop_ = false;
 };

@@ -107,8 +107,18 @@ class Host:
     def can_read(self, rank: int, address: int, expected: int) -> bool:
         """Whether the kernel lets this process read another rank's memory."""
 
-    def start_watch(self, frozen_after_ms: int) -> None:
+    def start_watch(self, frozen_after_ms: int, rank_of: Sequence[int], job_ranks: int) -> None:
         """Begin to beat and to listen."""
+
+    def close(self) -> None:
+        """Leave on purpose."""
+
+class Heartbeats:
+    """
+    Beats between this rank and rank 0, over sockets that stay the caller's.
+    """
+
+    def __init__(self, host: Host, sockets: Sequence[int], silent_after_ms: int) -> None: ...
 
     def close(self) -> None:
         """Leave on purpose."""
@@ -170,7 +180,7 @@ class Ending:
 class Executor:
     """Runs scripts over links to the other ranks."""
 
-    def __init__(self, host: Host, channel: int, rank: int, local: Sequence[int], sockets: Sequence[int], can_read: Sequence[int]) -> None: ...
+    def __init__(self, host: Host, channel: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[int], can_read: Sequence[int]) -> None: ...
 
     def close(self) -> None:
         """Leave on purpose; other channels of the host go on."""

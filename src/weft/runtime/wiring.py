@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import numpy as np
 
-from weft import _core
+from weft import _core, limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ TRANSPORTS: Final = ("auto", "tcp")
 _TOKEN_BYTES: Final = 32
 _KNOCK: Final = struct.Struct("!I32s")
 _LOOPBACK: Final = "127.0.0.1"
+
+_HEARTBEAT: Final = limits.MAX_JOB_RANKS
+"""A line is named by the rank that knocks: the rank itself for data, and so much more for heartbeats."""
+
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 6))
+"""The kernel gives up a silent peer after eight seconds: later than the heartbeats, which cannot see all links."""
 
 
 class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +66,8 @@ class Wires:
         What moves data.
     sockets
         One for each rank that is reached through one.
+    heartbeats
+        The watch over other machines, if there are any, and its sockets.
     can_read
         The ranks whose memory this process may read, and that may read its own.
     """
@@ -68,12 +76,16 @@ class Wires:
     executor: _core.Executor
     sockets: dict[int, socket.socket] = field(default_factory=dict)
     can_read: frozenset[int] = frozenset()
+    heartbeats: _core.Heartbeats | None = None
+    watched: dict[int, socket.socket] = field(default_factory=dict)
 
     def close(self) -> None:
         """Let go of everything; the others see that this rank left on purpose."""
+        if self.heartbeats is not None:
+            self.heartbeats.close()
         self.executor.close()
         self.host.close()
-        for connection in self.sockets.values():
+        for connection in (*self.sockets.values(), *self.watched.values()):
             connection.close()
 
 
@@ -108,7 +120,9 @@ def connect(roster: Roster, *, transport: str, arena_bytes: int, timeout: float)
     word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
     others = [rank for rank in range(roster.size) if rank != roster.rank]
     remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
-    with _listen(alone=len(neighbours) == roster.size) as listener:
+    alone = len(neighbours) == roster.size
+    hub = {_HEARTBEAT + rank for rank in (others if roster.rank == 0 else [0]) if not alone}
+    with _listen(alone=alone) as listener:
         address, port = listener.getsockname()[:2]
         token = secrets.token_bytes(_TOKEN_BYTES)
         probe = int(word.__array_interface__["data"][0])
@@ -125,20 +139,30 @@ def connect(roster: Roster, *, transport: str, arena_bytes: int, timeout: float)
             for rank in neighbours
             if rank != roster.rank and host.can_read(local[rank], cards[rank].probe, cards[rank].word)
         }
-        sockets = _connect_all(roster, listener, cards, remote, token, timeout)
+        lines = _connect_all(roster.rank, listener, cards, {*remote, *hub}, token, timeout)
     agreed = [set(msgspec.msgpack.decode(part, type=list[int])) for part in _tell(roster, readable, timeout)]
     can_read = frozenset(rank for rank in readable if roster.rank in agreed[rank])
-    host.start_watch(FROZEN_AFTER_MS)
+    sockets = {rank: lines[rank] for rank in remote}
+    watched = {line - _HEARTBEAT: lines[line] for line in hub}
+    host.start_watch(FROZEN_AFTER_MS, neighbours, roster.size)
+    heartbeats = (
+        None if alone else _core.Heartbeats(host, _descriptors(watched, roster.size), FROZEN_AFTER_MS)
+    )
     executor = _core.Executor(
         host,
         0,
         roster.rank,
+        list(range(roster.size)),
         local,
-        [sockets[rank].fileno() if rank in sockets else -1 for rank in range(roster.size)],
+        _descriptors(sockets, roster.size),
         [int(rank in can_read) for rank in range(roster.size)],
     )
     roster.barrier(timeout)
-    return Wires(host, executor, sockets, can_read)
+    return Wires(host, executor, sockets, can_read, heartbeats, watched)
+
+
+def _descriptors(sockets: dict[int, socket.socket], size: int) -> list[int]:
+    return [sockets[rank].fileno() if rank in sockets else -1 for rank in range(size)]
 
 
 def _tell(roster: Roster, readable: set[int], timeout: float) -> list[bytes]:
@@ -163,21 +187,24 @@ def _listen(*, alone: bool) -> socket.socket:
 
 
 def _connect_all(
-    roster: Roster,
+    me: int,
     listener: socket.socket,
     cards: list[_Card],
-    remote: list[int],
+    lines: set[int],
     token: bytes,
     timeout: float,
 ) -> dict[int, socket.socket]:
-    """One connection to each rank: the lower of two ranks listens, the higher one knocks."""
+    """One connection for each line: the lower of two ranks listens, the higher one knocks."""
     deadline = time.monotonic() + timeout
     found: dict[int, socket.socket] = {}
+    expected = set()
     try:
-        for rank in remote:
-            if rank < roster.rank:
-                found[rank] = _knock(roster.rank, rank, cards[rank], deadline)
-        expected = {rank for rank in remote if rank > roster.rank}
+        for line in sorted(lines):
+            purpose, rank = divmod(line, _HEARTBEAT)
+            if rank < me:
+                found[line] = _knock(me + purpose * _HEARTBEAT, rank, cards[rank], deadline)
+            else:
+                expected.add(line)
         found.update(_admit(listener, token, expected, deadline))
     except BaseException:
         for connection in found.values():
@@ -186,18 +213,21 @@ def _connect_all(
     for connection in found.values():
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
     return found
 
 
-def _code(token: bytes, rank: int) -> bytes:
-    return hmac.digest(token, b"weft data %d" % rank, "sha256")
+def _code(token: bytes, line: int) -> bytes:
+    return hmac.digest(token, b"weft line %d" % line, "sha256")
 
 
-def _knock(me: int, rank: int, card: _Card, deadline: float) -> socket.socket:
+def _knock(line: int, rank: int, card: _Card, deadline: float) -> socket.socket:
     left = deadline - time.monotonic()
     try:
         connection = socket.create_connection((card.address, card.port), timeout=max(0.01, left))
-        connection.sendall(_KNOCK.pack(me, _code(card.token, me)))
+        connection.sendall(_KNOCK.pack(line, _code(card.token, line)))
     except TimeoutError as error:
         raise TimedOut("connect", left, [rank]) from error
     except OSError as error:
@@ -209,7 +239,7 @@ def _knock(me: int, rank: int, card: _Card, deadline: float) -> socket.socket:
 def _admit(
     listener: socket.socket, token: bytes, expected: set[int], deadline: float
 ) -> Iterator[tuple[int, socket.socket]]:
-    """Connections of the expected ranks, each once; whoever cannot prove itself is dropped."""
+    """Connections for the expected lines, each once; whoever cannot prove itself is dropped."""
     began = time.monotonic()
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
@@ -217,7 +247,8 @@ def _admit(
         while expected:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimedOut("connect", time.monotonic() - began, expected)
+                missing = {line % _HEARTBEAT for line in expected}
+                raise TimedOut("connect", round(time.monotonic() - began, 1), missing)
             for key, _ in selector.select(left):
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
@@ -226,14 +257,14 @@ def _admit(
                     selector.register(connection, selectors.EVENT_READ)
                     continue
                 assert isinstance(key.fileobj, socket.socket)
-                rank = _hear(key.fileobj, pending, token)
-                if rank is None:
+                line = _hear(key.fileobj, pending, token)
+                if line is None:
                     continue
                 selector.unregister(key.fileobj)
                 del pending[key.fileobj]
-                if rank in expected:
-                    expected.remove(rank)
-                    yield rank, key.fileobj
+                if line in expected:
+                    expected.remove(line)
+                    yield line, key.fileobj
                 else:
                     key.fileobj.close()
         for connection in pending:
@@ -241,7 +272,7 @@ def _admit(
 
 
 def _hear(connection: socket.socket, pending: dict[socket.socket, bytes], token: bytes) -> int | None:
-    """The rank that knocks, -1 for a stranger, None if it has not said all yet."""
+    """The line that somebody knocks for, -1 for a stranger, None if it has not said all yet."""
     try:
         more = connection.recv(_KNOCK.size - len(pending[connection]))
     except BlockingIOError:
@@ -253,5 +284,5 @@ def _hear(connection: socket.socket, pending: dict[socket.socket, bytes], token:
     pending[connection] += more
     if len(pending[connection]) < _KNOCK.size:
         return None
-    rank, code = _KNOCK.unpack(pending[connection])
-    return rank if hmac.compare_digest(code, _code(token, rank)) else -1
+    line, code = _KNOCK.unpack(pending[connection])
+    return int(line) if hmac.compare_digest(code, _code(token, line)) else -1

@@ -1,0 +1,108 @@
+#include "heartbeats.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+namespace weft::runtime {
+namespace {
+
+constexpr int64_t kBeatMs = 200;
+constexpr int64_t kLookMs = 50;  // how long a loss that was seen on this machine may wait to be told
+
+int64_t now_ms() {
+    using namespace std::chrono;
+    return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& sockets, int64_t silent_after_ms)
+    : host_(std::move(host)), told_(sockets.size()) {
+    for (int32_t rank = 0; rank < static_cast<int32_t>(sockets.size()); ++rank) {
+        if (sockets[rank] >= 0) lines_.push_back({sockets[rank], rank, now_ms()});
+    }
+    thread_ = std::thread([this, silent_after_ms] { run(silent_after_ms); });
+}
+
+Heartbeats::~Heartbeats() { close(); }
+
+void Heartbeats::close() {
+    stop_.store(true);
+    if (thread_.joinable()) thread_.join();
+}
+
+void Heartbeats::run(int64_t silent_after_ms) {
+    std::vector<pollfd> polled;
+    for (const Line& line : lines_) polled.push_back({line.socket, POLLIN, 0});
+    int64_t last = now_ms(), next_beat = last;
+    while (!stop_.load()) {
+        if (now_ms() >= next_beat) {
+            tell({Kind::beat, 0});
+            next_beat = now_ms() + kBeatMs;
+        }
+        tell_losses();
+        poll(polled.data(), polled.size(), kLookMs);
+        int64_t now = now_ms();
+        // If this process itself was held up, nobody else's silence means anything.
+        bool held_up = now - last > silent_after_ms / 2;
+        last = now;
+        for (size_t i = 0; i < lines_.size(); ++i) {
+            Line& line = lines_[i];
+            if (polled[i].fd < 0) continue;
+            if (held_up) line.heard_ms = now;
+            if (polled[i].revents != 0) line.heard_ms = now;
+            bool open = polled[i].revents == 0 || hear(line);
+            if (!open) polled[i].fd = line.socket = -1;
+            if (line.left) continue;
+            if (!open) host_->declare(line.rank, false);
+            if (now - line.heard_ms > silent_after_ms) host_->declare(line.rank, true);
+        }
+    }
+    tell_losses();
+    tell({Kind::left, 0});
+}
+
+bool Heartbeats::hear(Line& line) {
+    for (;;) {
+        auto* into = reinterpret_cast<std::byte*>(&line.word) + line.have;
+        ssize_t got = recv(line.socket, into, sizeof line.word - line.have, MSG_DONTWAIT);
+        if (got < 0) return errno == EAGAIN || errno == EINTR;
+        if (got == 0) return false;
+        line.have += static_cast<size_t>(got);
+        if (line.have < sizeof line.word) continue;
+        line.have = 0;
+        take(line);
+    }
+}
+
+void Heartbeats::take(Line& line) {
+    const Word& word = line.word;
+    if (word.kind == Kind::left) line.left = true;
+    bool loss = word.kind == Kind::lost || word.kind == Kind::frozen;
+    if (loss && word.rank >= 0 && word.rank < static_cast<int32_t>(told_.size())) host_->declare(word.rank, word.kind == Kind::frozen);
+}
+
+void Heartbeats::tell(Word word) {
+    for (Line& line : lines_) {
+        // What does not fit at once is for a peer that has not read for a long time: it is past being told.
+        if (line.socket < 0) continue;
+        ssize_t sent = send(line.socket, &word, sizeof word, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent > 0 && sent < static_cast<ssize_t>(sizeof word)) shutdown(line.socket, SHUT_WR);
+    }
+}
+
+// On rank 0 everybody hears it, elsewhere rank 0 does.
+void Heartbeats::tell_losses() {
+    for (int32_t rank = 0; rank < static_cast<int32_t>(told_.size()); ++rank) {
+        Host::Loss loss = host_->loss(rank);
+        if (told_[rank] != 0 || loss.when_ms == 0) continue;
+        tell({loss.frozen ? Kind::frozen : Kind::lost, rank});
+        told_[rank] = 1;
+    }
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,56 @@
+// Between machines: who is gone or silent, so that every rank names the same one.
+//
+// Every rank has one connection to rank 0, used for nothing else. Both ends beat on it, from a thread of their own, so
+// that neither Python nor a long sum delays them. Rank 0 sees who hangs up or falls silent, hears what the others have
+// seen on their machines, and tells everybody; whoever no longer hears rank 0 declares rank 0.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "host.hpp"
+
+namespace weft::runtime {
+
+class Heartbeats {
+public:
+    // `sockets[r]` is a connected, authenticated socket to rank r, or -1; they stay the caller's. Losses go to `host`.
+    Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& sockets, int64_t silent_after_ms);
+    ~Heartbeats();
+    Heartbeats(const Heartbeats&) = delete;
+    Heartbeats& operator=(const Heartbeats&) = delete;
+
+    // Tell the others that this rank leaves on purpose, and stop.
+    void close();
+
+private:
+    enum class Kind : uint32_t { beat = 1, left, lost, frozen };
+    struct Word {
+        Kind kind;
+        int32_t rank;
+    };
+    struct Line {
+        int socket;
+        int32_t rank;
+        int64_t heard_ms;
+        bool left = false;
+        Word word{};      // the one that is coming in
+        size_t have = 0;  // bytes of it
+    };
+    void run(int64_t silent_after_ms);
+    bool hear(Line& line);  // false when nothing more will come
+    void take(Line& line);
+    void tell(Word word);
+    void tell_losses();
+
+    std::shared_ptr<Host> host_;
+    std::vector<Line> lines_;
+    std::vector<uint8_t> told_;  // by rank
+    std::atomic<bool> stop_ = false;
+    std::thread thread_;
+};
+
+}  // namespace weft::runtime

@@ -1,0 +1,125 @@
+"""Jobs that span hosts: memory within each, sockets between them, and losses that all ranks name alike."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from runtime.test_communicator import EVERYTHING
+from support.hosts import Network, ip, make_network
+from support.jobs import end, finish
+
+PER_HOST = 2
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with make_network(3) as made:
+        yield made
+
+
+@pytest.fixture
+def fresh_network() -> Iterator[Network]:
+    """One that the test may damage."""
+    with make_network(3) as made:
+        yield made
+
+
+def test_every_algorithm_is_exact_over_memory_and_network_together(network: Network, tmp_path: Path) -> None:
+    for code, output in finish(network.start(tmp_path, PER_HOST, EVERYTHING, "auto"), 300):
+        assert code == 0, output
+
+
+MEMBERS = """
+import weft
+
+comm = weft.init(timeout=30)
+wires = comm._wires
+print(sorted(wires.sockets), sorted(wires.watched))
+"""
+
+
+def test_only_ranks_of_other_hosts_are_reached_over_the_network(network: Network, tmp_path: Path) -> None:
+    found = [output.strip() for _, output in finish(network.start(tmp_path, PER_HOST, MEMBERS))]
+    assert found == [
+        "[2, 3, 4, 5] [1, 2, 3, 4, 5]",
+        "[2, 3, 4, 5] [0]",
+        "[0, 1, 4, 5] [0]",
+        "[0, 1, 4, 5] [0]",
+        "[0, 1, 2, 3] [0]",
+        "[0, 1, 2, 3] [0]",
+    ]
+
+
+LOST = """
+import sys
+import time
+import numpy as np
+import weft
+
+comm = weft.init(algorithm=sys.argv[1], timeout=50)
+array = np.ones(300_000, np.float32)
+comm.all_reduce(array)
+print("ready", flush=True)
+began = time.monotonic()
+try:
+    while time.monotonic() < began + 60:
+        comm.all_reduce(array)
+except weft.PeerLost as error:
+    print("lost", error.rank, error.pid, flush=True)
+    sys.exit(7)
+"""
+
+
+def await_ready(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+
+
+def others(processes: list[subprocess.Popen[str]], gone: set[int]) -> list[tuple[int, list[str]]]:
+    """Exit code and words of all but some ranks, with less time than an operation's own deadline."""
+    found = finish([process for rank, process in enumerate(processes) if rank not in gone], 40)
+    return [(code, output.split()) for code, output in found]
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct"])
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_killed_or_frozen_rank_is_named_on_every_host(
+    network: Network, tmp_path: Path, victim: int, sign: signal.Signals, algorithm: str
+) -> None:
+    ranks = network.start(tmp_path, PER_HOST, LOST, algorithm)
+    try:
+        await_ready(ranks)
+        ranks[victim].send_signal(sign)
+        for code, words in others(ranks, {victim}):
+            assert (code, words) == (7, ["lost", str(victim), str(ranks[victim].pid)])
+    finally:
+        for process in ranks:
+            end(process)
+
+
+def test_when_a_cable_is_cut_each_side_names_the_other(fresh_network: Network, tmp_path: Path) -> None:
+    ranks = fresh_network.start(tmp_path, PER_HOST, LOST, "ring")
+    try:
+        await_ready(ranks)
+        fresh_network.unplug(1)
+        found = others(ranks, set())
+        assert [code for code, _ in found] == [7] * len(ranks)
+        named = [words[1] for _, words in found]
+        assert named[2:4] == ["0", "0"], found
+        assert named[0] in ("2", "3"), found
+        assert set(named[:2] + named[4:]) == {named[0]}, found
+    finally:
+        for process in ranks:
+            end(process)
+
+
+def test_a_network_leaves_nothing_behind() -> None:
+    with make_network(1) as network:
+        assert network.host(0) in ip("netns", "list")
+    assert network.name not in ip("netns", "list")
