@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from weft.errors import InputError, LimitError
 from weft.runtime import Place, find_place
+from weft.runtime.boards import Board, FileBoard, StoreBoard
 
 SECRET = "ab" * 32
 WEFT = {
@@ -86,7 +88,40 @@ def test_weft_run_is_told_from_a_place_set_by_hand() -> None:
     ids=["torchrun", "open mpi under srun", "mpich", "srun"],
 )
 def test_other_launchers_are_understood(variables: dict[str, str], place: Place) -> None:
-    assert find_place(variables) == place
+    assert replace(find_place(variables), board=None) == place
+
+
+TORCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
+AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "ns"}
+URI = "ns@0.0;tcp4://127.0.0.1:4000"
+
+
+@pytest.mark.parametrize(
+    ("variables", "board"),
+    [
+        (TORCH | {"LOCAL_WORLD_SIZE": "2"}, FileBoard("torchrun n1:29500")),
+        (TORCH | {"LOCAL_WORLD_SIZE": "1"} | AGENT, StoreBoard("n1", 29500, "weft/torchrun")),
+        (TORCH | {"LOCAL_WORLD_SIZE": "1"}, None),
+        (TORCH | {"LOCAL_WORLD_SIZE": "2", "WEFT_SECRET": SECRET}, None),
+        (OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, None),
+        (
+            OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_SERVER_URI2": URI},
+            FileBoard(f"mpirun/ns {URI}"),
+        ),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, None),
+        ({"WEFT_RANK": "0", "WEFT_SIZE": "2"}, None),
+    ],
+)
+def test_a_secret_is_handed_over_where_that_is_safe(variables: dict[str, str], board: Board | None) -> None:
+    assert find_place(variables).board == board
+
+
+def test_ranks_of_mpich_have_their_launcher_in_common() -> None:
+    said = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
+    board = find_place(said).board
+    assert isinstance(board, FileBoard)
+    assert board.job.startswith(f"mpirun {os.getppid()}@")
 
 
 def test_what_weft_is_told_goes_before_what_a_launcher_says() -> None:
@@ -103,7 +138,8 @@ def test_ranks_of_one_machine_meet_on_loopback() -> None:
         "MASTER_ADDR": "n1",
         "MASTER_PORT": "65535",
     }
-    place = find_place(torch)
+    assert find_place(torch).address == "127.0.0.1"
+    place = find_place(torch | {"WEFT_SECRET": SECRET})
     assert (place.address, place.port) == ("127.0.0.1", 65534)
 
 

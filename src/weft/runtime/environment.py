@@ -1,8 +1,9 @@
 """Who am I: the rank, size and meeting point that whoever started this process put into its environment.
 
 ``weft run`` says everything. Other launchers say who is who, but have no secret that only the job knows, and
-none is made up here: without ``WEFT_SECRET`` or ``WEFT_SECRET_FILE`` a `Place` has no secret, and meeting
-through the rendezvous is refused.
+none is made up from what others could guess. Without ``WEFT_SECRET`` or ``WEFT_SECRET_FILE`` rank 0 makes one
+and leaves it where the other ranks find it (`weft.runtime.boards`), if there is such a place; else meeting is
+refused.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from weft import limits
 from weft.errors import InputError
+from weft.runtime.boards import FileBoard, StoreBoard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from weft.runtime.boards import Board
 
 Launcher = Literal["weft", "torchrun", "mpirun", "srun", "none"]
 
@@ -47,6 +52,8 @@ class Place:
         What tells this job from others at the same place.
     secret
         32 bytes that only the ranks of this job know; never printed.
+    board
+        Where rank 0 leaves a secret for the others, if there is none yet.
     """
 
     rank: int
@@ -58,6 +65,7 @@ class Place:
     port: int | None = None
     job: str = ""
     secret: bytes | None = field(default=None, repr=False)
+    board: Board | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no job can be."""
@@ -125,7 +133,7 @@ def find_place(variables: Mapping[str, str] | None = None) -> Place:
     Examples
     --------
     >>> find_place({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"})
-    Place(rank=1, size=4, ..., launcher='torchrun', address='n1', port=29501, job='torchrun')
+    Place(rank=1, size=4, ..., launcher='torchrun', address='n1', port=29501, job='torchrun', board=None)
     """
     said = os.environ if variables is None else variables
     for dialect in _DIALECTS:
@@ -147,16 +155,20 @@ def _read(said: Mapping[str, str], dialect: _Dialect) -> Place:
         launcher = "weft"
     size = _number(said, dialect.size, 1, limits.MAX_RANKS)
     local_size = _optional_number(said, dialect.local_size, 1, limits.MAX_RANKS)
+    one_machine = local_size == size
+    secret = _secret(said)
+    board = _board(said, dialect, one_machine=one_machine) if secret is None else None
     return Place(
         rank=_number(said, dialect.rank, 0, limits.MAX_RANKS),
         size=size,
         local_rank=_optional_number(said, dialect.local_rank, 0, limits.MAX_RANKS),
         local_size=local_size,
         launcher=launcher,
-        address=_address(said, dialect, one_machine=local_size == size),
-        port=_port(said, dialect),
+        address=_address(said, dialect, one_machine=one_machine),
+        port=_port(said, dialect, any_port=board is not None),
         job=_job(said, dialect),
-        secret=_secret(said),
+        secret=secret,
+        board=board,
     )
 
 
@@ -207,10 +219,35 @@ def _first_node(nodes: str) -> str | None:
     return name or None
 
 
-def _port(said: Mapping[str, str], dialect: _Dialect) -> int | None:
+def _board(said: Mapping[str, str], dialect: _Dialect, *, one_machine: bool) -> Board | None:
+    """Where rank 0 can leave a secret: in a file for ranks of one machine, else in torchrun's store."""
+    job = _job(said, dialect)
+    if dialect.launcher == "mpirun" and one_machine:
+        # Nothing in the environment tells one job of MPICH from another, but all its ranks have one parent.
+        return FileBoard(f"{job} {_text(said, 'PMIX_SERVER_URI2') or _parent()}")
+    if dialect.launcher != "torchrun" or not {"MASTER_ADDR", "MASTER_PORT"} <= said.keys():
+        return None
+    address, port = _text(said, "MASTER_ADDR") or "", _number(said, "MASTER_PORT", 1, _LARGEST_PORT)
+    if one_machine:
+        return FileBoard(f"{job} {address}:{port}")
+    # Otherwise rank 0 is expected to serve the store itself, later.
+    served = said.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return StoreBoard(address, port, f"weft/{job}") if served else None
+
+
+def _parent() -> str:
+    """The process that started this one, in words that no later process shares."""
+    pid = os.getppid()
+    started = Path("/proc", str(pid), "stat").read_text("utf-8").rpartition(")")[2].split()[19]
+    return f"{pid}@{started}"
+
+
+def _port(said: Mapping[str, str], dialect: _Dialect, *, any_port: bool) -> int | None:
     """Port of rank 0; beside torch's own, which torch itself listens on."""
     if "WEFT_PORT" in said:
         return _number(said, "WEFT_PORT", 1, _LARGEST_PORT)
+    if any_port:
+        return None
     if dialect.launcher == "torchrun" and "MASTER_PORT" in said:
         torch_port = _number(said, "MASTER_PORT", 1, _LARGEST_PORT)
         return torch_port + 1 if torch_port < _LARGEST_PORT else torch_port - 1

@@ -21,6 +21,7 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
 from weft.runtime import wire
+from weft.runtime.names import look_up
 from weft.runtime.roster import Member, Roster, announce, decode, lost, send_all
 from weft.runtime.wire import Channel, Gone, Hello, Kind, ProtocolError, Transcript
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from weft.runtime.environment import Place
+    from weft.runtime.names import Where
 
 _BACKLOG: Final = 1024
 _CROWDED_S: Final = 0.5
@@ -51,31 +53,32 @@ class Point:
 
 def reserve_port(address: str) -> tuple[socket.socket, int]:
     """Take a free port for a rank 0 that starts later; nobody else gets it while the socket is open."""
-    holder = socket.socket(resolve(address, 0)[0], socket.SOCK_STREAM)
+    family, where = resolve(address, 0, limits.MAX_UNPROVEN_SECONDS)
+    holder = socket.socket(family, socket.SOCK_STREAM)
     try:
         # Bound but not listening, with this option on both: rank 0 can still bind it, and listen.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(resolve(address, 0)[1])
+        holder.bind(where)
     except BaseException:
         holder.close()
         raise
     return holder, holder.getsockname()[1]
 
 
-def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
+def resolve(address: str, port: int, timeout: float, variable: str = "WEFT_ADDRESS") -> Where:
     """Family and socket address of where to listen."""
     try:
-        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return look_up(address, port, timeout, listens=True)[0]
+    except TimeoutError as error:
+        raise TimedOut("join", timeout, hint=f"{variable}: {error}") from error
     except OSError as error:
-        msg = f"WEFT_ADDRESS: {address}: {error.strerror or error}; give a host name or address of rank 0"
+        msg = f"{variable}: {address}: {error.strerror or error}; give a host name or address of this machine"
         raise InputError(msg) from error
-    family, _, _, _, where = found[0]
-    return family, where  # type: ignore[return-value]
 
 
 def listen_at(point: Point, timeout: float) -> socket.socket:
     """Listen at exactly the given address: loopback stays loopback."""
-    family, where = resolve(point.address, point.port)
+    family, where = resolve(point.address, point.port, timeout)
     patience = time.monotonic() + min(timeout, _PORT_TAKEN_S)
     while True:
         listener = socket.socket(family, socket.SOCK_STREAM)

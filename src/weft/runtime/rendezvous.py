@@ -6,6 +6,8 @@ import selectors
 import socket
 import time
 from contextlib import ExitStack
+from dataclasses import replace
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,7 +15,10 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime import wire
+from weft.runtime.boards import Note
+from weft.runtime.environment import SECRET_BYTES
 from weft.runtime.gate import Gate, Point, listen_at
+from weft.runtime.names import connect
 from weft.runtime.roster import Member, Roster, await_frame, check_timeout, decode, reply_bytes
 from weft.runtime.wire import Channel, Gone, Hello, Kind, ProtocolError
 
@@ -45,14 +50,33 @@ def join(place: Place, *, timeout: float = 60.0) -> Roster:
     me = Member.here(place.rank)
     if place.size == 1:
         return Roster(0, (me,), {})
-    point = _meeting_point(place)
     if place.rank == 0:
-        with listen_at(point, timeout) as listener, Gate(place, point, listener, timeout) as gate:
-            return gate.admit_all(me)
-    return _knock_until_open(place, point, me, timeout)
+        return _open_gate(place, me, timeout)
+    return _knock_until_open(place, me, timeout)
 
 
-def _meeting_point(place: Place) -> Point:
+def _open_gate(place: Place, me: Member, timeout: float) -> Roster:
+    """Rank 0: listen, let the others know where if nobody else does, and admit them."""
+    board = place.board
+    point = _meeting_point(place, Note(place.port or 0, token_bytes(SECRET_BYTES)) if board else None)
+    with ExitStack() as at_the_end:
+        listener = at_the_end.enter_context(listen_at(point, timeout))
+        point = replace(point, port=listener.getsockname()[1])
+        if board is not None:
+            at_the_end.callback(board.remove)
+            try:
+                board.leave(Note(point.port, point.secret), timeout)
+            except OSError as error:
+                msg = f"the job's secret cannot be left at {board}: {error}; set WEFT_SECRET and WEFT_PORT"
+                raise RuntimeFailure(msg) from error
+        gate = at_the_end.enter_context(Gate(place, point, listener, timeout))
+        return gate.admit_all(me)
+
+
+def _meeting_point(place: Place, note: Note | None) -> Point:
+    """Where to meet: as the environment says, or the note that rank 0 leaves."""
+    if note is not None:
+        place = replace(place, port=note.port, secret=note.secret)
     if place.secret is None:
         made = "" if place.launcher == "none" else f"{place.launcher} makes none; "
         msg = f"this job has no secret: {made}give every rank the same WEFT_SECRET or WEFT_SECRET_FILE"
@@ -67,14 +91,28 @@ def _meeting_point(place: Place) -> Point:
     return Point(place.address, place.port, place.secret)
 
 
-def _knock_until_open(place: Place, point: Point, me: Member, timeout: float) -> Roster:
+def _find_point(place: Place, left: float) -> Point:
+    """Where rank 0 is now; read anew each time, because a note may have been left by an earlier job."""
+    if place.board is None:
+        return _meeting_point(place, None)
+    note = place.board.read(left)
+    if note is None:
+        msg = f"rank 0 has left no note at {place.board}"
+        raise ProtocolError(msg)
+    return _meeting_point(place, note)
+
+
+def _knock_until_open(place: Place, me: Member, timeout: float) -> Roster:
     """Try again until rank 0 listens and admits this process."""
     deadline = time.monotonic() + timeout
     pause = _SHORTEST_PAUSE_S
     problem = "no answer"
+    where = ""
     while (left := deadline - time.monotonic()) > 0:
         try:
-            channel = _knock(place, point, me, left)
+            point = _find_point(place, left)
+            where = f" tried {point}"
+            channel = _knock(place, point, me, deadline - time.monotonic())
         except (ProtocolError, Gone) as error:
             problem = str(error)
         except OSError as error:
@@ -83,13 +121,13 @@ def _knock_until_open(place: Place, point: Point, me: Member, timeout: float) ->
             return _enter(channel, place, deadline, timeout)
         time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(2 * pause, _LONGEST_PAUSE_S)
-    raise TimedOut("join", timeout, [0], f"rank {place.rank} tried {point}: {problem}")
+    raise TimedOut("join", timeout, [0], f"rank {place.rank}{where}: {problem}")
 
 
 def _knock(place: Place, point: Point, me: Member, left: float) -> Channel:
     """Prove this process to rank 0, and have rank 0 prove itself."""
     give_up = time.monotonic() + min(left, limits.MAX_UNPROVEN_SECONDS)
-    connection = socket.create_connection((point.address, point.port), max(0.001, give_up - time.monotonic()))
+    connection = connect(point.address, point.port, max(0.001, give_up - time.monotonic()))
     with ExitStack() as unless_admitted:
         unless_admitted.callback(connection.close)
         if connection.getsockname() == connection.getpeername():

@@ -135,6 +135,12 @@ class Roster:
         """Number of ranks."""
         return len(self.members)
 
+    @property
+    def address(self) -> str:
+        """Address of this host on the network where it reaches rank 0, or on rank 0 the others."""
+        channel = next(iter(self._channels.values()))
+        return str(channel.connection.getsockname()[0])
+
     def exchange(self, payload: bytes, timeout: float = 60.0) -> list[bytes]:
         """Give every rank the payloads of all, by rank.
 

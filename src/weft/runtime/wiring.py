@@ -21,6 +21,7 @@ import numpy as np
 
 from weft import _core, limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
+from weft.runtime.gate import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ _HEARTBEAT: Final = limits.MAX_JOB_RANKS
 """A line is named by the rank that knocks: the rank itself for data, and so much more for heartbeats."""
 
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 6))
-"""The kernel gives up a silent peer after eight seconds: later than the heartbeats, which cannot see all links."""
+"""The kernel gives up a silent peer after eight seconds: after the heartbeats, or where those see nothing."""
 
 
 class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,7 +123,7 @@ def connect(roster: Roster, *, transport: str, arena_bytes: int, timeout: float)
     remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
     alone = len(neighbours) == roster.size
     hub = {_HEARTBEAT + rank for rank in (others if roster.rank == 0 else [0]) if not alone}
-    with _listen(alone=alone) as listener:
+    with _listen(_LOOPBACK if alone else roster.address, timeout) as listener:
         address, port = listener.getsockname()[:2]
         token = secrets.token_bytes(_TOKEN_BYTES)
         probe = int(word.__array_interface__["data"][0])
@@ -177,13 +178,16 @@ def _attach(host: _core.Host, number: int, rank: int, card: _Card) -> None:
         raise RuntimeFailure(msg) from error
 
 
-def _listen(*, alone: bool) -> socket.socket:
-    """Listen on loopback when the whole job is on this machine, else where WEFT_INTERFACE says."""
-    address = _LOOPBACK if alone else os.environ.get("WEFT_INTERFACE", "")
-    if not address:
-        msg = "the job spans several hosts; set WEFT_INTERFACE to the address of this one that others reach"
-        raise InputError(msg)
-    return socket.create_server((address, 0), backlog=128)
+def _listen(address: str, timeout: float) -> socket.socket:
+    """Listen on loopback if all ranks are here, else where WEFT_INTERFACE says or rank 0 is reached."""
+    if address != _LOOPBACK:
+        address = os.environ.get("WEFT_INTERFACE") or address
+    family, where = resolve(address, 0, timeout, "WEFT_INTERFACE")
+    try:
+        return socket.create_server(where, family=family, backlog=128)
+    except OSError as error:
+        msg = f"WEFT_INTERFACE: {address}: {error.strerror}; give an address of this machine"
+        raise InputError(msg) from error
 
 
 def _connect_all(

@@ -1,0 +1,77 @@
+"""Host names become addresses, with a deadline: the system's own lookup has none."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from typing import Any
+
+Where = tuple[int, Any]
+"""Family and socket address."""
+
+
+def look_up(name: str, port: int, timeout: float, *, listens: bool = False) -> list[Where]:
+    """Addresses of a host, at least one.
+
+    An address is read at once. A name is looked up in a thread of its own, because nothing can interrupt the
+    system while it waits for a name server; after the deadline the thread is left to itself.
+
+    Raises
+    ------
+    TimeoutError
+        Nobody has answered in time.
+    OSError
+        There is no such name.
+    """
+    flags = socket.AI_PASSIVE if listens else 0
+    try:
+        return _ask(name, port, flags | socket.AI_NUMERICHOST)
+    except OSError:
+        answers: queue.SimpleQueue[list[Where] | OSError] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(_ask(name, port, flags))
+        except OSError as error:
+            answers.put(error)
+
+    threading.Thread(target=ask, name=f"look up {name}", daemon=True).start()
+    try:
+        found = answers.get(timeout=timeout)
+    except queue.Empty:
+        msg = f"no name server has said within {timeout:.1f} s where {name} is; give its address instead"
+        raise TimeoutError(msg) from None
+    if isinstance(found, OSError):
+        raise found
+    return found
+
+
+def connect(name: str, port: int, timeout: float) -> socket.socket:
+    """Connection to the first address of a host that answers; all of it within the timeout."""
+    give_up = time.monotonic() + timeout
+    problem: OSError = TimeoutError("no time was left to connect")
+    for family, where in look_up(name, port, timeout):
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(max(0.001, give_up - time.monotonic()))
+            connection.connect(where)
+        except OSError as error:
+            connection.close()
+            problem = error
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise problem
+
+
+def _ask(name: str, port: int, flags: int) -> list[Where]:
+    try:
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags)
+    except UnicodeError as error:
+        msg = f"{name!r} is no host name"
+        raise OSError(msg) from error
+    return [(family, where) for family, _, _, _, where in found]

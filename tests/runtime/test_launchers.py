@@ -1,0 +1,114 @@
+"""Jobs under real launchers, with nothing set by hand; what each leaves behind is nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.jobs import finish
+
+BIN = Path(sys.executable).parent
+TORCHRUN, MPIRUN = str(BIN / "torchrun"), str(BIN / "mpirun")
+WORDS = ("WEFT_", "OMPI_", "PMI", "SLURM_")
+
+JOB = """
+import numpy as np
+import weft
+from weft.runtime import find_place
+
+place = find_place()
+with weft.init(timeout=60) as comm:
+    array = comm.all_reduce(np.full(100_000, comm.rank, np.float32))
+    assert (array == sum(range(comm.size))).all()
+    assert comm.size == 4
+with weft.init(timeout=60) as again:
+    again.barrier()
+print(f"done {place.rank} {place.launcher} {type(place.board).__name__}\\n", end="", flush=True)
+"""
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def variables(scratch: Path) -> dict[str, str]:
+    """This process's environment without what launchers say, and a temporary directory of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(WORDS)}
+    kept.pop("XDG_RUNTIME_DIR", None)
+    return kept | {"TMPDIR": str(scratch), "OMP_NUM_THREADS": "1"}
+
+
+def start(words: list[str], scratch: Path, **more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        words,
+        env=variables(scratch) | more,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def done(outputs: list[tuple[int, str]], launcher: str, board: str) -> bool:
+    """Whether all four ranks have done their work."""
+    assert [code for code, _ in outputs] == [0] * len(outputs), outputs
+    lines = {line for _, output in outputs for line in output.splitlines()}
+    return lines >= {f"done {rank} {launcher} {board}" for rank in range(4)}
+
+
+def weft_files(scratch: Path) -> list[Path]:
+    return [path for path in scratch.rglob("*") if path.name.startswith("weft")]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "job.py"
+    path.write_text(JOB, "utf-8")
+    return str(path)
+
+
+def test_torchrun_on_one_machine(script: str, scratch: Path) -> None:
+    job = start([TORCHRUN, "--nproc-per-node", "4", script], scratch)
+    assert done(finish([job], 120), "torchrun", "FileBoard")
+    assert weft_files(scratch) == []
+
+
+def test_torchrun_on_two_nodes_hands_the_secret_over_in_its_store(script: str, scratch: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    where = ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    nodes = [
+        start([TORCHRUN, "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=2", *where, script], scratch)
+        for node in range(2)
+    ]
+    assert done(finish(nodes, 120), "torchrun", "StoreBoard")
+
+
+def test_open_mpi_on_one_machine(script: str, scratch: Path) -> None:
+    words = [MPIRUN, "--oversubscribe", "-n", "4", sys.executable, script]
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # The daemons of Open MPI keep sockets in it, whose names must be short.
+    job = start(words, scratch, **root, TMPDIR="/tmp", XDG_RUNTIME_DIR=str(scratch))
+    assert done(finish([job], 120), "mpirun", "FileBoard")
+    assert weft_files(scratch) == []
+
+
+def test_what_mpich_says_is_enough_on_one_machine(script: str, scratch: Path) -> None:
+    def said(rank: int) -> dict[str, str]:
+        numbers = {"PMI_RANK": rank, "PMI_SIZE": 4, "MPI_LOCALRANKID": rank, "MPI_LOCALNRANKS": 4}
+        return {name: str(value) for name, value in numbers.items()}
+
+    ranks = [start([sys.executable, script], scratch, **said(rank)) for rank in range(4)]
+    assert done(finish(ranks, 120), "mpirun", "FileBoard")
+    assert weft_files(scratch) == []
+
+
+def test_a_secret_that_is_given_is_what_counts(script: str, scratch: Path) -> None:
+    job = start([TORCHRUN, "--nproc-per-node", "4", script], scratch, WEFT_SECRET="ab" * 32)
+    assert done(finish([job], 120), "torchrun", "NoneType")
