@@ -3,32 +3,29 @@
 Each rank is a process group of its own. The launcher waits for output, ends and signals in one loop, without
 threads. When a rank fails, or the launcher is told to stop, the others are asked to end (SIGTERM, or the
 signal that came) and killed when they have not within `GRACE_S`. A launcher that is killed itself cannot do
-that: the kernel then kills the ranks (PR_SET_PDEATHSIG), and `weft.runtime.guard` whatever these had started.
+that: `weft.runtime.keeper` sees to it then.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure
-from weft.runtime import guard
 from weft.runtime.environment import LOOPBACK, SECRET_BYTES
 from weft.runtime.gate import reserve_port
+from weft.runtime.keeper import Keeper, before_exec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import FrameType
 
 GRACE_S: Final = 4.0
@@ -38,7 +35,6 @@ _READ_BYTES: Final = 64 << 10
 _PIPE_READS: Final = 64
 """Reads that empty the largest pipe an ordinary user can have, and more."""
 
-_PR_SET_PDEATHSIG: Final = 1
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_BASE: Final = 128
 
@@ -97,12 +93,12 @@ def launch(command: Sequence[str], ranks: int, *, out: IO[bytes], err: IO[bytes]
     limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)
     holder, port = reserve_port(LOOPBACK)
     with holder, _Job(ranks, out, err) as job:
-        job.start(command, _job_variables(ranks, port))
+        job.start(command, job_variables(ranks, port))
         return job.run()
 
 
-def _job_variables(ranks: int, port: int) -> dict[str, str]:
-    """Environment that the ranks share: the launcher's own, with a job and a secret made for this run."""
+def job_variables(ranks: int, port: int) -> dict[str, str]:
+    """Environment that the ranks share: this process's own, with a job and a secret made for this run."""
     variables = dict(os.environ)
     variables.pop("WEFT_SECRET_FILE", None)
     variables.setdefault("PYTHONUNBUFFERED", "1")  # a rank that is killed has said what it said
@@ -115,19 +111,6 @@ def _job_variables(ranks: int, port: int) -> dict[str, str]:
         "WEFT_JOB": secrets.token_hex(8),
         "WEFT_SECRET": secrets.token_hex(SECRET_BYTES),
     }
-
-
-def _die_with_parent() -> Callable[[], None]:
-    """What a rank does before it becomes its program: ask the kernel to kill it when the launcher dies."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    launcher = os.getpid()
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != launcher:  # it died before the kernel was asked
-            os._exit(1)
-
-    return ask
 
 
 class _Lines:
@@ -215,16 +198,7 @@ class _Job:
 
     def __enter__(self) -> Self:
         self._selector = self._resources.enter_context(selectors.DefaultSelector())
-        self._guard = self._resources.enter_context(
-            subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(guard.__file__))],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                bufsize=0,
-            )
-        )
+        self._keeper = self._resources.enter_context(Keeper())
         self._resources.callback(self._end_everything)
         self._wake_on_signals()
         return self
@@ -259,7 +233,7 @@ class _Job:
 
     def start(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
         """Start every rank."""
-        prepare = _die_with_parent()
+        prepare = before_exec()
         for rank in range(self._size):
             own = {"WEFT_RANK": str(rank), "WEFT_LOCAL_RANK": str(rank)}
             try:
@@ -291,17 +265,12 @@ class _Job:
         started = _Rank(rank, process)
         self._ranks.append(started)
         self._running.add(rank)
-        self._tell_guard("+", process.pid)
+        self._keeper.add(process.pid)
         started.pidfd = os.pidfd_open(process.pid)
         self._selector.register(started.pidfd, selectors.EVENT_READ, started)
         for source, target in ((process.stdout, self._out), (process.stderr, self._err)):
             assert source is not None
             self._selector.register(_Lines(source, target, rank), selectors.EVENT_READ)
-
-    def _tell_guard(self, sign: str, pid: int) -> None:
-        assert self._guard.stdin is not None
-        with suppress(BrokenPipeError):  # it was killed: the kernel still kills the ranks
-            self._guard.stdin.write(f"{sign}{pid}\n".encode())
 
     def run(self) -> JobResult:
         """Carry output until every rank has ended; one failure or one signal ends them all."""
@@ -381,9 +350,8 @@ class _Job:
         for rank in self._ranks:
             rank.signal_group(signal.SIGKILL)
             rank.process.wait()
-            self._tell_guard("-", rank.process.pid)
+            self._keeper.remove(rank.process.pid)
             rank.close()
             for source in (rank.process.stdout, rank.process.stderr):
                 assert source is not None
                 source.close()
-        self._guard.kill()
