@@ -22,12 +22,12 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("schedule",),
     ("algorithms", "verification", "simulation", "exchange"),
     ("training", ("planning", "runtime", "lab")),
-    ("torch", "papers", "report"),
+    ("torch", "papers", "report", "bench"),
     (("cli", "__main__"),),
 )
 EVERYWHERE = {"_core"}  # the extension: no Python in it that could import anything
 TORCH_PACKAGE = "weft.torch"
-LAZY_TORCH_PACKAGE = "weft.runtime"  # its torch engine, inside functions only
+LAZY_TORCH_PACKAGES = ("weft.runtime.", "weft.bench.")  # its engine, and a peer; inside functions only
 
 
 def importable() -> dict[str, set[str]]:
@@ -71,7 +71,7 @@ def violations(source: str, module: str, *, is_package: bool = False) -> Iterato
             where = f"{module}:{getattr(node, 'lineno', 0)} imports {name}"
             if parts[0] == "torch":
                 inside = f"{module}.".startswith(f"{TORCH_PACKAGE}.")
-                lazily = f"{module}.".startswith(f"{LAZY_TORCH_PACKAGE}.") and id(node) in lazy
+                lazily = module.startswith(LAZY_TORCH_PACKAGES) and id(node) in lazy
                 if not inside and not lazily:
                     yield f"{where}: only {TORCH_PACKAGE} may"
             elif parts[0] == "weft":
@@ -132,6 +132,7 @@ def test_the_check_finds_a_forbidden_import(module: str, source: str) -> None:
         ("weft.lab.cluster", "import weft.planning.chooser, weft.runtime.executor"),
         ("weft.torch.dear", "import torch.distributed"),
         ("weft.runtime.engines", "def later():\n    import torch"),
+        ("weft.bench.contestants.gloo", "def later():\n    from torch import distributed"),
         ("weft.cli.compare", "from weft.report import page"),
     ],
 )

@@ -39,6 +39,7 @@ VERBS: Final = {
     "verify": "Prove that a schedule computes its collective.",
     "simulate": "Run one schedule on its simulated network.",
     "run": "Start the ranks of a job on this machine.",
+    "bench": "Time collectives for real, beside other runtimes.",
     "doctor": "Check this installation.",
 }
 

@@ -1,0 +1,157 @@
+"""What a runtime has to offer to be measured: how its job is started, and what one rank of it does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from weft.bench.task import COLLECTIVES, ITEM_BYTES
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    from numpy.typing import NDArray
+
+    from weft.bench.task import Task
+
+Call = Callable[[], Any]
+"""One operation. Returns its result as an array where that is not in the target it was bound to."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a job is started.
+
+    Parameters
+    ----------
+    command
+        Stands before the worker's own command; empty where a worker is started as it is.
+    processes
+        How often that is done: once per rank, or once if the command starts the ranks itself.
+    variables
+        Environment on top of the controller's own.
+    """
+
+    command: tuple[str, ...]
+    processes: int
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a worker knows when it joins its job.
+
+    ``rank`` is None where only the runtime itself knows, and ``announcement`` what rank 0 announced.
+    """
+
+    rank: int | None
+    ranks: int
+    folder: str
+    announcement: str
+    settings: dict[str, Any]
+    timeout: float
+
+
+class Contestant(ABC):
+    """One rank of a job; every rank makes the same calls in the same order."""
+
+    rank: int
+
+    def empty(self, size_bytes: int) -> NDArray[np.uint8]:
+        """Memory for input or output."""
+        return np.empty(size_bytes, np.uint8)
+
+    @abstractmethod
+    def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
+        """Make an operation ready; in place if source and target are the same."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """What is measured, by name."""
+
+    def ran(self) -> dict[str, str]:
+        """What the latest operation was, if the runtime tells: algorithm and digest."""
+        return {}
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the job."""
+
+
+class Entry(ABC):
+    """A runtime that can be measured.
+
+    Attributes
+    ----------
+    name
+        As on the command line.
+    dtypes, collectives
+        What it can do.
+    spins
+        Whether its threads use the processor while there is nothing to do. The controller then freezes its
+        processes while others are measured.
+    """
+
+    name: ClassVar[str]
+    dtypes: ClassVar[tuple[str, ...]] = tuple(ITEM_BYTES)
+    collectives: ClassVar[tuple[str, ...]] = COLLECTIVES
+    spins: ClassVar[bool] = False
+
+    def check(self, task: Task) -> None:
+        """Refuse what this runtime cannot do.
+
+        Raises
+        ------
+        InputError
+            With what it can.
+        """
+        for what, wanted, known in (
+            ("type", task.dtype, self.dtypes),
+            ("collective", task.collective, self.collectives),
+        ):
+            if wanted not in known:
+                msg = (
+                    f"{self.name} has no {what} {wanted}, only {', '.join(known)}; leave it out of --against"
+                )
+                raise InputError(msg)
+
+    @abstractmethod
+    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:
+        """How its job is started.
+
+        Parameters
+        ----------
+        ranks
+            How many.
+        folder
+            Files it needs may be made here.
+        resources
+            Closed when the job is over.
+
+        Raises
+        ------
+        InputError
+            If it is not installed, with how to install it.
+        """
+
+    def announce(self) -> str:
+        """What all ranks must learn from rank 0 before they join; called there only."""
+        return ""
+
+    @abstractmethod
+    def join(self, invitation: Invitation) -> Contestant:
+        """Take part as one rank; called in a worker."""
+
+
+def one_thread() -> dict[str, str]:
+    """Environment that keeps numerical libraries at one thread per rank, as one rank per core has it."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

@@ -1,0 +1,34 @@
+"""Open MPI 4 as Debian has it, beside which mpi4py's own choice may be another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from weft.bench.contestants.entry import Entry, Invitation, Start
+from weft.bench.contestants.mpi_rank import DTYPES, MpiRank
+from weft.bench.contestants.open_mpi import find_program, need_mpi4py, variables
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+
+class OpenMpi4(Entry):
+    """The system's ``mpirun.openmpi`` and its library."""
+
+    name: ClassVar[str] = "mpi4"
+    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
+
+    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002
+        """``mpirun`` starts the ranks."""
+        need_mpi4py(self.name)
+        program = find_program(self.name, "mpirun.openmpi", install="apt install openmpi-bin")
+        command = (program, "--oversubscribe", "--bind-to", "none", "-n", str(ranks))
+        shared_memory = {"OMPI_MCA_btl": "self,vader", "MPI4PY_LIBMPI": "libmpi.so.40"}
+        return Start(command, 1, {**variables(ranks, folder), **shared_memory})
+
+    def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
+        """Meet the others."""
+        return MpiRank()
+
+
+ENTRY = OpenMpi4()

@@ -1,0 +1,178 @@
+"""The measurement: every contestant in turn, round after round, so that all meet the same machine.
+
+A contestant's time for one round is the mean over its iterations, of the rank that took longest. What is
+reported is the median over rounds, and ratios are ratios of medians.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from weft.bench.bound import Limit
+    from weft.bench.channel import Message
+    from weft.bench.task import Place, Task
+
+_ROUND_SECONDS: Final = 0.05
+_FEWEST: Final = 3
+_MOST: Final = 1000
+_WARMUP_SHARE: Final = 4
+_MOST_WARMUPS: Final = 20
+
+
+class Performer(Protocol):
+    """A contestant's job: `weft.bench.stage.Team`, or the job that this process is a rank of."""
+
+    name: str
+    versions: dict[str, str]
+
+    def do(self, order: Message) -> list[Message]:
+        """Give an order to all ranks, and return their answers by rank."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured; None for iterations or warm-ups leaves it to what a round should take."""
+
+    rounds: int
+    iterations: int | None = None
+    warmups: int | None = None
+
+
+@dataclass
+class Series:
+    """What one contestant did with one task in one place: seconds per operation, round by round."""
+
+    iterations: int
+    warmups: int
+    wrong: int = 0
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        """Seconds of one operation."""
+        return statistics.median(self.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON; CPU seconds are those of all ranks together."""
+        return {
+            "iterations": self.iterations,
+            "warmups": self.warmups,
+            "wrong": self.wrong,
+            "median_seconds": self.median,
+            "fastest_seconds": min(self.seconds),
+            "slowest_seconds": max(self.seconds),
+            "median_cpu_seconds": statistics.median(self.cpu_seconds),
+            "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
+        }
+
+
+@dataclass
+class Row:
+    """One task: what every contestant did with it."""
+
+    task: Task
+    limit: Limit | None
+    ran: dict[str, dict[str, str]] = field(default_factory=dict)
+    series: dict[str, dict[Place, Series]] = field(default_factory=dict)
+
+    def ratio(self, peer: str, own: str = "weft") -> float:
+        """How many times as long a peer takes; in place, where both can."""
+        place: Place = "in" if "in" in self.series[own] else "out"
+        return self.series[peer][place].median / self.series[own][place].median
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        limit = self.limit
+        return {
+            **msgspec.structs.asdict(self.task),
+            "size_bytes": self.task.size_bytes,
+            "count": self.task.count,
+            "bound": None if limit is None else {"seconds": limit.seconds, "kind": limit.kind},
+            "contestants": {
+                name: {**self.ran[name], **{place: one.to_dict() for place, one in places.items()}}
+                for name, places in self.series.items()
+            },
+            "ratios": {name: self.ratio(name) for name in self.series if name != "weft"},
+        }
+
+
+def measure(
+    performers: Sequence[Performer],
+    tasks: Sequence[Task],
+    effort: Effort,
+    places: Sequence[Place],
+    limit: Callable[[Task], Limit | None],
+) -> Iterator[Row]:
+    """Measure task after task.
+
+    Parameters
+    ----------
+    performers
+        Jobs that have started; the first is Weft's.
+    tasks
+        What to do.
+    effort
+        How often.
+    places
+        In place, out of place or both; a task may not have both.
+    limit
+        What a task takes at least.
+
+    Yields
+    ------
+    Row
+        As soon as a task is done.
+    """
+    for task in tasks:
+        wanted: list[Place] = [place for place in task.places if place in places]
+        row = Row(task, limit(task))
+        for performer in performers:
+            performer.do({"do": "prepare", "task": msgspec.to_builtins(task), "places": wanted})
+            row.series[performer.name] = {}
+            for place in wanted:
+                wrong, row.ran[performer.name] = _check(performer, place)
+                row.series[performer.name][place] = _plan(performer, place, effort, wrong)
+        for turn in range(effort.rounds):
+            for index in range(len(performers)):
+                performer = performers[(index + turn) % len(performers)]
+                for place, series in row.series[performer.name].items():
+                    _time(performer, place, series)
+        for performer in performers:
+            for place, series in row.series[performer.name].items():
+                series.wrong += _check(performer, place)[0]
+        yield row
+
+
+def _check(performer: Performer, place: Place) -> tuple[int, dict[str, str]]:
+    answers = performer.do({"do": "check", "place": place})
+    ran = {name: value for name, value in answers[0].items() if name != "wrong"}
+    return sum(answer["wrong"] for answer in answers), ran
+
+
+def _plan(performer: Performer, place: Place, effort: Effort, wrong: int) -> Series:
+    """How often one contestant does it in a round: as often as asked, or for about `_ROUND_SECONDS`."""
+    iterations, warmups = effort.iterations, effort.warmups
+    if iterations is None:
+        probe = Series(_FEWEST, 1)
+        _time(performer, place, probe)
+        iterations = min(max(_FEWEST, math.ceil(_ROUND_SECONDS / probe.median)), _MOST)
+    if warmups is None:
+        warmups = min(max(1, iterations // _WARMUP_SHARE), _MOST_WARMUPS)
+    return Series(iterations, warmups, wrong)
+
+
+def _time(performer: Performer, place: Place, series: Series) -> None:
+    order = {"do": "time", "place": place, "warmups": series.warmups, "iterations": series.iterations}
+    answers = performer.do(order)
+    series.seconds.append(max(answer["seconds"] for answer in answers))
+    series.cpu_seconds.append(sum(answer["cpu_seconds"] for answer in answers))

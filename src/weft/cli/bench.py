@@ -1,0 +1,285 @@
+"""``weft bench``: time collectives for real, beside other runtimes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from weft import limits
+from weft.cli import options
+from weft.cli.bench_table import Table
+from weft.cli.output import print_json
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from weft.bench.bound import Limit
+    from weft.bench.measure import Effort, Performer, Row
+    from weft.bench.task import Place, Task
+    from weft.topology import Topology
+
+COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+OPS: Final = ("sum", "prod", "min", "max")
+"""As in `weft.bench.task`, which is not imported here because it brings numpy along."""
+
+_SETTINGS: Final = ("memory", "transport", "algorithm", "topology", "plan")
+_LONGEST_TIMEOUT: Final = 86_400.0
+
+
+def _read_size(ctx: click.Context, option: click.Parameter, text: str) -> int:
+    """Bytes; a bare K, M or G is 2^10, 2^20 or 2^30, as everybody who uses nccl-tests expects."""
+    return options.read_size(ctx, option, re.sub(r"(?<=[0-9])([KMG])$", r"\1iB", text))
+
+
+def _read_count(_ctx: click.Context, option: click.Parameter, text: str) -> int | None:
+    """A whole number, or None for the word ``auto``."""
+    if text == "auto":
+        return None
+    least = 1 if option.name == "iterations" else 0
+    if not re.fullmatch(r"[0-9]{1,7}", text) or int(text) < least:
+        msg = f"{option.opts[0]} {text}: give a whole number from {least}, or auto"
+        raise InputError(msg)
+    return int(text)
+
+
+def _read_names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+@click.command(
+    "bench",
+    epilog=options.examples(
+        "weft bench -R 4 -b 64K -e 16M",
+        "weft bench -R 2 -b 16M -e 128M --against gloo,mpi",
+        "weft bench -R 4 --memory shared --json > shared.json",
+        "weft run -n 4 -- weft bench -b 1M -e 64M",
+    ),
+)
+@click.option("-b", "--min-bytes", "least", default="4KiB", show_default=True, callback=_read_size)
+@click.option("-e", "--max-bytes", "most", default="128MiB", show_default=True, callback=_read_size)
+@click.option("-f", "--step-factor", "factor", type=click.IntRange(2, 1024), default=2, show_default=True)
+@click.option(
+    "-n",
+    "--iters",
+    "iterations",
+    default="auto",
+    show_default=True,
+    callback=_read_count,
+    metavar="COUNT|auto",
+    help="Operations in a round; auto fills a twentieth of a second.",
+)
+@click.option(
+    "-w",
+    "--warmup-iters",
+    "warmups",
+    default="auto",
+    show_default=True,
+    callback=_read_count,
+    metavar="COUNT|auto",
+    help="Operations before each round that are not timed; auto is a quarter of the others, at most 20.",
+)
+@click.option(
+    "-r", "--rounds", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Rounds per size."
+)
+@click.option(
+    "-R",
+    "--ranks",
+    type=click.IntRange(1, limits.MAX_LOCAL_RANKS),
+    default=2,
+    show_default=True,
+    help="Processes to start on this machine.",
+)
+@click.option("-d", "--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("-o", "--op", type=click.Choice(OPS), default="sum", show_default=True)
+@click.option("-c", "--collective", type=click.Choice(COLLECTIVES), default="all_reduce", show_default=True)
+@click.option(
+    "--place",
+    type=click.Choice(["out", "in", "both"]),
+    default="both",
+    show_default=True,
+    help="Whether the result goes elsewhere than the input.",
+)
+@click.option(
+    "--memory",
+    type=click.Choice(["private", "shared"]),
+    default="private",
+    show_default=True,
+    help="Weft's tensors: of any origin, or from Communicator.empty, which the ranks of a machine share.",
+)
+@click.option("--transport", type=click.Choice(["auto", "tcp"]), default="auto", show_default=True)
+@click.option("--algorithm", metavar="NAME", help="Weft's schedule, as for weft.init.")
+@click.option("--topology", metavar="SPEC|FILE", help="What it is built on; its speeds are the bound.")
+@click.option("--plan", metavar="FILE", help="What weft plan wrote.")
+@click.option(
+    "--against",
+    callback=_read_names,
+    metavar="NAME,...",
+    help="Measure these too, in turn: gloo, mpi (Open MPI 5), mpi4 (Open MPI 4), mpich, oneccl.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, _LONGEST_TIMEOUT, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds for a job to start, and for each round.",
+)
+@options.as_json
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Time collectives for real, beside other runtimes.
+
+    Sizes, options and columns are those of nccl-tests. Every result is checked; #wrong counts elements that
+    are not exactly what they should be, and makes the exit code 1. A ratio says how many times as long a peer
+    takes. Inside a job (under weft run, torchrun, mpirun) the ranks of that job are measured.
+    """
+    from weft.bench.measure import Effort, measure
+
+    if given["least"] > given["most"]:
+        msg = f"-b {given['least']} is more than -e {given['most']}; there is no size to measure"
+        raise InputError(msg)
+    places: tuple[Place, ...] = ("out", "in") if given["place"] == "both" else (given["place"],)
+    effort = Effort(given["rounds"], given["iterations"], given["warmups"])
+    with _stage(given) as (performers, tasks, limit, speaks):
+        if given["place"] != "both" and given["place"] not in tasks[0].places:
+            msg = f"--place {given['place']}: {given['collective']} has only {' and '.join(tasks[0].places)}"
+            raise InputError(msg)
+        table = Table(given, performers, tasks)
+        if speaks and not given["as_json"]:
+            table.begin()
+        rows = []
+        for row in measure(performers, tasks, effort, places, limit):
+            rows.append(row)
+            if speaks and not given["as_json"]:
+                table.add(row)
+    if speaks:
+        if given["as_json"]:
+            print_json(_document(given, effort, performers, rows))
+        else:
+            table.end(rows)
+    if any(one.wrong for row in rows for series in row.series.values() for one in series.values()):
+        ctx.exit(1)
+
+
+_Setting = tuple[list["Performer"], list["Task"], "Callable[[Task], Limit | None]", bool]
+
+
+@contextmanager
+def _stage(given: dict[str, Any]) -> Iterator[_Setting]:
+    """Who is measured with what: jobs that are started here, or the one that this process belongs to.
+
+    Yields performers, tasks, the bound of a task, and whether this process is the one that prints.
+    """
+    from weft.runtime.environment import find_place
+
+    settings = {name: given[name] for name in _SETTINGS}
+    if not _in_job():
+        with _own_jobs(given, settings) as setting:
+            yield setting
+        return
+    if given["against"]:
+        msg = "--against: peers are measured beside jobs that weft bench starts; run it outside of a job"
+        raise InputError(msg)
+    options.refuse_unused("ranks", reason="this process is a rank of a job already, whose ranks are measured")
+    from weft.bench.inside import Here
+
+    place = find_place()
+    one_machine = place.local_size == place.size
+    limit = _limit(given["topology"], place.size, measured=one_machine and place.rank == 0)
+    here = Here(settings, given["timeout"])
+    try:
+        yield [here], _tasks(given, place.size), limit, place.rank == 0
+    finally:
+        here.close()
+
+
+@contextmanager
+def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Setting]:
+    from weft.bench.contestants import find_entry, find_peers
+    from weft.bench.contestants.own import make_chooser
+    from weft.bench.stage import Stage
+
+    ranks = given["ranks"]
+    make_chooser(ranks, settings)  # a bad one is told at once, and once
+    entries = [find_entry("weft"), *find_peers(given["against"])]
+    tasks = _tasks(given, ranks)
+    for entry in entries:
+        entry.check(tasks[0])
+    limit = _limit(given["topology"], ranks, measured=True)
+    with _heed_signals(), Stage(given["timeout"]) as stage:
+        teams = [stage.start(entry, ranks, settings) for entry in entries]
+        yield list(teams), tasks, limit, True
+        for team in teams:
+            team.leave()
+
+
+def _in_job() -> bool:
+    """Whether somebody started this process as a rank; what is wrong with such a place is told later."""
+    from weft.runtime.environment import find_place
+
+    try:
+        find_place()
+    except InputError:
+        return "WEFT_RANK" in os.environ
+    return True
+
+
+def _tasks(given: dict[str, Any], ranks: int) -> list[Task]:
+    from weft.bench.task import make_tasks
+
+    what = (given["collective"], given["dtype"], given["op"])
+    return make_tasks(*what, ranks, given["least"], given["most"], given["factor"])
+
+
+def _limit(source: str | None, ranks: int, *, measured: bool) -> Callable[[Task], Limit | None]:
+    """What a task takes at least: by the topology's speeds if it has any, else by this machine's memory."""
+    from weft.bench.bound import memory_limit, topology_limit
+    from weft.topology import load_topology
+    from weft.topology.spec import is_spec
+
+    if ranks == 1:
+        return lambda _task: None
+    if source is not None and ("@" in source or not is_spec(source)):
+        topology: Topology = load_topology(source)
+        return lambda task: topology_limit(task, topology)
+    return memory_limit if measured else lambda _task: None
+
+
+@contextmanager
+def _heed_signals() -> Iterator[None]:
+    """End as on Ctrl-C when told to stop otherwise, so that nothing is left behind."""
+
+    def stop(number: int, _frame: FrameType | None) -> NoReturn:
+        click.echo(f"weft: stopped by {signal.Signals(number).name}", err=True)
+        raise click.exceptions.Exit(128 + number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _document(
+    given: dict[str, Any], effort: Effort, performers: list[Performer], rows: list[Row]
+) -> dict[str, Any]:
+    import platform
+
+    return {
+        "ranks": rows[0].task.ranks,
+        "cores": len(os.sched_getaffinity(0)),
+        "machine": platform.platform(),
+        "python": platform.python_version(),
+        "settings": {name: given[name] for name in _SETTINGS},
+        "rounds": effort.rounds,
+        "versions": {performer.name: performer.versions for performer in performers},
+        "rows": [row.to_dict() for row in rows],
+    }

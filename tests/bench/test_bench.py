@@ -1,0 +1,244 @@
+"""``weft bench`` with real jobs: every contestant computes the right thing, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.jobs import WEFT
+
+from weft.bench.bound import copy_speed, memory_limit, topology_limit
+from weft.bench.contestants import PEERS
+from weft.bench.task import COLLECTIVES, Task
+from weft.topology import load_topology
+
+SMALL = ("-b", "4K", "-e", "64K", "-f", "16", "-n", "2", "-w", "1", "-r", "2")
+LONG = ("-b", "1M", "-e", "1M", "-r", "10000", "-n", "20")
+MARK = "WEFT_TEST_MARK"
+
+
+def bench(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(WEFT), "bench", *words],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+        env={**os.environ, **variables},
+    )
+
+
+def document(*words: str) -> dict[str, Any]:
+    done = bench(*SMALL, "--json", *words)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def assert_right(found: dict[str, Any], names: set[str], rows: int = 2) -> None:
+    assert set(found["versions"]) == names
+    assert len(found["rows"]) == rows
+    for row in found["rows"]:
+        assert set(row["contestants"]) == names
+        assert set(row["ratios"]) == names - {"weft"}
+        for one in row["contestants"].values():
+            for place in ("in", "out"):
+                if place in one:
+                    assert one[place]["wrong"] == 0
+                    assert len(one[place]["seconds"]) == len(one[place]["cpu_seconds"]) == 2
+                    assert one[place]["fastest_seconds"] <= one[place]["median_seconds"]
+        assert row["contestants"]["weft"]["digest"]
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_all_contestants_compute_every_collective_exactly(collective: str) -> None:
+    found = document("-R", "3", "-c", collective, "--against", "gloo,mpi")
+    assert_right(found, {"weft", "gloo", "mpi"})
+    assert found["versions"]["mpi"]["library"].startswith("Open MPI v5")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"), [("float16", "sum"), ("bfloat16", "max"), ("int64", "prod"), ("float64", "min")]
+)
+def test_all_types_and_ops_are_exact(dtype: str, op: str) -> None:
+    assert_right(document("-R", "2", "-d", dtype, "-o", op, "--against", "gloo"), {"weft", "gloo"})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--memory", "shared"),
+        ("--transport", "tcp", "--algorithm", "ring", "--topology", "ring:3@bw=1GB/s"),
+        ("--place", "in"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_weft_runs_as_it_is_told(words: tuple[str, ...]) -> None:
+    found = document("-R", "3", *words)
+    assert_right(found, {"weft"})
+    one = found["rows"][0]["contestants"]["weft"]
+    assert ("out" in one) == ("--place" not in words)
+    if "ring" in words:
+        assert one["algorithm"] == "ring"
+        assert found["rows"][0]["bound"]["kind"].startswith("bandwidth")
+
+
+def test_a_plan_is_followed(tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.weft")
+    subprocess.run([str(WEFT), "plan", "ring:3", "-o", path], check=True, capture_output=True, timeout=60)
+    assert_right(document("-R", "3", "--plan", path), {"weft"})
+
+
+def test_the_table_has_a_line_for_each_size_and_a_column_for_each_peer() -> None:
+    done = bench(*SMALL, "-R", "2", "--against", "gloo")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert [(line[0], line[1]) for line in lines] == [("4096", "1024"), ("65536", "16384")]
+    head = next(line.split() for line in done.stdout.splitlines() if "redop" in line)
+    assert head[-1] == "gloo"
+    assert all(line[7] == line[11] == "0" for line in lines)  # #wrong
+    assert all(float(line[-1]) > 0 for line in lines)
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        (str(WEFT), "run", "-n", "2", "--"),
+        (sys.prefix + "/bin/mpirun", "--map-by", ":OVERSUBSCRIBE", "-n", "2"),
+    ],
+    ids=["weft run", "mpirun"],
+)
+def test_inside_a_job_rank_0_prints_what_all_ranks_measured(launcher: tuple[str, ...]) -> None:
+    root = {f"{name}_ALLOW_RUN_AS_ROOT{end}": "1" for name in ("OMPI", "PRTE") for end in ("", "_CONFIRM")}
+    job = {"WEFT_SECRET": secrets.token_hex(32), "WEFT_PORT": "29733"}
+    done = subprocess.run(
+        [*launcher, str(WEFT), "bench", *SMALL],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, **root, **job},
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
+    rows = [line.split() for line in lines if line and line[0] == " "]
+    assert [row[0] for row in rows] == ["4096", "65536"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--against", "nccl"), "no such contestant; known: gloo, mpi"),
+        (("--against", "gloo,gloo"), "gloo is there twice"),
+        (("--against", "mpi", "-d", "bfloat16"), "mpi has no type bfloat16"),
+        (("-b", "2M", "-e", "1M"), "there is no size to measure"),
+        (("-n", "0"), "give a whole number from 1, or auto"),
+        (("-c", "all_gather", "--place", "in"), "all_gather has only out"),
+        (("-R", "3", "--topology", "ring:4"), "this job has 3"),
+        (("--algorithm", "rign"), "ring"),
+    ],
+)
+def test_bad_use_is_told_in_one_line(words: tuple[str, ...], said: str) -> None:
+    done = bench(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_peers_are_refused_inside_a_job() -> None:
+    done = bench("--against", "gloo", WEFT_RANK="0", WEFT_SIZE="1")
+    assert done.returncode == 2
+    assert "run it outside of a job" in done.stderr
+
+
+def test_bounds_are_what_the_topology_or_the_memory_allows() -> None:
+    task = Task("all_reduce", "float32", "sum", 4, 1 << 20)
+    ring = topology_limit(task, load_topology("ring:4@bw=1GB/s"))
+    assert ring.seconds == pytest.approx(6 * task.size_bytes / 8e9)
+    assert memory_limit(Task("all_reduce", "float32", "sum", 4, 1024)) is None
+    assert copy_speed(1 << 20, 2) > 0
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A value in the environment of everything that a test starts; what is left of it is killed."""
+    mark = secrets.token_hex(16)
+    yield mark
+    for pid in marked(mark):
+        os.kill(pid, signal.SIGKILL)
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Processes that were started with this mark, and their contestants."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                text = (folder / "environ").read_bytes().decode("utf-8", "replace")
+            except OSError:  # it has ended meanwhile
+                continue
+            if f"{MARK}={mark}" in text:
+                found[int(folder.name)] = text.partition("WEFT_BENCH_CONTESTANT=")[2].partition("\0")[0]
+    return found
+
+
+def begin(mark: str, *words: str) -> subprocess.Popen[str]:
+    """Start a long measurement, and return once it is under way."""
+    process = subprocess.Popen(
+        [str(WEFT), "bench", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, MARK: mark, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "(elements)" in line:
+            break
+    return process
+
+
+def assert_nothing_is_left(mark: str) -> None:
+    deadline = time.monotonic() + 20
+    while left := marked(mark):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+def test_nothing_is_left_when_it_is_stopped(mark: str, number: signal.Signals) -> None:
+    process = begin(mark, "-R", "2", "--against", "gloo,mpi", *LONG)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    assert "Traceback" not in said
+    assert_nothing_is_left(mark)
+
+
+@pytest.mark.parametrize("victim", ["weft", "gloo", "mpi"])
+def test_a_worker_that_dies_is_told_and_ends_everything(mark: str, victim: str) -> None:
+    process = begin(mark, "-R", "2", "--against", "gloo,mpi", *LONG)
+    workers = [pid for pid, name in marked(mark).items() if name == victim]
+    os.kill(max(workers), signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert said.startswith(f"weft: error: {victim}: rank ")
+    assert_nothing_is_left(mark)
+
+
+@pytest.mark.parametrize("name", sorted(set(PEERS) - {"gloo", "mpi"}))
+def test_a_peer_that_is_not_installed_says_how_to_get_it(name: str) -> None:
+    nowhere = {"PATH": "/nowhere", "WEFT_MPICH": "/nowhere", "WEFT_ONECCL": "/nowhere"}
+    done = bench("--against", name, **nowhere)
+    assert done.returncode == 2
+    assert f"--against {name}: " in done.stderr
+    assert "install" in done.stderr
