@@ -34,12 +34,12 @@ std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32
         write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout, rank));
 }
 
-std::shared_ptr<Script> write_exchange_py(const std::vector<std::tuple<int32_t, int64_t, int64_t>>& dealings,
-                                          int64_t segment, int32_t rank) {
+std::shared_ptr<Script> write_exchange_py(const std::vector<std::tuple<int32_t, int64_t, int64_t, uint64_t>>& dealings,
+                                          int64_t segment) {
     if (segment < 1) throw std::invalid_argument("segment");
     std::vector<Dealing> all;
-    for (const auto& [peer, sends, receives] : dealings) all.push_back({peer, sends, receives});
-    return std::make_shared<Script>(write_exchange(all, segment, rank));
+    for (const auto& [peer, sends, receives, code] : dealings) all.push_back({peer, sends, receives, code});
+    return std::make_shared<Script>(write_exchange(all, segment));
 }
 
 Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, const std::vector<uint64_t>& memory,
@@ -79,6 +79,7 @@ void bind_runtime(nb::module_& m) {
              "Whether the kernel lets this process read another rank's memory.")
         .def("start_watch", &Host::start_watch, nb::arg("frozen_after_ms"), nb::arg("rank_of"), nb::arg("job_ranks"),
              "Begin to beat and to listen.")
+        .def("reset", &Host::reset, nb::arg("channel"), "Make a channel as new.")
         .def("close", &Host::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
     nb::class_<Heartbeats>(m, "Heartbeats", "Beats between this rank and rank 0, over sockets that stay the caller's.")
         .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t>(), nb::arg("host"),
@@ -91,8 +92,8 @@ void bind_runtime(nb::module_& m) {
     m.def("write_script", &write_script_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
           nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
           "The part of a schedule that concerns one rank; sizes in elements.");
-    m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"), nb::arg("rank"),
-          "Elements to and from single peers: (peer, sends, receives), -1 for a direction that has no part in it.");
+    m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"),
+          "Elements to and from single peers: (peer, sends, receives, code), -1 where nothing goes that way.");
     m.attr("CHANNELS") = kChannels;
     nb::enum_<Status>(m, "Status", "How an operation ended.")
         .value("done", Status::done)
@@ -108,8 +109,8 @@ void bind_runtime(nb::module_& m) {
         .def_ro("row", &Ending::row)
         .def_ro("waited_for", &Ending::waited_for);
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
-        .def(nb::init<std::shared_ptr<Host>, int, int32_t, std::vector<int32_t>, std::vector<int32_t>, std::vector<int32_t>,
-                      const std::vector<uint8_t>&>(),
+        .def(nb::init<std::shared_ptr<Host>, int, int32_t, std::vector<int32_t>, std::vector<int32_t>,
+                      std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&>(),
              nb::arg("host"), nb::arg("channel"), nb::arg("rank"), nb::arg("job"), nb::arg("local"), nb::arg("sockets"),
              nb::arg("can_read"))
         .def("close", &Executor::close, "Leave on purpose; other channels of the host go on.")

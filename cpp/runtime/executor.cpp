@@ -41,13 +41,8 @@ public:
             start_needs_[i] = script_.tasks[i].start_needs;
             apply_needs_[i] = script_.tasks[i].apply_needs;
         }
-        for (const auto& queue : script_.sends) lines_.push_back({queue.peer, &queue.tasks, true});
-        for (const auto& queue : script_.receives) lines_.push_back({queue.peer, &queue.tasks, false});
-        for (Line& line : lines_) {
-            line.link = owner.links_[line.peer].get();
-            if (std::ranges::find(peers_, line.peer) == peers_.end()) peers_.push_back(line.peer);
-            sockets_ = sockets_ || owner.sockets_[line.peer] >= 0;
-        }
+        for (const auto& queue : script_.sends) add_lines(queue, true);
+        for (const auto& queue : script_.receives) add_lines(queue, false);
         open_ = static_cast<int64_t>(script_.tasks.size());
     }
 
@@ -71,21 +66,36 @@ public:
     }
 
 private:
+    // Tasks of one queue that go over one of the links to its peer: every so many of them, from the first on.
     struct Line {
         int32_t peer;
-        const std::vector<int32_t>* tasks;
+        const std::vector<int32_t>* queue;
+        size_t first, every, count;
         bool sends;
-        Link* link = nullptr;
+        Link* link;
         size_t next = 0;  // task to be sent or received
         size_t left = 0;  // sends that have left
         bool receiving = false, staged = false;
+
+        int32_t task(size_t i) const { return (*queue)[first + i * every]; }
     };
+
+    void add_lines(const Script::Queue& queue, bool sends) {
+        auto& links = owner_.links_[queue.peer];
+        size_t every = links.size();
+        for (size_t first = 0; first < every; ++first) {
+            size_t count = queue.tasks.size() > first ? (queue.tasks.size() - first - 1) / every + 1 : 0;
+            lines_.push_back({queue.peer, &queue.tasks, first, every, count, sends, links[first].get()});
+        }
+        if (std::ranges::find(peers_, queue.peer) == peers_.end()) peers_.push_back(queue.peer);
+        sockets_ = sockets_ || !owner_.sockets_[queue.peer].empty();
+    }
 
     void announce() {
         for (int32_t peer : peers_) {
             auto found = script_.between.find(peer);
             uint64_t between = found == script_.between.end() ? 0 : found->second;
-            owner_.links_[peer]->open(operation_.fingerprint ^ between, operation_);
+            for (auto& link : owner_.links_[peer]) link->open(operation_.fingerprint ^ between, operation_);
         }
     }
 
@@ -97,10 +107,12 @@ private:
             // All of them every time: each is to hear what this rank is in, and who differs is better news than who is
             // gone because of that.
             for (int32_t peer : peers_) {
-                Peer found = owner_.links_[peer]->peer();
-                if (found == Peer::differs) different = peer;
-                if (found == Peer::gone) gone = peer;
-                if (found == Peer::waiting) waiting_ = peer;
+                for (auto& link : owner_.links_[peer]) {
+                    Peer found = link->peer();
+                    if (found == Peer::differs) different = peer;
+                    if (found == Peer::gone) gone = peer;
+                    if (found == Peer::waiting) waiting_ = peer;
+                }
             }
             if (different >= 0) return {Status::differs, different, -1, different};
             if (gone >= 0) return blame(gone);
@@ -129,8 +141,8 @@ private:
 
     bool advance_send(Line& line) {
         bool any = false;
-        while (line.next < line.tasks->size()) {
-            int32_t task = (*line.tasks)[line.next];
+        while (line.next < line.count) {
+            int32_t task = line.task(line.next);
             if (start_needs_[task] > 0 || !line.link->send(script_.tasks[task])) break;
             ++line.next;
             any = true;
@@ -139,15 +151,15 @@ private:
         for (; line.left < left; ++line.left) {
             any = true;
             --open_;
-            release(script_.tasks[(*line.tasks)[line.left]].left);
+            release(script_.tasks[line.task(line.left)].left);
         }
         return any;
     }
 
     // One task at a time: others may have the next piece of what this rank just has in its cache.
     bool advance_receive(Line& line, Sink& sink) {
-        if (line.next == line.tasks->size()) return false;
-        int32_t id = (*line.tasks)[line.next];
+        if (line.next == line.count) return false;
+        int32_t id = line.task(line.next);
         const Task& task = script_.tasks[id];
         if (!line.receiving) {
             bool now = apply_needs_[id] == 0;
@@ -249,16 +261,20 @@ private:
 
     void wait_for_sockets() {
         std::vector<pollfd> polled;
+        bool others = false;
         for (int32_t peer : peers_) {
-            if (owner_.sockets_[peer] < 0) continue;
-            bool sending = std::ranges::any_of(lines_, [&](const Line& line) {
-                return line.peer == peer && line.sends && line.next < line.tasks->size() &&
-                       start_needs_[(*line.tasks)[line.next]] == 0;
-            });
-            polled.push_back({owner_.sockets_[peer], static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN), 0});
+            for (size_t stream = 0; stream < owner_.sockets_[peer].size(); ++stream) {
+                bool sending = std::ranges::any_of(lines_, [&](const Line& line) {
+                    return line.peer == peer && line.first == stream && line.sends && line.next < line.count &&
+                           start_needs_[line.task(line.next)] == 0;
+                });
+                auto events = static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN);
+                polled.push_back({owner_.sockets_[peer][stream], events, 0});
+            }
+            others = others || owner_.sockets_[peer].empty();
         }
         // Not all that can happen comes through sockets; a millisecond is short enough for the rest.
-        poll(polled.data(), polled.size(), peers_.size() == polled.size() ? 20 : 1);
+        poll(polled.data(), polled.size(), others ? 1 : 20);
     }
 
     Ending check() {
@@ -267,7 +283,8 @@ private:
         int32_t row = which();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, row, peer};
         for (int32_t other : peers_) {
-            if (owner_.links_[other]->peer() == Peer::gone) {
+            auto gone = [](auto& link) { return link->peer() == Peer::gone; };
+            if (std::ranges::any_of(owner_.links_[other], gone)) {
                 Ending ending = blame(other);
                 ending.row = row;
                 return ending;
@@ -309,10 +326,10 @@ private:
     // The peer that is waited for, and the transfer: the first that was not received, else the first not taken.
     int32_t whom() const {
         for (const Line& line : lines_) {
-            if (!line.sends && line.next < line.tasks->size()) return line.peer;
+            if (!line.sends && line.next < line.count) return line.peer;
         }
         for (const Line& line : lines_) {
-            if (line.sends && line.left < line.tasks->size()) return line.peer;
+            if (line.sends && line.left < line.count) return line.peer;
         }
         for (const Line& line : lines_) {
             if (!line.link->quiet()) return line.peer;
@@ -321,10 +338,10 @@ private:
     }
     int32_t which() const {
         for (const Line& line : lines_) {
-            if (!line.sends && line.next < line.tasks->size()) return script_.tasks[(*line.tasks)[line.next]].row;
+            if (!line.sends && line.next < line.count) return script_.tasks[line.task(line.next)].row;
         }
         for (const Line& line : lines_) {
-            if (line.sends && line.left < line.tasks->size()) return script_.tasks[(*line.tasks)[line.left]].row;
+            if (line.sends && line.left < line.count) return script_.tasks[line.task(line.left)].row;
         }
         return -1;
     }
@@ -347,7 +364,7 @@ private:
 };
 
 Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job,
-                   std::vector<int32_t> local, std::vector<int32_t> sockets, const std::vector<uint8_t>& can_read)
+                   std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read)
     : host_(std::move(host)),
       channel_(channel),
       rank_(rank),
@@ -361,10 +378,9 @@ Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::v
     for (size_t r = 0; r < local_.size(); ++r) {
         if (local_[r] >= host_->ranks()) throw std::invalid_argument("local");
         if (static_cast<int32_t>(r) == rank) continue;
-        if (sockets_[r] >= 0) {
-            links_[r] = make_tcp_link(sockets_[r]);
-        } else if (local_[r] >= 0) {
-            links_[r] = make_local_link(*host_, {channel, local_[r], can_read[r] != 0});
+        for (int32_t socket : sockets_[r]) links_[r].push_back(make_tcp_link(socket));
+        if (sockets_[r].empty() && local_[r] >= 0) {
+            links_[r].push_back(make_local_link(*host_, {channel, local_[r], can_read[r] != 0}));
         }
     }
 }
@@ -396,15 +412,20 @@ void Executor::give_up(int32_t culprit) {
     }
     auto deadline = Clock::now() + std::chrono::seconds(1);
     for (size_t r = 0; r < links_.size(); ++r) {
-        if (links_[r] == nullptr) continue;
-        while (!links_[r]->untouched() && host_->loss(job_[r]).when_ms == 0 && Clock::now() < deadline) sched_yield();
+        for (auto& link : links_[r]) {
+            while (!link->untouched() && host_->loss(job_[r]).when_ms == 0 && Clock::now() < deadline) sched_yield();
+        }
     }
 }
 
 // Who differs stays a while, so that others that come late still hear what it was in; who lost somebody goes at once.
 void Executor::say_farewell(Status status) {
     auto deadline = Clock::now() + std::chrono::milliseconds(status == Status::differs ? 3000 : 100);
-    auto said = [](const auto& link) { return link == nullptr || link->farewell(); };
+    auto said = [](const auto& links) {
+        bool all = true;
+        for (const auto& link : links) all = link->farewell() && all;
+        return all;
+    };
     while (!std::ranges::all_of(links_, said) && Clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }

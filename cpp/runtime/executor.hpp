@@ -22,10 +22,11 @@ struct Ending {
 
 class Executor {
 public:
-    // `local[r]` is the number on this machine of rank r, or -1; `sockets[r]` a connected socket, or -1.
+    // `local[r]` is the number on this machine of rank r, or -1; `sockets[r]` are connected sockets to it: if there are
+    // several, segments go over them in turn.
     // Communicators that share a host each have a channel of their own; `job[r]` is the rank in the job of rank r.
     Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job, std::vector<int32_t> local,
-             std::vector<int32_t> sockets, const std::vector<uint8_t>& can_read);
+             std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read);
 
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
@@ -50,8 +51,9 @@ private:
     std::shared_ptr<Host> host_;
     int channel_;
     int32_t rank_;
-    std::vector<int32_t> job_, local_, sockets_;
-    std::vector<std::unique_ptr<Link>> links_;
+    std::vector<int32_t> job_, local_;
+    std::vector<std::vector<int32_t>> sockets_;
+    std::vector<std::vector<std::unique_ptr<Link>>> links_;  // by rank and stream
     uint64_t sequence_ = 0;
     Ending broken_;  // the first failure; after it nothing works any more
 };

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -60,6 +61,11 @@ void Host::close() {
     }
     stop_.store(true);
     if (watcher_.joinable()) watcher_.join();
+}
+
+void Host::reset(int channel) {
+    if (channel < 0 || channel >= kChannels) throw std::invalid_argument("channel");
+    new (&mine().channel[channel]) Channel{};
 }
 
 Host::~Host() {

@@ -70,6 +70,8 @@ public:
     // `rank_of[n]` is the rank in the job, of so many, of number n on this machine.
     void start_watch(int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks);
     void close();
+    // Makes a channel as new; those who used it before have left it, and no one uses it yet.
+    void reset(int channel);
 
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }

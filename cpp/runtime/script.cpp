@@ -203,7 +203,7 @@ Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int3
     return Writer(rows, cut, layout, rank).write();
 }
 
-Script write_exchange(std::span<const Dealing> dealings, int64_t segment, int32_t rank) {
+Script write_exchange(std::span<const Dealing> dealings, int64_t segment) {
     Script script;
     auto add = [&](int32_t peer, bool sends, int64_t elements) {
         if (elements < 0) return;
@@ -221,11 +221,7 @@ Script write_exchange(std::span<const Dealing> dealings, int64_t segment, int32_
     for (const Dealing& dealing : dealings) {
         add(dealing.peer, true, dealing.sends);
         add(dealing.peer, false, dealing.receives);
-        bool low = rank < dealing.peer;
-        auto up = static_cast<uint64_t>(low ? dealing.sends : dealing.receives) + 1;
-        auto down = static_cast<uint64_t>(low ? dealing.receives : dealing.sends) + 1;
-        // Odd multipliers: other numbers of elements give another code.
-        script.between[dealing.peer] = up * 0x9e3779b97f4a7c15 + down * 0xc2b2ae3d27d4eb4f;
+        script.between[dealing.peer] = dealing.code;
     }
     return script;
 }

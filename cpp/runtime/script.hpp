@@ -83,11 +83,13 @@ struct Script {
 // `cut` counts elements, not bytes.
 Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank);
 
-// How many elements go to a peer, from the start of the buffer, and come from it, to the start of the output; -1: none do.
+// How many elements go to a peer, from the start of the buffer, and come from it, to the start of the output; -1: none
+// do. Both ends have the same code.
 struct Dealing {
     int32_t peer;
     int64_t sends, receives;
+    uint64_t code;
 };
-Script write_exchange(std::span<const Dealing> dealings, int64_t segment, int32_t rank);
+Script write_exchange(std::span<const Dealing> dealings, int64_t segment);
 
 }  // namespace weft::runtime

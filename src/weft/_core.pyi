@@ -110,6 +110,9 @@ class Host:
     def start_watch(self, frozen_after_ms: int, rank_of: Sequence[int], job_ranks: int) -> None:
         """Begin to beat and to listen."""
 
+    def reset(self, channel: int) -> None:
+        """Make a channel as new."""
+
     def close(self) -> None:
         """Leave on purpose."""
 
@@ -138,9 +141,9 @@ class Script:
 def write_script(table: Table, ranks: int, slots: int, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], pairs: bool, segment: int, rank: int, max_segments: int) -> Script:
     """The part of a schedule that concerns one rank; sizes in elements."""
 
-def write_exchange(dealings: Sequence[tuple[int, int, int]], segment: int, rank: int) -> Script:
+def write_exchange(dealings: Sequence[tuple[int, int, int, int]], segment: int) -> Script:
     """
-    Elements to and from single peers: (peer, sends, receives), -1 for a direction that has no part in it.
+    Elements to and from single peers: (peer, sends, receives, code), -1 where nothing goes that way.
     """
 
 CHANNELS: int = 16
@@ -180,7 +183,7 @@ class Ending:
 class Executor:
     """Runs scripts over links to the other ranks."""
 
-    def __init__(self, host: Host, channel: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[int], can_read: Sequence[int]) -> None: ...
+    def __init__(self, host: Host, channel: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int]) -> None: ...
 
     def close(self) -> None:
         """Leave on purpose; other channels of the host go on."""

@@ -41,7 +41,8 @@ for n in (0, 1, 7, 4097):
         expected = np.concatenate([sent[r][R * n : (R + 1) * n] for r in range(N)])
         check(comm.all_to_all(sent[R]), expected, "all_to_all", *what)
         if dtype.startswith("float"):
-            check(comm.all_reduce(parts[R].copy(), "avg"), comm.all_reduce(parts[R].copy()) / np.dtype(dtype).type(N))
+            total = comm.all_reduce(parts[R].copy())
+            check(comm.all_reduce(parts[R].copy(), "avg"), total / np.dtype(dtype).type(N))
 works = [comm.all_reduce(np.full(1000, R + i, np.float64), async_op=True) for i in range(20)]
 assert (comm.all_reduce(np.full(10, R, np.int32)) == sum(range(N))).all()
 for i, work in enumerate(works):

@@ -37,7 +37,7 @@ MEMBERS = """
 import weft
 
 comm = weft.init(timeout=30)
-wires = comm._wires
+wires = comm._engine._wires
 print(sorted(wires.sockets), sorted(wires.watched))
 """
 

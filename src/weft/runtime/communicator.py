@@ -11,20 +11,21 @@ thread when nothing is queued; what was started with ``async_op`` is done by one
 from __future__ import annotations
 
 import hashlib
-import struct
 import threading
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from weft.errors import InputError, RuntimeFailure
-from weft.runtime.engines import Buffer, Engine, Prepared, Record
-from weft.runtime.work import Worker
+from weft.runtime.chooser import Chooser
+from weft.runtime.engines import Buffer, Dealing, Engine, Prepared, Record
+from weft.runtime.work import Work, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.runtime.chooser import Chooser
+    from weft.planning import Plan
+    from weft.topology import Topology
 
 OPS: Final = ("sum", "avg", "min", "max", "prod")
 
@@ -57,6 +58,7 @@ class Communicator:
         self._prepared: dict[tuple[Any, ...], Prepared] = {}
         self._busy = threading.Lock()
         self._worker = Worker()
+        self._parts: list[Communicator] = []
         self._closed = False
 
     def __repr__(self) -> str:
@@ -200,6 +202,108 @@ class Communicator:
 
         return self._do(run, async_op=async_op)
 
+    def send(
+        self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False
+    ) -> Work | None:
+        """Send an array to one other rank, which receives it; over once it has.
+
+        Two ranks that both send first would wait for each other: `send_recv` does both at once.
+        """
+        self._check_peer(dest)
+        flat = self._engine.flatten(array, writable=False)
+        dealing = Dealing(dest, flat.elements, None)
+
+        def run() -> None:
+            self._exchange("send", [dealing], flat, flat, timeout)
+
+        found: Work | None = self._do(run, async_op=async_op)
+        return found
+
+    def recv(self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False) -> Any:
+        """Receive into an array what one other rank sends; it has the same size and type."""
+        self._check_peer(source)
+        flat = self._engine.flatten(array, writable=True)
+        dealing = Dealing(source, None, flat.elements)
+
+        def run() -> Any:
+            self._exchange("recv", [dealing], flat, flat, timeout)
+            return flat.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def send_recv(
+        self,
+        array: Any,
+        dest: int,
+        into: Any,
+        source: int,
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """Send an array to one rank and receive another from the same rank or another, at once.
+
+        Parameters
+        ----------
+        array
+            For `dest`; may not overlap with `into`.
+        into
+            For what `source` sends; the same type.
+        """
+        self._check_peer(dest)
+        self._check_peer(source)
+        flat = self._engine.flatten(array, writable=False)
+        out = self._engine.flatten(into, writable=True)
+        if flat.dtype != out.dtype:
+            msg = f"send_recv: both arrays have one type; these are {flat.dtype} and {out.dtype}"
+            raise TypeError(msg)
+        if dest == source:
+            dealings = [Dealing(dest, flat.elements, out.elements)]
+        else:
+            dealings = [Dealing(dest, flat.elements, None), Dealing(source, None, out.elements)]
+
+        def run() -> Any:
+            self._exchange("send_recv", dealings, flat, out, timeout)
+            return out.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def split(
+        self,
+        color: int | None,
+        key: int = 0,
+        *,
+        plan: Plan | None = None,
+        topology: Topology | str | None = None,
+        algorithm: str = "direct",
+    ) -> Communicator | None:
+        """Communicator of the ranks that give the same color; every rank calls this.
+
+        Parameters
+        ----------
+        color
+            None for ranks that stay outside, which get None.
+        key
+            Ranks are ordered by this, then as they are here.
+        plan, topology, algorithm
+            As for `weft.init`, for the new communicator.
+        """
+        words = np.array([color is not None, color or 0, key], np.int64)
+        table = np.asarray(self.all_gather(self._engine.flatten(words, writable=False).take())).reshape(-1, 3)
+        members = sorted(
+            (int(place), rank)
+            for rank, (inside, other, place) in enumerate(table)
+            if inside and other == color
+        )
+        ranks = [rank for _, rank in members] if color is not None else []
+        engine = self._engine.split(ranks, self._tell, self.timeout)
+        if engine is None:
+            return None
+        chooser = Chooser(len(ranks), plan=plan, topology=topology, algorithm=algorithm)
+        part = Communicator(engine, chooser, timeout=self.timeout)
+        self._parts.append(part)
+        return part
+
     def barrier(self, *, timeout: float | None = None) -> None:
         """Return once every rank has called this."""
         self.all_reduce(self._engine.empty(1, np.dtype(np.int32)), timeout=timeout)
@@ -208,6 +312,8 @@ class Communicator:
         """Leave; the others may go on among themselves, but not with this rank."""
         if not self._closed:
             self._closed = True
+            for part in self._parts:
+                part.close()
             self._worker.close()
             self._engine.close()
 
@@ -224,7 +330,22 @@ class Communicator:
             msg = f"root {root} is not a rank 0..{self.size - 1}"
             raise InputError(msg)
 
+    def _check_peer(self, peer: int) -> None:
+        if not 0 <= peer < self.size or peer == self.rank:
+            msg = f"rank {self.rank} of {self.size} has no peer {peer}"
+            raise InputError(msg)
+
+    def _tell(self, payload: bytes) -> list[bytes]:
+        """Everybody's bytes, by rank."""
+        padded = payload + bytes(-len(payload) % 4)
+        sizes = np.asarray(self.all_gather(np.array([len(payload)], np.int64)))
+        room = np.zeros((int(sizes.max()) + 3) // 4, np.int32)
+        room[: len(padded) // 4] = np.frombuffer(padded, np.int32)
+        everything = np.asarray(self.all_gather(room)).reshape(self.size, -1)
+        return [row.tobytes()[:size] for row, size in zip(everything, sizes.tolist(), strict=True)]
+
     def _share(self, prepared: Prepared) -> tuple[int, int]:
+        assert prepared.schedule is not None
         mine = np.flatnonzero(prepared.schedule.target == self.rank)
         return int(prepared.start[mine[0]]), int(prepared.start[mine[-1] + 1])
 
@@ -253,10 +374,25 @@ class Communicator:
             segment = segment_bytes or _SEGMENT_BYTES
             script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
             record = Record(collective, schedule.algorithm, schedule.digest, flat.nbytes, segment)
-            text = repr((*key, schedule.digest, segment))
-            (fingerprint,) = struct.unpack("<Q", hashlib.sha256(text.encode()).digest()[:8])
-            found = self._prepared[key] = Prepared(schedule, script, record, fingerprint, start)
+            mark = _fingerprint((*key, schedule.digest, segment))
+            found = self._prepared[key] = Prepared(schedule, script, record, mark, start)
         return found
+
+    def _exchange(
+        self, name: str, dealings: list[Dealing], flat: Buffer, out: Buffer, timeout: float | None
+    ) -> None:
+        segment = max(1, _SEGMENT_BYTES // flat.itemsize)
+        script = self._engine.prepare_exchange(dealings, segment)
+        record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize)
+        mark = _fingerprint(("exchange", flat.dtype))
+        prepared = Prepared(None, script, record, mark, np.zeros(1, np.int64))
+        with self._busy:
+            self.last = record
+            self._engine.run(prepared, flat, out, "sum", self.timeout if timeout is None else timeout)
+
+
+def _fingerprint(what: tuple[Any, ...]) -> int:
+    return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8])
 
 
 def _check_op(op: str, flat: Buffer) -> None:

@@ -11,7 +11,7 @@ that step or to earlier ones, and the ranks at the other end have started it, si
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -84,6 +84,8 @@ class Script:
     steps: tuple[Step, ...]
     peers: tuple[int, ...]
     scratch_elements: int
+    between: dict[int, int] = field(default_factory=dict)
+    """What only this rank and a peer have to agree on; nothing in a collective."""
 
 
 class Move(NamedTuple):

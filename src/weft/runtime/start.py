@@ -29,6 +29,7 @@ def init(
     topology: Topology | str | None = None,
     algorithm: str = "direct",
     transport: str = "auto",
+    streams: int = 2,
     engine: str = "native",
     group: Any = None,
     timeout: float = 60.0,
@@ -42,7 +43,10 @@ def init(
     topology, algorithm
         What to build other schedules from; by default every rank reaches every other alike.
     transport
-        Of Weft's own engine: ``"auto"`` or ``"tcp"``.
+        Of Weft's own engine. ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``:
+        sockets everywhere.
+    streams
+        Sockets between two ranks that are not reached through memory; the same on all ranks.
     engine
         What moves the data: ``"native"``, Weft's own runtime; ``"mpi"``, the ranks of ``COMM_WORLD``;
         ``"torch"``, the ranks of a process group.
@@ -62,7 +66,7 @@ def init(
         from weft.planning import load_plan
 
         plan = load_plan(plan)
-    size, connect = _find_engine(engine, transport, group, timeout)
+    size, connect = _find_engine(engine, transport, streams, group, timeout)
     chooser = Chooser(size, plan=plan, topology=topology, algorithm=algorithm)
     communicator = Communicator(connect(), chooser, timeout=timeout)
     atexit.register(communicator.close)
@@ -70,7 +74,7 @@ def init(
 
 
 def _find_engine(
-    engine: str, transport: str, group: Any, timeout: float
+    engine: str, transport: str, streams: int, group: Any, timeout: float
 ) -> tuple[int, Callable[[], Engine[Any]]]:
     """Number of ranks, known before they meet, and what makes them meet."""
     if engine not in ENGINES:
@@ -86,20 +90,23 @@ def _find_engine(
         from weft.runtime.engines.mpi import MpiEngine, load_mpi
 
         mpi = load_mpi()
-        return mpi.COMM_WORLD.size, lambda: MpiEngine(mpi, timeout=timeout)
+        return mpi.COMM_WORLD.size, lambda: MpiEngine(mpi, mpi.COMM_WORLD, timeout=timeout)
     if engine == "torch":
         return _find_torch(group, timeout)
     place = find_place()
-    return place.size, lambda: NativeEngine(
-        join(place, timeout=timeout), transport=transport, timeout=timeout
+    return place.size, lambda: NativeEngine.connect(
+        join(place, timeout=timeout), transport=transport, streams=streams, timeout=timeout
     )
 
 
 def _find_torch(group: Any, timeout: float) -> tuple[int, Callable[[], Engine[Any]]]:
     try:
+        import torch.distributed
+
         from weft.runtime.engines.torch import TorchEngine, find_group
     except ImportError as error:
         msg = f"engine 'torch' needs torch ({error}); pip install 'weft[torch]'"
         raise InputError(msg) from error
     found = find_group(group)
-    return found.size(), lambda: TorchEngine(found, timeout=timeout)
+    ranks = torch.distributed.get_process_group_ranks(found)
+    return found.size(), lambda: TorchEngine(ranks, found, timeout=timeout)

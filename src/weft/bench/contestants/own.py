@@ -41,7 +41,7 @@ class WeftRank(Contestant):
         place = find_place()
         chooser = make_chooser(place.size, settings)
         self.roster = join(place, timeout=timeout)
-        engine = NativeEngine(self.roster, transport=settings["transport"], timeout=timeout)
+        engine = NativeEngine.connect(self.roster, transport=settings["transport"], timeout=timeout)
         self.communicator = Communicator(engine, chooser, timeout=timeout)
         self.rank = place.rank
         self._shared = settings["memory"] == "shared"

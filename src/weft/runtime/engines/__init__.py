@@ -6,10 +6,13 @@ ranks: Weft's own runtime (`native`), or something people already operate.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -33,6 +36,8 @@ class Prepared:
 
     Parameters
     ----------
+    schedule
+        None where a few ranks only pass something on.
     script
         What the engine made of the schedule.
     fingerprint
@@ -41,11 +46,25 @@ class Prepared:
         First element of each chunk, and the end.
     """
 
-    schedule: Schedule
+    schedule: Schedule | None
     script: Any
     record: Record
     fingerprint: int
     start: NDArray[np.int64]
+
+
+class Dealing(NamedTuple):
+    """How many elements go to a peer, out of one array, and come from it, into another; None: none do."""
+
+    peer: int
+    sends: int | None
+    receives: int | None
+
+    def code(self, rank: int) -> int:
+        """Number that both ends of a dealing have in common."""
+        up, down = (self.sends, self.receives) if rank < self.peer else (self.receives, self.sends)
+        counts = (0 if count is None else count + 1 for count in (up, down))
+        return int.from_bytes(hashlib.sha256(repr(tuple(counts)).encode()).digest()[:8])
 
 
 class Buffer(Protocol):
@@ -119,6 +138,10 @@ class Engine(Protocol[B]):
         """Make of a schedule what `run` needs."""
         ...
 
+    def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> Any:
+        """Make of dealings with single ranks what `run` needs."""
+        ...
+
     def run(self, prepared: Prepared, flat: B, out: B, op: str, wait: float) -> None:
         """Run one operation, within so many seconds.
 
@@ -126,6 +149,18 @@ class Engine(Protocol[B]):
         ------
         PeerLost, TimedOut, DesyncError
             If it cannot be done; every later one then fails alike.
+        """
+        ...
+
+    def split(
+        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+    ) -> Engine[B] | None:
+        """Engine of some of the ranks, in this order; every rank calls this, with none if it stays outside.
+
+        Parameters
+        ----------
+        tell
+            Gives everybody everybody's bytes.
         """
         ...
 

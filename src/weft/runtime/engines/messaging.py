@@ -16,11 +16,23 @@ import msgspec
 import numpy as np
 
 from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
-from weft.runtime.engines import B, Prepared
-from weft.runtime.interpreter import Channel, Interpreter, Move, Script, read_script
+from weft.runtime.engines import B, Dealing, Prepared
+from weft.runtime.interpreter import (
+    Channel,
+    Interpreter,
+    Message,
+    Move,
+    Piece,
+    Region,
+    Script,
+    Step,
+    read_script,
+)
 from weft.runtime.roster import Member
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from weft.runtime.interpreter import Arithmetic
@@ -80,6 +92,7 @@ class MessagingEngine(ABC, Generic[B, V]):
         self.rank, self.size = rank, len(members)
         self._members = members
         self._sequence = 0
+        self._met = [0] * self.size  # operations with each of the others
         self._failure: Failure | None = None
 
     @abstractmethod
@@ -99,6 +112,19 @@ class MessagingEngine(ABC, Generic[B, V]):
         del segment_elements
         return read_script(schedule, start, self.rank)
 
+    def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> Script:
+        """One step with all sends and receives; messages stay whole."""
+        del segment_elements
+        sends, arrivals = [], []
+        for peer, sent, received in dealings:
+            if sent:
+                sends.append(Message(peer, sent, False, (Piece(Region.BUFFER, 0, sent),), ()))
+            if received:
+                arrivals.append(Message(peer, received, False, (), (Piece(Region.OUTPUT, 0, received),)))
+        peers = tuple(dealing.peer for dealing in dealings)
+        codes = {dealing.peer: dealing.code(self.rank) for dealing in dealings}
+        return Script(self.rank, (Step(0, tuple(sends), tuple(arrivals)),), peers, 0, codes)
+
     def run(self, prepared: Prepared, flat: B, out: B, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
         if self._failure is not None:
@@ -110,7 +136,7 @@ class MessagingEngine(ABC, Generic[B, V]):
         memory = [self.values(flat), self.values(out), scratch]
         interpreter = Interpreter(script, memory, channel, arithmetic, time.monotonic() + wait)
         try:
-            self._meet(channel, script.peers, prepared.fingerprint, interpreter.deadline)
+            self._meet(channel, script, prepared.fingerprint, interpreter.deadline)
             interpreter.run()
         except Failure as failure:
             self._give_up(channel, failure)
@@ -119,17 +145,19 @@ class MessagingEngine(ABC, Generic[B, V]):
             self._give_up(channel, Failure(Kind.LOST, self.rank))
             raise
 
-    def _meet(self, channel: Messenger[V], peers: tuple[int, ...], mark: int, deadline: float) -> None:
+    def _meet(self, channel: Messenger[V], script: Script, mark: int, deadline: float) -> None:
         """Nobody moves data before all that have to do with each other agree on what this is."""
-        mine = channel.write((self._sequence, mark))
-        theirs = [channel.write((0, 0)) for _ in peers]
-        moves = [Move(peer, mine, sends=True) for peer in peers]
-        moves += [Move(peer, room, sends=False) for peer, room in zip(peers, theirs, strict=True)]
-        handles = channel.start(moves)
-        for handle in handles:
+        meetings = []
+        for peer in script.peers:
+            self._met[peer] += 1
+            meetings.append((peer, (self._met[peer], mark ^ script.between.get(peer, 0))))
+        theirs = [channel.write((0, 0)) for _ in meetings]
+        moves = [Move(peer, channel.write(words), sends=True) for peer, words in meetings]
+        moves += [Move(peer, room, sends=False) for (peer, _), room in zip(meetings, theirs, strict=True)]
+        for handle in channel.start(moves):
             channel.wait(handle, deadline)
-        for peer, room in zip(peers, theirs, strict=True):
-            if channel.read(room) != (self._sequence, mark):
+        for (peer, words), room in zip(meetings, theirs, strict=True):
+            if channel.read(room) != words:
                 raise Failure(Kind.DIFFERS, peer)
 
     def _give_up(self, channel: Messenger[V], failure: Failure) -> None:

@@ -41,7 +41,7 @@ LARGEST: Final = 1 << 30
 _DATA, _FAREWELL = 1, 2
 _EAGER_TESTS: Final = 50
 _LONGEST_NAP_S: Final = 1e-3
-_INIT_HINT: Final = "not all ranks of COMM_WORLD called weft.init"
+_INIT_HINT: Final = "not all ranks called weft.init, or split"
 
 
 def load_mpi() -> Any:
@@ -64,27 +64,40 @@ def load_mpi() -> Any:
 
 
 class MpiEngine(MessagingEngine[Flat, "Bytes"]):
-    """Runs schedules over a duplicate of ``COMM_WORLD``; arrays are in ordinary memory.
+    """Runs schedules over a duplicate of an MPI communicator; arrays are in ordinary memory.
 
     Parameters
     ----------
     mpi
         What `load_mpi` gave.
+    comm
+        Its ranks are the ranks of the job.
     timeout
         Seconds for meeting the others.
     """
 
-    def __init__(self, mpi: Any, *, timeout: float) -> None:
-        world, deadline = mpi.COMM_WORLD, time.monotonic() + timeout
-        comm, duplicated = world.Idup()
-        cards = np.empty(CARD_BYTES * world.size, np.uint8)
+    def __init__(self, mpi: Any, comm: Any, *, timeout: float) -> None:
+        own, duplicated = comm.Idup()
+        deadline = time.monotonic() + timeout
+        cards = np.empty(CARD_BYTES * comm.size, np.uint8)
         if not _test_until(duplicated.Test, deadline):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
-        gathered = comm.Iallgather(write_card(world.rank), cards)
+        gathered = own.Iallgather(write_card(comm.rank), cards)
         if not _test_until(gathered.Test, deadline):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
-        super().__init__([read_card(card.tobytes()) for card in cards.reshape(world.size, -1)], world.rank)
-        self._channel = MpiChannel(mpi, comm)
+        super().__init__([read_card(card.tobytes()) for card in cards.reshape(comm.size, -1)], comm.rank)
+        self._mpi, self._comm = mpi, own
+        self._channel = MpiChannel(mpi, own)
+
+    def split(
+        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+    ) -> MpiEngine | None:
+        """Engine of some of the ranks, over an MPI communicator of theirs."""
+        del tell
+        if not members:
+            return None
+        group = self._comm.Get_group().Incl(list(members))
+        return MpiEngine(self._mpi, self._comm.Create_group(group, members[0]), timeout=timeout)
 
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""

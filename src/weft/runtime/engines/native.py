@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
+from msgspec.structs import replace
 
 from weft import _core, limits
 from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.arena import Arena
 from weft.runtime.buffers import Flat, flatten
-from weft.runtime.wiring import connect
+from weft.runtime.wiring import Wires, branch, connect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-    from weft.runtime.engines import Prepared
-    from weft.runtime.roster import Roster
+    from weft.runtime.engines import Dealing, Prepared
+    from weft.runtime.roster import Member, Roster
     from weft.schedule import Schedule
 
 _LARGE: Final = 64 << 10
@@ -28,29 +31,49 @@ class NativeEngine:
 
     Parameters
     ----------
+    wires
+        What connects this rank to the others.
+    members
+        Who they are, by rank.
+    arena
+        Of the memory that the ranks of this machine share.
     roster
-        Who takes part.
-    transport
-        ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``: sockets everywhere.
-    arena_bytes
-        Room for `empty`; only what is used takes memory.
-    timeout
-        Seconds for connecting.
+        To be left at the end; not for some of the ranks.
     """
 
     def __init__(
-        self,
+        self, wires: Wires, members: Sequence[Member], rank: int, arena: Arena, roster: Roster | None = None
+    ) -> None:
+        self.rank, self.size = rank, len(members)
+        self._wires, self._members, self._arena, self._roster = wires, members, arena, roster
+        self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    @staticmethod
+    def connect(
         roster: Roster,
         *,
         transport: str = "auto",
+        streams: int = 2,
         arena_bytes: int = limits.DEFAULT_ARENA_BYTES,
         timeout: float = 60.0,
-    ) -> None:
-        self.rank, self.size = roster.rank, roster.size
-        self._roster = roster
-        self._wires = connect(roster, transport=transport, arena_bytes=arena_bytes, timeout=timeout)
-        self._arena = Arena(self._wires.host)
-        self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
+    ) -> NativeEngine:
+        """Connect all ranks of a job.
+
+        Parameters
+        ----------
+        transport
+            ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``: sockets everywhere.
+        streams
+            Sockets between two ranks that are not reached through memory.
+        arena_bytes
+            Room for `empty`; only what is used takes memory.
+        timeout
+            Seconds for connecting.
+        """
+        wires = connect(
+            roster, transport=transport, streams=streams, arena_bytes=arena_bytes, timeout=timeout
+        )
+        return NativeEngine(wires, roster.members, roster.rank, Arena(wires.host), roster)
 
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""
@@ -72,6 +95,28 @@ class NativeEngine:
             self.rank,
             limits.MAX_SEGMENTS,
         )
+
+    def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> _core.Script:
+        """Tasks of this rank; nothing waits for anything."""
+
+        def count(elements: int | None) -> int:
+            return -1 if elements is None else elements
+
+        counted = [
+            (dealing.peer, count(dealing.sends), count(dealing.receives), dealing.code(self.rank))
+            for dealing in dealings
+        ]
+        return _core.write_exchange(counted, segment_elements)
+
+    def split(
+        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+    ) -> NativeEngine | None:
+        """Engine of some of the ranks, over the same shared memory."""
+        wires = branch(self._wires, self.rank, members, tell, timeout)
+        if wires is None:
+            return None
+        named = [replace(self._members[rank], rank=new) for new, rank in enumerate(members)]
+        return NativeEngine(wires, named, members.index(self.rank), self._arena)
 
     def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
@@ -103,7 +148,8 @@ class NativeEngine:
     def close(self) -> None:
         """Leave; the others see that this rank left on purpose."""
         self._wires.close()
-        self._roster.close()
+        if self._roster is not None:
+            self._roster.close()
 
     def _fail(self, ending: _core.Ending, prepared: Prepared, wait: float) -> NoReturn:
         what = f"{prepared.record.collective} #{self._wires.executor.sequence} ({prepared.record.algorithm})"
@@ -112,8 +158,9 @@ class NativeEngine:
             raise TimedOut(what, wait, [ending.waited_for])
         if status == _core.Status.differs:
             raise DesyncError(ending.rank, what)
-        step = int(prepared.schedule.step[ending.row]) if ending.row >= 0 else None
-        member = self._roster.members[ending.rank] if ending.rank >= 0 else None
+        schedule = prepared.schedule
+        step = int(schedule.step[ending.row]) if schedule is not None and ending.row >= 0 else None
+        member = self._members[ending.rank] if ending.rank >= 0 else None
         if member is None:
             msg = f"{what}: a rank was lost, and nobody knows which"
             raise RuntimeFailure(msg)

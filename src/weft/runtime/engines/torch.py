@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _world
 
-from weft.errors import InputError, TimedOut
+from weft.errors import InputError, TimedOut, UnsupportedError
 from weft.runtime.arithmetic import TensorArithmetic
 from weft.runtime.engines.messaging import (
     CARD_BYTES,
@@ -34,7 +35,7 @@ from weft.runtime.engines.messaging import (
 from weft.runtime.engines.tensors import TensorFlat, empty_array, flatten_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -69,15 +70,17 @@ class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
 
     Parameters
     ----------
+    ranks
+        Of torch.distributed, in the order of the job's.
     group
-        What `find_group` gave; its ranks are the ranks of the job.
+        What `find_group` gave, or the group of an engine: for which devices, and with what.
     timeout
         Seconds for meeting the others.
     """
 
-    def __init__(self, group: Any, *, timeout: float) -> None:
+    def __init__(self, ranks: list[int], group: Any, *, timeout: float) -> None:
         self._group = dist.new_group(
-            dist.get_process_group_ranks(group),
+            ranks,
             backend=str(dist.get_backend_config(group)),
             timeout=timedelta(seconds=timeout),
             use_local_synchronization=True,
@@ -92,6 +95,24 @@ class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
         for device, backend in self._backends.items():
             channel = GlooChannel if backend == "gloo" else GroupedChannel
             self._channels[device] = channel(self._group, rank, self.size, device)
+
+    def split(
+        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+    ) -> TorchEngine | None:
+        """Engine of some of the ranks, over a process group of theirs.
+
+        torch names a group by its ranks and by how many groups the process has; so those who have fewer, and
+        those who stay outside, make some of their own first.
+        """
+        ranks = dist.get_process_group_ranks(self._group)
+        most = max(int(count) for count in tell(b"%d" % len(_world.pg_names)))
+        for _ in range(most - len(_world.pg_names) + (not members)):
+            dist.new_group([ranks[self.rank]], backend="gloo", use_local_synchronization=True)
+        if not members:
+            return None
+        if list(members) != sorted(members):
+            raise UnsupportedError("split", "torch keeps the ranks of a group in order; give no such key")
+        return TorchEngine([ranks[member] for member in members], self._group, timeout=timeout)
 
     def flatten(self, array: Any, *, writable: bool) -> TensorFlat:
         """Take a tensor where it is, or a numpy array."""
@@ -120,12 +141,14 @@ class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
         return TensorArithmetic(flat.values, op)
 
     def close(self) -> None:
-        """Leave; the user's group stays."""
+        """Leave; the user's group stays.
+
+        So does this one's name: torch would give it to the next group of the same ranks, which would then
+        find what this one has left in the store.
+        """
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
-        with suppress(ValueError):  # the user has ended all of torch.distributed
-            dist.destroy_process_group(self._group)
 
 
 class _TensorWords:

@@ -1,0 +1,171 @@
+"""Connections between ranks: who listens, who knocks, and how each proves who it is.
+
+A line is one connection between two ranks, for one purpose. The lower of the two ranks listens, the higher
+one knocks, with a code from the token that the listener handed out where only members of the job could read
+it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import selectors
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import msgspec
+
+from weft.errors import InputError, RuntimeFailure, TimedOut
+from weft.runtime.gate import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LOOPBACK: Final = "127.0.0.1"
+HEARTBEATS: Final = -1
+"""Purpose of a line; 0 and more number the streams that data goes over."""
+
+_TOKEN_BYTES: Final = 32
+_KNOCK: Final = struct.Struct("!Ii32s")
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 6))
+"""The kernel gives up a silent peer after eight seconds: after the heartbeats, or where those see nothing."""
+
+
+class Line(NamedTuple):
+    """One connection to another rank."""
+
+    rank: int
+    purpose: int
+
+
+class Door(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a rank listens, and what proves that somebody may come in."""
+
+    address: Annotated[str, msgspec.Meta(max_length=255)]
+    port: int
+    token: bytes
+
+
+def open_door(address: str, timeout: float) -> tuple[socket.socket, Door]:
+    """Listen on loopback if all ranks are here, else where WEFT_INTERFACE says or rank 0 is reached."""
+    if address != LOOPBACK:
+        address = os.environ.get("WEFT_INTERFACE") or address
+    family, where = resolve(address, 0, timeout, "WEFT_INTERFACE")
+    try:
+        listener = socket.create_server(where, family=family, backlog=128)
+    except OSError as error:
+        msg = f"WEFT_INTERFACE: {address}: {error.strerror}; give an address of this machine"
+        raise InputError(msg) from error
+    at, port = listener.getsockname()[:2]
+    return listener, Door(at, port, secrets.token_bytes(_TOKEN_BYTES))
+
+
+def connect_lines(
+    me: int, listener: socket.socket, doors: Sequence[Door], lines: set[Line], timeout: float
+) -> dict[Line, socket.socket]:
+    """Connect every line.
+
+    Parameters
+    ----------
+    me
+        This rank.
+    doors
+        Of all ranks, this one's included.
+    lines
+        Those that this rank has a part in; each names the rank at its other end.
+    """
+    deadline = time.monotonic() + timeout
+    found: dict[Line, socket.socket] = {}
+    try:
+        for line in sorted(lines):
+            if line.rank < me:
+                found[line] = _knock(Line(me, line.purpose), line.rank, doors[line.rank], deadline)
+        expected = lines - found.keys()
+        found.update(_admit(listener, doors[me].token, expected, deadline))
+    except BaseException:
+        for connection in found.values():
+            connection.close()
+        raise
+    for connection in found.values():
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    return found
+
+
+def _code(token: bytes, line: Line) -> bytes:
+    return hmac.digest(token, b"weft line %d %d" % line, "sha256")
+
+
+def _knock(line: Line, rank: int, door: Door, deadline: float) -> socket.socket:
+    left = deadline - time.monotonic()
+    try:
+        connection = socket.create_connection((door.address, door.port), timeout=max(0.01, left))
+        connection.sendall(_KNOCK.pack(*line, _code(door.token, line)))
+    except TimeoutError as error:
+        raise TimedOut("connect", round(left, 1), [rank]) from error
+    except OSError as error:
+        msg = f"rank {rank} cannot be reached at {door.address}:{door.port}: {error.strerror or error}"
+        raise RuntimeFailure(msg) from error
+    return connection
+
+
+def _admit(
+    listener: socket.socket, token: bytes, expected: set[Line], deadline: float
+) -> Iterator[tuple[Line, socket.socket]]:
+    """Connections for the expected lines, each once; whoever cannot prove itself is dropped."""
+    began = time.monotonic()
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        pending: dict[socket.socket, bytes] = {}
+        while expected:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                missing = {line.rank for line in expected}
+                raise TimedOut("connect", round(time.monotonic() - began, 1), missing)
+            for key, _ in selector.select(left):
+                if key.fileobj is listener:
+                    connection, _ = listener.accept()
+                    connection.setblocking(False)
+                    pending[connection] = b""
+                    selector.register(connection, selectors.EVENT_READ)
+                    continue
+                assert isinstance(key.fileobj, socket.socket)
+                line = _hear(key.fileobj, pending, token)
+                if line is None:
+                    continue
+                selector.unregister(key.fileobj)
+                del pending[key.fileobj]
+                if line in expected:
+                    expected.remove(line)
+                    yield line, key.fileobj
+                else:
+                    key.fileobj.close()
+        for connection in pending:
+            connection.close()
+
+
+_STRANGER: Final = Line(-1, 0)
+
+
+def _hear(connection: socket.socket, pending: dict[socket.socket, bytes], token: bytes) -> Line | None:
+    """The line that somebody knocks for, None if it has not said all yet."""
+    try:
+        more = connection.recv(_KNOCK.size - len(pending[connection]))
+    except BlockingIOError:
+        return None
+    except OSError:
+        return _STRANGER
+    if not more:
+        return _STRANGER
+    pending[connection] += more
+    if len(pending[connection]) < _KNOCK.size:
+        return None
+    rank, purpose, code = _KNOCK.unpack(pending[connection])
+    line = Line(rank, purpose)
+    return line if hmac.compare_digest(code, _code(token, line)) else _STRANGER
