@@ -81,7 +81,7 @@ for line in ALGORITHMS.values():
         except weft.UnsupportedError:
             continue
         comm.use(chooser)
-        collectives(line, every if line.name in ("direct", "ring") else few)
+        collectives(line, every if line.name in ("direct", "ring") and N <= 8 else few)
         ran.add(line.name)
 if R == 0:
     print("ran", *sorted(ran))
@@ -90,7 +90,7 @@ comm.close()
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
-@pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.parametrize("ranks", [2, 3, 8, 16])
 def test_every_algorithm_computes_exactly_what_it_should(tmp_path: Path, ranks: int, transport: str) -> None:
     done = run_job(tmp_path, ranks, EVERYTHING, transport, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

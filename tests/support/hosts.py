@@ -45,7 +45,14 @@ class Network:
         """Cut the cable of a host: nothing arrives any more, and nobody is told."""
         ip("-n", f"{self.name}s", "link", "set", f"p{number}", "down")
 
-    def start(self, folder: Path, per_host: int, source: str, *words: str) -> list[subprocess.Popen[str]]:
+    def start(
+        self,
+        folder: Path,
+        per_host: int,
+        source: str,
+        *words: str,
+        variables: dict[str, str] | None = None,
+    ) -> list[subprocess.Popen[str]]:
         """Start a script, so many ranks on each host, the first ranks on the first."""
         script = folder / "job.py"
         script.write_text(source, "utf-8")
@@ -63,6 +70,7 @@ class Network:
                 env={
                     **os.environ,
                     **job,
+                    **(variables or {}),
                     "WEFT_RANK": str(number * per_host + n),
                     "WEFT_INTERFACE": self.address(number),
                 },

@@ -13,7 +13,9 @@ from pathlib import Path
 WEFT = Path(sys.executable).with_name("weft")
 
 
-def start_ranks(folder: Path, ranks: int, source: str, *words: str) -> list[subprocess.Popen[str]]:
+def start_ranks(
+    folder: Path, ranks: int, source: str, *words: str, variables: dict[str, str] | None = None
+) -> list[subprocess.Popen[str]]:
     """Start a script on so many ranks, without a launcher that would end the others when one fails."""
     script = folder / "job.py"
     script.write_text(source, "utf-8")
@@ -29,7 +31,7 @@ def start_ranks(folder: Path, ranks: int, source: str, *words: str) -> list[subp
     return [
         subprocess.Popen(
             [sys.executable, str(script), *words],
-            env={**os.environ, **job, "WEFT_RANK": str(rank)},
+            env={**os.environ, **job, **(variables or {}), "WEFT_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
