@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from runtime.test_communicator import EVERYTHING
+from runtime.test_communicator import DIFFERENT, EVERYTHING
 from support.hosts import Network, ip, make_network
 from support.jobs import end, finish
 
@@ -117,6 +117,11 @@ def test_when_a_cable_is_cut_each_side_names_the_other(fresh_network: Network, t
     finally:
         for process in ranks:
             end(process)
+
+
+def test_a_rank_that_calls_something_else_is_named_on_every_host(network: Network, tmp_path: Path) -> None:
+    for code, output in finish(network.start(tmp_path, PER_HOST, DIFFERENT, "auto", "size")):
+        assert code == 9, output
 
 
 def test_a_network_leaves_nothing_behind() -> None:

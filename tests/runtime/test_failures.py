@@ -1,0 +1,62 @@
+"""Each rank is lost once, on both transports: all others name it, and nothing is left behind."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.jobs import finish, start_ranks
+from support.losses import lose
+
+RANKS = 4
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+@pytest.mark.parametrize(
+    ("victim", "sign"),
+    [*((rank, signal.SIGKILL) for rank in range(RANKS)), (0, signal.SIGSTOP), (2, signal.SIGSTOP)],
+)
+def test_a_lost_rank_is_named_by_all_and_leaves_nothing(
+    transport: str, victim: int, sign: signal.Signals
+) -> None:
+    def start(folder: Path, source: str, variables: dict[str, str]) -> list[subprocess.Popen[str]]:
+        return start_ranks(folder, RANKS, source, transport, "direct", "300000", variables=variables)
+
+    outcome = lose(start, victim, sign, random.Random(victim))
+    assert (outcome.wrong, outcome.left) == ([], [])
+
+
+ABSENT = """
+import sys
+import time
+import numpy as np
+import pytest
+import weft
+
+CALLS = {
+    "all_reduce": lambda comm, x: comm.all_reduce(x, timeout=0.3),
+    "reduce": lambda comm, x: comm.reduce(x, 0, timeout=0.3),
+    "broadcast": lambda comm, x: comm.broadcast(x, 1, timeout=0.3),
+    "reduce_scatter": lambda comm, x: comm.reduce_scatter(x, timeout=0.3),
+    "all_gather": lambda comm, x: comm.all_gather(x, timeout=0.3),
+    "all_to_all": lambda comm, x: comm.all_to_all(x, timeout=0.3),
+    "barrier": lambda comm, x: comm.barrier(timeout=0.3),
+    "wait": lambda comm, x: comm.all_reduce(x, timeout=0.3, async_op=True).wait(20),
+}
+for name, call in CALLS.items():
+    with weft.init(transport=sys.argv[1], timeout=30) as comm:
+        if comm.rank == 1:  # it is there, and takes no part
+            time.sleep(1.5)
+            continue
+        with pytest.raises(weft.TimedOut) as caught:
+            call(comm, np.ones(10, np.float32))
+        assert caught.value.missing == (1,), (name, caught.value)
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_no_operation_waits_for_ever_for_a_rank_that_takes_no_part(tmp_path: Path, transport: str) -> None:
+    assert finish(start_ranks(tmp_path, 2, ABSENT, transport), 120) == [(0, ""), (0, "")]
