@@ -36,14 +36,36 @@ def test_every_algorithm_is_exact_over_memory_and_network_together(network: Netw
 MEMBERS = """
 import weft
 
-comm = weft.init(timeout=30)
-wires = comm._engine._wires
-print(sorted(wires.sockets), sorted(wires.watched))
+with weft.init(timeout=30) as comm:
+    comm.barrier()
+    wires = comm._engine._wires
+    print(sorted(wires.sockets), sorted(wires.watched))
+"""
+
+WRONG_INTERFACE = """
+import weft
+
+try:
+    weft.init(timeout=10)
+except weft.InputError as error:
+    print(error)
+except weft.RuntimeFailure:
+    print("the others do not come")
 """
 
 
-def test_only_ranks_of_other_hosts_are_reached_over_the_network(network: Network, tmp_path: Path) -> None:
-    found = [output.strip() for _, output in finish(network.start(tmp_path, PER_HOST, MEMBERS))]
+def test_an_interface_of_another_host_is_refused(network: Network, tmp_path: Path) -> None:
+    elsewhere = {"WEFT_INTERFACE": "10.213.0.77"}
+    for _, output in finish(network.start(tmp_path, 1, WRONG_INTERFACE, variables=elsewhere)):
+        assert "WEFT_INTERFACE: 10.213.0.77: Cannot assign requested address" in output
+
+
+@pytest.mark.parametrize("said", [{}, {"WEFT_INTERFACE": ""}], ids=["interface", "none"])
+def test_only_ranks_of_other_hosts_are_reached_over_the_network(
+    network: Network, tmp_path: Path, said: dict[str, str]
+) -> None:
+    ranks = network.start(tmp_path, PER_HOST, MEMBERS, variables=said)
+    found = [output.strip() for _, output in finish(ranks)]
     assert found == [
         "[2, 3, 4, 5] [1, 2, 3, 4, 5]",
         "[2, 3, 4, 5] [0]",

@@ -70,9 +70,9 @@ class Network:
                 env={
                     **os.environ,
                     **job,
-                    **(variables or {}),
                     "WEFT_RANK": str(number * per_host + n),
                     "WEFT_INTERFACE": self.address(number),
+                    **(variables or {}),
                 },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
