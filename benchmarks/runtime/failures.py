@@ -52,18 +52,23 @@ def starter(how: str, chance: random.Random) -> Iterator[Start]:
         )
 
 
-def measure(how: str, sign: signal.Signals, rounds: int, chance: random.Random) -> dict[str, Any]:
+def measure(how: str, sign: signal.Signals, rounds: int, chance: random.Random) -> list[Outcome]:
     """Lose each rank equally often."""
     found: list[Outcome] = []
     with starter(how, chance) as start:
         for number in range(rounds):
             found.append(lose(start, number % RANKS, sign, chance))
             print(how, sign.name, number, found[-1], file=sys.stderr)
+    return found
+
+
+def summary(how: str, sign: signal.Signals, found: list[Outcome]) -> dict[str, Any]:
+    """What is worth keeping."""
     seconds = sorted(one.seconds for one in found)
     return {
         "transport": how,
         "signal": sign.name,
-        "jobs": rounds,
+        "jobs": len(found),
         "ranks": RANKS,
         "named_wrongly": sum(len(one.wrong) for one in found),
         "left_behind": sum(len(one.left) for one in found),
@@ -75,21 +80,26 @@ def measure(how: str, sign: signal.Signals, rounds: int, chance: random.Random) 
     }
 
 
+def write(path: Path, results: list[dict[str, Any]]) -> None:
+    """Write the report."""
+    report = {"cores": os.cpu_count(), "hosts": HOSTS, "results": results}
+    path.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+
+
 def main() -> None:
     """Measure everything and write it down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=36, help="for each transport")
+    parser.add_argument("--kills", type=int, default=34, help="for each transport")
     parser.add_argument("--freezes", type=int, default=6, help="for each transport")
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     wanted = parser.parse_args()
     chance = random.Random(1)
     results = [
-        measure(how, sign, rounds, chance)
+        summary(how, sign, measure(how, sign, rounds, chance))
         for sign, rounds in ((signal.SIGKILL, wanted.kills), (signal.SIGSTOP, wanted.freezes))
         for how in ("memory", "tcp", "hosts")
     ]
-    report = {"cores": os.cpu_count(), "hosts": HOSTS, "results": results}
-    wanted.output.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    write(wanted.output, results)
 
 
 if __name__ == "__main__":
