@@ -8,8 +8,10 @@ import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ import pytest
 from support.jobs import WEFT
 
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
-from weft.bench.contestants import PEERS
+from weft.bench.contestants import PEERS, find_entry
 from weft.bench.task import COLLECTIVES, Task
+from weft.errors import InputError
 from weft.topology import load_topology
 
 SMALL = ("-b", "4K", "-e", "64K", "-f", "16", "-n", "2", "-w", "1", "-r", "2")
@@ -44,6 +47,16 @@ def document(*words: str) -> dict[str, Any]:
     return found
 
 
+def installed() -> set[str]:
+    """Peers that this machine has."""
+    found = set()
+    for name in PEERS:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as resources, suppress(InputError):
+            find_entry(name).start(2, folder, resources)
+            found.add(name)
+    return found
+
+
 def assert_right(found: dict[str, Any], names: set[str], rows: int = 2) -> None:
     assert set(found["versions"]) == names
     assert len(found["rows"]) == rows
@@ -64,6 +77,11 @@ def test_all_contestants_compute_every_collective_exactly(collective: str) -> No
     found = document("-R", "3", "-c", collective, "--against", "gloo,mpi")
     assert_right(found, {"weft", "gloo", "mpi"})
     assert found["versions"]["mpi"]["library"].startswith("Open MPI v5")
+
+
+@pytest.mark.parametrize("name", sorted(installed() - {"gloo", "mpi"}))
+def test_a_peer_that_happens_to_be_installed_computes_exactly(name: str) -> None:
+    assert_right(document("-R", "2", "--against", name), {"weft", name})
 
 
 @pytest.mark.parametrize(

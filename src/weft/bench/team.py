@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from weft.bench import worker
 from weft.bench.channel import Channel, Closed
+from weft.bench.contestants.entry import RANK
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.keeper import before_exec
 
@@ -81,7 +82,7 @@ class Team:
         start = self._entry.start(self._size, self._ground.folder, self._resources)
         prepare = before_exec()
         for index in range(start.processes):
-            own = {} if start.command else {worker.RANK: str(index), "WEFT_RANK": str(index)}
+            own = {} if start.command else {RANK: str(index), "WEFT_RANK": str(index)}
             process = self._spawn([*start.command, *_WORKER], {**self._variables(start), **own}, prepare)
             self._processes.append(process)
             self._ground.keeper.add(process.pid)
@@ -129,7 +130,6 @@ class Team:
             member.rank = answer["rank"]
         self._members.sort(key=lambda member: member.rank)
         self.versions = answers[0]["versions"]
-        self._freeze(frozen=True)
 
     def do(self, order: Message) -> list[Message]:
         """Give one order to all ranks, and return their answers by rank.
@@ -139,17 +139,13 @@ class Team:
         RuntimeFailure
             If one fails, dies or does not answer in time.
         """
-        self._freeze(frozen=False)
         for member in self._members:
             with suppress(Closed):  # the reason is told when its answer is missed
                 member.channel.send(order)
-        answers = self._gather(order["do"])
-        self._freeze(frozen=True)
-        return answers
+        return self._gather(order["do"])
 
     def leave(self) -> None:
         """Ask all ranks to leave, and wait a little until they have."""
-        self._freeze(frozen=False)
         for member in self._members:
             with suppress(Closed):
                 member.channel.send({"do": "leave"})
@@ -160,7 +156,6 @@ class Team:
         for process in self._processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)  # a launcher then tidies up
-        self._freeze(frozen=False)
         self._await_end()
         for member in self._members:
             member.end()
@@ -177,11 +172,6 @@ class Team:
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-
-    def _freeze(self, *, frozen: bool) -> None:
-        if self._entry.spins:
-            for member in self._members:
-                member.signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def _meet(self) -> str:
         """Wait for all workers to connect; returns what rank 0 announced."""
@@ -275,17 +265,11 @@ class Member:
         credentials = channel.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         self.pid = int.from_bytes(credentials[:4], sys.byteorder)
         self.rank = -1
-        self._handle: int | None = os.pidfd_open(self.pid)
-
-    def signal(self, number: int) -> None:
-        """Signal this very process, if it is still there."""
-        assert self._handle is not None
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._handle, number)
+        self._handle = os.pidfd_open(self.pid)
 
     def end(self) -> None:
-        """Kill and hang up."""
-        self.signal(signal.SIGKILL)
-        assert self._handle is not None
+        """Kill this very process, if it is still there, and hang up."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
         self.channel.close()

@@ -23,7 +23,6 @@ from weft.runtime.keeper import end_with_parent
 SOCKET: Final = "WEFT_BENCH_SOCKET"
 SECRET: Final = "WEFT_BENCH_SECRET"  # noqa: S105 - the name of a variable
 CONTESTANT: Final = "WEFT_BENCH_CONTESTANT"
-RANK: Final = "WEFT_BENCH_RANK"
 
 
 def main() -> int:
@@ -49,7 +48,7 @@ def main() -> int:
 
 
 def _serve(channel: Channel, entry: Entry) -> None:
-    rank = int(os.environ[RANK]) if RANK in os.environ else None
+    rank = entry.rank()
     announcement = entry.announce() if rank == 0 else ""
     channel.send({"secret": os.environ[SECRET], "announcement": announcement})
     invited = channel.receive()

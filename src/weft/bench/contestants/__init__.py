@@ -16,6 +16,8 @@ PEERS: Final = {
     "gloo": "weft.bench.contestants.gloo",
     "mpi": "weft.bench.contestants.open_mpi",
     "mpi4": "weft.bench.contestants.open_mpi_4",
+    "mpich": "weft.bench.contestants.mpich",
+    "oneccl": "weft.bench.contestants.oneccl",
 }
 _MODULES: Final = {"weft": "weft.bench.contestants.own", **PEERS}
 

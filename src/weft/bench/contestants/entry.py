@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.bench.task import Task
+
+RANK: Final = "WEFT_BENCH_RANK"
+"""Variable that tells a worker its rank, where the controller started it itself."""
 
 Call = Callable[[], Any]
 """One operation. Returns its result as an array where that is not in the target it was bound to."""
@@ -96,15 +100,11 @@ class Entry(ABC):
         As on the command line.
     dtypes, collectives
         What it can do.
-    spins
-        Whether its threads use the processor while there is nothing to do. The controller then freezes its
-        processes while others are measured.
     """
 
     name: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = tuple(ITEM_BYTES)
     collectives: ClassVar[tuple[str, ...]] = COLLECTIVES
-    spins: ClassVar[bool] = False
 
     def check(self, task: Task) -> None:
         """Refuse what this runtime cannot do.
@@ -142,6 +142,10 @@ class Entry(ABC):
         InputError
             If it is not installed, with how to install it.
         """
+
+    def rank(self) -> int | None:
+        """Which rank this worker is; None if only the runtime itself knows."""
+        return int(os.environ[RANK]) if RANK in os.environ else None
 
     def announce(self) -> str:
         """What all ranks must learn from rank 0 before they join; called there only."""
