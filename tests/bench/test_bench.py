@@ -195,8 +195,8 @@ def mark() -> Iterator[str]:
         os.kill(pid, signal.SIGKILL)
 
 
-def marked(mark: str) -> dict[int, str]:
-    """Processes that were started with this mark, and their contestants."""
+def marked(mark: str, variable: str = "WEFT_BENCH_CONTESTANT") -> dict[int, str]:
+    """Processes that were started with this mark, and what a variable of theirs says."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -205,7 +205,7 @@ def marked(mark: str) -> dict[int, str]:
             except OSError:  # it has ended meanwhile
                 continue
             if f"{MARK}={mark}" in text:
-                found[int(folder.name)] = text.partition("WEFT_BENCH_CONTESTANT=")[2].partition("\0")[0]
+                found[int(folder.name)] = text.partition(f"{variable}=")[2].partition("\0")[0]
     return found
 
 
@@ -235,11 +235,14 @@ def assert_nothing_is_left(mark: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
 def test_nothing_is_left_when_it_is_stopped(mark: str, number: signal.Signals) -> None:
     process = begin(mark, "-R", "2", "--against", "gloo,mpi", *LONG)
+    folder = Path(max(marked(mark, "WEFT_BENCH_SOCKET").values())).parent
+    assert folder.is_dir()
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     assert "Traceback" not in said
     assert_nothing_is_left(mark)
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("victim", ["weft", "gloo", "mpi"])

@@ -39,6 +39,7 @@ class Stage:
             folder = tempfile.mkdtemp(prefix="weft-bench-", dir=parent)
             resources.callback(shutil.rmtree, folder, ignore_errors=True)
             keeper = resources.enter_context(Keeper())
+            keeper.add_folder(folder)
             listener = resources.enter_context(socket.socket(socket.AF_UNIX))
             address = f"{folder}/controller"
             listener.bind(address)

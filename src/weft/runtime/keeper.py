@@ -45,16 +45,21 @@ class Keeper:
 
     def add(self, group: int) -> None:
         """Kill this group, should this process be gone."""
-        self._tell("+", group)
+        self._tell(f"+{group}")
 
     def remove(self, group: int) -> None:
         """Forget a group that has ended."""
-        self._tell("-", group)
+        self._tell(f"-{group}")
 
-    def _tell(self, sign: str, group: int) -> None:
+    def add_folder(self, path: str) -> None:
+        """Remove this directory, should this process be gone; an absolute path without line breaks."""
+        assert path.startswith("/")
+        self._tell(path)
+
+    def _tell(self, line: str) -> None:
         assert self._guard.stdin is not None
         with suppress(BrokenPipeError):  # it was killed: the kernel still kills the children
-            self._guard.stdin.write(f"{sign}{group}\n".encode())
+            self._guard.stdin.write(os.fsencode(f"{line}\n"))
 
 
 def end_with_parent() -> None:

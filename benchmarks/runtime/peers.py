@@ -1,0 +1,100 @@
+"""Weft's runtime beside its peers on this machine: every set through ``weft bench``, raw times into JSON.
+
+A set is one kind of tensor on so many ranks against some peers; it becomes one file in ``peers`` beside this
+script. What is not installed stops the set with how to get it; ``docs/bench.md`` has the list. Small sets
+first, so that a run that is stopped has something to show.
+
+    python benchmarks/runtime/peers.py                     # all sets; an hour on 2 cores
+    python benchmarks/runtime/peers.py --only tcp-ring-4   # one of them; may be repeated
+    python benchmarks/runtime/peers.py --quick             # two small sizes, two rounds: does everything run?
+    python benchmarks/runtime/peers.py --summary           # ratios of what is there already
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).with_name("peers")
+RANKS = (2, 4, 8)
+PRIVATE_PEERS = {2: "gloo,mpi,mpi4,mpich,oneccl", 4: "gloo,mpi,mpi4,mpich", 8: "gloo,mpi,mpi4,mpich"}
+FULL = ("-b", "4K", "-e", "128M", "-f", "8", "-r", "9")
+QUICK = ("-b", "4K", "-e", "256K", "-f", "64", "-r", "2", "-n", "2", "-w", "1")
+LARGE = 16 << 20
+"""Bytes from which bandwidth decides; the summary shows these sizes."""
+
+
+@dataclass(frozen=True)
+class Set:
+    """One run of ``weft bench``."""
+
+    name: str
+    words: tuple[str, ...]
+
+
+def all_sets() -> list[Set]:
+    """What is measured, in this order."""
+    kinds: list[tuple[str, tuple[str, ...]]] = [
+        ("shared-float32", ("--memory", "shared", "--against", "gloo")),
+        ("tcp-ring", ("--transport", "tcp", "--algorithm", "ring", "--against", "gloo")),
+        ("private-float16", ("-d", "float16", "--against", "gloo")),
+        ("private-bfloat16", ("-d", "bfloat16", "--against", "gloo")),
+    ]
+    return [
+        Set(f"{kind}-{ranks}", ("-R", str(ranks), *words))
+        for ranks in RANKS
+        for kind, words in [("private-float32", ("--against", PRIVATE_PEERS[ranks])), *kinds]
+    ]
+
+
+def run(one: Set, sizes: tuple[str, ...], timeout: float) -> dict[str, Any]:
+    """Measure one set, in place."""
+    weft = Path(sys.executable).with_name("weft")
+    words = [str(weft), "bench", "--place", "in", "--timeout", str(timeout), "--json", *sizes, *one.words]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
+    return {"set": one.name, "words": words[2:], **json.loads(done.stdout)}
+
+
+def summarise(found: dict[str, Any]) -> list[str]:
+    """A line for each large size: how many times as long each peer takes."""
+    lines = []
+    for row in found["rows"]:
+        if row["size_bytes"] >= LARGE or row is found["rows"][-1]:
+            milliseconds = 1e3 * row["contestants"]["weft"]["in"]["median_seconds"]
+            ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in row["ratios"].items())
+            size = f"{row['size_bytes'] / 2**20:g} MiB"
+            lines.append(f"{found['set']:<20} {size:>9}  weft {milliseconds:8.2f} ms;  times: {ratios}")
+    return lines
+
+
+def main() -> None:
+    """Run the sets, write what they measured, and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", action="append", choices=[one.name for one in all_sets()], metavar="SET")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--summary", action="store_true")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one round")
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for one in all_sets():
+        path = options.out / f"{one.name}.json"
+        if options.only and one.name not in options.only:
+            continue
+        if not options.summary:
+            began = time.monotonic()
+            found = run(one, QUICK if options.quick else FULL, options.timeout)
+            path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+            print(f"{path.name}: {time.monotonic() - began:.0f} s", flush=True)
+        if path.exists():
+            print("\n".join(summarise(json.loads(path.read_text("utf-8")))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
