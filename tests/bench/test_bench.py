@@ -97,6 +97,7 @@ def test_all_types_and_ops_are_exact(dtype: str, op: str) -> None:
         ("--memory", "shared"),
         ("--transport", "tcp", "--algorithm", "ring", "--topology", "ring:3@bw=1GB/s"),
         ("--place", "in"),
+        ("--topology", "fullmesh:3"),
     ],
     ids=lambda words: words[0],
 )
@@ -108,6 +109,12 @@ def test_weft_runs_as_it_is_told(words: tuple[str, ...]) -> None:
     if "ring" in words:
         assert one["algorithm"] == "ring"
         assert found["rows"][0]["bound"]["kind"].startswith("bandwidth")
+
+
+def test_one_rank_alone_is_measured_too() -> None:
+    found = bench(*SMALL, "-R", "1")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "among 1 rank on" in found.stdout
 
 
 def test_a_plan_is_followed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.errors import RuntimeFailure
 
-_LONGEST: Final = 64 << 10
+_LONGEST: Final = 256 << 10
 _READ_BYTES: Final = 64 << 10
 
 Message = dict[str, Any]
@@ -30,7 +30,7 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        self._partial = b""
+        self._waiting = b""
 
     def fileno(self) -> int:
         """For a selector."""
@@ -50,27 +50,32 @@ class Channel:
             raise Closed from error
 
     def take(self) -> Message | None:
-        """Read once; the message if that completed one.
+        """The next message if it has come, after reading at most once.
 
         Raises
         ------
         Closed
             If no more will come.
         """
+        if b"\n" not in self._waiting:
+            self._read()
+        line, end, rest = self._waiting.partition(b"\n")
+        if not end:
+            return None
+        self._waiting = rest
+        return msgspec.json.decode(line, type=Message)
+
+    def _read(self) -> None:
         try:
             data = self.socket.recv(_READ_BYTES)
         except ConnectionError as error:
             raise Closed from error
         if not data:
             raise Closed
-        line, end, self._partial = (self._partial + data).partition(b"\n")
-        if not end:
-            if len(line) > _LONGEST:
-                msg = f"a message of more than {_LONGEST:,} bytes between controller and worker"
-                raise RuntimeFailure(msg)
-            self._partial = line
-            return None
-        return msgspec.json.decode(line, type=Message)
+        self._waiting += data
+        if len(self._waiting) > _LONGEST:
+            msg = f"a message of more than {_LONGEST:,} bytes between controller and worker"
+            raise RuntimeFailure(msg)
 
     def receive(self) -> Message:
         """Wait for one message, for as long as the socket's timeout allows."""

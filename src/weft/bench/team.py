@@ -105,8 +105,9 @@ class Team:
             raise InputError(msg) from error
 
     def _variables(self, start: Start) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if name != "WEFT_SECRET_FILE"}
         return {
-            **os.environ,
+            **environment,
             **start.variables,
             worker.SOCKET: self._ground.address,
             worker.SECRET: self._secret,
@@ -123,8 +124,7 @@ class Team:
             "settings": settings,
             "timeout": self._ground.timeout,
         }
-        for member in self._members:
-            member.channel.send(invitation)
+        self._tell_all(invitation)
         answers = self._gather("joining")
         for member, answer in zip(self._members, answers, strict=True):
             member.rank = answer["rank"]
@@ -139,16 +139,12 @@ class Team:
         RuntimeFailure
             If one fails, dies or does not answer in time.
         """
-        for member in self._members:
-            with suppress(Closed):  # the reason is told when its answer is missed
-                member.channel.send(order)
+        self._tell_all(order)
         return self._gather(order["do"])
 
     def leave(self) -> None:
         """Ask all ranks to leave, and wait a little until they have."""
-        for member in self._members:
-            with suppress(Closed):
-                member.channel.send({"do": "leave"})
+        self._tell_all({"do": "leave"})
         self._await_end()
 
     def end(self) -> None:
@@ -166,6 +162,11 @@ class Team:
                 process.wait()
             self._ground.keeper.remove(process.pid)
         self._resources.close()
+
+    def _tell_all(self, message: Message) -> None:
+        for member in self._members:
+            with suppress(Closed):  # whoever waits for its answer hears why
+                member.channel.send(message)
 
     def _await_end(self) -> None:
         deadline = time.monotonic() + GRACE_S

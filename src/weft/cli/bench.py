@@ -63,9 +63,35 @@ def _read_names(_ctx: click.Context, _option: click.Parameter, text: str | None)
         "weft run -n 4 -- weft bench -b 1M -e 64M",
     ),
 )
-@click.option("-b", "--min-bytes", "least", default="4KiB", show_default=True, callback=_read_size)
-@click.option("-e", "--max-bytes", "most", default="128MiB", show_default=True, callback=_read_size)
-@click.option("-f", "--step-factor", "factor", type=click.IntRange(2, 1024), default=2, show_default=True)
+@click.option(
+    "-b",
+    "--min-bytes",
+    "least",
+    default="4K",
+    show_default=True,
+    callback=_read_size,
+    metavar="SIZE",
+    help="Smallest size; K, M and G are powers of 1024, as in nccl-tests.",
+)
+@click.option(
+    "-e",
+    "--max-bytes",
+    "most",
+    default="128M",
+    show_default=True,
+    callback=_read_size,
+    metavar="SIZE",
+    help="Largest size.",
+)
+@click.option(
+    "-f",
+    "--step-factor",
+    "factor",
+    type=click.IntRange(2, 1024),
+    default=2,
+    show_default=True,
+    help="From one size to the next.",
+)
 @click.option(
     "-n",
     "--iters",
@@ -177,10 +203,10 @@ def _stage(given: dict[str, Any]) -> Iterator[_Setting]:
 
     Yields performers, tasks, the bound of a task, and whether this process is the one that prints.
     """
-    from weft.runtime.environment import find_place
+    from weft.runtime.environment import find_place, in_job
 
     settings = {name: given[name] for name in _SETTINGS}
-    if not _in_job():
+    if not in_job():
         with _own_jobs(given, settings) as setting:
             yield setting
         return
@@ -218,17 +244,6 @@ def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Sett
         yield list(teams), tasks, limit, True
         for team in teams:
             team.leave()
-
-
-def _in_job() -> bool:
-    """Whether somebody started this process as a rank; what is wrong with such a place is told later."""
-    from weft.runtime.environment import find_place
-
-    try:
-        find_place()
-    except InputError:
-        return "WEFT_RANK" in os.environ
-    return True
 
 
 def _tasks(given: dict[str, Any], ranks: int) -> list[Task]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from weft.cli.facts import count
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,14 +36,14 @@ class Table:
     def __init__(self, given: dict[str, Any], performers: Sequence[Performer], tasks: Sequence[Task]) -> None:
         self._given, self._performers, self._task = given, performers, tasks[0]
         self._peers = [performer.name for performer in performers[1:]]
-        self._bounded = False
 
     def begin(self) -> None:
         """Print what is measured, and the head."""
         given, task = self._given, self._task
         cores = len(os.sched_getaffinity(0))
         how = f"{given['memory']} memory, transport {given['transport']}, median of {given['rounds']} rounds"
-        click.echo(f"# {task.collective} among {task.ranks} ranks on {cores} cores; {how}")
+        where = f"{count(task.ranks, 'rank')} on {count(cores, 'core')}"
+        click.echo(f"# {task.collective} among {where}; {how}")
         for performer in self._performers:
             versions = ", ".join(f"{name} {value}" for name, value in performer.versions.items())
             click.echo(f"# {performer.name}: {versions}")

@@ -117,6 +117,18 @@ _DIALECTS: Final = (
 )
 
 
+def in_job(variables: Mapping[str, str] | None = None) -> bool:
+    """Whether some launcher started this process as a rank; `find_place` says as which one.
+
+    Examples
+    --------
+    >>> in_job({"RANK": "1"}), in_job({})
+    (True, False)
+    """
+    said = os.environ if variables is None else variables
+    return any(dialect.rank in said for dialect in _DIALECTS)
+
+
 def find_place(variables: Mapping[str, str] | None = None) -> Place:
     """Read this process's place from its environment.
 
