@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from weft.bench.task import COLLECTIVES, ITEM_BYTES
+from weft.bench.task import ITEM_BYTES
 from weft.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,13 +98,12 @@ class Entry(ABC):
     ----------
     name
         As on the command line.
-    dtypes, collectives
+    dtypes
         What it can do.
     """
 
     name: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = tuple(ITEM_BYTES)
-    collectives: ClassVar[tuple[str, ...]] = COLLECTIVES
 
     def check(self, task: Task) -> None:
         """Refuse what this runtime cannot do.
@@ -114,15 +113,10 @@ class Entry(ABC):
         InputError
             With what it can.
         """
-        for what, wanted, known in (
-            ("type", task.dtype, self.dtypes),
-            ("collective", task.collective, self.collectives),
-        ):
-            if wanted not in known:
-                msg = (
-                    f"{self.name} has no {what} {wanted}, only {', '.join(known)}; leave it out of --against"
-                )
-                raise InputError(msg)
+        if task.dtype not in self.dtypes:
+            known = ", ".join(self.dtypes)
+            msg = f"{self.name} has no type {task.dtype}, only {known}; leave it out of --against"
+            raise InputError(msg)
 
     @abstractmethod
     def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:

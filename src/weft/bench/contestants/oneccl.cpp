@@ -64,6 +64,10 @@ const char* reduce_scatter(const void* source, void* target, std::size_t count, 
     });
 }
 
+const char* all_gather(const void* source, void* target, std::size_t count, int dtype) {
+    return attempt([&] { ccl::allgather(source, target, count, ccl::datatype(dtype), *world).wait(); });
+}
+
 const char* broadcast(void* target, std::size_t count, int dtype) {
     return attempt([&] { ccl::broadcast(target, count, ccl::datatype(dtype), 0, *world).wait(); });
 }

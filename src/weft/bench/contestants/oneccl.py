@@ -33,7 +33,16 @@ _SHIM: Final = "WEFT_BENCH_ONECCL_SHIM"
 _COMPILE_S: Final = 300.0
 _DTYPES: Final = {"int32": 4, "int64": 6, "float16": 8, "float32": 9, "float64": 10, "bfloat16": 11}
 _OPS: Final = {"sum": 0, "prod": 1, "min": 2, "max": 3}
-_CALLS: Final = ("announce", "join", "all_reduce", "reduce_scatter", "broadcast", "barrier", "version")
+_CALLS: Final = (
+    "announce",
+    "join",
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "barrier",
+    "version",
+)
 
 
 class OneCclRank(Contestant):
@@ -48,11 +57,14 @@ class OneCclRank(Contestant):
     def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
         """Addresses are looked up once: ctypes is slow enough without."""
         given, result = (ctypes.c_void_p(array.ctypes.data) for array in (source, target))
-        count = ctypes.c_size_t(task.output_elements)
+        count = ctypes.c_size_t(task.count)
         dtype, op = _DTYPES[task.dtype], _OPS[task.op]
         if task.collective == "broadcast":
             broadcast = self._shim.broadcast
             return lambda: check(broadcast(result, count, dtype))
+        if task.collective == "all_gather":
+            gather = self._shim.all_gather
+            return lambda: check(gather(given, result, count, dtype))
         reducing = getattr(self._shim, task.collective)
         return lambda: check(reducing(given, result, count, dtype, op))
 
@@ -73,7 +85,6 @@ class OneCcl(Entry):
 
     name: ClassVar[str] = "oneccl"
     dtypes: ClassVar[tuple[str, ...]] = tuple(_DTYPES)
-    collectives: ClassVar[tuple[str, ...]] = ("all_reduce", "reduce_scatter", "broadcast")
 
     def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002 - no room to execute
         """Compile the interface, then one launcher."""
