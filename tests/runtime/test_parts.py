@@ -136,7 +136,7 @@ say("ordered")
 """
 
 
-@pytest.mark.parametrize("way", ["auto", "tcp", "mpi"])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_key_orders_the_ranks_of_a_part(tmp_path: Path, way: str) -> None:
     assert run_way(way, tmp_path, 3, ORDERED) == ["ordered"] * 3
 

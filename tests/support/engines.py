@@ -14,7 +14,8 @@ from support.jobs import finish, start_ranks
 MPIRUN = Path(sys.executable).with_name("mpirun")
 
 PRELUDE = """
-import os, sys, time
+import atexit, os, sys, time
+os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun does: more ranks than cores
 import numpy as np
 import weft
 
@@ -27,6 +28,7 @@ def begin(**options):
         if not dist.is_initialized():
             rank, size = int(os.environ["WEFT_RANK"]), int(os.environ["WEFT_SIZE"])
             dist.init_process_group("gloo", init_method=f"file://{FOLDER}/store", rank=rank, world_size=size)
+            atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
     return weft.init(engine=ENGINE, **options)
 
 def say(*words):

@@ -101,12 +101,9 @@ def _find_engine(
 
 def _find_torch(group: Any, timeout: float) -> tuple[int, Callable[[], Engine[Any]]]:
     try:
-        import torch.distributed
-
         from weft.runtime.engines.torch import TorchEngine, find_group
     except ImportError as error:
         msg = f"engine 'torch' needs torch ({error}); pip install 'weft[torch]'"
         raise InputError(msg) from error
     found = find_group(group)
-    ranks = torch.distributed.get_process_group_ranks(found)
-    return found.size(), lambda: TorchEngine(ranks, found, timeout=timeout)
+    return found.size(), lambda: TorchEngine.join(found, timeout=timeout)

@@ -86,17 +86,20 @@ class MessagingEngine(ABC, Generic[B, V]):
         All ranks.
     rank
         This one.
+    messenger
+        What carries words, at least.
     """
 
-    def __init__(self, members: list[Member], rank: int) -> None:
+    def __init__(self, members: list[Member], rank: int, messenger: Messenger[V]) -> None:
         self.rank, self.size = rank, len(members)
+        self.messenger = messenger
         self._members = members
         self._sequence = 0
         self._met = [0] * self.size  # operations with each of the others
         self._failure: Failure | None = None
 
     @abstractmethod
-    def messenger(self, flat: B) -> Messenger[V]:
+    def channel(self, flat: B) -> Channel:
         """What carries such values."""
 
     @abstractmethod
@@ -131,22 +134,28 @@ class MessagingEngine(ABC, Generic[B, V]):
             self._fail(self._failure, prepared, wait, None)
         self._sequence += 1
         script: Script = prepared.script
-        channel, arithmetic = self.messenger(flat), self.arithmetic(flat, op)
+        arithmetic, deadline = self.arithmetic(flat, op), time.monotonic() + wait
         scratch = arithmetic.empty(script.scratch_elements)
         memory = [self.values(flat), self.values(out), scratch]
-        interpreter = Interpreter(script, memory, channel, arithmetic, time.monotonic() + wait)
+        interpreter = Interpreter(script, memory, self.channel(flat), arithmetic, deadline)
         try:
-            self._meet(channel, script, prepared.fingerprint, interpreter.deadline)
+            self._meet(script, prepared.fingerprint, deadline)
             interpreter.run()
         except Failure as failure:
-            self._give_up(channel, failure)
+            self._give_up(failure)
             self._fail(failure, prepared, wait, interpreter.step)
         except BaseException:
-            self._give_up(channel, Failure(Kind.LOST, self.rank))
+            self._give_up(Failure(Kind.LOST, self.rank))
             raise
 
-    def _meet(self, channel: Messenger[V], script: Script, mark: int, deadline: float) -> None:
+    def close(self) -> None:
+        """Leave: who waits for this rank hears of it."""
+        if self._failure is None:
+            self._give_up(Failure(Kind.LOST, self.rank))
+
+    def _meet(self, script: Script, mark: int, deadline: float) -> None:
         """Nobody moves data before all that have to do with each other agree on what this is."""
+        channel = self.messenger
         meetings = []
         for peer in script.peers:
             self._met[peer] += 1
@@ -160,9 +169,9 @@ class MessagingEngine(ABC, Generic[B, V]):
             if channel.read(room) != words:
                 raise Failure(Kind.DIFFERS, peer)
 
-    def _give_up(self, channel: Messenger[V], failure: Failure) -> None:
+    def _give_up(self, failure: Failure) -> None:
         self._failure = failure
-        channel.tell(failure)
+        self.messenger.tell(failure)
 
     def _fail(self, failure: Failure, prepared: Prepared, wait: float, step: int | None) -> NoReturn:
         what = f"{prepared.record.collective} #{self._sequence} ({prepared.record.algorithm})"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.runtime.interpreter import Move
+    from weft.runtime.interpreter import Channel, Move
 
     Bytes = NDArray[np.uint8]
 
@@ -85,9 +85,9 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
         gathered = own.Iallgather(write_card(comm.rank), cards)
         if not _test_until(gathered.Test, deadline):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
-        super().__init__([read_card(card.tobytes()) for card in cards.reshape(comm.size, -1)], comm.rank)
+        members = [read_card(card.tobytes()) for card in cards.reshape(comm.size, -1)]
+        super().__init__(members, comm.rank, MpiChannel(mpi, own))
         self._mpi, self._comm = mpi, own
-        self._channel = MpiChannel(mpi, own)
 
     def split(
         self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
@@ -107,10 +107,10 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
         """Array in ordinary memory."""
         return np.empty(elements, dtype)
 
-    def messenger(self, flat: Flat) -> MpiChannel:
+    def channel(self, flat: Flat) -> Channel:
         """What carries such values."""
         del flat
-        return self._channel
+        return self.messenger
 
     def values(self, flat: Flat) -> Bytes:
         """What the arithmetic takes."""
@@ -119,12 +119,6 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
     def arithmetic(self, flat: Flat, op: str) -> ByteArithmetic:
         """What computes."""
         return ByteArithmetic(flat.dtype, flat.itemsize, op)
-
-    def close(self) -> None:
-        """Leave: who waits for this rank hears of it."""
-        if self._failure is None and self.size > 1:
-            self._failure = Failure(Kind.LOST, self.rank)
-            self._channel.tell(self._failure)
 
 
 class MpiChannel:

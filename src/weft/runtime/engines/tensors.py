@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from weft.runtime.buffers import DTYPES, flatten
@@ -101,9 +100,3 @@ def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
     elements = flat.bytes.view(flat.array.dtype)
     values = torch.from_numpy(elements if elements.flags.writeable else elements.copy())
     return TensorFlat(flat.array, values, flat.dtype, flat.copied)
-
-
-def empty_array(elements: int, dtype: np.dtype[Any], device: str) -> Any:
-    """Numpy array, or a tensor where the device is not the CPU."""
-    array = np.empty(elements, dtype)
-    return array if device == "cpu" else torch.from_numpy(array).to(device)

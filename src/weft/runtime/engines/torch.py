@@ -1,26 +1,29 @@
-"""Collectives over a process group of torch.distributed: gloo on CPUs, NCCL on GPUs.
+"""Collectives among the ranks of a process group of torch.distributed, on CPUs and GPUs.
 
-Tensors stay on their device, and torch adds them there. The engine has a process group of its own beside the
-user's, so that messages of the two never meet.
+Tensors stay on their device, and torch adds them there. Those on GPUs travel through the user's group, NCCL
+as a rule: the sends and receives of a step are one group call, or they would wait for each other, and its end
+is tested in a loop. Those on CPUs, and what ranks tell each other, travel through connections of the engine's
+own, which gloo makes through the store of the user's group; so they never meet the user's.
 
-With gloo a receive can be waited for with a deadline, once, and not tested; a wait that runs out closes all
-connections of its group. That is how a rank that gives up makes the others notice: it sends the reason into
-receives that everybody has kept open for it, and hangs up. With NCCL the sends and receives of a step are one
-group call, since otherwise they would wait for each other, and their completion is tested in a loop.
+gloo can wait for a receive with a deadline, once, but not test it; and a wait that runs out closes all its
+connections. That is how a rank that gives up makes the others notice: it sends the reason into receives that
+everybody keeps open for it, and hangs up.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import torch
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import _world
+from torch.distributed.distributed_c10d import PrefixStore, ProcessGroupGloo
 
-from weft.errors import InputError, TimedOut, UnsupportedError
+from weft.errors import InputError, TimedOut
 from weft.runtime.arithmetic import TensorArithmetic
 from weft.runtime.engines.messaging import (
     CARD_BYTES,
@@ -32,14 +35,15 @@ from weft.runtime.engines.messaging import (
     read_card,
     write_card,
 )
-from weft.runtime.engines.tensors import TensorFlat, empty_array, flatten_tensor
+from weft.runtime.engines.tensors import TensorFlat, flatten_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
+    from numpy.typing import NDArray
 
-    from weft.runtime.interpreter import Move
+    from weft.runtime.interpreter import Channel, Move
+    from weft.runtime.roster import Member
 
 _DATA, _FAREWELL, _HANG_UP = 101, 102, 103
 _NAP_S: Final = 5e-5
@@ -66,71 +70,67 @@ def find_group(group: Any) -> Any:
 
 
 class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
-    """Runs schedules over a process group.
+    """Runs schedules among the ranks of a process group.
 
     Parameters
     ----------
-    ranks
-        Of torch.distributed, in the order of the job's.
     group
-        What `find_group` gave, or the group of an engine: for which devices, and with what.
+        The user's, which carries tensors that are not on CPUs.
+    places
+        Of each rank in that group.
+    rank
+        Of this process among them.
+    name
+        Of these ranks' own connections in the group's store, used by nobody before.
     timeout
         Seconds for meeting the others.
     """
 
-    def __init__(self, ranks: list[int], group: Any, *, timeout: float) -> None:
-        self._group = dist.new_group(
-            ranks,
-            backend=str(dist.get_backend_config(group)),
-            timeout=timedelta(seconds=timeout),
-            use_local_synchronization=True,
-        )
-        rank = dist.get_rank(self._group)
-        pairs = [pair.split(":") for pair in str(dist.get_backend_config(self._group)).split(",")]
+    def __init__(self, group: Any, places: list[int], rank: int, name: str, *, timeout: float) -> None:
+        pairs = [pair.split(":") for pair in str(dist.get_backend_config(group)).split(",")]
         # gloo says that it serves GPUs, but its sends and receives do not.
-        self._backends = {device: name for device, name in pairs if device == "cpu" or name != "gloo"}
-        self._device = "cpu" if "cpu" in self._backends else next(iter(self._backends))
-        super().__init__(_exchange_cards(self._group, rank, self._device, timeout), rank)
-        self._channels: dict[str, GlooChannel | GroupedChannel] = {}
-        for device, backend in self._backends.items():
-            channel = GlooChannel if backend == "gloo" else GroupedChannel
-            self._channels[device] = channel(self._group, rank, self.size, device)
+        self._backends = {device: kind for device, kind in pairs if kind != "gloo"} | {"cpu": "gloo"}
+        backend, members = _connect(group, name, rank, len(places), timeout)
+        super().__init__(members, rank, GlooChannel(backend, rank, len(places)))
+        self._group, self._places = group, places
+        self._grouped = GroupedChannel(group, places)
+
+    @staticmethod
+    def join(group: Any, *, timeout: float) -> TorchEngine:
+        """Engine of all ranks of a group, which `find_group` gave."""
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        # Every rank counts how often it was here: what an earlier engine left in the store is not taken.
+        number = group.get_group_store().add(f"weft/{rank}", 1)
+        return TorchEngine(group, list(range(size)), rank, str(number), timeout=timeout)
 
     def split(
         self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
     ) -> TorchEngine | None:
-        """Engine of some of the ranks, over a process group of theirs.
-
-        torch names a group by its ranks and by how many groups the process has; so those who have fewer, and
-        those who stay outside, make some of their own first.
-        """
-        ranks = dist.get_process_group_ranks(self._group)
-        most = max(int(count) for count in tell(b"%d" % len(_world.pg_names)))
-        for _ in range(most - len(_world.pg_names) + (not members)):
-            dist.new_group([ranks[self.rank]], backend="gloo", use_local_synchronization=True)
+        """Engine of some of the ranks, over connections of their own."""
+        names = tell(secrets.token_hex(8).encode())
         if not members:
             return None
-        if list(members) != sorted(members):
-            raise UnsupportedError("split", "torch keeps the ranks of a group in order; give no such key")
-        return TorchEngine([ranks[member] for member in members], self._group, timeout=timeout)
+        places = [self._places[member] for member in members]
+        name, rank = names[members[0]].decode(), members.index(self.rank)
+        return TorchEngine(self._group, places, rank, name, timeout=timeout)
 
     def flatten(self, array: Any, *, writable: bool) -> TensorFlat:
         """Take a tensor where it is, or a numpy array."""
         flat = flatten_tensor(array, writable=writable)
         device = flat.values.device.type
         if device not in self._backends:
-            moves = " and ".join(f"{device} with {backend}" for device, backend in self._backends.items())
+            moves = " and ".join(f"{device} with {name}" for device, name in self._backends.items())
             msg = f"this process group does not move tensors on {device}, only on {moves}"
             raise TypeError(msg)
         return flat
 
-    def empty(self, elements: int, dtype: np.dtype[Any]) -> Any:
-        """Array in ordinary memory; a tensor if the group is for GPUs only."""
-        return empty_array(elements, dtype, self._device)
+    def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Array in ordinary memory."""
+        return np.empty(elements, dtype)
 
-    def messenger(self, flat: TensorFlat) -> GlooChannel | GroupedChannel:
+    def channel(self, flat: TensorFlat) -> Channel:
         """What carries such values."""
-        return self._channels[flat.values.device.type]
+        return self.messenger if flat.values.device.type == "cpu" else self._grouped
 
     def values(self, flat: TensorFlat) -> torch.Tensor:
         """What the arithmetic takes."""
@@ -140,55 +140,23 @@ class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
         """What computes."""
         return TensorArithmetic(flat.values, op)
 
-    def close(self) -> None:
-        """Leave; the user's group stays.
 
-        So does this one's name: torch would give it to the next group of the same ranks, which would then
-        find what this one has left in the store.
-        """
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
-
-
-class _TensorWords:
-    """Two numbers as a tensor."""
-
-    def __init__(self, group: Any, rank: int, size: int, device: str) -> None:
-        self._group, self._rank, self._device = group, rank, device
-        self._others = [other for other in range(size) if other != rank]
-
-    def write(self, words: tuple[int, int]) -> torch.Tensor:
-        """Two numbers as something to send."""
-        # torch has no unsigned numbers of 64 bits that every backend moves.
-        signed = [word - (1 << 64) if word >> 63 else word for word in words]
-        return torch.tensor(signed, dtype=torch.int64, device=self._device)
-
-    def read(self, values: torch.Tensor) -> tuple[int, int]:
-        """The two numbers that came."""
-        first, second = (word % (1 << 64) for word in values.tolist())
-        return first, second
-
-
-class GlooChannel(_TensorWords):
+class GlooChannel:
     """Messages of gloo.
 
     Parameters
     ----------
-    group
+    backend
         Used by nobody else.
     rank, size
         Of this process in it.
-    device
-        Where its tensors are.
     """
 
-    def __init__(self, group: Any, rank: int, size: int, device: str) -> None:
-        super().__init__(group, rank, size, device)
-        self._farewells = {other: self.write((0, 0)) for other in self._others}
+    def __init__(self, backend: Any, rank: int, size: int) -> None:
+        self._backend, self._rank = backend, rank
+        self._farewells = {other: self.write((0, 0)) for other in range(size) if other != rank}
         self._news = {
-            other: dist.irecv(room, group=group, group_src=other, tag=_FAREWELL)
-            for other, room in self._farewells.items()
+            other: backend.recv([room], other, _FAREWELL) for other, room in self._farewells.items()
         }
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, Any]]:
@@ -196,10 +164,9 @@ class GlooChannel(_TensorWords):
         return [(move.peer, self._start(move)) for move in moves]
 
     def _start(self, move: Move) -> Any:
+        begin = self._backend.send if move.sends else self._backend.recv
         try:
-            if move.sends:
-                return dist.isend(move.values, group=self._group, group_dst=move.peer, tag=_DATA)
-            return dist.irecv(move.values, group=self._group, group_src=move.peer, tag=_DATA)
+            return begin([move.values], move.peer, _DATA)
         except RuntimeError as error:
             raise self._explain(move.peer) from error
 
@@ -213,24 +180,29 @@ class GlooChannel(_TensorWords):
                 raise self._explain(peer) from error
             raise Failure(Kind.LATE, peer) from error
 
+    def write(self, words: tuple[int, int]) -> torch.Tensor:
+        """Two numbers as something to send."""
+        # torch has no unsigned numbers of 64 bits that gloo moves.
+        return torch.tensor([word - (1 << 64) if word >> 63 else word for word in words])
+
+    def read(self, values: torch.Tensor) -> tuple[int, int]:
+        """The two numbers that came."""
+        first, second = (word % (1 << 64) for word in values.tolist())
+        return first, second
+
     def tell(self, failure: Failure) -> None:
         """Send the reason to all that can be reached, and hang up."""
         words = self.write((failure.kind, failure.rank))
         sent = []
-        for other in self._others:
+        for other in self._news:
             with suppress(RuntimeError):
-                sent.append(dist.isend(words, group=self._group, group_dst=other, tag=_FAREWELL))
+                sent.append(self._backend.send([words], other, _FAREWELL))
         for work in sent:
             with suppress(RuntimeError):
                 _wait(work, FAREWELL_S)
-        self.close()
-
-    def close(self) -> None:
-        """Hang up: others must not wait for this rank."""
-        for other in self._others:
+        for other in self._news:
             with suppress(RuntimeError):
-                room = self.write((0, 0))
-                _wait(dist.irecv(room, group=self._group, group_src=other, tag=_HANG_UP), 0)
+                _wait(self._backend.recv([self.write((0, 0))], other, _HANG_UP), 0)
 
     def _explain(self, peer: int) -> Failure:
         """Why a connection is closed: its rank may have said, else it is gone."""
@@ -241,17 +213,28 @@ class GlooChannel(_TensorWords):
         return heard(self.read(self._farewells[peer]), peer, self._rank)
 
 
-class GroupedChannel(_TensorWords):
-    """Messages of NCCL, and of others that want all transfers of a step in one call."""
+class GroupedChannel:
+    """Messages of NCCL, and of others that want all transfers of a step in one call.
+
+    Parameters
+    ----------
+    group
+        The user's.
+    places
+        Of each rank in that group.
+    """
+
+    def __init__(self, group: Any, places: Sequence[int]) -> None:
+        self._group, self._places = group, places
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
-        """Start sends and receives in one call, and wait for that call, whatever is waited for."""
+        """Start sends and receives in one call; who waits for one of them waits for the call."""
         transfers = [
             dist.P2POp(
                 dist.isend if move.sends else dist.irecv,
                 move.values,
                 group=self._group,
-                group_peer=move.peer,
+                group_peer=self._places[move.peer],
             )
             for move in moves
         ]
@@ -268,26 +251,18 @@ class GroupedChannel(_TensorWords):
                 time.sleep(_NAP_S)
             work.wait()
 
-    def tell(self, failure: Failure) -> None:
-        """Take back what is under way: NCCL has no way to send a reason."""
-        del failure
-        self._group.abort()
-
-    def close(self) -> None:
-        """Nothing is under way."""
-
 
 def _wait(work: Any, seconds: float) -> None:
     work.wait(timedelta(seconds=max(_SHORTEST_WAIT_S, seconds)))
 
 
-def _exchange_cards(group: Any, rank: int, device: str, timeout: float) -> list[Any]:
-    """Who everybody is; with NCCL also what connects all ranks before the first message."""
-    size = dist.get_world_size(group)
-    mine = torch.from_numpy(write_card(rank)).to(device)
-    cards = [torch.empty(CARD_BYTES, dtype=torch.uint8, device=device) for _ in range(size)]
+def _connect(group: Any, name: str, rank: int, size: int, timeout: float) -> tuple[Any, list[Member]]:
+    """Connections of gloo among ranks of a group, and who everybody is."""
+    store, limit = group.get_group_store(), timedelta(seconds=timeout)
+    cards = [torch.empty(CARD_BYTES, dtype=torch.uint8) for _ in range(size)]
     try:
-        dist.all_gather(cards, mine, group=group, async_op=True).wait(timedelta(seconds=timeout))
+        backend: Any = ProcessGroupGloo(PrefixStore(f"weft/{name}/", store), rank, size, limit)
+        backend.allgather([cards], [torch.from_numpy(write_card(rank))]).wait(limit)
     except RuntimeError as error:
         raise TimedOut("init", timeout, hint=f"not all ranks called weft.init ({error})") from error
-    return [read_card(bytes(card.cpu().numpy())) for card in cards]
+    return backend, [read_card(card.numpy().tobytes()) for card in cards]
