@@ -1,21 +1,25 @@
-"""The interpreter against numpy, for every algorithm, over memory."""
+"""The interpreter over memory, against numpy and against the native runtime, for every algorithm."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.memory_channel import interpret
+from support.handmade import HANDMADE
+from support.jobs import run_job
+from support.memory_channel import Hub, MemoryChannel, interpret
 
 from weft.algorithms.registry import ALGORITHMS
 from weft.errors import UnsupportedError
 from weft.runtime.engines.messaging import Failure, Kind
+from weft.runtime.interpreter import Move
 from weft.schedule import COLLECTIVES, Schedule, ScheduleBuilder
-from weft.topology import load_topology
+from weft.topology import Topology, load_topology
 
 FOLD = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 ROOT = 1
@@ -85,6 +89,83 @@ def test_every_algorithm_computes_what_numpy_does(name: str, ranks: int) -> None
             check(schedule, elements, dtype, op)
 
 
+@pytest.mark.parametrize("spec", ["ring:2", "fullmesh:4", "ring:5"])
+@pytest.mark.parametrize("make", HANDMADE, ids=lambda make: make.__name__)
+def test_slots_and_relays_mean_what_they_should(make: Callable[[Topology], Schedule], spec: str) -> None:
+    for elements, dtype, op in ((1, "int32", "max"), (7, "float64", "prod"), (257, "float16", "sum")):
+        check(make(load_topology(spec)), elements, dtype, op)
+
+
+NATIVE = """
+import sys
+import numpy as np
+import weft
+
+sys.path.insert(0, sys.argv[1])
+from support.handmade import HANDMADE
+from support.handmade import HANDMADE
+from support.jobs import run_job
+from support.memory_channel import Hub, MemoryChannel, interpret
+from weft.algorithms.registry import ALGORITHMS
+from weft.topology import load_topology
+
+class Fixed:
+    def __init__(self, schedule):
+        self.schedule = schedule
+
+    def choose(self, collective, size_bytes, root):
+        assert collective == self.schedule.collective
+        return self.schedule, 64  # pieces of pieces must not change a bit
+
+comm = weft.init()
+R, N = comm.rank, comm.size
+
+def native(schedule, mine):
+    comm.use(Fixed(schedule))
+    call = getattr(comm, schedule.collective)
+    if schedule.collective in ("broadcast", "reduce"):
+        ends = schedule.source if schedule.collective == "broadcast" else schedule.target
+        return call(mine.copy(), int(ends[0]))
+    return call(mine.copy())
+
+def oracle(schedule, parts):
+    whole = schedule.collective == "all_gather"
+    arrays = [np.tile(part, N) for part in parts] if whole else [part.copy() for part in parts]
+    if schedule.collective != "all_to_all":
+        interpret(schedule, arrays, arrays, "sum")
+        found = arrays[R]
+    else:
+        outputs = [part.copy() for part in parts]
+        interpret(schedule, arrays, outputs, "sum")
+        found = outputs[R]
+    if schedule.collective == "reduce_scatter":
+        found = np.array_split(found, N)[R]
+    return parts[R] if schedule.collective == "reduce" and R != int(schedule.target[0]) else found
+
+schedules = [make(load_topology(f"fullmesh:{N}")) for make in HANDMADE]
+for line in ALGORITHMS.values():
+    for collective in line.collectives:
+        try:
+            schedules.append(line.build(load_topology(f"fullmesh:{N}"), collective, 1))
+        except weft.UnsupportedError:
+            continue
+for schedule in schedules:
+    for elements, dtype in ((4, "float64"), (1032, "float32"), (52, "float16")):
+        random = np.random.default_rng(elements)
+        parts = [random.standard_normal(elements).astype(dtype) for _ in range(N)]
+        ours = oracle(schedule, parts)
+        theirs = native(schedule, parts[R])
+        assert theirs.tobytes() == ours.tobytes(), (R, schedule, elements, theirs, ours)
+print("same", len(schedules))
+"""
+
+
+def test_the_native_runtime_adds_in_the_same_order_to_the_bit(tmp_path: Path) -> None:
+    done = run_job(tmp_path, 4, NATIVE, str(Path(__file__).parents[1]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("same") == 4
+
+
 def test_reads_of_a_step_precede_its_writes() -> None:
     """Two ranks swap what they hold, in one step."""
     builder = ScheduleBuilder("fullmesh:2", "all_reduce", "swap", chunks=1)
@@ -93,10 +174,6 @@ def test_reads_of_a_step_precede_its_writes() -> None:
 
 
 def test_a_message_that_does_not_come_ends_with_the_rank_it_was_to_come_from() -> None:
-    from support.memory_channel import Hub, MemoryChannel
-
-    from weft.runtime.interpreter import Move
-
     channel = MemoryChannel(Hub(), 0)
     (handle,) = channel.start([Move(3, np.zeros(4, np.uint8), sends=False)])
     with pytest.raises(Failure) as found:

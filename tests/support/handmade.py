@@ -103,6 +103,23 @@ def relayed_all_to_all(topology: Topology) -> Schedule:
     return builder.build()
 
 
+def gathered_all_to_all(topology: Topology) -> Schedule:
+    """Two values that lie apart at their sender, its own and one that it relays, travel as one message."""
+    ranks = topology.ranks
+    builder = ScheduleBuilder(topology, "all_to_all", "gathered")
+    if ranks > 3:
+        together = [ranks - 1, ranks]  # from 0 to the last rank, and from 1 to 0
+        builder.add(step=0, chunk=ranks - 1, src=0, dst=1, op=Op.COPY)
+        builder.add(step=1, chunk=together, src=1, dst=2, op=Op.COPY)
+        builder.add(step=2, chunk=together, src=2, dst=[ranks - 1, 0], op=Op.COPY)
+    for src in range(ranks):
+        for dst in range(ranks):
+            chunk = src * ranks + dst
+            if src != dst and not (ranks > 3 and chunk in together):
+                builder.add(step=0, chunk=chunk, src=src, dst=dst, op=Op.COPY)
+    return builder.build()
+
+
 def staged_reduce(topology: Topology) -> Schedule:
     """Values arrive in scratch slots and are added by moves within the rank."""
     builder = ScheduleBuilder(topology, "reduce", "staged", chunks=1)
@@ -144,6 +161,7 @@ HANDMADE: tuple[Callable[[Topology], Schedule], ...] = (
     direct_all_gather,
     direct_reduce_scatter,
     relayed_all_to_all,
+    gathered_all_to_all,
     staged_reduce,
     careless_all_reduce,
     weightless_all_reduce,
