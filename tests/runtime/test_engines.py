@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from support.engines import run_engine, said, start_engine
+from support.engines import AS_ROOT, MPIRUN, TORCHRUN, run_engine, said, start_engine
 from support.jobs import finish
 
 ENGINES = ["mpi", "torch"]
@@ -297,3 +300,29 @@ say("in place")
 
 def test_tensors_are_combined_where_they_are_beside_the_users_group(tmp_path: Path) -> None:
     assert run_engine("torch", tmp_path, 3, TENSORS) == ["in place"] * 3
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("average.py", [MPIRUN, "--oversubscribe", "-n", "2", sys.executable, "-m", "mpi4py"]),
+        ("tensors.py", [TORCHRUN, "--nproc-per-node", "2"]),
+    ],
+)
+def test_the_programs_of_the_page_run(tmp_path: Path, name: str, command: list[str | Path]) -> None:
+    program = PAGE.read_text("utf-8").partition(f"```python\n# {name}\n")[2].partition("```")[0]
+    (tmp_path / name).write_text(program, "utf-8")
+    done = subprocess.run(
+        [*map(str, command), name],
+        cwd=tmp_path,
+        env={**os.environ, **AS_ROOT},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [done.stdout.count(word) for word in ("0.5", "ring")] == [2, 2], done.stdout

@@ -12,6 +12,8 @@ from pathlib import Path
 from support.jobs import finish, start_ranks
 
 MPIRUN = Path(sys.executable).with_name("mpirun")
+TORCHRUN = Path(sys.executable).with_name("torchrun")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 PRELUDE = """
 import atexit, os, sys, time
@@ -46,12 +48,7 @@ def start_engine(
     script.write_text(PRELUDE + source, "utf-8")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    job = {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "WEFT_PORT": str(port),
-        "WEFT_SECRET": secrets.token_hex(32),
-    }
+    job = {**AS_ROOT, "WEFT_PORT": str(port), "WEFT_SECRET": secrets.token_hex(32)}
     command = [MPIRUN, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", script]
     return [
         subprocess.Popen(

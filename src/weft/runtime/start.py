@@ -92,18 +92,11 @@ def _find_engine(
         mpi = load_mpi()
         return mpi.COMM_WORLD.size, lambda: MpiEngine(mpi, mpi.COMM_WORLD, timeout=timeout)
     if engine == "torch":
-        return _find_torch(group, timeout)
+        from weft.runtime.engines.torch import TorchEngine, find_group
+
+        found = find_group(group)
+        return found.size(), lambda: TorchEngine.join(found, timeout=timeout)
     place = find_place()
     return place.size, lambda: NativeEngine.connect(
         join(place, timeout=timeout), transport=transport, streams=streams, timeout=timeout
     )
-
-
-def _find_torch(group: Any, timeout: float) -> tuple[int, Callable[[], Engine[Any]]]:
-    try:
-        from weft.runtime.engines.torch import TorchEngine, find_group
-    except ImportError as error:
-        msg = f"engine 'torch' needs torch ({error}); pip install 'weft[torch]'"
-        raise InputError(msg) from error
-    found = find_group(group)
-    return found.size(), lambda: TorchEngine.join(found, timeout=timeout)

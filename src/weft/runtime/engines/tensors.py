@@ -1,11 +1,14 @@
-"""Tensors and arrays as the torch engine takes them: they stay on their device."""
+"""Tensors and arrays as the torch engine takes them: they stay on their device.
+
+torch is imported where it is needed, so that the rest of the runtime does without.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
+import numpy as np
 
 from weft.runtime.buffers import DTYPES, flatten
 
@@ -19,13 +22,13 @@ class TensorFlat:
     array
         The user's: a tensor, or a numpy array.
     values
-        What the engine works on.
+        What the engine works on: a tensor.
     dtype
         One of `DTYPES`.
     """
 
     array: Any
-    values: torch.Tensor
+    values: Any
     dtype: str
     copied: bool
 
@@ -68,15 +71,15 @@ class TensorFlat:
         """The user's tensor or array, with what was computed in it."""
         if self.copied:
             shaped = self.values.reshape(self.array.shape)
-            if isinstance(self.array, torch.Tensor):
-                self.array.detach().copy_(shaped)
-            else:
+            if isinstance(self.array, np.ndarray):
                 self.array[...] = shaped.numpy()
+            else:
+                self.array.detach().copy_(shaped)
         return self.array
 
     def take(self) -> Any:
         """The elements as a flat tensor or array, for the user to keep."""
-        return self.values if isinstance(self.array, torch.Tensor) else self.values.numpy()
+        return self.values.numpy() if isinstance(self.array, np.ndarray) else self.values
 
 
 def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
@@ -87,6 +90,8 @@ def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
     TypeError
         If its type is not supported, or it cannot be written to.
     """
+    import torch
+
     if isinstance(array, torch.Tensor):
         name = str(array.dtype).removeprefix("torch.")
         if name not in DTYPES:

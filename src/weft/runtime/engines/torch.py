@@ -19,9 +19,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import torch
-import torch.distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore, ProcessGroupGloo
 
 from weft.errors import InputError, TimedOut
 from weft.runtime.arithmetic import TensorArithmetic
@@ -57,8 +54,13 @@ def find_group(group: Any) -> Any:
     Raises
     ------
     InputError
-        If there is none, or this process is not in it.
+        If there is none, this process is not in it, or torch is not installed.
     """
+    try:
+        import torch.distributed as dist
+    except ImportError as error:
+        msg = f"engine 'torch' needs torch ({error}); pip install 'weft[torch]'"
+        raise InputError(msg) from error
     if not dist.is_available() or not dist.is_initialized():
         msg = "engine 'torch' works over torch.distributed; call torch.distributed.init_process_group() first"
         raise InputError(msg)
@@ -69,7 +71,7 @@ def find_group(group: Any) -> Any:
     return found
 
 
-class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
+class TorchEngine(MessagingEngine[TensorFlat, Any]):
     """Runs schedules among the ranks of a process group.
 
     Parameters
@@ -87,6 +89,8 @@ class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
     """
 
     def __init__(self, group: Any, places: list[int], rank: int, name: str, *, timeout: float) -> None:
+        import torch.distributed as dist
+
         pairs = [pair.split(":") for pair in str(dist.get_backend_config(group)).split(",")]
         # gloo says that it serves GPUs, but its sends and receives do not.
         self._backends = {device: kind for device, kind in pairs if kind != "gloo"} | {"cpu": "gloo"}
@@ -98,7 +102,7 @@ class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
     @staticmethod
     def join(group: Any, *, timeout: float) -> TorchEngine:
         """Engine of all ranks of a group, which `find_group` gave."""
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        rank, size = group.rank(), group.size()
         # Every rank counts how often it was here: what an earlier engine left in the store is not taken.
         number = group.get_group_store().add(f"weft/{rank}", 1)
         return TorchEngine(group, list(range(size)), rank, str(number), timeout=timeout)
@@ -132,7 +136,7 @@ class TorchEngine(MessagingEngine[TensorFlat, torch.Tensor]):
         """What carries such values."""
         return self.messenger if flat.values.device.type == "cpu" else self._grouped
 
-    def values(self, flat: TensorFlat) -> torch.Tensor:
+    def values(self, flat: TensorFlat) -> Any:
         """What the arithmetic takes."""
         return flat.values
 
@@ -180,12 +184,14 @@ class GlooChannel:
                 raise self._explain(peer) from error
             raise Failure(Kind.LATE, peer) from error
 
-    def write(self, words: tuple[int, int]) -> torch.Tensor:
+    def write(self, words: tuple[int, int]) -> Any:
         """Two numbers as something to send."""
+        import torch
+
         # torch has no unsigned numbers of 64 bits that gloo moves.
         return torch.tensor([word - (1 << 64) if word >> 63 else word for word in words])
 
-    def read(self, values: torch.Tensor) -> tuple[int, int]:
+    def read(self, values: Any) -> tuple[int, int]:
         """The two numbers that came."""
         first, second = (word % (1 << 64) for word in values.tolist())
         return first, second
@@ -229,6 +235,8 @@ class GroupedChannel:
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
         """Start sends and receives in one call; who waits for one of them waits for the call."""
+        import torch.distributed as dist
+
         transfers = [
             dist.P2POp(
                 dist.isend if move.sends else dist.irecv,
@@ -258,6 +266,9 @@ def _wait(work: Any, seconds: float) -> None:
 
 def _connect(group: Any, name: str, rank: int, size: int, timeout: float) -> tuple[Any, list[Member]]:
     """Connections of gloo among ranks of a group, and who everybody is."""
+    import torch
+    from torch.distributed.distributed_c10d import PrefixStore, ProcessGroupGloo
+
     store, limit = group.get_group_store(), timedelta(seconds=timeout)
     cards = [torch.empty(CARD_BYTES, dtype=torch.uint8) for _ in range(size)]
     try:
