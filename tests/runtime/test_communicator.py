@@ -127,7 +127,9 @@ average = comm.all_reduce(np.full(5, R, np.float32), "avg")
 assert (average == np.float32(sum(range(N))) / N).all()
 comm.barrier()
 if N > 1:
-    assert comm.last.algorithm == "direct" and len(comm.last.digest) == 64
+    assert comm.last.algorithm == "recursive_doubling" and len(comm.last.digest) == 64
+    comm.all_reduce(np.ones(100_000))
+    assert comm.last.algorithm == "direct"
 """
 
 
@@ -266,6 +268,38 @@ def test_wrong_arguments_are_refused_and_do_no_harm(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+AT_START = """
+import sys
+import numpy as np
+import weft
+
+comm = weft.init(topology=sys.argv[1], planning=5)
+ran = set()
+for elements in (10, 100_000, 1_000_000):
+    assert (comm.all_reduce(np.full(elements, comm.rank, np.float32)) == sum(range(comm.size))).all()
+    ran.add(comm.last.algorithm)
+assert (comm.broadcast(np.full(9, comm.rank)) == 0).all()
+print("ran", *sorted(ran))
+"""
+
+
+def test_a_plan_is_made_at_the_start_from_the_topology(tmp_path: Path) -> None:
+    done = run_job(tmp_path, 6, AT_START, "torus:2x3")
+    assert done.returncode == 0, done.stderr
+    told = {line.partition("] ")[2] for line in done.stdout.splitlines()}
+    assert len(told) == 1 and len(told.pop().split()) >= 3, done.stdout
+    wrong = run_job(tmp_path, 3, AT_START, "torus:2x3")
+    assert "the topology is for torus:2x3, 6 ranks; this job has 3" in wrong.stderr
+
+
+OTHER = """
+import sys
+import weft
+
+weft.init(plan=sys.argv[1], topology="ring:4@bw=1GB/s")
+"""
+
+
 PLANNED = """
 import sys
 import numpy as np
@@ -289,6 +323,8 @@ def test_a_plan_is_what_runs(tmp_path: Path) -> None:
     wrong = run_job(tmp_path, 3, PLANNED, str(tmp_path / "plan.weft"))
     assert wrong.returncode == 1
     assert "the plan is for ring:4, 4 ranks; this job has 3" in wrong.stderr
+    other = run_job(tmp_path, 4, OTHER, str(tmp_path / "plan.weft"))
+    assert "ring:4@bw=1GB/s" in other.stderr and "the plan" in other.stderr, other.stderr
 
 
 TENSORS = """

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from weft.algorithms import registry
 from weft.errors import InputError
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
 
+_SMALL: Final = 16 << 10
+"""Bytes up to which a message costs what it costs, however short: few rounds are better than short ones."""
+
+_MANY_HOSTS: Final = 8
+"""From here on a ring between hosts, which talks to two others only, instead of everyone to everyone."""
+
 
 class Chooser:
     """A plan's choice where there is a plan, else an algorithm's schedule on a topology.
+
+    Without any of them, what suits ranks that reach each other through memory: for a small all-reduce few
+    rounds, for a large one everybody's part straight from everybody. Over several hosts, the same inside each
+    host, and between hosts a schedule that gives each rank its slice.
 
     Parameters
     ----------
     ranks
         Of the job.
     plan
-        For its collective, whatever the size.
+        For its collective, whatever the size. A plan for as many as there are hosts runs between the hosts.
     topology
         For everything else; by default every rank reaches every other alike, as in one machine.
     algorithm
         Name in the registry.
+    hosts
+        The ranks of each host, where there are several.
 
     Raises
     ------
@@ -40,27 +54,67 @@ class Chooser:
         *,
         plan: Plan | None = None,
         topology: Topology | str | None = None,
-        algorithm: str = "direct",
+        algorithm: str | None = None,
+        hosts: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self.plan = plan
+        self.plan, self.algorithm = plan, algorithm
+        self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
         self.topology = load_topology(topology if topology is not None else f"fullmesh:{max(2, ranks)}")
-        self.algorithm = registry.find(algorithm)
+        self._given = topology is not None
+        registry.find(algorithm or "direct")  # an unknown one is told at once
+        counts = {ranks} if self.hosts is None else {ranks, len(self.hosts)}
         planned = [] if plan is None else [("plan", plan.topology)]
         for what, there in [*planned, ("topology", self.topology)]:
-            if ranks > 1 and there.ranks != ranks:
-                msg = f"the {what} is for {there.name}, {there.ranks} ranks; this job has {ranks}"
+            if ranks > 1 and there.ranks not in counts:
+                spread = "" if self.hosts is None else f" on {len(self.hosts)} hosts"
+                msg = f"the {what} is for {there.name}, {there.ranks} ranks; this job has {ranks}{spread}"
                 raise InputError(msg)
-        self._built: dict[tuple[str, int], Schedule] = {}
+        self._ranks = ranks
+        self._built: dict[tuple[str, str, int], Schedule] = {}
 
     def choose(self, collective: str, size_bytes: int, root: int) -> tuple[Schedule, int | None]:
         """Schedule and bytes of a segment, None for the runtime's own."""
         if self.plan is not None and self.plan.collective == collective:
             choice = self.plan.choose(max(1, size_bytes))
-            return choice.schedule, choice.segment_bytes
-        key = (collective, root)
+            return self._fit(choice.schedule), choice.segment_bytes
+        if self._given or self.algorithm is not None:
+            return self._build(self.algorithm or "direct", collective, root), None
+        if collective != "all_reduce":
+            return self._build("direct", collective, root), None
+        if size_bytes <= _SMALL:
+            return self._build("recursive_doubling", collective, root), None
+        if self.hosts is not None:
+            name = "ring" if len(self.hosts) > _MANY_HOSTS else "direct"
+            return self._across(name), None
+        return self._build("direct", collective, root), None
+
+    def _build(self, name: str, collective: str, root: int) -> Schedule:
+        key = (name, collective, root)
         if key not in self._built:
             from weft.verification import verify
 
-            self._built[key] = self.algorithm.build(self.topology, collective, root)
+            schedule = registry.find(name).build(self.topology, collective, root)
+            verify(schedule)
+            self._built[key] = self._fit(schedule)
+        return self._built[key]
+
+    def _across(self, name: str) -> Schedule:
+        assert self.hosts is not None
+        key = (name, "between hosts", 0)
+        if key not in self._built:
+            schedule = registry.find(name).build(load_topology(f"fullmesh:{len(self.hosts)}"), "all_reduce")
+            self._built[key] = self._fit(schedule)
+        return self._built[key]
+
+    def _fit(self, schedule: Schedule) -> Schedule:
+        """Take a schedule of ranks as it is, and spread one of hosts over their ranks."""
+        if schedule.ranks == self._ranks or self.hosts is None:
+            return schedule
+        key = (schedule.digest, "between hosts", 0)
+        if key not in self._built:
+            from weft.algorithms.composition import spread
+            from weft.verification import verify
+
+            self._built[key] = spread(schedule, self.hosts)
             verify(self._built[key])
-        return self._built[key], None
+        return self._built[key]

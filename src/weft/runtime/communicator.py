@@ -275,7 +275,7 @@ class Communicator:
         *,
         plan: Plan | None = None,
         topology: Topology | str | None = None,
-        algorithm: str = "direct",
+        algorithm: str | None = None,
     ) -> Communicator | None:
         """Communicator of the ranks that give the same color; every rank calls this.
 
@@ -299,7 +299,7 @@ class Communicator:
         engine = self._engine.split(ranks, self._tell, self.timeout)
         if engine is None:
             return None
-        chooser = Chooser(len(ranks), plan=plan, topology=topology, algorithm=algorithm)
+        chooser = Chooser(len(ranks), plan=plan, topology=topology, algorithm=algorithm, hosts=engine.hosts)
         part = Communicator(engine, chooser, timeout=self.timeout)
         self._parts.append(part)
         return part

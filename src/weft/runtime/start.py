@@ -6,16 +6,17 @@ import atexit
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from weft.errors import InputError
 from weft.runtime.chooser import Chooser
 from weft.runtime.communicator import Communicator
 from weft.runtime.engines.native import NativeEngine
 from weft.runtime.environment import find_place
 from weft.runtime.rendezvous import join
+from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from weft.planning import Plan
     from weft.runtime.engines import Engine
     from weft.topology import Topology
@@ -27,21 +28,26 @@ def init(
     *,
     plan: Plan | str | Path | None = None,
     topology: Topology | str | None = None,
-    algorithm: str = "direct",
+    algorithm: str | None = None,
     transport: str = "auto",
     streams: int = 2,
     engine: str = "native",
     group: Any = None,
     timeout: float = 60.0,
+    planning: float = 20.0,
 ) -> Communicator:
     """Join the job that this process was started in.
 
     Parameters
     ----------
     plan
-        What ``weft plan`` wrote, for its collective.
-    topology, algorithm
-        What to build other schedules from; by default every rank reaches every other alike.
+        What ``weft plan`` wrote, for its collective. One for as many as there are hosts runs between them,
+        each rank on its slice.
+    topology
+        The cluster. Without a plan or an algorithm, rank 0 plans the all-reduce for it, and all use that.
+    algorithm
+        Name in the registry, for all that the plan does not serve. Without it, and without a topology, what
+        suits ranks that reach each other through memory, and hosts that reach each other alike.
     transport
         Of Weft's own engine. ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``:
         sockets everywhere.
@@ -54,6 +60,8 @@ def init(
         For ``"torch"``: which process group; by default all of torch.distributed.
     timeout
         Seconds for joining, and for each operation unless it is given its own.
+    planning
+        Seconds that rank 0 may plan for.
 
     Raises
     ------
@@ -66,17 +74,42 @@ def init(
         from weft.planning import load_plan
 
         plan = load_plan(plan)
-    size, connect = _find_engine(engine, transport, streams, group, timeout)
-    chooser = Chooser(size, plan=plan, topology=topology, algorithm=algorithm)
-    communicator = Communicator(connect(), chooser, timeout=timeout)
+    found = None if topology is None else load_topology(topology)
+    if plan is not None and found is not None:
+        plan.check_topology(found)
+    connected = _connect_engine(engine, transport, streams, group, timeout)
+    size, hosts = connected.size, connected.hosts
+    try:
+        chooser = Chooser(size, plan=plan, topology=found, algorithm=algorithm, hosts=hosts)
+        communicator = Communicator(connected, chooser, timeout=timeout)
+    except BaseException:
+        connected.close()
+        raise
     atexit.register(communicator.close)
+    if found is not None and plan is None and algorithm is None and size > 1:
+        plan = _agree_on_plan(communicator, found, planning)
+        communicator.use(Chooser(size, plan=plan, topology=found, hosts=hosts))
     return communicator
 
 
-def _find_engine(
-    engine: str, transport: str, streams: int, group: Any, timeout: float
-) -> tuple[int, Callable[[], Engine[Any]]]:
-    """Number of ranks, known before they meet, and what makes them meet."""
+def _agree_on_plan(communicator: Communicator, topology: Topology, seconds: float) -> Plan:
+    """Plan on rank 0 and give the plan to everybody: planning on each rank could end differently."""
+    from weft.planning.plan_file import decode_plan, encode_plan
+    from weft.planning.planner import plan
+
+    data = b""
+    if communicator.rank == 0:
+        data = encode_plan(plan(topology, time_limit=seconds))
+    # The others wait for as long as rank 0 plans.
+    wait = communicator.timeout + 2 * seconds
+    size = int(communicator.broadcast(np.array([len(data)], np.int64), timeout=wait)[0])
+    words = np.zeros(-(-size // 4), np.int32)
+    words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
+    return decode_plan(communicator.broadcast(words).tobytes()[:size])
+
+
+def _connect_engine(engine: str, transport: str, streams: int, group: Any, timeout: float) -> Engine[Any]:
+    """Make the ranks meet."""
     if engine not in ENGINES:
         msg = f"engine {engine!r} is unknown, expected {', '.join(ENGINES)}"
         raise InputError(msg)
@@ -90,13 +123,10 @@ def _find_engine(
         from weft.runtime.engines.mpi import MpiEngine, load_mpi
 
         mpi = load_mpi()
-        return mpi.COMM_WORLD.size, lambda: MpiEngine(mpi, mpi.COMM_WORLD, timeout=timeout)
+        return MpiEngine(mpi, mpi.COMM_WORLD, timeout=timeout)
     if engine == "torch":
         from weft.runtime.engines.torch import TorchEngine, find_group
 
-        found = find_group(group)
-        return found.size(), lambda: TorchEngine.join(found, timeout=timeout)
-    place = find_place()
-    return place.size, lambda: NativeEngine.connect(
-        join(place, timeout=timeout), transport=transport, streams=streams, timeout=timeout
-    )
+        return TorchEngine.join(find_group(group), timeout=timeout)
+    roster = join(find_place(), timeout=timeout)
+    return NativeEngine.connect(roster, transport=transport, streams=streams, timeout=timeout)

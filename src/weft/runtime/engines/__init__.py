@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from weft.runtime.roster import Member
     from weft.schedule import Schedule
 
 
@@ -120,11 +121,24 @@ class Buffer(Protocol):
 B = TypeVar("B", bound=Buffer)
 
 
+def group_by_host(members: Sequence[Member]) -> list[list[int]]:
+    """Ranks of each host, hosts in the order of their first ranks."""
+    found: dict[str, list[int]] = {}
+    for rank, member in enumerate(members):
+        found.setdefault(member.boot_id, []).append(rank)
+    return list(found.values())
+
+
 class Engine(Protocol[B]):
     """Moves and combines arrays among the ranks of a job; used by one thread at a time."""
 
     rank: int
     size: int
+
+    @property
+    def hosts(self) -> list[list[int]]:
+        """Ranks of each host, hosts in the order of their first ranks."""
+        ...
 
     def flatten(self, array: Any, *, writable: bool) -> B:
         """Take an array, without copying where possible; TypeError if that cannot be."""

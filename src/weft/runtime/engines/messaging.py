@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
-from weft.runtime.engines import B, Dealing, Prepared
+from weft.runtime.engines import B, Dealing, Prepared, group_by_host
 from weft.runtime.interpreter import (
     Channel,
     Interpreter,
@@ -97,6 +97,11 @@ class MessagingEngine(ABC, Generic[B, V]):
         self._sequence = 0
         self._met = [0] * self.size  # operations with each of the others
         self._failure: Failure | None = None
+
+    @property
+    def hosts(self) -> list[list[int]]:
+        """Ranks of each host."""
+        return group_by_host(self._members)
 
     @abstractmethod
     def channel(self, flat: B) -> Channel:

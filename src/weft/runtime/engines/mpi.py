@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LARGEST: Final = 1 << 30
 """Bytes of one MPI message: counts of the older interface are 32 bits wide."""
 
-_DATA, _FAREWELL = 1, 2
+_DATA, _FAREWELL, _PARTING = 1, 2, 3
 _EAGER_TESTS: Final = 50
 _LONGEST_NAP_S: Final = 1e-3
 _INIT_HINT: Final = "not all ranks called weft.init, or split"
@@ -97,7 +97,7 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
         if not members:
             return None
         group = self._comm.Get_group().Incl(list(members))
-        return MpiEngine(self._mpi, self._comm.Create_group(group, members[0]), timeout=timeout)
+        return MpiEngine(self._mpi, self._comm.Create_group(group, _PARTING), timeout=timeout)
 
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""

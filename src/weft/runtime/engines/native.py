@@ -11,6 +11,7 @@ from weft import _core, limits
 from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.arena import Arena
 from weft.runtime.buffers import Flat, flatten
+from weft.runtime.engines import group_by_host
 from weft.runtime.wiring import Wires, branch, connect
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ class NativeEngine:
             roster, transport=transport, streams=streams, arena_bytes=arena_bytes, timeout=timeout
         )
         return NativeEngine(wires, roster.members, roster.rank, Arena(wires.host), roster)
+
+    @property
+    def hosts(self) -> list[list[int]]:
+        """Ranks of each host."""
+        return group_by_host(self._members)
 
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""
