@@ -47,6 +47,11 @@ for n in (0, 1, 7, 4097):
         if dtype.startswith("float"):
             total = comm.all_reduce(parts[R].copy())
             check(comm.all_reduce(parts[R].copy(), "avg"), total / np.dtype(dtype).type(N), "avg", *what)
+if ENGINE == "mpi":
+    from weft.runtime.engines import mpi
+
+    mpi.LARGEST = 1000  # bytes, so that messages are several
+    assert (comm.all_reduce(np.full(4097, R, np.float64)) == sum(range(N))).all()
 works = [comm.all_reduce(np.full(1000, R + i, np.float64), async_op=True) for i in range(20)]
 assert (comm.all_reduce(np.full(10, R, np.int32)) == sum(range(N))).all()
 for i, work in enumerate(works):
@@ -279,7 +284,7 @@ else:
     with pytest.raises(weft.DesyncError):
         two.all_reduce(torch.ones(3 + R))
     # What carries tensors on GPUs, as far as gloo can show it: ranks are those of the group, waits end.
-    grouped, peer, room = GroupedChannel(pair), 1 - two.rank, torch.zeros(3)
+    grouped, peer, room = GroupedChannel(pair, [0, 1]), 1 - two.rank, torch.zeros(3)
     sent = torch.full((3,), float(R))
     _, (_, works) = grouped.start([Move(peer, sent, sends=True), Move(peer, room, sends=False)])
     for work in works:

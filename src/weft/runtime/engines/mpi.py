@@ -135,16 +135,18 @@ class MpiChannel:
     def __init__(self, mpi: Any, comm: Any) -> None:
         self._mpi, self._comm = mpi, comm
         self._left: set[int] = set()
-        self._kept: list[Any] = []
+        # MPI may write to a receive's memory, or read a send's, for as long as that is not over: so it stays.
+        self._open: dict[int, tuple[int, list[Any]]] = {}
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
         """Start sends and receives; for each its peer and requests."""
-        started = []
+        started: list[tuple[int, list[Any]]] = []
         for peer, values, sends in moves:
             begin = self._comm.Isend if sends else self._comm.Irecv
             parts = range(0, values.nbytes, LARGEST)
             requests = [begin([values[at : at + LARGEST], self._mpi.BYTE], peer, _DATA) for at in parts]
             started.append((peer, requests))
+            self._open[id(started[-1])] = started[-1]
         return started
 
     def wait(self, handle: tuple[int, list[Any]], deadline: float) -> None:
@@ -159,14 +161,9 @@ class MpiChannel:
                 raise Failure(Kind.LOST, peer)
             return False
 
-        try:
-            done = _test_until(over, deadline)
-        except BaseException:
-            self._kept.append(handle)  # MPI may still write there
-            raise
-        if not done:
-            self._kept.append(handle)
+        if not _test_until(over, deadline):
             raise Failure(Kind.LATE, peer)
+        del self._open[id(handle)]
 
     def write(self, words: tuple[int, int]) -> Bytes:
         """Two numbers as bytes."""
@@ -182,7 +179,7 @@ class MpiChannel:
         words = self.write((failure.kind, failure.rank))
         others = [rank for rank in range(self._comm.size) if rank != self._comm.rank]
         requests = [self._comm.Isend([words, self._mpi.BYTE], rank, _FAREWELL) for rank in others]
-        self._kept.append((words, requests))
+        self._open[id(requests)] = (self._comm.rank, requests)
         _test_until(lambda: self._mpi.Request.Testall(requests), time.monotonic() + FAREWELL_S)
 
     def _listen(self) -> None:
