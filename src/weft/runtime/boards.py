@@ -16,15 +16,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from weft import limits
 from weft.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 _NOTE: Final = re.compile(rb"([0-9]{1,5}) ([0-9a-f]{64})\n")
 _ATTEMPTS: Final = 10
@@ -179,7 +177,7 @@ class StoreBoard:
             store.delete_key(self.job)
 
     @contextmanager
-    def _talk(self, timeout: float) -> Iterator[TCPStore]:
+    def _talk(self, timeout: float) -> Iterator[Any]:
         try:
             from torch.distributed import TCPStore  # type: ignore[attr-defined]
         except ImportError as error:
