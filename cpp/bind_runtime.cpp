@@ -1,13 +1,15 @@
-// The data plane as Python sees it. src/weft/runtime has checked types and sizes; memory crosses as plain addresses,
-// and the caller keeps it alive.
+// The data plane as Python sees it. src/weft/runtime has checked types and sizes.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "arrays.hpp"
@@ -42,20 +44,41 @@ std::shared_ptr<Script> write_exchange_py(const std::vector<std::tuple<int32_t, 
     return std::make_shared<Script>(write_exchange(all, segment));
 }
 
-Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, const std::vector<uint64_t>& memory,
-              const std::vector<uint64_t>& address, uint64_t shared, bool large, const std::string& dtype,
-              const std::string& op, int64_t timeout_ms) {
-    if (memory.size() != kRegions + 1 || address.size() != kRegions) throw std::invalid_argument("regions");
-    DType type = dtype_named(dtype);
-    Operation operation{fingerprint, &script, {}, shared | (large ? kLarge : 0), {}, timeout_ms};
-    for (int r = 0; r < kRegions; ++r) {
-        operation.memory.region[r] = reinterpret_cast<std::byte*>(memory[r]);
-        operation.address[r] = address[r];
+// A view of a Python object's memory, for as long as this lives.
+class View {
+public:
+    explicit View(nb::handle object) {
+        if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
     }
-    operation.memory.stage = reinterpret_cast<std::byte*>(memory[kRegions]);
+    ~View() { PyBuffer_Release(&buffer_); }
+    View(const View&) = delete;
+    View& operator=(const View&) = delete;
+    std::byte* begin() const { return buffer_.len == 0 ? nullptr : static_cast<std::byte*>(buffer_.buf); }
+    size_t size() const { return static_cast<size_t>(buffer_.len); }
+
+private:
+    Py_buffer buffer_{};
+};
+
+Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer, nb::handle output,
+              nb::handle scratch, bool large, std::string_view dtype, std::string_view op, int64_t timeout_ms) {
+    DType type = dtype_named(dtype);
+    View views[kRegions] = {View(buffer), View(output), View(scratch)};
+    size_t element = element_bytes(type);
+    auto room = static_cast<size_t>(script.scratch_elements + script.stage_elements) * element;
+    if (views[2].size() < room) throw std::invalid_argument("scratch");
+    Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, timeout_ms};
+    for (int r = 0; r < kRegions; ++r) {
+        std::byte* begin = views[r].begin();
+        std::optional<uint64_t> shared = begin == nullptr ? std::nullopt : executor.host().find(begin);
+        operation.memory.region[r] = begin;
+        operation.address[r] = shared.value_or(reinterpret_cast<uint64_t>(begin));
+        if (shared) operation.shared |= uint64_t{1} << r;
+    }
+    operation.memory.stage = views[2].begin() + static_cast<size_t>(script.scratch_elements) * element;
     operation.memory.dtype = type;
     operation.memory.op = op_named(op);
-    operation.memory.element = element_bytes(type);
+    operation.memory.element = element;
     nb::gil_scoped_release release;
     return executor.run(operation);
 }
@@ -69,10 +92,6 @@ void bind_runtime(nb::module_& m) {
         .def_prop_ro("arena_bytes", &Host::arena_bytes)
         .def_prop_ro("arena_address",
                      [](const Host& host) { return reinterpret_cast<uint64_t>(host.arena(host.rank())); })
-        .def_prop_ro("arena_offset",
-                     [](const Host& host) {
-                         return static_cast<uint64_t>(host.arena(host.rank()) - host.memory(host.rank()));
-                     })
         .def("attach", &Host::attach, nb::arg("rank"), nb::arg("pid"), nb::arg("descriptor"),
              "Map another rank's memory.")
         .def("can_read", &Host::can_read, nb::arg("rank"), nb::arg("address"), nb::arg("expected"),
@@ -115,8 +134,8 @@ void bind_runtime(nb::module_& m) {
              nb::arg("can_read"))
         .def("close", &Executor::close, "Leave on purpose; other channels of the host go on.")
         .def_prop_ro("sequence", &Executor::sequence)
-        .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("memory"), nb::arg("address"),
-             nb::arg("shared"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),
+        .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("buffer"), nb::arg("output"),
+             nb::arg("scratch"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),
              "Run one operation; never raises for what happens to peers, but says so.");
 }
 

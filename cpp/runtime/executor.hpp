@@ -34,6 +34,7 @@ public:
     Ending run(const Operation& operation);
     void close();  // leave on purpose
     uint64_t sequence() const { return sequence_; }
+    const Host& host() const { return *host_; }
 
 private:
     class Run;

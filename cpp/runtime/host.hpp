@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -82,6 +83,12 @@ public:
     std::byte* arena(int rank) const { return members_[rank].memory + ring_offset(kChannels, 0); }
     std::byte* memory(int rank) const { return members_[rank].memory; }
     size_t arena_bytes() const { return arena_bytes_; }
+    // Where in this rank's shared memory an address lies, if it is in the arena.
+    std::optional<uint64_t> find(const std::byte* address) const {
+        auto offset = reinterpret_cast<uint64_t>(address) - reinterpret_cast<uint64_t>(arena(rank_));
+        if (offset >= arena_bytes_) return std::nullopt;
+        return offset + static_cast<uint64_t>(arena(rank_) - memory(rank_));
+    }
     size_t size() const { return ring_offset(kChannels, 0) + arena_bytes_; }
 
     void ring_bell(int rank) const;

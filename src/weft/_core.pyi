@@ -98,9 +98,6 @@ class Host:
     @property
     def arena_address(self) -> int: ...
 
-    @property
-    def arena_offset(self) -> int: ...
-
     def attach(self, rank: int, pid: int, descriptor: int) -> None:
         """Map another rank's memory."""
 
@@ -191,7 +188,7 @@ class Executor:
     @property
     def sequence(self) -> int: ...
 
-    def run(self, script: Script, fingerprint: int, memory: Sequence[int], address: Sequence[int], shared: int, large: bool, dtype: str, op: str, timeout_ms: int) -> Ending:
+    def run(self, script: Script, fingerprint: int, buffer: object, output: object, scratch: object, large: bool, dtype: str, op: str, timeout_ms: int) -> Ending:
         """
         Run one operation; never raises for what happens to peers, but says so.
         """

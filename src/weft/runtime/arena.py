@@ -75,11 +75,6 @@ class Arena:
         weakref.finalize(holder, self.free, offset, size)
         return np.frombuffer(np.asarray(holder), dtype, count=elements) if size else np.empty(0, dtype)
 
-    def find(self, address: int) -> int | None:
-        """Where in its owner's shared memory an address lies, or None if it does not."""
-        offset = address - self.address
-        return self.host.arena_offset + offset if 0 <= offset < self.size else None
-
 
 class _Holder:
     """Bytes at an address, for numpy; keeps the shared memory mapped."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+_NAMES: Final = {np.dtype(name): name for name in DTYPES if name != "bfloat16"}
 
 
 @dataclass(slots=True)
@@ -24,22 +25,20 @@ class Flat:
     ----------
     array
         The user's.
+    seen
+        The same as numpy sees it; bfloat16 as whole numbers.
     bytes
         What the runtime works on.
     dtype
         One of `DTYPES`.
     """
 
-    array: NDArray[Any]
+    array: Any
+    seen: NDArray[Any]
     bytes: NDArray[np.uint8]
     dtype: str
     itemsize: int
     copied: bool
-
-    @property
-    def address(self) -> int:
-        """Where it begins; 0 if it is empty."""
-        return int(self.bytes.__array_interface__["data"][0]) if self.bytes.size else 0
 
     @property
     def nbytes(self) -> int:
@@ -71,14 +70,17 @@ class Flat:
         """Divide every element."""
         _core.divide(self.bytes, self.dtype, by)
 
-    def take(self) -> NDArray[Any]:
-        """The elements as a flat array, for the user to keep."""
-        return self.bytes.view(self.array.dtype)
+    def take(self) -> Any:
+        """The elements as a flat array, for the user to keep; a tensor if torch's were given."""
+        values = self.bytes.view(self.seen.dtype)
+        if self.array is self.seen or type(self.array).__module__.partition(".")[0] != "torch":
+            return values
+        return sys.modules["torch"].from_numpy(values).view(self.array.dtype)
 
-    def give_back(self) -> NDArray[Any]:
+    def give_back(self) -> Any:
         """The user's array, with what was computed in it."""
         if self.copied:
-            self.array[...] = self.bytes.view(self.array.dtype).reshape(self.array.shape)
+            self.seen[...] = self.bytes.view(self.seen.dtype).reshape(self.seen.shape)
         return self.array
 
 
@@ -90,19 +92,19 @@ def flatten(array: Any, *, writable: bool) -> Flat:
     TypeError
         If its type is not supported, or it cannot be written to.
     """
-    name = ""
+    seen, name = array, None
     if not isinstance(array, np.ndarray):
         if str(getattr(array, "dtype", "")) == "torch.bfloat16":
             # numpy has no such type: the same bytes under another name.
-            array, name = array.view(sys.modules["torch"].int16), "bfloat16"
-        array = np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(memoryview(array))
-    name = name or array.dtype.name
-    if name not in DTYPES or not array.dtype.isnative:
-        msg = f"arrays of {array.dtype} are not supported, only {', '.join(DTYPES)}"
+            seen, name = array.view(sys.modules["torch"].int16), "bfloat16"
+        seen = np.from_dlpack(seen) if hasattr(seen, "__dlpack__") else np.asarray(memoryview(seen))
+    name = name or _NAMES.get(seen.dtype)
+    if name is None:
+        msg = f"arrays of {seen.dtype} are not supported, only {', '.join(DTYPES)}"
         raise TypeError(msg)
-    if writable and not array.flags.writeable:
+    flags = seen.flags
+    if writable and not flags.writeable:
         msg = "the array is read-only"
         raise TypeError(msg)
-    copied = not array.flags.c_contiguous
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return Flat(array, flat, name, array.dtype.itemsize, copied)
+    whole = seen if flags.c_contiguous else np.ascontiguousarray(seen)
+    return Flat(array, seen, whole.reshape(-1).view(np.uint8), name, seen.itemsize, whole is not seen)

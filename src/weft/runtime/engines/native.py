@@ -130,19 +130,12 @@ class NativeEngine:
         needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
         if self._scratch.nbytes < needed:
             self._scratch = self._arena.empty(needed, np.dtype(np.uint8))
-        scratch = int(self._scratch.__array_interface__["data"][0]) if needed else 0
-        memory = [flat.address, out.address, scratch]
-        shared, addresses = 0, []
-        for region, address in enumerate(memory):
-            where = self._arena.find(address) if address else None
-            shared |= (where is not None) << region
-            addresses.append(address if where is None else where)
         ending = self._wires.executor.run(
             script,
             prepared.fingerprint,
-            [*memory, scratch + script.scratch_elements * flat.itemsize],
-            addresses,
-            shared,
+            flat.bytes,
+            out.bytes,
+            self._scratch,
             flat.nbytes > _LARGE,
             flat.dtype,
             op,

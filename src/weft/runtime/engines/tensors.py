@@ -102,6 +102,6 @@ def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
         return TensorFlat(array, tensor.contiguous().reshape(-1), name, copied)
     flat = flatten(array, writable=writable)
     # torch does not know read-only memory; what is only read may be a copy.
-    elements = flat.bytes.view(flat.array.dtype)
+    elements = flat.bytes.view(flat.seen.dtype)
     values = torch.from_numpy(elements if elements.flags.writeable else elements.copy())
     return TensorFlat(flat.array, values, flat.dtype, flat.copied)
