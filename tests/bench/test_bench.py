@@ -20,6 +20,7 @@ from support.jobs import WEFT
 
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
 from weft.bench.contestants import PEERS, find_entry
+from weft.bench.stage import Stage
 from weft.bench.task import COLLECTIVES, Task
 from weft.errors import InputError
 from weft.topology import load_topology
@@ -237,6 +238,27 @@ def assert_nothing_is_left(mark: str) -> None:
     while left := marked(mark):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
+
+
+def test_contestants_that_wait_for_their_turn_use_no_processor(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, mark)
+    settings = {"memory": "private", "transport": "auto", "topology": None, "algorithm": None, "plan": None}
+    with Stage(60.0) as stage:
+        for name in ("weft", "gloo", "mpi"):
+            stage.start(find_entry(name), 2, settings)
+        workers = [pid for pid, name in marked(mark).items() if name]
+        before = [processor_seconds(pid) for pid in workers]
+        time.sleep(1)
+        used = [processor_seconds(pid) - start for pid, start in zip(workers, before, strict=True)]
+    assert len(workers) >= 6
+    assert sum(used) < 0.1
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)

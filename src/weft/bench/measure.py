@@ -150,6 +150,10 @@ def measure(
         for performer in performers:
             for place, series in row.series[performer.name].items():
                 series.wrong += _check(performer, place)[0]
+        # A limit may be measured too; what was faster once is possible.
+        again = limit(task)
+        if again is not None and row.limit is not None and again.seconds < row.limit.seconds:
+            row.limit = again
         yield row
 
 

@@ -237,9 +237,9 @@ class Team:
         try:
             answer = member.channel.take()
         except Closed:
-            self._fail(f"rank {member.rank} (process {member.pid}) ended during {doing}")
+            self._fail(f"{member.name} ended during {doing}")
         if answer is not None and "error" in answer:
-            msg = f"{self.name}: rank {member.rank}: {answer['error']}"
+            msg = f"{self.name}: {member.name}: {answer['error']}"
             raise RuntimeFailure(msg)
         return answer
 
@@ -267,6 +267,11 @@ class Member:
         self.pid = int.from_bytes(credentials[:4], sys.byteorder)
         self.rank = -1
         self._handle = os.pidfd_open(self.pid)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"process {self.pid}" if self.rank < 0 else f"rank {self.rank} (process {self.pid})"
 
     def end(self) -> None:
         """Kill this very process, if it is still there, and hang up."""

@@ -275,7 +275,12 @@ def _heed_signals() -> Iterator[None]:
         click.echo(f"weft: stopped by {signal.Signals(number).name}", err=True)
         raise click.exceptions.Exit(128 + number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heeded = (signal.SIGTERM, signal.SIGHUP)
+    before = {
+        number: signal.signal(number, stop)
+        for number in heeded
+        if signal.getsignal(number) is not signal.SIG_IGN  # as under nohup
+    }
     try:
         yield
     finally:

@@ -35,10 +35,11 @@ class Mpich(Entry):
         if library is None:
             msg = f"--against {self.name}: {program} is there, but no library beside it; {_INSTALL}"
             raise InputError(msg)
-        # mpi4py is linked against this name, which Debian's library does not have.
-        Path(folder, _LIBRARY).symlink_to(library)
-        variables = {"MPI4PY_LIBMPI": f"{folder}/{_LIBRARY}", "LD_LIBRARY_PATH": folder}
-        return Start((str(program), "-n", str(ranks)), 1, {**one_thread(), **variables})
+        variables = {**one_thread(), "MPI4PY_LIBMPI": str(library)}
+        if library.name != _LIBRARY:  # mpi4py is linked against this name, which Debian's does not have
+            Path(folder, _LIBRARY).symlink_to(library)
+            variables["LD_LIBRARY_PATH"] = folder
+        return Start((str(program), "-n", str(ranks)), 1, variables)
 
     def _program(self) -> str:
         named = os.environ.get(VARIABLE)
