@@ -10,12 +10,10 @@ from weft import _core
 from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, one_thread
 from weft.runtime.buffers import DTYPES
 from weft.runtime.chooser import Chooser
-from weft.runtime.communicator import Communicator
-from weft.runtime.engines.native import NativeEngine
-from weft.runtime.environment import LOOPBACK, find_place
+from weft.runtime.environment import LOOPBACK
 from weft.runtime.gate import reserve_port
 from weft.runtime.launch import job_variables
-from weft.runtime.rendezvous import join
+from weft.runtime.start import init
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
@@ -38,12 +36,9 @@ class WeftRank(Contestant):
     """
 
     def __init__(self, settings: dict[str, Any], timeout: float) -> None:
-        place = find_place()
-        chooser = make_chooser(place.size, settings)
-        self.roster = join(place, timeout=timeout)
-        engine = NativeEngine.connect(self.roster, transport=settings["transport"], timeout=timeout)
-        self.communicator = Communicator(engine, chooser, timeout=timeout)
-        self.rank = place.rank
+        given = {name: settings[name] for name in ("plan", "topology", "algorithm") if settings[name]}
+        self.communicator = init(**given, transport=settings["transport"], timeout=timeout)
+        self.rank = self.communicator.rank
         self._shared = settings["memory"] == "shared"
 
     def empty(self, size_bytes: int) -> NDArray[np.uint8]:
