@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "../patience.hpp"
+#include "copying.hpp"
 
 namespace weft::runtime {
 namespace {
@@ -188,7 +189,7 @@ private:
             const Part& part = script_.parts[p];
             // Tasks within a rank are written down from the sender's side: `here` is read, `there` is written.
             const std::byte* from = operation_.memory.region[static_cast<int>(part.here_in)] + part.here * bytes;
-            std::copy_n(from, part.elements * bytes, into);
+            copy_bytes(into, from, static_cast<size_t>(part.elements * bytes));
             into += part.elements * bytes;
         }
         arrived_[id] = 1;
@@ -209,7 +210,7 @@ private:
             if (task.reduces) {
                 reduce(operation_.memory.dtype, operation_.memory.op, into, from, static_cast<size_t>(part.elements));
             } else {
-                std::copy_n(from, part.elements * bytes, into);
+                copy_bytes(into, from, static_cast<size_t>(part.elements * bytes));
             }
             from += part.elements * bytes;
         }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "copying.hpp"
+
 namespace weft::runtime {
 
 Sink::Stretch Sink::next() const {
@@ -18,7 +20,7 @@ void Sink::take(const std::byte* data, int64_t elements) {
         int64_t some = std::min(elements, stretch.elements);
         auto bytes = static_cast<size_t>(some) * memory_.element;
         if (copies()) {
-            std::copy_n(data, bytes, stretch.here);
+            copy_bytes(stretch.here, data, bytes);
         } else {
             reduce(memory_.dtype, memory_.op, stretch.here, data, static_cast<size_t>(some));
         }

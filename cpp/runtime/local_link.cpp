@@ -6,9 +6,9 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
+#include "copying.hpp"
 #include "link.hpp"
 
 namespace weft::runtime {
@@ -134,11 +134,14 @@ private:
             sink.skip(stretch.elements);
             return;
         }
-        // Small enough to stay in the cache between being read and being added.
-        bounce_.resize(kBounce);
+        // Small enough to stay in the cache between being read and being added. It begins where its source does within a
+        // page: copying.hpp says why.
+        bounce_.resize(kBounce + 2 * kPage);
+        auto begin = reinterpret_cast<uint64_t>(bounce_.data());
+        std::byte* into = bounce_.data() + (address - begin) % kPage;
         int64_t some = std::min<int64_t>(stretch.elements, kBounce / bytes);
-        move(process_vm_readv, bounce_.data(), address, static_cast<size_t>(some * bytes));
-        sink.take(bounce_.data(), some);
+        move(process_vm_readv, into, address, static_cast<size_t>(some * bytes));
+        sink.take(into, some);
     }
 
     // Writes a task to the peer's memory. A peer that has given up may use it for something else: it says so first and
@@ -153,7 +156,7 @@ private:
             auto region = static_cast<int>(part.there_in);
             uint64_t address = address_[region] + static_cast<uint64_t>(part.there * bytes);
             if ((shared_ >> region & 1) != 0) {
-                std::memcpy(host_.memory(options_.peer) + address, here, static_cast<size_t>(part.elements * bytes));
+                copy_bytes(host_.memory(options_.peer) + address, here, static_cast<size_t>(part.elements * bytes));
             } else {
                 move(process_vm_writev, here, address, static_cast<size_t>(part.elements * bytes));
             }
@@ -199,6 +202,7 @@ private:
         within_ = 0;
         ++ring_tasks_;
         ++offered_;  // so that both ends count the same tasks, whichever way they went
+        changed_ = true;  // again: the last piece may have been told already
         return true;
     }
 
@@ -213,7 +217,7 @@ private:
             }
             int64_t some = std::min(part.elements - from, count);
             const std::byte* here = memory_->region[static_cast<int>(part.here_in)] + (part.here + from) * bytes;
-            std::memcpy(into, here, static_cast<size_t>(some * bytes));
+            copy_bytes(into, here, static_cast<size_t>(some * bytes));
             into += some * bytes;
             count -= some;
             from = 0;
@@ -245,8 +249,9 @@ private:
     }
 
 
+    static constexpr uint64_t kPage = 4096;
     static constexpr int64_t kBounce = 128 << 10;
-    static constexpr int64_t kPiece = 512 << 10;
+    static constexpr int64_t kPiece = 256 << 10;
     static constexpr uint64_t kWord = 8;
 
     Host& host_;

@@ -139,6 +139,28 @@ def test_shared_private_strided_and_asynchronous(tmp_path: Path, ranks: int) -> 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+COPIED = """
+import numpy as np
+import weft
+
+comm = weft.init(transport="copy")
+R, N = comm.rank, comm.size
+for elements in (20_000, 16_384 * N, 131_072 * N, 700_001):  # whole pieces of the ring, and others
+    for _ in range(3):
+        private = np.full(elements, R, np.float32)
+        assert (comm.all_reduce(private) == sum(range(N))).all()
+        shared = comm.empty(elements)
+        shared[:] = R
+        assert (comm.all_reduce(shared) == sum(range(N))).all()
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_where_no_rank_may_read_another_data_is_copied(tmp_path: Path, ranks: int) -> None:
+    done = run_job(tmp_path, ranks, COPIED)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 REPEATED = """
 import numpy as np
 import weft

@@ -140,7 +140,7 @@ def _read_names(_ctx: click.Context, _option: click.Parameter, text: str | None)
     show_default=True,
     help="Weft's tensors: of any origin, or from Communicator.empty, which the ranks of a machine share.",
 )
-@click.option("--transport", type=click.Choice(["auto", "tcp"]), default="auto", show_default=True)
+@click.option("--transport", type=click.Choice(["auto", "copy", "tcp"]), default="auto", show_default=True)
 @click.option("--algorithm", metavar="NAME", help="Weft's schedule, as for weft.init.")
 @click.option("--topology", metavar="SPEC|FILE", help="What it is built on; its speeds are the bound.")
 @click.option("--plan", metavar="FILE", help="What weft plan wrote.")

@@ -49,8 +49,8 @@ def init(
         Name in the registry, for all that the plan does not serve. Without it, and without a topology, what
         suits ranks that reach each other through memory, and hosts that reach each other alike.
     transport
-        Of Weft's own engine. ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``:
-        sockets everywhere.
+        Of Weft's own engine. ``"auto"``: memory within a machine, sockets between machines. ``"copy"``: the
+        same, but no rank reads the private memory of another. ``"tcp"``: sockets everywhere.
     streams
         Sockets between two ranks that are not reached through memory; the same on all ranks.
     engine

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weft.runtime.roster import Roster
 
 FROZEN_AFTER_MS: Final = 5000
-TRANSPORTS: Final = ("auto", "tcp")
+TRANSPORTS: Final = ("auto", "copy", "tcp")
 MAX_STREAMS: Final = 16
 
 
@@ -103,7 +103,8 @@ def connect(roster: Roster, *, transport: str, streams: int, arena_bytes: int, t
     roster
         Who they are.
     transport
-        ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``: sockets everywhere.
+        ``"auto"``: memory within a machine, sockets between machines. ``"copy"``: the same, but no rank reads
+        the private memory of another. ``"tcp"``: sockets everywhere.
     streams
         Sockets between two ranks that are not reached through memory.
     arena_bytes
@@ -119,7 +120,7 @@ def connect(roster: Roster, *, transport: str, streams: int, arena_bytes: int, t
         If somebody cannot be reached.
     """
     if transport not in TRANSPORTS:
-        msg = f"transport {transport!r} is unknown, expected {' or '.join(TRANSPORTS)}"
+        msg = f"transport {transport!r} is unknown, expected {', '.join(TRANSPORTS)}"
         raise InputError(msg)
     if not 1 <= streams <= MAX_STREAMS:
         msg = f"streams {streams}: expected 1 to {MAX_STREAMS}"
@@ -152,7 +153,9 @@ def connect(roster: Roster, *, transport: str, streams: int, arena_bytes: int, t
         readable = {
             rank
             for rank in neighbours
-            if rank != roster.rank and host.can_read(local[rank], cards[rank].probe, cards[rank].word)
+            if rank != roster.rank
+            and transport != "copy"
+            and host.can_read(local[rank], cards[rank].probe, cards[rank].word)
         }
         wanted = {Line(rank, stream) for rank in remote for stream in range(streams)}
         beats = {Line(rank, HEARTBEATS) for rank in hub}

@@ -63,7 +63,7 @@ class NativeEngine:
         Parameters
         ----------
         transport
-            ``"auto"``: memory within a machine, sockets between machines. ``"tcp"``: sockets everywhere.
+            As for `weft.init`.
         streams
             Sockets between two ranks that are not reached through memory.
         arena_bytes
