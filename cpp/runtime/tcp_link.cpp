@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "link.hpp"
@@ -25,7 +26,10 @@ constexpr uint64_t kMark = 0x6e65704f'74666577;  // "weftOpen"
 
 class TcpLink final : public Link {
 public:
-    explicit TcpLink(int socket) : socket_(socket), staging_(kStaging) {}
+    explicit TcpLink(int socket) : socket_(socket), room_(kStaging + 2 * kPage) {
+        auto at = reinterpret_cast<uint64_t>(room_.data());
+        staging_ = {room_.data() + (kPage / 2 - at) % kPage, kStaging};
+    }
 
     void open(uint64_t fingerprint, const Operation& operation) override {
         opening_ = {kMark, opening_.sequence + 1, fingerprint};
@@ -173,6 +177,7 @@ private:
         return true;
     }
 
+    static constexpr uint64_t kPage = 4096;
     static constexpr size_t kStaging = 128 << 10;
     static constexpr size_t kVectors = 16;
 
@@ -185,7 +190,8 @@ private:
     uint64_t left_ = 0;
     uint32_t part_ = 0;
     int64_t within_ = 0;  // bytes of the part that are sent
-    std::vector<std::byte> staging_;
+    std::vector<std::byte> room_;
+    std::span<std::byte> staging_;  // begins amid a page: the kernel's buffers rarely do, and copying.hpp says the rest
     size_t begin_ = 0, end_ = 0;
 };
 
