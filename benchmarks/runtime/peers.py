@@ -4,7 +4,7 @@ A set is one kind of tensor on so many ranks against some peers; it becomes one 
 script. What is not installed stops the set with how to get it; ``docs/bench.md`` has the list. Small sets
 first, so that a run that is stopped has something to show.
 
-    python benchmarks/runtime/peers.py                     # all sets; an hour on 2 cores
+    python benchmarks/runtime/peers.py                     # all sets; half an hour on 2 cores
     python benchmarks/runtime/peers.py --only tcp-ring-4   # one of them; may be repeated
     python benchmarks/runtime/peers.py --quick             # two small sizes, two rounds: does everything run?
     python benchmarks/runtime/peers.py --summary           # ratios of what is there already
@@ -23,7 +23,8 @@ from typing import Any
 
 FOLDER = Path(__file__).with_name("peers")
 RANKS = (2, 4, 8)
-PRIVATE_PEERS = {2: "gloo,mpi,mpi4,mpich,oneccl", 4: "gloo,mpi,mpi4,mpich", 8: "gloo,mpi,mpi4,mpich"}
+PRIVATE_PEERS = {2: "gloo,mpi,mpi4,mpich,oneccl", 4: "gloo,mpi,mpi4", 8: "gloo,mpi,mpi4"}
+"""MPICH and oneCCL spin: with more ranks than cores a run of them would take all day."""
 FULL = ("-b", "4K", "-e", "128M", "-f", "8", "-r", "9")
 QUICK = ("-b", "4K", "-e", "256K", "-f", "64", "-r", "2", "-n", "2", "-w", "1")
 LARGE = 16 << 20
