@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kVerdictMs = 500;
+constexpr int kWakeEvery = 4;  // rounds
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -63,6 +64,7 @@ public:
             Ending ending = rest();
             if (ending.status != Status::done) return ending;
         }
+        wake();
         return {};
     }
 
@@ -136,8 +138,13 @@ private:
         }
         if (any) {
             for (Line& line : lines_) line.link->flush();
+            if (++rounds_ % kWakeEvery == 0) wake();
         }
         return any;
+    }
+
+    void wake() {
+        for (Line& line : lines_) line.link->wake();
     }
 
     bool advance_send(Line& line) {
@@ -235,7 +242,7 @@ private:
 
     // Nothing to do: spin a little, let others run, and at last sleep until somebody rings.
     Ending rest() {
-        ++idle_;
+        if (++idle_ == 1) wake();
         Host& host = *owner_.host_;
         static const bool crowded = std::thread::hardware_concurrency() < static_cast<unsigned>(host.ranks());
         if (!crowded && idle_ < 2000) {
@@ -357,7 +364,7 @@ private:
     std::vector<int32_t> peers_;
     bool sockets_ = false;
     int64_t open_ = 0;  // tasks that have not left or not been applied
-    int64_t idle_ = 0;
+    int64_t idle_ = 0, rounds_ = 0;
     int gone_checks_ = 0;
     uint32_t heard_ = 0;
     int32_t waiting_ = -1;

@@ -81,8 +81,11 @@ public:
     virtual uint64_t left() = 0;  // tasks of this operation that the peer or the network has taken over
     // Receives (some more of) the sink's task; true when it is full.
     virtual bool receive(Sink& sink) = 0;
-    // Called once after a round in which something was sent or received.
+    // Called after a round in which something was sent or received: a peer that looks can see it.
     virtual void flush() = 0;
+    // Wakes the peer if it sleeps and has not been told of something. Waking is a system call, and takes the processor from
+    // who has work: so it is not done after every round.
+    virtual void wake() {}
     // Everything sent is out, the notice of the operation included.
     virtual bool quiet() = 0;
     // No more of the peer's writes come to this rank's memory. False while one may be under way.

@@ -100,7 +100,12 @@ public:
         changed_ = false;
         own().ready.store(sent_from_ + offered_, std::memory_order_release);
         own().consumed.store(taken_from_ + taken_, std::memory_order_release);
-        host_.ring_bell(options_.peer);
+        untold_ = true;
+    }
+
+    void wake() override {
+        if (untold_) host_.ring_bell(options_.peer);
+        untold_ = false;
     }
 
     // A rank whose data went through the ring could be two operations further, and overwrite the notice, before the
@@ -196,7 +201,10 @@ private:
             within_ += some;
             own().head.store(head + static_cast<uint64_t>(some * bytes), std::memory_order_release);
             changed_ = true;
-            if (some * bytes == kPiece) flush();  // large ones: let the other start
+            if (some * bytes == kPiece) {  // large ones: let the other start
+                flush();
+                wake();
+            }
         }
         align(own().head);
         within_ = 0;
@@ -259,7 +267,7 @@ private:
     const Memory* memory_ = nullptr;
     const Script* script_ = nullptr;
     uint64_t sequence_ = 0, fingerprint_ = 0;
-    bool opened_ = false, changed_ = false;
+    bool opened_ = false, changed_ = false, untold_ = false;
     Way out_way_ = Way::ring, in_way_ = Way::ring;
     uint64_t sent_from_ = 0, offered_ = 0, fetched_ = 0, taken_from_ = 0, taken_ = 0, ring_tasks_ = 0;
     int64_t within_ = 0;
