@@ -60,28 +60,87 @@ private:
     Py_buffer buffer_{};
 };
 
+// Describes to the executor where an operation's memory is.
+Operation describe(const Executor& executor, const Script& script, uint64_t fingerprint, std::byte* const (&begin)[kRegions],
+                   bool large, DType type, ReduceOp op, int64_t timeout_ms) {
+    Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, timeout_ms};
+    for (int r = 0; r < kRegions; ++r) {
+        std::optional<uint64_t> shared = begin[r] == nullptr ? std::nullopt : executor.host().find(begin[r]);
+        operation.memory.region[r] = begin[r];
+        operation.address[r] = shared.value_or(reinterpret_cast<uint64_t>(begin[r]));
+        if (shared) operation.shared |= uint64_t{1} << r;
+    }
+    size_t element = element_bytes(type);
+    operation.memory.stage = begin[2] + static_cast<size_t>(script.scratch_elements) * element;
+    operation.memory.dtype = type;
+    operation.memory.op = op;
+    operation.memory.element = element;
+    return operation;
+}
+
+size_t room_needed(const Script& script, DType type) {
+    return static_cast<size_t>(script.scratch_elements + script.stage_elements) * element_bytes(type);
+}
+
 Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer, nb::handle output,
               nb::handle scratch, bool large, std::string_view dtype, std::string_view op, int64_t timeout_ms) {
     DType type = dtype_named(dtype);
     View views[kRegions] = {View(buffer), View(output), View(scratch)};
-    size_t element = element_bytes(type);
-    auto room = static_cast<size_t>(script.scratch_elements + script.stage_elements) * element;
-    if (views[2].size() < room) throw std::invalid_argument("scratch");
-    Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, timeout_ms};
-    for (int r = 0; r < kRegions; ++r) {
-        std::byte* begin = views[r].begin();
-        std::optional<uint64_t> shared = begin == nullptr ? std::nullopt : executor.host().find(begin);
-        operation.memory.region[r] = begin;
-        operation.address[r] = shared.value_or(reinterpret_cast<uint64_t>(begin));
-        if (shared) operation.shared |= uint64_t{1} << r;
-    }
-    operation.memory.stage = views[2].begin() + static_cast<size_t>(script.scratch_elements) * element;
-    operation.memory.dtype = type;
-    operation.memory.op = op_named(op);
-    operation.memory.element = element;
+    if (views[2].size() < room_needed(script, type)) throw std::invalid_argument("scratch");
+    std::byte* const begin[kRegions] = {views[0].begin(), views[1].begin(), views[2].begin()};
+    Operation operation = describe(executor, script, fingerprint, begin, large, type, op_named(op), timeout_ms);
     nb::gil_scoped_release release;
     return executor.run(operation);
 }
+
+// An operation in place that is made again and again, on arrays that have the size and the type of the first.
+class Again {
+public:
+    Again(std::shared_ptr<Executor> executor, std::shared_ptr<Script> script, uint64_t fingerprint, nb::object scratch,
+          size_t bytes, bool large, std::string_view dtype, std::string_view op)
+        : executor_(std::move(executor)),
+          script_(std::move(script)),
+          fingerprint_(fingerprint),
+          scratch_(std::move(scratch)),
+          bytes_(bytes),
+          large_(large),
+          dtype_(dtype_named(dtype)),
+          op_(op_named(op)) {
+        if (View(scratch_).size() < room_needed(*script_, dtype_)) throw std::invalid_argument("scratch");
+    }
+
+    // True when it is done, False if this is not an array that it can be done on as it lies, and how it ended otherwise.
+    nb::object run(nb::handle array, int64_t timeout_ms) {
+        Py_buffer buffer;
+        if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_WRITABLE) != 0) {
+            PyErr_Clear();
+            return nb::bool_(false);
+        }
+        auto* first = static_cast<std::byte*>(buffer.buf);
+        bool fits = static_cast<size_t>(buffer.len) == bytes_;
+        Ending ending;
+        if (fits) {
+            View scratch(scratch_);
+            std::byte* const begin[kRegions] = {first, first, scratch.begin()};
+            Operation operation = describe(*executor_, *script_, fingerprint_, begin, large_, dtype_, op_, timeout_ms);
+            nb::gil_scoped_release release;
+            ending = executor_->run(operation);
+        }
+        PyBuffer_Release(&buffer);
+        if (!fits || ending.status == Status::done) return nb::bool_(fits);
+        return nb::cast(ending);
+    }
+
+private:
+    std::shared_ptr<Executor> executor_;
+    std::shared_ptr<Script> script_;
+    uint64_t fingerprint_;
+    nb::object scratch_;
+    size_t bytes_;
+    bool large_;
+    DType dtype_;
+    ReduceOp op_;
+};
 
 }  // namespace
 
@@ -137,6 +196,13 @@ void bind_runtime(nb::module_& m) {
         .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("buffer"), nb::arg("output"),
              nb::arg("scratch"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),
              "Run one operation; never raises for what happens to peers, but says so.");
+    nb::class_<Again>(m, "Again", "An operation in place that is made again and again.")
+        .def(nb::init<std::shared_ptr<Executor>, std::shared_ptr<Script>, uint64_t, nb::object, size_t, bool,
+                      std::string_view, std::string_view>(),
+             nb::arg("executor"), nb::arg("script"), nb::arg("fingerprint"), nb::arg("scratch"), nb::arg("bytes"),
+             nb::arg("large"), nb::arg("dtype"), nb::arg("op"))
+        .def("run", &Again::run, nb::arg("array"), nb::arg("timeout_ms"),
+             "True: done. False: not an array that it can be done on as it lies. Else how it ended.");
 }
 
 }  // namespace weft

@@ -249,7 +249,7 @@ private:
             pause();
             return {};
         }
-        if (idle_ < (crowded ? 20 : 2020)) {
+        if (idle_ < (crowded ? (sockets_ ? 2 : 20) : 2020)) {
             sched_yield();
             return {};
         }

@@ -193,6 +193,16 @@ class Executor:
         Run one operation; never raises for what happens to peers, but says so.
         """
 
+class Again:
+    """An operation in place that is made again and again."""
+
+    def __init__(self, executor: Executor, script: Script, fingerprint: int, scratch: object, bytes: int, large: bool, dtype: str, op: str) -> None: ...
+
+    def run(self, array: object, timeout_ms: int) -> object:
+        """
+        True: done. False: not an array that it can be done on as it lies. Else how it ended.
+        """
+
 def default_pairs(table: Table, ranks: int) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]]:
     """
     Sources and destinations that take the network's own path, each pair once.

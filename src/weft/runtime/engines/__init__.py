@@ -166,6 +166,14 @@ class Engine(Protocol[B]):
         """
         ...
 
+    def shortcut(self, prepared: Prepared, flat: B, op: str) -> Callable[[Any, float], bool] | None:
+        """The same operation in place on other arrays of the same size and type, within so many seconds.
+
+        False if an array cannot be worked on as it lies; nothing has happened then. None if there is no
+        shorter way than `run`.
+        """
+        ...
+
     def split(
         self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
     ) -> Engine[B] | None:
