@@ -180,7 +180,8 @@ void bind_runtime(nb::module_& m) {
         .value("left", Status::left)
         .value("differs", Status::differs)
         .value("timed_out", Status::timed_out)
-        .value("interrupted", Status::interrupted);
+        .value("interrupted", Status::interrupted)
+        .value("given_up", Status::given_up);
     nb::class_<Ending>(m, "Ending", "How an operation ended, and through whom.")
         .def_ro("status", &Ending::status)
         .def_ro("rank", &Ending::rank)

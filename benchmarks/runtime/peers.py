@@ -8,6 +8,7 @@ first, so that a run that is stopped has something to show.
     python benchmarks/runtime/peers.py --only tcp-ring-4   # one of them; may be repeated
     python benchmarks/runtime/peers.py --quick             # two small sizes, two rounds: does everything run?
     python benchmarks/runtime/peers.py --summary           # ratios of what is there already
+    python benchmarks/runtime/peers.py --table             # the same for docs/bench.md
 """
 
 from __future__ import annotations
@@ -27,6 +28,14 @@ PRIVATE_PEERS = {2: "gloo,mpi,mpi4,mpich,oneccl", 4: "gloo,mpi,mpi4", 8: "gloo,m
 """MPICH and oneCCL spin: with more ranks than cores a run of them would take all day."""
 FULL = ("-b", "4K", "-e", "128M", "-f", "8", "-r", "9")
 QUICK = ("-b", "4K", "-e", "256K", "-f", "64", "-r", "2", "-n", "2", "-w", "1")
+SIZES = {
+    4 << 10: "4 KiB",
+    32 << 10: "32 KiB",
+    256 << 10: "256 KiB",
+    2 << 20: "2 MiB",
+    16 << 20: "16 MiB",
+    128 << 20: "128 MiB",
+}
 LARGE = 16 << 20
 """Bytes from which bandwidth decides; the summary shows these sizes."""
 
@@ -76,15 +85,37 @@ def summarise(found: dict[str, Any]) -> list[str]:
     return lines
 
 
+def table(folder: Path) -> str:
+    """The ratios of all sets, as docs/bench.md has them."""
+    lines = [
+        "| tensors | ranks | peer | " + " | ".join(SIZES.values()) + " |",
+        "|---|---|---" + "|---" * len(SIZES) + "|",
+    ]
+    for one in all_sets():
+        path = folder / f"{one.name}.json"
+        if not path.exists():
+            continue
+        rows = {row["size_bytes"]: row for row in json.loads(path.read_text("utf-8"))["rows"]}
+        kind, ranks = one.name.rsplit("-", 1)
+        for peer in rows[LARGE]["ratios"]:
+            ratios = [f"{rows[size]['ratios'][peer]:.2f}" if size in rows else "" for size in SIZES]
+            lines.append(f"| {kind} | {ranks} | {peer} | {' | '.join(ratios)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run the sets, write what they measured, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", action="append", choices=[one.name for one in all_sets()], metavar="SET")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--summary", action="store_true")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one round")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
+    if options.table:
+        print(table(options.out))
+        return
     options.out.mkdir(parents=True, exist_ok=True)
     for one in all_sets():
         path = options.out / f"{one.name}.json"

@@ -95,6 +95,7 @@ private:
     }
 
     void announce() {
+        owner_.mine().doing.store(operation_.fingerprint, std::memory_order_relaxed);
         for (int32_t peer : peers_) {
             auto found = script_.between.find(peer);
             uint64_t between = found == script_.between.end() ? 0 : found->second;
@@ -119,7 +120,10 @@ private:
             }
             if (different >= 0) return {Status::differs, different, -1, different};
             if (gone >= 0) return blame(gone);
-            if (waiting_ < 0) return {};
+            if (waiting_ < 0) {
+                met_ = true;
+                return {};
+            }
             Ending ending = rest();
             if (ending.status != Status::done) return ending;
         }
@@ -255,6 +259,7 @@ private:
         }
         Ending ending = check();
         if (ending.status != Status::done) return ending;
+        owner_.mine().waits_for.store(1 + whom(), std::memory_order_relaxed);
         if (sockets_) {
             wait_for_sockets();
         } else {
@@ -310,7 +315,10 @@ private:
                 return ending;
             }
         }
-        if (Clock::now() > deadline_) return {Status::timed_out, peer, row, peer};
+        if (Clock::now() > deadline_) {
+            int32_t culprit = owner_.follow(peer);
+            return {Status::timed_out, culprit, row, culprit};
+        }
         check_interrupt();
         return {};
     }
@@ -323,9 +331,9 @@ private:
         Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
         if (owner_.local_[peer] >= 0) {
+            Ending heard = owner_.heard_from(peer);
+            if (heard.status != Status::done) return heard;
             Channel& there = owner_.host_->board(owner_.local_[peer]).channel[owner_.channel_];
-            int64_t failed = there.failed.load(std::memory_order_acquire);
-            if (failed > 0) return {Status::lost, static_cast<int32_t>(failed - 1), -1, peer};
             if (there.closed.load() != 0) return {Status::left, peer, -1, peer};
         }
         return {Status::lost, peer, -1, peer};
@@ -333,6 +341,7 @@ private:
 
     // The peer that is waited for, and the transfer: the first that was not received, else the first not taken.
     int32_t whom() const {
+        if (!met_) return waiting_;
         for (const Line& line : lines_) {
             if (!line.sends && line.next < line.count) return line.peer;
         }
@@ -362,7 +371,7 @@ private:
     std::vector<Line> lines_;
     std::vector<Sink> sinks_;
     std::vector<int32_t> peers_;
-    bool sockets_ = false;
+    bool sockets_ = false, met_ = false;
     int64_t open_ = 0;  // tasks that have not left or not been applied
     int64_t idle_ = 0, rounds_ = 0;
     int gone_checks_ = 0;
@@ -406,14 +415,45 @@ Executor::Loss Executor::loss() const {
 }
 
 void Executor::close() {
+    if (!host_->is_owner()) return;
     mine().closed.store(1, std::memory_order_release);
     for (int32_t other : local_) {
         if (other >= 0) host_->ring_bell(other);
     }
 }
 
+// A rank that hears of itself takes it for news about who tells, or learns that it was too late.
+Ending Executor::heard_from(int32_t peer) const {
+    const Channel& there = host_->board(local_[peer]).channel[channel_];
+    int64_t failed = there.failed.load(std::memory_order_acquire);
+    if (failed == 0) return {};
+    auto culprit = static_cast<int32_t>(failed - 1);
+    auto why = static_cast<Status>(there.why.load(std::memory_order_relaxed));
+    bool mine = culprit == rank_;
+    if (why == Status::differs) {
+        // Who told and whom it named differ from each other; the odd one is who differs from this rank.
+        bool odd = there.doing.load(std::memory_order_relaxed) != this->mine().doing.load(std::memory_order_relaxed);
+        return {Status::differs, mine || odd ? peer : culprit, -1, peer};
+    }
+    if (why == Status::timed_out || why == Status::given_up) {
+        return {mine ? Status::given_up : Status::timed_out, mine ? peer : culprit, -1, mine ? peer : culprit};
+    }
+    return {Status::lost, mine ? peer : culprit, -1, peer};
+}
+
+int32_t Executor::follow(int32_t peer) const {
+    for (size_t hops = 0; hops < local_.size(); ++hops) {
+        if (peer < 0 || local_[peer] < 0) return peer;
+        int32_t next = host_->board(local_[peer]).channel[channel_].waits_for.load(std::memory_order_relaxed) - 1;
+        if (next < 0 || next == rank_ || next >= static_cast<int32_t>(local_.size())) return peer;
+        peer = next;
+    }
+    return peer;
+}
+
 // Afterwards nobody writes to this rank's memory any more, but for one that froze in the midst of it.
-void Executor::give_up(int32_t culprit) {
+void Executor::give_up(Status status, int32_t culprit) {
+    mine().why.store(static_cast<uint32_t>(status), std::memory_order_relaxed);
     mine().failed.store(1 + culprit, std::memory_order_seq_cst);
     for (int32_t other : local_) {
         if (other >= 0) host_->ring_bell(other);
@@ -450,19 +490,21 @@ Ending Executor::run(const Operation& operation) {
             for (int i = 0; i < 100 && loss().rank < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
             return {Status::lost, loss().rank, -1, -1};
         } catch (...) {
-            give_up(rank_);
+            give_up(Status::interrupted, rank_);
             broken_ = {Status::interrupted, rank_, -1, -1};
             throw;
         }
     }();
-    if (ending.status != Status::done) {
+    if (ending.status == Status::done) {
+        mine().waits_for.store(0, std::memory_order_relaxed);
+    } else {
         broken_ = ending;
         bool gone = ending.status == Status::lost || ending.status == Status::frozen;
         // Those of this machine are watched over better than an operation can tell.
         if (gone && ending.rank >= 0 && local_[ending.rank] < 0) {
             host_->declare(job_[ending.rank], ending.status == Status::frozen);
         }
-        give_up(ending.rank < 0 ? rank_ : ending.rank);
+        give_up(ending.status, ending.rank < 0 ? rank_ : ending.rank);
         say_farewell(ending.status);
     }
     return ending;

@@ -11,7 +11,8 @@
 
 namespace weft::runtime {
 
-enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted };
+// `given_up`: the others no longer wait for this rank, by which `rank` gave up first.
+enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted, given_up };
 
 struct Ending {
     Status status = Status::done;
@@ -46,7 +47,11 @@ private:
     };
     Loss loss() const;
     Channel& mine() const { return host_->mine().channel[channel_]; }
-    void give_up(int32_t culprit);
+    void give_up(Status status, int32_t culprit);
+    // What a peer's giving up means for this rank; done if it has not.
+    Ending heard_from(int32_t peer) const;
+    // The rank that all wait for in the end, as far as this machine can tell, if `peer` is waited for here.
+    int32_t follow(int32_t peer) const;
     void say_farewell(Status status);
 
     std::shared_ptr<Host> host_;

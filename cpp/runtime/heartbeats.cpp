@@ -31,6 +31,10 @@ Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& s
 Heartbeats::~Heartbeats() { close(); }
 
 void Heartbeats::close() {
+    if (!host_->is_owner()) {
+        if (thread_.joinable()) thread_.detach();
+        return;
+    }
     stop_.store(true);
     if (thread_.joinable()) thread_.join();
 }

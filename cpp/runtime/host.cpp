@@ -55,6 +55,7 @@ Host::Host(int rank, int ranks, size_t arena_bytes)
 }
 
 void Host::close() {
+    if (!is_owner()) return;
     mine().closed.store(1, std::memory_order_release);
     for (int rank = 0; rank < ranks_; ++rank) {
         if (members_[rank].memory != nullptr) ring_bell(rank);
@@ -63,6 +64,8 @@ void Host::close() {
     if (watcher_.joinable()) watcher_.join();
 }
 
+bool Host::is_owner() const { return members_[rank_].pid == getpid(); }
+
 void Host::reset(int channel) {
     if (channel < 0 || channel >= kChannels) throw std::invalid_argument("channel");
     new (&mine().channel[channel]) Channel{};
@@ -70,6 +73,7 @@ void Host::reset(int channel) {
 
 Host::~Host() {
     close();
+    if (!is_owner() && watcher_.joinable()) watcher_.detach();  // a child of fork has no such thread
     for (Member& member : members_) {
         if (member.memory != nullptr) munmap(member.memory, size());
         if (member.pidfd >= 0) ::close(member.pidfd);

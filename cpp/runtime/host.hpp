@@ -39,7 +39,10 @@ constexpr int kChannels = 16;
 
 // One for each communicator among (some of) these ranks.
 struct Channel {
-    alignas(64) std::atomic<int64_t> failed;  // 0, or 1 + the rank (of the job) whose fault it was that this one gave up
+    alignas(64) std::atomic<int64_t> failed;  // 0, or 1 + the rank whose fault it was that this one gave up...
+    std::atomic<uint32_t> why;         // ... and how it ended; written before
+    std::atomic<int32_t> waits_for;    // 0, or 1 + the rank that this one waits for, or waited for when it gave up
+    std::atomic<uint64_t> doing;       // fingerprint of the latest operation
     std::atomic<uint32_t> closed;  // it left on purpose: no reason to worry unless somebody waits for it
     Pair peer[kMostLocal];
 };
@@ -74,6 +77,8 @@ public:
     // Makes a channel as new; those who used it before have left it, and no one uses it yet.
     void reset(int channel);
 
+    // Whether this is the process that joined, and not one that it forked: that must not speak for it.
+    bool is_owner() const;
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }
     int pid(int rank) const { return members_[rank].pid; }

@@ -162,6 +162,8 @@ class Status(enum.Enum):
 
     interrupted = 6
 
+    given_up = 7
+
 class Ending:
     """How an operation ended, and through whom."""
 

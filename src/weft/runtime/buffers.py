@@ -66,6 +66,10 @@ class Flat:
         """Take over the elements of another, of the same size."""
         self.bytes[:] = other.bytes
 
+    def overlaps(self, other: Flat) -> bool:
+        """Whether they share memory."""
+        return np.may_share_memory(self.bytes, other.bytes)
+
     def divide(self, by: int) -> None:
         """Divide every element."""
         _core.divide(self.bytes, self.dtype, by)
@@ -94,10 +98,17 @@ def flatten(array: Any, *, writable: bool) -> Flat:
     """
     seen, name = array, None
     if not isinstance(array, np.ndarray):
+        if getattr(array, "is_neg", bool)():
+            msg = "this tensor is not in memory as it reads (torch's negative bit); take array.resolve_neg()"
+            raise TypeError(msg)
         if str(getattr(array, "dtype", "")) == "torch.bfloat16":
             # numpy has no such type: the same bytes under another name.
             seen, name = array.view(sys.modules["torch"].int16), "bfloat16"
-        seen = np.from_dlpack(seen) if hasattr(seen, "__dlpack__") else np.asarray(memoryview(seen))
+        try:
+            seen = np.from_dlpack(seen) if hasattr(seen, "__dlpack__") else np.asarray(memoryview(seen))
+        except (TypeError, BufferError, RuntimeError) as error:
+            msg = f"a {type(array).__name__} cannot be taken as an array: {error}"
+            raise TypeError(msg) from error
     name = name or _NAMES.get(seen.dtype)
     if name is None:
         msg = f"arrays of {seen.dtype} are not supported, only {', '.join(DTYPES)}"

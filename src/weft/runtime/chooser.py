@@ -61,7 +61,6 @@ class Chooser:
         self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
         self.topology = load_topology(topology if topology is not None else f"fullmesh:{max(2, ranks)}")
         self._given = topology is not None
-        registry.find(algorithm or "direct")  # an unknown one is told at once
         counts = {ranks} if self.hosts is None else {ranks, len(self.hosts)}
         planned = [] if plan is None else [("plan", plan.topology)]
         for what, there in [*planned, ("topology", self.topology)]:
@@ -71,6 +70,8 @@ class Chooser:
                 raise InputError(msg)
         self._ranks = ranks
         self._built: dict[tuple[str, str, int], Schedule] = {}
+        if algorithm is not None and "all_reduce" in registry.find(algorithm).collectives and ranks > 1:
+            self._build(algorithm, "all_reduce", 0)  # what does not apply here is told at once
 
     def choose(self, collective: str, size_bytes: int, root: int) -> tuple[Schedule, int | None]:
         """Schedule and bytes of a segment, None for the runtime's own."""

@@ -11,7 +11,11 @@ thread when nothing is queued; what was started with ``async_op`` is done by one
 from __future__ import annotations
 
 import hashlib
+import operator
+import os
 import threading
+import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
@@ -23,7 +27,7 @@ from weft.runtime.roster import check_timeout
 from weft.runtime.work import Work, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from weft.planning import Plan
     from weft.topology import Topology
@@ -67,6 +71,8 @@ class Communicator:
         self._worker = Worker()
         self._parts: list[Communicator] = []
         self._closed = False
+        self._failure: RuntimeFailure | None = None
+        _here.add(self)
 
     def __repr__(self) -> str:
         return f"<Communicator rank {self.rank} of {self.size}>"
@@ -271,6 +277,9 @@ class Communicator:
         if flat.dtype != out.dtype:
             msg = f"send_recv: both arrays have one type; these are {flat.dtype} and {out.dtype}"
             raise TypeError(msg)
+        if flat.overlaps(out):
+            msg = "send_recv: the arrays overlap; what comes would overwrite what goes"
+            raise InputError(msg)
         if dest == source:
             dealings = [Dealing(dest, flat.elements, out.elements)]
         else:
@@ -302,7 +311,8 @@ class Communicator:
         plan, topology, algorithm
             As for `weft.init`, for the new communicator.
         """
-        words = np.array([color is not None, color or 0, key], np.int64)
+        color = None if color is None else operator.index(color)
+        words = np.array([color is not None, color or 0, operator.index(key)], np.int64)
         table = np.asarray(self.all_gather(self._engine.flatten(words, writable=False).take())).reshape(-1, 3)
         members = sorted(
             (int(place), rank)
@@ -337,7 +347,12 @@ class Communicator:
             raise RuntimeFailure(msg)
         if async_op:
             return self._worker.submit(run)
-        return run() if self._worker.idle() else self._worker.submit(run).wait()
+        if self._worker.idle():
+            return run()
+        if self._worker.is_current():
+            msg = "a blocking call from within a callback would wait for itself; give it async_op=True"
+            raise RuntimeFailure(msg)
+        return self._worker.submit(run).wait()
 
     def _learn(self, prepared: Prepared, flat: Buffer, array: Any, op: str) -> None:
         key = (array.size, array.dtype, op)
@@ -350,9 +365,25 @@ class Communicator:
         if self._closed or not self._worker.idle():
             return False
         record, shortcut = known
-        with self._busy:
+        with self._busy, self._watched():
             self.last = record
             return shortcut(array, self._wait(timeout))
+
+    def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
+        with self._watched():
+            self._engine.run(prepared, flat, out, op, self._wait(timeout))
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Refuse to go on after a failure, and remember one."""
+        if self._failure is not None:
+            msg = f"this communicator is of no further use: {self._failure}"
+            raise RuntimeFailure(msg) from self._failure
+        try:
+            yield
+        except RuntimeFailure as failure:
+            self._failure = failure
+            raise
 
     def _wait(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else check_timeout(timeout)
@@ -364,7 +395,8 @@ class Communicator:
 
     def _check_peer(self, peer: int) -> None:
         if not 0 <= peer < self.size or peer == self.rank:
-            msg = f"rank {self.rank} of {self.size} has no peer {peer}"
+            what = "is this rank itself" if peer == self.rank else f"is none of 0..{self.size - 1}"
+            msg = f"rank {self.rank} has no peer {peer}: that {what}"
             raise InputError(msg)
 
     def _tell(self, payload: bytes) -> list[bytes]:
@@ -390,7 +422,7 @@ class Communicator:
         prepared = self._prepare(collective, flat, op, root)
         with self._busy:
             self.last = prepared.record
-            self._engine.run(prepared, flat, out, op, self._wait(timeout))
+            self._run(prepared, flat, out, op, timeout)
         return prepared
 
     def _prepare(self, collective: str, flat: Buffer, op: str, root: int) -> Prepared:
@@ -423,7 +455,19 @@ class Communicator:
         prepared = Prepared(None, script, record, mark, np.zeros(1, np.int64))
         with self._busy:
             self.last = record
-            self._engine.run(prepared, flat, out, "sum", self._wait(timeout))
+            self._run(prepared, flat, out, "sum", timeout)
+
+
+_here: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """A forked child must not speak for its parent: to the others there is only one of them."""
+    for communicator in _here:
+        communicator._closed = True
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _fingerprint(what: tuple[Any, ...]) -> int:
@@ -432,7 +476,7 @@ def _fingerprint(what: tuple[Any, ...]) -> int:
 
 def _check_op(op: str, flat: Buffer) -> None:
     if op not in OPS:
-        msg = f"op {op!r} is not supported, only {', '.join(OPS)}"
+        msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(OPS)}"
         raise TypeError(msg)
     if op == "avg" and flat.dtype.startswith("int"):
         msg = f"avg is for floating point, not {flat.dtype}; use sum and divide"

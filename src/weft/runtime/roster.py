@@ -93,7 +93,8 @@ def host_identity() -> str:
 
 def check_timeout(timeout: float) -> float:
     """Refuse a time that no wait can have."""
-    if not (math.isfinite(timeout) and 0 < timeout <= _LONGEST_WAIT_S):
+    number = isinstance(timeout, int | float)
+    if not (number and math.isfinite(timeout) and 0 < timeout <= _LONGEST_WAIT_S):
         msg = f"timeout {timeout}: expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
         raise InputError(msg)
     return timeout

@@ -63,6 +63,10 @@ class Worker:
         """Whether nothing is queued or under way."""
         return self._pending == 0
 
+    def is_current(self) -> bool:
+        """Whether this is the thread that works."""
+        return threading.current_thread() is self._thread
+
     def submit(self, run: Callable[[], Any]) -> Work:
         """Do this after what was submitted before."""
         future: Future[Any] = Future()

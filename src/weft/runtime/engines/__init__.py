@@ -105,6 +105,10 @@ class Buffer(Protocol):
         """Take over the elements of another, of the same size."""
         ...
 
+    def overlaps(self, other: Self) -> bool:
+        """Whether they share memory."""
+        ...
+
     def divide(self, by: int) -> None:
         """Divide every element."""
         ...

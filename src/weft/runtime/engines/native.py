@@ -178,6 +178,9 @@ class NativeEngine:
             raise TimedOut(what, wait, [ending.waited_for])
         if status == _core.Status.differs:
             raise DesyncError(ending.rank, what)
+        if status == _core.Status.given_up:
+            msg = f"{what}: rank {ending.rank} gave up waiting for this rank, {self.rank}"
+            raise RuntimeFailure(msg)
         schedule = prepared.schedule
         step = int(schedule.step[ending.row]) if schedule is not None and ending.row >= 0 else None
         member = self._members[ending.rank] if ending.rank >= 0 else None

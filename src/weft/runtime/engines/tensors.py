@@ -63,6 +63,13 @@ class TensorFlat:
         """Take over the elements of another, of the same size."""
         self.values.copy_(other.values)
 
+    def overlaps(self, other: TensorFlat) -> bool:
+        """Whether they share memory."""
+        mine, theirs = self.values, other.values
+        begins, ends = mine.data_ptr(), mine.data_ptr() + self.nbytes
+        same = mine.device == theirs.device
+        return bool(same and begins < theirs.data_ptr() + other.nbytes and theirs.data_ptr() < ends)
+
     def divide(self, by: int) -> None:
         """Divide every element."""
         self.values.div_(by)

@@ -1,0 +1,144 @@
+"""What ranks do wrong, and how they are told: who is named, and that nothing comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.jobs import finish, start_ranks
+
+LATE = """
+import sys, time
+import numpy as np
+import weft
+
+comm = weft.init(transport=sys.argv[1], timeout=20)
+comm.barrier()
+if comm.rank == 2:
+    time.sleep(4)
+try:
+    comm.all_reduce(np.ones(int(sys.argv[2])), timeout=1.5)
+except weft.TimedOut as error:
+    print("missing", *error.missing)
+except weft.RuntimeFailure as error:
+    print(type(error).__name__, error)
+try:
+    comm.barrier()
+except weft.RuntimeFailure as error:
+    assert "of no further use" in str(error), error
+else:
+    sys.exit("it went on")
+time.sleep(4)  # all live on, so that only what they say can be heard
+"""
+
+
+@pytest.mark.parametrize("elements", [10, 30_000])
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_who_did_not_come_is_named_by_all_and_told_so(tmp_path: Path, transport: str, elements: int) -> None:
+    found = finish(start_ranks(tmp_path, 4, LATE, transport, str(elements)))
+    for rank, (code, output) in enumerate(found):
+        assert code == 0, output
+        if rank == 2:
+            assert "gave up waiting for this rank, 2" in output
+        else:
+            assert output.strip() == "missing 2", (rank, output)
+
+
+ODD = """
+import sys, time
+import numpy as np
+import weft
+
+comm = weft.init(transport=sys.argv[1], timeout=20)
+comm.barrier()
+try:
+    if comm.rank == 0:
+        comm.all_reduce(np.ones(3))
+    else:
+        comm.broadcast(np.ones(3), 0)
+except weft.DesyncError as error:
+    print("named", error.rank)
+time.sleep(2)
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_who_calls_something_else_is_named_by_those_who_agree(tmp_path: Path, transport: str) -> None:
+    found = [output.split() for _, output in finish(start_ranks(tmp_path, 4, ODD, transport))]
+    assert found[1:] == [["named", "0"]] * 3
+    assert found[0][0] == "named"
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import weft
+
+comm = weft.init(transport=sys.argv[1], timeout=20)
+R, N = comm.rank, comm.size
+assert (comm.all_reduce(np.ones(100_000)) == N).all()
+if R == 1:
+    child = os.fork()
+    if child == 0:
+        try:
+            comm.all_reduce(np.full(1000, 1000.0))
+        except weft.RuntimeFailure:
+            sys.exit(5)  # with all that runs at an exit
+        sys.exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+for _ in range(3):
+    assert (comm.all_reduce(np.ones(1000)) == N).all()
+comm.close()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
+def test_a_forked_child_does_not_speak_for_its_parent(tmp_path: Path, transport: str) -> None:
+    for code, output in finish(start_ranks(tmp_path, 3, FORKED, transport)):
+        assert code == 0, output
+
+
+WRONG = """
+import numpy as np
+import pytest
+import torch
+import weft
+
+comm = weft.init(timeout=20)
+R = comm.rank
+one = np.ones(10)
+for timeout in (-1, 0, float("nan"), float("inf"), 1e10, "5"):
+    with pytest.raises(weft.InputError, match="timeout"):
+        comm.all_reduce(one, timeout=timeout)
+with pytest.raises(weft.InputError, match="overlap"):
+    comm.send_recv(one[:8], 1 - R, one[4:], 1 - R)
+with pytest.raises(TypeError, match="negative bit"):
+    comm.all_reduce(torch.tensor([1 + 2j]).conj().imag)
+with pytest.raises(TypeError, match="cannot be taken as an array"):
+    comm.all_reduce([1.0, 2.0])
+with pytest.raises(TypeError, match="cannot be taken as an array"):
+    comm.all_reduce(torch.ones(3, requires_grad=True))
+with pytest.raises(TypeError):
+    comm.split(0.5)
+with pytest.raises(weft.InputError, match="that is this rank itself"):
+    comm.send(one, R)
+with pytest.raises(TypeError, match="not supported"):
+    comm.all_reduce(one, "x" * 100_000)
+found = []
+def call(_):
+    try:
+        comm.all_reduce(np.ones(3))
+    except weft.RuntimeFailure as error:
+        found.append(str(error))
+work = comm.all_reduce(np.ones(3_000_000), async_op=True)
+work.future.add_done_callback(call)
+last = comm.all_reduce(np.ones(3), async_op=True)
+last.wait(20)
+comm.close()
+assert all("would wait for itself" in text for text in found), found
+"""
+
+
+def test_wrong_calls_are_refused_and_do_no_harm(tmp_path: Path) -> None:
+    for code, output in finish(start_ranks(tmp_path, 2, WRONG)):
+        assert code == 0, output
