@@ -362,12 +362,16 @@ class Communicator:
 
     def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
         """Do again what was done before with an array like this; False if that is not possible."""
-        if self._closed or not self._worker.idle():
+        if self._closed or self._failure is not None or not self._worker.idle():
             return False
         record, shortcut = known
-        with self._busy, self._watched():
+        with self._busy:
             self.last = record
-            return shortcut(array, self._wait(timeout))
+            try:
+                return shortcut(array, self._wait(timeout))
+            except RuntimeFailure as failure:
+                self._failure = failure
+                raise
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
         with self._watched():
