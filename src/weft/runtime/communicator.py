@@ -368,7 +368,7 @@ class Communicator:
         with self._busy:
             self.last = record
             try:
-                return shortcut(array, self._wait(timeout))
+                return shortcut(array, self.timeout if timeout is None else check_timeout(timeout))
             except RuntimeFailure as failure:
                 self._failure = failure
                 raise

@@ -158,10 +158,12 @@ class NativeEngine:
         ).run
 
         def run(array: Any, wait: float) -> bool:
-            done = again(array, max(1, int(wait * 1000)))
+            done = again(array, int(wait * 1000) or 1)
+            if done is True:
+                return True
             if isinstance(done, _core.Ending):
                 self._fail(done, prepared, wait)
-            return done is True
+            return False
 
         return run
 
