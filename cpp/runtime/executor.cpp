@@ -272,22 +272,33 @@ private:
         return {};
     }
 
+    // Sleeps until a socket brings something that can be used now. What cannot stays unread: to be woken by it again and
+    // again would take the processor from those who have work.
     void wait_for_sockets() {
         std::vector<pollfd> polled;
         bool others = false;
         for (int32_t peer : peers_) {
             for (size_t stream = 0; stream < owner_.sockets_[peer].size(); ++stream) {
-                bool sending = std::ranges::any_of(lines_, [&](const Line& line) {
-                    return line.peer == peer && line.first == stream && line.sends && line.next < line.count &&
-                           start_needs_[line.task(line.next)] == 0;
-                });
-                auto events = static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN);
-                polled.push_back({owner_.sockets_[peer][stream], events, 0});
+                short events = owner_.links_[peer][stream]->events();
+                if (met_) events = static_cast<short>(events | useful(peer, stream));
+                if (events != 0) polled.push_back({owner_.sockets_[peer][stream], events, 0});
             }
             others = others || owner_.sockets_[peer].empty();
         }
         // Not all that can happen comes through sockets; a millisecond is short enough for the rest.
         poll(polled.data(), polled.size(), others ? 1 : 20);
+    }
+
+    short useful(int32_t peer, size_t stream) const {
+        short events = 0;
+        for (const Line& line : lines_) {
+            if (line.peer != peer || line.first != stream || line.next == line.count) continue;
+            int32_t task = line.task(line.next);
+            bool now = line.sends ? start_needs_[task] == 0
+                                  : line.receiving || apply_needs_[task] == 0 || script_.tasks[task].stage >= 0;
+            if (now) events = static_cast<short>(events | (line.sends ? POLLOUT : POLLIN));
+        }
+        return events;
     }
 
     Ending check() {
@@ -296,7 +307,7 @@ private:
         int32_t row = which();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, row, peer};
         for (int32_t other : peers_) {
-            auto gone = [](auto& link) { return link->peer() == Peer::gone; };
+            auto gone = [](auto& link) { return link->gone(); };
             if (std::ranges::any_of(owner_.links_[other], gone)) {
                 Ending ending = blame(other);
                 ending.row = row;

@@ -75,6 +75,10 @@ public:
     // A new operation: tell the peer about it. Everything after waits until the peer has told, too.
     virtual void open(uint64_t fingerprint, const Operation& operation) = 0;
     virtual Peer peer() = 0;
+    // Events of the socket that bring this link nearer to `ready`; none for memory.
+    virtual short events() const { return 0; }
+    // Whether the connection is known to be closed. Reads nothing: what is read must be acted on before anybody sleeps.
+    virtual bool gone() const { return false; }
 
     // Sends (some more of) a task; true when the next one may be sent. Tasks leave in this order.
     virtual bool send(const Task& task) = 0;

@@ -4,6 +4,7 @@
 //     for each task                  the elements, nothing else: both ends know what comes next and how long it is
 //
 // Sums are taken straight out of the staging buffer; what is only copied goes straight into place.
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -61,6 +62,11 @@ public:
         if (gone_) return Peer::gone;
         return opened_ && opening_sent_ == sizeof opening_ ? Peer::ready : Peer::waiting;
     }
+
+    short events() const override {
+        return static_cast<short>((opened_ ? 0 : POLLIN) | (opening_sent_ < sizeof opening_ ? POLLOUT : 0));
+    }
+    bool gone() const override { return gone_; }
 
     bool send(const Task& task) override {
         auto bytes = static_cast<int64_t>(memory_->element);

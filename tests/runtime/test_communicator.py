@@ -74,8 +74,8 @@ every = [(n, d, o) for n in (0, 1, 7, 4097) for d in types for o in FOLD]
 ran = set()
 for line in ALGORITHMS.values():
     for spec in topologies(line.name):
-        chooser = Chooser(N, topology=spec, algorithm=line.name)
         try:
+            chooser = Chooser(N, topology=spec, algorithm=line.name)
             for collective in line.collectives:
                 chooser.choose(collective, 1, 0)
         except weft.UnsupportedError:
