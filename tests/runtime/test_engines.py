@@ -87,8 +87,8 @@ R, N = comm.rank, comm.size
 
 def find(name):
     for spec in (f"fullmesh:{N}", "torus:2x2", "hosts:2,2"):
-        chooser = Chooser(N, topology=spec, algorithm=name)
         try:
+            chooser = Chooser(N, topology=spec, algorithm=name)
             chooser.choose("all_reduce", 1, 0)
         except weft.UnsupportedError:
             continue
@@ -161,9 +161,8 @@ for what in ("size", "dtype", "op", "call"):
         else:
             comm.all_reduce(odd, "max" if what == "op" else "sum")
     assert (found.value.rank == 1) == (R != 1), (what, found.value)
-    with pytest.raises(weft.DesyncError) as again:
+    with pytest.raises(weft.RuntimeFailure, match="of no further use"):
         comm.all_reduce(array.copy())
-    assert again.value.rank == found.value.rank
 
 comm = begin(timeout=30)
 began = time.monotonic()
