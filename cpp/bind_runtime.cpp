@@ -27,21 +27,23 @@ namespace {
 using namespace runtime;
 
 std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> start, bool pairs,
-                                        int64_t segment, int32_t rank, int64_t max_segments) {
+                                        int64_t segment, int32_t rank, int64_t max_segments, In<int32_t> lanes,
+                                        In<int32_t> out, In<int32_t> in, In<int32_t> of_route) {
     std::vector<int64_t> sizes(start.shape(0) - 1);
     for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = start.data()[i + 1] - start.data()[i];
     nb::gil_scoped_release release;
     Layout layout{view(start), ranks, pairs};
     return std::make_shared<Script>(
-        write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout, rank));
+        write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout,
+                     {view(lanes), view(out), view(in), view(of_route)}, rank));
 }
 
 std::shared_ptr<Script> write_exchange_py(const std::vector<std::tuple<int32_t, int64_t, int64_t, uint64_t>>& dealings,
-                                          int64_t segment) {
+                                          int64_t segment, In<int32_t> lanes) {
     if (segment < 1) throw std::invalid_argument("segment");
     std::vector<Dealing> all;
     for (const auto& [peer, sends, receives, code] : dealings) all.push_back({peer, sends, receives, code});
-    return std::make_shared<Script>(write_exchange(all, segment));
+    return std::make_shared<Script>(write_exchange(all, segment, view(lanes)));
 }
 
 // A view of a Python object's memory, for as long as this lives.
@@ -169,8 +171,9 @@ void bind_runtime(nb::module_& m) {
         .def_ro("stage_elements", &Script::stage_elements);
     m.def("write_script", &write_script_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
           nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
+          nb::arg("lanes"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"),
           "The part of a schedule that concerns one rank; sizes in elements.");
-    m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"),
+    m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"), nb::arg("lanes"),
           "Elements to and from single peers: (peer, sends, receives, code), -1 where nothing goes that way.");
     m.attr("CHANNELS") = kChannels;
     nb::enum_<Status>(m, "Status", "How an operation ended.")

@@ -27,10 +27,33 @@ int64_t Layout::scratch_elements(int32_t slots) const { return (pairs ? slots : 
 
 namespace {
 
+// Deals tasks out to the lanes of each peer.
+class Queues {
+public:
+    explicit Queues(std::vector<Script::Queue>& queues) : queues_(queues) {}
+
+    void add(int32_t peer, int32_t lane, int32_t lanes, int32_t task) {
+        if (lane == Lanes::kInTurn) lane = turn_[peer]++ % lanes;
+        find(peer, lane).tasks.push_back(task);
+    }
+
+    // Makes one even if nothing goes over it: its ends meet all the same.
+    Script::Queue& find(int32_t peer, int32_t lane) {
+        auto [found, fresh] = known_.try_emplace({peer, lane}, queues_.size());
+        if (fresh) queues_.push_back({peer, lane, {}});
+        return queues_[found->second];
+    }
+
+private:
+    std::vector<Script::Queue>& queues_;
+    std::map<std::pair<int32_t, int32_t>, size_t> known_;
+    std::map<int32_t, int32_t> turn_;
+};
+
 class Writer {
 public:
-    Writer(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank)
-        : rows_(rows), layout_(layout), rank_(rank), program_(lower(rows, cut)) {
+    Writer(const Rows& rows, const Cut& cut, const Layout& layout, const Lanes& lanes, int32_t rank)
+        : rows_(rows), layout_(layout), lanes_(lanes), rank_(rank), program_(lower(rows, cut)) {
         script_.scratch_elements = layout.scratch_elements(cut.slots);
     }
 
@@ -89,7 +112,7 @@ private:
     // Gives a task to each segment that begins or ends here.
     void number() {
         task_of_.assign(program_.segments.size(), kNone);
-        std::map<int32_t, size_t> sends, receives;
+        Queues sends(script_.sends), receives(script_.receives);
         int32_t message = kNone;
         int64_t within = 0;  // elements of its message before this segment
         for (size_t id = 0; id < program_.segments.size(); ++id) {
@@ -112,17 +135,17 @@ private:
                     stage(script_.tasks[task]);
                     script_.local.push_back(task);
                 } else {
-                    queue(sends_it ? script_.sends : script_.receives, sends_it ? sends : receives, peer, task);
+                    (sends_it ? sends : receives).add(peer, lane(segment, peer), lanes_.count[peer], task);
                 }
             }
             within += segment.bytes;
         }
     }
 
-    static void queue(std::vector<Script::Queue>& queues, std::map<int32_t, size_t>& known, int32_t peer, int32_t task) {
-        auto [found, fresh] = known.try_emplace(peer, queues.size());
-        if (fresh) queues.push_back({peer, {}});
-        queues[found->second].tasks.push_back(task);
+    int32_t lane(const Segment& segment, int32_t peer) const {
+        int32_t route = rows_.route[segment.row];
+        if (route >= 0) return lanes_.of_route[route];
+        return (src(segment) == rank_ ? lanes_.out : lanes_.in)[peer];
     }
 
     void add_parts(const Segment& segment, int64_t within) {
@@ -190,6 +213,7 @@ private:
 
     const Rows& rows_;
     const Layout& layout_;
+    const Lanes& lanes_;
     int32_t rank_;
     Program program_;
     std::vector<uint8_t> pushed_;
@@ -199,24 +223,25 @@ private:
 
 }  // namespace
 
-Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank) {
-    return Writer(rows, cut, layout, rank).write();
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const Lanes& lanes, int32_t rank) {
+    return Writer(rows, cut, layout, lanes, rank).write();
 }
 
-Script write_exchange(std::span<const Dealing> dealings, int64_t segment) {
+Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::span<const int32_t> lanes) {
     Script script;
+    Queues sent(script.sends), received(script.receives);
     auto add = [&](int32_t peer, bool sends, int64_t elements) {
         if (elements < 0) return;
-        Script::Queue queue{peer, {}};
+        Queues& queues = sends ? sent : received;
+        queues.find(peer, 0);
         for (int64_t done = 0; done < elements; done += segment) {
             int64_t some = std::min(segment, elements - done);
-            queue.tasks.push_back(static_cast<int32_t>(script.tasks.size()));
+            queues.add(peer, Lanes::kInTurn, lanes[peer], static_cast<int32_t>(script.tasks.size()));
             script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone, kNone, -1,
                                     sends, false, false});
             script.parts.push_back({done, done, some, sends ? Region::buffer : Region::output,
                                     sends ? Region::output : Region::buffer});
         }
-        (sends ? script.sends : script.receives).push_back(std::move(queue));
     };
     for (const Dealing& dealing : dealings) {
         add(dealing.peer, true, dealing.sends);

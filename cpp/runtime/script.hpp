@@ -71,8 +71,8 @@ struct Script {
     std::vector<Part> parts;
     std::vector<Waiter> waiters;
     struct Queue {
-        int32_t peer;
-        std::vector<int32_t> tasks;  // in row order
+        int32_t peer, lane;
+        std::vector<int32_t> tasks;  // in the order in which they go
     };
     std::vector<Queue> sends, receives;
     std::vector<int32_t> local;  // from slot to slot of this rank
@@ -80,8 +80,16 @@ struct Script {
     std::map<int32_t, uint64_t> between;  // what only this rank and a peer have to agree on; nothing in a collective
 };
 
+// The connections to each rank, and which of them a message takes; both ends agree on it.
+struct Lanes {
+    static constexpr int32_t kInTurn = -1;
+    std::span<const int32_t> count;      // to each rank
+    std::span<const int32_t> out, in;    // of messages to and from each rank that go the network's own way
+    std::span<const int32_t> of_route;   // of messages that a route was made for
+};
+
 // `cut` counts elements, not bytes.
-Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, int32_t rank);
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const Lanes& lanes, int32_t rank);
 
 // How many elements go to a peer, from the start of the buffer, and come from it, to the start of the output; -1: none
 // do. Both ends have the same code.
@@ -90,6 +98,6 @@ struct Dealing {
     int64_t sends, receives;
     uint64_t code;
 };
-Script write_exchange(std::span<const Dealing> dealings, int64_t segment);
+Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::span<const int32_t> lanes);
 
 }  // namespace weft::runtime

@@ -14,8 +14,9 @@ import selectors
 import socket
 import struct
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self
 
 import msgspec
 
@@ -23,11 +24,14 @@ from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.gate import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from weft.runtime.lanes import Ends
 
 LOOPBACK: Final = "127.0.0.1"
 HEARTBEATS: Final = -1
-"""Purpose of a line; 0 and more number the streams that data goes over."""
+"""Purpose of a line; 0 and more number the lanes that data goes over."""
 
 _TOKEN_BYTES: Final = 32
 _KNOCK: Final = struct.Struct("!Ii32s")
@@ -42,30 +46,83 @@ class Line(NamedTuple):
     purpose: int
 
 
+_Address = Annotated[str, msgspec.Meta(max_length=255)]
+
+
 class Door(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a rank listens, and what proves that somebody may come in."""
 
-    address: Annotated[str, msgspec.Meta(max_length=255)]
+    address: _Address
     port: int
     token: bytes
+    side: dict[_Address, int] = {}
+    """Ports at further addresses: those of cables."""
 
 
-def open_door(address: str, timeout: float) -> tuple[socket.socket, Door]:
-    """Listen on loopback if all ranks are here, else where WEFT_INTERFACE says or rank 0 is reached."""
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A door from inside: what listens at it."""
+
+    door: Door
+    listeners: tuple[socket.socket, ...]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for listener in self.listeners:
+            listener.close()
+
+
+def open_door(address: str, cables: Iterable[str], timeout: float) -> Entrance:
+    """Listen on loopback if all ranks are here, else where WEFT_INTERFACE says or rank 0 is reached.
+
+    Parameters
+    ----------
+    address
+        Where rank 0 is reached from.
+    cables
+        Further addresses that a topology gives to this rank.
+    timeout
+        Seconds for resolving names.
+    """
     if address != LOOPBACK:
         address = os.environ.get("WEFT_INTERFACE") or address
-    family, where = resolve(address, 0, timeout, "WEFT_INTERFACE")
+    with ExitStack() as stack:
+        main = _listen(address, timeout, "WEFT_INTERFACE", "give an address of this machine")
+        stack.callback(main.close)
+        listeners, side = [main], {}
+        for cable in cables:
+            remedy = "the file gives this address to this rank; start it there, or correct the file"
+            listener = _listen(cable, timeout, "topology", remedy)
+            stack.callback(listener.close)
+            listeners.append(listener)
+            side[cable] = listener.getsockname()[1]
+        stack.pop_all()
+    at, port = main.getsockname()[:2]
+    return Entrance(Door(at, port, secrets.token_bytes(_TOKEN_BYTES), side), tuple(listeners))
+
+
+def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.socket:
+    family, where = resolve(address, 0, timeout, said_by)
     try:
-        listener = socket.create_server(where, family=family, backlog=128)
+        return socket.create_server(where, family=family, backlog=128)
     except OSError as error:
-        msg = f"WEFT_INTERFACE: {address}: {error.strerror}; give an address of this machine"
+        msg = f"{said_by}: {address}: {error.strerror}; {remedy}"
         raise InputError(msg) from error
-    at, port = listener.getsockname()[:2]
-    return listener, Door(at, port, secrets.token_bytes(_TOKEN_BYTES))
 
 
 def connect_lines(
-    me: int, listener: socket.socket, doors: Sequence[Door], lines: set[Line], timeout: float
+    me: int,
+    entrance: Entrance,
+    doors: Sequence[Door],
+    lines: Mapping[Line, Ends | None],
+    timeout: float,
 ) -> dict[Line, socket.socket]:
     """Connect every line.
 
@@ -73,19 +130,24 @@ def connect_lines(
     ----------
     me
         This rank.
+    entrance
+        This rank's door.
     doors
         Of all ranks, this one's included.
     lines
-        Those that this rank has a part in; each names the rank at its other end.
+        Those that this rank has a part in; each names the rank at its other end. With the addresses that it
+        has to join, if that is prescribed.
     """
     deadline = time.monotonic() + timeout
     found: dict[Line, socket.socket] = {}
     try:
         for line in sorted(lines):
             if line.rank < me:
-                found[line] = _knock(Line(me, line.purpose), line.rank, doors[line.rank], deadline)
-        expected = lines - found.keys()
-        found.update(_admit(listener, doors[me].token, expected, deadline))
+                found[line] = _knock(
+                    Line(me, line.purpose), line.rank, doors[line.rank], lines[line], deadline
+                )
+        expected = lines.keys() - found.keys()
+        found.update(_admit(entrance, expected, deadline))
     except BaseException:
         for connection in found.values():
             connection.close()
@@ -107,26 +169,29 @@ def _code(token: bytes, line: Line) -> bytes:
     return hmac.digest(token, b"weft line %d %d" % line, "sha256")
 
 
-def _knock(line: Line, rank: int, door: Door, deadline: float) -> socket.socket:
+def _knock(line: Line, rank: int, door: Door, ends: Ends | None, deadline: float) -> socket.socket:
     left = deadline - time.monotonic()
+    target, source = (door.address, door.port), None
+    if ends is not None:
+        target, source = (ends.there, door.side[ends.there]), (ends.here, 0)
     try:
-        connection = socket.create_connection((door.address, door.port), timeout=max(0.01, left))
+        connection = socket.create_connection(target, timeout=max(0.01, left), source_address=source)
         connection.sendall(_KNOCK.pack(*line, _code(door.token, line)))
     except TimeoutError as error:
         raise TimedOut("connect", round(left, 1), [rank]) from error
     except OSError as error:
-        msg = f"rank {rank} cannot be reached at {door.address}:{door.port}: {error.strerror or error}"
+        start = "" if source is None else f" from {source[0]}"
+        msg = f"rank {rank} cannot be reached{start} at {target[0]}:{target[1]}: {error.strerror or error}"
         raise RuntimeFailure(msg) from error
     return connection
 
 
-def _admit(
-    listener: socket.socket, token: bytes, expected: set[Line], deadline: float
-) -> Iterator[tuple[Line, socket.socket]]:
+def _admit(entrance: Entrance, expected: set[Line], deadline: float) -> Iterator[tuple[Line, socket.socket]]:
     """Connections for the expected lines, each once; whoever cannot prove itself is dropped."""
     began = time.monotonic()
     with selectors.DefaultSelector() as selector:
-        selector.register(listener, selectors.EVENT_READ)
+        for listener in entrance.listeners:
+            selector.register(listener, selectors.EVENT_READ)
         pending: dict[socket.socket, bytes] = {}
         while expected:
             left = deadline - time.monotonic()
@@ -134,14 +199,14 @@ def _admit(
                 missing = {line.rank for line in expected}
                 raise TimedOut("connect", round(time.monotonic() - began, 1), missing)
             for key, _ in selector.select(left):
-                if key.fileobj is listener:
-                    connection, _ = listener.accept()
+                assert isinstance(key.fileobj, socket.socket)
+                if key.fileobj in entrance.listeners:
+                    connection, _ = key.fileobj.accept()
                     connection.setblocking(False)
                     pending[connection] = b""
                     selector.register(connection, selectors.EVENT_READ)
                     continue
-                assert isinstance(key.fileobj, socket.socket)
-                line = _hear(key.fileobj, pending, token)
+                line = _hear(key.fileobj, pending, entrance.door.token)
                 if line is None:
                     continue
                 selector.unregister(key.fileobj)

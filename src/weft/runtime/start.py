@@ -77,7 +77,8 @@ def init(
     found = None if topology is None else load_topology(topology)
     if plan is not None and found is not None:
         plan.check_topology(found)
-    connected = _connect_engine(engine, transport, streams, group, timeout)
+    cables = found if plan is None else plan.topology
+    connected = _connect_engine(engine, transport, streams, group, timeout, cables)
     size, hosts = connected.size, connected.hosts
     try:
         chooser = Chooser(size, plan=plan, topology=found, algorithm=algorithm, hosts=hosts)
@@ -108,7 +109,9 @@ def _agree_on_plan(communicator: Communicator, topology: Topology, seconds: floa
     return decode_plan(communicator.broadcast(words).tobytes()[:size])
 
 
-def _connect_engine(engine: str, transport: str, streams: int, group: Any, timeout: float) -> Engine[Any]:
+def _connect_engine(
+    engine: str, transport: str, streams: int, group: Any, timeout: float, topology: Topology | None
+) -> Engine[Any]:
     """Make the ranks meet."""
     if engine not in ENGINES:
         msg = f"engine {engine!r} is unknown, expected {', '.join(ENGINES)}"
@@ -129,4 +132,6 @@ def _connect_engine(engine: str, transport: str, streams: int, group: Any, timeo
 
         return TorchEngine.join(find_group(group), timeout=timeout)
     roster = join(find_place(), timeout=timeout)
-    return NativeEngine.connect(roster, transport=transport, streams=streams, timeout=timeout)
+    return NativeEngine.connect(
+        roster, transport=transport, streams=streams, timeout=timeout, topology=topology
+    )

@@ -18,12 +18,16 @@ import numpy as np
 
 from weft import _core
 from weft.errors import InputError, LimitError, RuntimeFailure
+from weft.runtime.engines import group_by_host
+from weft.runtime.lanes import Lanes, find_lanes
 from weft.runtime.lines import HEARTBEATS, LOOPBACK, Door, Line, connect_lines, open_door
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.runtime.roster import Roster
+    from weft.runtime.lanes import Ends
+    from weft.runtime.roster import Member, Roster
+    from weft.topology import Topology
 
 FROZEN_AFTER_MS: Final = 5000
 TRANSPORTS: Final = ("auto", "copy", "tcp")
@@ -39,10 +43,12 @@ class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probe: int
     word: int
     streams: int
+    topology: str
+    """Digest, if it prescribes connections."""
     door: Door
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Wires:
     """What connects one rank to all others of a communicator.
 
@@ -59,9 +65,11 @@ class Wires:
     can_read
         The ranks whose memory this process may read, and that may read its own.
     sockets
-        For each rank that is reached through some: one for each stream.
+        For each rank that is reached through some: one for each lane.
     streams
-        How many each pair of ranks has.
+        How many each pair of ranks has where the topology does not say.
+    lanes
+        What the topology says.
     address
         Where this rank listens for further connections.
     channels
@@ -78,6 +86,7 @@ class Wires:
     can_read: frozenset[int]
     sockets: dict[int, list[socket.socket]]
     streams: int
+    lanes: Lanes
     address: str
     channels: set[int] = field(default_factory=set)
     heartbeats: _core.Heartbeats | None = None
@@ -95,7 +104,15 @@ class Wires:
             connection.close()
 
 
-def connect(roster: Roster, *, transport: str, streams: int, arena_bytes: int, timeout: float) -> Wires:
+def connect(
+    roster: Roster,
+    *,
+    transport: str,
+    streams: int,
+    arena_bytes: int,
+    timeout: float,
+    topology: Topology | None = None,
+) -> Wires:
     """Connect this rank to all others; every rank calls this.
 
     Parameters
@@ -106,16 +123,18 @@ def connect(roster: Roster, *, transport: str, streams: int, arena_bytes: int, t
         ``"auto"``: memory within a machine, sockets between machines. ``"copy"``: the same, but no rank reads
         the private memory of another. ``"tcp"``: sockets everywhere.
     streams
-        Sockets between two ranks that are not reached through memory.
+        Sockets between two ranks that are not reached through memory, unless the topology says more.
     arena_bytes
         Room for shared tensors; only what is used takes memory.
     timeout
         Seconds for all of it.
+    topology
+        Of the ranks or of the hosts; where it names addresses, there is one socket for each cable.
 
     Raises
     ------
     InputError
-        If the transport is unknown, or ranks want different numbers of streams.
+        If the transport is unknown, ranks want different things, or an address is not of this machine.
     TimedOut, PeerLost, RuntimeFailure
         If somebody cannot be reached.
     """
@@ -125,69 +144,67 @@ def connect(roster: Roster, *, transport: str, streams: int, arena_bytes: int, t
     if not 1 <= streams <= MAX_STREAMS:
         msg = f"streams {streams}: expected 1 to {MAX_STREAMS}"
         raise InputError(msg)
-    here = roster.members[roster.rank].boot_id
-    neighbours = [member.rank for member in roster.members if member.boot_id == here]
+    me, members = roster.rank, roster.members
+    neighbours = [member.rank for member in members if member.boot_id == members[me].boot_id]
     local = [neighbours.index(rank) if rank in neighbours else -1 for rank in range(roster.size)]
-    host = _core.Host(local[roster.rank], len(neighbours), arena_bytes)
-    word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
-    others = [rank for rank in range(roster.size) if rank != roster.rank]
+    others = [rank for rank in range(roster.size) if rank != me]
     remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
+    lanes = find_lanes(topology, _nodes(topology, members), me)
+    host = _core.Host(local[me], len(neighbours), arena_bytes)
+    word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
     alone = len(neighbours) == roster.size
-    hub = [] if alone else others if roster.rank == 0 else [0]
     address = LOOPBACK if alone else roster.address
-    listener, door = open_door(address, timeout)
-    with listener:
-        probe = int(word.__array_interface__["data"][0])
-        mine = _Card(os.getpid(), host.descriptor, arena_bytes, probe, int(word[0]), streams, door)
-        cards = [
-            msgspec.msgpack.decode(card, type=_Card)
-            for card in roster.exchange(msgspec.msgpack.encode(mine), timeout)
-        ]
-        for rank in others:
-            if cards[rank].streams != streams:
-                msg = f"rank {rank} wants {cards[rank].streams} streams, rank {roster.rank} {streams}"
-                raise InputError(msg)
+    with open_door(address, _own_addresses(lanes, remote, me), timeout) as entrance:
+        card = _Card(
+            pid=os.getpid(),
+            descriptor=host.descriptor,
+            arena_bytes=arena_bytes,
+            probe=int(word.__array_interface__["data"][0]),
+            word=int(word[0]),
+            streams=streams,
+            topology=lanes.digest,
+            door=entrance.door,
+        )
+        told = roster.exchange(msgspec.msgpack.encode(card), timeout)
+        cards = [msgspec.msgpack.decode(part, type=_Card) for part in told]
+        _check_cards(cards, me)
+        readable = set()
         for rank in neighbours:
-            if rank != roster.rank:
+            if rank != me:
                 _attach(host, local[rank], rank, cards[rank])
-        readable = {
-            rank
-            for rank in neighbours
-            if rank != roster.rank
-            and transport != "copy"
-            and host.can_read(local[rank], cards[rank].probe, cards[rank].word)
-        }
-        wanted = {Line(rank, stream) for rank in remote for stream in range(streams)}
-        beats = {Line(rank, HEARTBEATS) for rank in hub}
-        doors = [card.door for card in cards]
-        lines = connect_lines(roster.rank, listener, doors, wanted | beats, timeout)
+                if transport != "copy" and host.can_read(local[rank], cards[rank].probe, cards[rank].word):
+                    readable.add(rank)
+        hub = [] if alone else others if me == 0 else [0]
+        beats = {Line(rank, HEARTBEATS): None for rank in hub}
+        wanted = _wanted(remote, streams, lanes) | beats
+        lines = connect_lines(me, entrance, [card.door for card in cards], wanted, timeout)
     told = roster.exchange(msgspec.msgpack.encode(sorted(readable)), timeout)
     agreed = [set(msgspec.msgpack.decode(part, type=list[int])) for part in told]
-    can_read = frozenset(rank for rank in readable if roster.rank in agreed[rank])
-    sockets = {rank: [lines[Line(rank, stream)] for stream in range(streams)] for rank in remote}
+    can_read = frozenset(rank for rank in readable if me in agreed[rank])
     watched = {line.rank: lines[line] for line in beats}
     host.start_watch(FROZEN_AFTER_MS, neighbours, roster.size)
     heartbeats = None
     if not alone:
         descriptors = [watched[rank].fileno() if rank in watched else -1 for rank in range(roster.size)]
         heartbeats = _core.Heartbeats(host, descriptors, FROZEN_AFTER_MS)
-    job = list(range(roster.size))
-    executor = _make_executor(host, 0, roster.rank, job, local, sockets, can_read)
-    roster.barrier(timeout)
-    return Wires(
-        host,
-        executor,
-        0,
-        job,
-        local,
-        can_read,
-        sockets,
-        streams,
-        address,
-        {0},
-        heartbeats,
-        watched,
+    job, sockets = list(range(roster.size)), _by_rank(lines, remote)
+    wires = Wires(
+        host=host,
+        executor=_make_executor(host, 0, me, job, local, sockets, can_read),
+        channel=0,
+        job=job,
+        local=local,
+        can_read=can_read,
+        sockets=sockets,
+        streams=streams,
+        lanes=lanes,
+        address=address,
+        channels={0},
+        heartbeats=heartbeats,
+        watched=watched,
     )
+    roster.barrier(timeout)
+    return wires
 
 
 def branch(
@@ -219,13 +236,11 @@ def branch(
     ]
     if free:
         trunk.host.reset(free[0])
-    listener, door = open_door(trunk.address, timeout)
-    with listener:
-        told = tell(msgspec.msgpack.encode(door))
+    remote = [rank for rank in members if rank in trunk.sockets] if free else []
+    with open_door(trunk.address, _own_addresses(trunk.lanes, remote, me), timeout) as entrance:
+        told = tell(msgspec.msgpack.encode(entrance.door))
         doors = [msgspec.msgpack.decode(part, type=Door) for part in told]
-        remote = [rank for rank in members if rank in trunk.sockets] if free else []
-        wanted = {Line(rank, stream) for rank in remote for stream in range(trunk.streams)}
-        lines = connect_lines(me, listener, doors, wanted, timeout)
+        lines = connect_lines(me, entrance, doors, _wanted(remote, trunk.streams, trunk.lanes), timeout)
     if not members:
         return None
     if not free:
@@ -237,22 +252,65 @@ def branch(
     number = {rank: new for new, rank in enumerate(members)}
     job, local = [trunk.job[rank] for rank in members], [trunk.local[rank] for rank in members]
     can_read = frozenset(number[rank] for rank in members if rank in trunk.can_read)
-    sockets = {
-        number[rank]: [lines[Line(rank, stream)] for stream in range(trunk.streams)] for rank in remote
-    }
-    executor = _make_executor(trunk.host, free[0], number[me], job, local, sockets, can_read)
+    sockets = {number[rank]: lanes for rank, lanes in _by_rank(lines, remote).items()}
     return Wires(
-        trunk.host,
-        executor,
-        free[0],
-        job,
-        local,
-        can_read,
-        sockets,
-        trunk.streams,
-        trunk.address,
-        trunk.channels,
+        host=trunk.host,
+        executor=_make_executor(trunk.host, free[0], number[me], job, local, sockets, can_read),
+        channel=free[0],
+        job=job,
+        local=local,
+        can_read=can_read,
+        sockets=sockets,
+        streams=trunk.streams,
+        lanes=trunk.lanes.among(members),
+        address=trunk.address,
+        channels=trunk.channels,
     )
+
+
+def _nodes(topology: Topology | None, members: Sequence[Member]) -> list[int]:
+    """Node of the topology that each rank stands for: itself, or its host where the topology is of hosts."""
+    hosts = group_by_host(members)
+    if topology is not None and topology.ranks == len(hosts) < len(members):
+        host_of = {rank: number for number, host in enumerate(hosts) for rank in host}
+        return [host_of[rank] for rank in range(len(members))]
+    return list(range(len(members)))
+
+
+def _own_addresses(lanes: Lanes, remote: Sequence[int], me: int) -> list[str]:
+    """Those where others knock: the lower of two ranks listens."""
+    return sorted({ends.here for rank in remote if rank > me for ends in lanes.ends.get(rank, ())})
+
+
+def _wanted(remote: Sequence[int], streams: int, lanes: Lanes) -> dict[Line, Ends | None]:
+    wanted: dict[Line, Ends | None] = {}
+    for rank in remote:
+        for number, ends in enumerate(lanes.ends.get(rank, (None,) * streams)):
+            wanted[Line(rank, number)] = ends
+    return wanted
+
+
+def _by_rank(lines: dict[Line, socket.socket], remote: Sequence[int]) -> dict[int, list[socket.socket]]:
+    found: dict[int, list[socket.socket]] = {rank: [] for rank in remote}
+    for line in sorted(lines):
+        if line.purpose != HEARTBEATS:
+            found[line.rank].append(lines[line])
+    return found
+
+
+def _check_cards(cards: Sequence[_Card], me: int) -> None:
+    mine = cards[me]
+    for rank, card in enumerate(cards):
+        if card.streams != mine.streams:
+            msg = f"rank {rank} wants {card.streams} streams, rank {me} {mine.streams}"
+            raise InputError(msg)
+        if card.topology != mine.topology:
+            mine_is, other_is = (f"{digest:.12}" or "none" for digest in (mine.topology, card.topology))
+            msg = (
+                f"rank {rank} has another topology of addresses than rank {me}: {other_is} and {mine_is}; "
+                f"give all ranks the same file"
+            )
+            raise InputError(msg)
 
 
 def _make_executor(

@@ -12,6 +12,7 @@ from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.arena import Arena
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines import group_by_host
+from weft.runtime.lanes import IN_TURN
 from weft.runtime.wiring import Wires, branch, connect
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from weft.runtime.engines import Dealing, Prepared
     from weft.runtime.roster import Member, Roster
     from weft.schedule import Schedule
+    from weft.topology import Topology
 
 _LARGE: Final = 64 << 10
 """Bytes from which a system call per piece is cheaper than copying twice."""
@@ -48,6 +50,7 @@ class NativeEngine:
         self.rank, self.size = rank, len(members)
         self._wires, self._members, self._arena, self._roster = wires, members, arena, roster
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._lanes = np.array([len(wires.sockets.get(r, (None,))) for r in range(self.size)], np.int32)
 
     @staticmethod
     def connect(
@@ -57,6 +60,7 @@ class NativeEngine:
         streams: int = 2,
         arena_bytes: int = limits.DEFAULT_ARENA_BYTES,
         timeout: float = 60.0,
+        topology: Topology | None = None,
     ) -> NativeEngine:
         """Connect all ranks of a job.
 
@@ -70,9 +74,16 @@ class NativeEngine:
             Room for `empty`; only what is used takes memory.
         timeout
             Seconds for connecting.
+        topology
+            May name the addresses to connect.
         """
         wires = connect(
-            roster, transport=transport, streams=streams, arena_bytes=arena_bytes, timeout=timeout
+            roster,
+            transport=transport,
+            streams=streams,
+            arena_bytes=arena_bytes,
+            timeout=timeout,
+            topology=topology,
         )
         return NativeEngine(wires, roster.members, roster.rank, Arena(wires.host), roster)
 
@@ -100,6 +111,10 @@ class NativeEngine:
             segment_elements,
             self.rank,
             limits.MAX_SEGMENTS,
+            self._lanes,
+            self._lane_of(self._wires.lanes.out),
+            self._lane_of(self._wires.lanes.into),
+            self._wires.lanes.of_routes(schedule),
         )
 
     def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> _core.Script:
@@ -112,7 +127,7 @@ class NativeEngine:
             (dealing.peer, count(dealing.sends), count(dealing.receives), dealing.code(self.rank))
             for dealing in dealings
         ]
-        return _core.write_exchange(counted, segment_elements)
+        return _core.write_exchange(counted, segment_elements, self._lanes)
 
     def split(
         self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
@@ -166,6 +181,9 @@ class NativeEngine:
             return False
 
         return run
+
+    def _lane_of(self, known: dict[int, int]) -> NDArray[np.int32]:
+        return np.array([known.get(rank, IN_TURN) for rank in range(self.size)], np.int32)
 
     def close(self) -> None:
         """Leave; the others see that this rank left on purpose."""

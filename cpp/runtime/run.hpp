@@ -1,0 +1,391 @@
+// One operation under way at one rank: what may go next, and who is waited for.
+#pragma once
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "../patience.hpp"
+#include "copying.hpp"
+#include "executor.hpp"
+
+namespace weft::runtime {
+
+using Clock = std::chrono::steady_clock;
+
+inline void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+class Executor::Run {
+public:
+    Run(Executor& owner, const Operation& operation)
+        : owner_(owner),
+          operation_(operation),
+          script_(*operation.script),
+          start_needs_(script_.tasks.size()),
+          apply_needs_(script_.tasks.size()),
+          arrived_(script_.tasks.size(), 0),
+          deadline_(Clock::now() + std::chrono::milliseconds(operation.timeout_ms)) {
+        for (size_t i = 0; i < script_.tasks.size(); ++i) {
+            start_needs_[i] = script_.tasks[i].start_needs;
+            apply_needs_[i] = script_.tasks[i].apply_needs;
+        }
+        for (const auto& queue : script_.sends) add_line(queue, true);
+        for (const auto& queue : script_.receives) add_line(queue, false);
+        open_ = static_cast<int64_t>(script_.tasks.size());
+    }
+
+    Ending go() {
+        announce();
+        Ending met = meet();
+        if (met.status != Status::done) return met;
+        for (size_t i = 0; i < lines_.size(); ++i) sinks_.emplace_back(operation_.memory, script_);
+        for (int32_t task : script_.local) {
+            if (start_needs_[task] == 0) start_local(task);
+        }
+        while (!finished()) {
+            if (advance()) {
+                idle_ = 0;
+                continue;
+            }
+            Ending ending = rest();
+            if (ending.status != Status::done) return ending;
+        }
+        wake();
+        return {};
+    }
+
+private:
+    static constexpr int kVerdictMs = 500;
+    static constexpr int kWakeEvery = 4;  // rounds
+    static constexpr int64_t kSpins = 2000, kYields = 20, kCrowdedYields = 20;
+    static constexpr int64_t kSocketYields = 2;  // the kernel has nothing to tell until the peer gets to run
+    static constexpr int kSleepMs = 20;
+
+    // A queue of tasks on its way over one link.
+    struct Line {
+        const Script::Queue* queue;
+        bool sends;
+        Link* link;
+        size_t next = 0;  // task to be sent or received
+        size_t left = 0;  // sends that have left
+        bool receiving = false, staged = false;
+
+        int32_t peer() const { return queue->peer; }
+        size_t count() const { return queue->tasks.size(); }
+        int32_t task(size_t i) const { return queue->tasks[i]; }
+    };
+
+    void add_line(const Script::Queue& queue, bool sends) {
+        lines_.push_back({&queue, sends, owner_.links_[queue.peer].at(static_cast<size_t>(queue.lane)).get()});
+        if (std::ranges::find(peers_, queue.peer) == peers_.end()) peers_.push_back(queue.peer);
+        sockets_ = sockets_ || !owner_.sockets_[queue.peer].empty();
+    }
+
+    void announce() {
+        owner_.mine().doing.store(operation_.fingerprint, std::memory_order_relaxed);
+        for (int32_t peer : peers_) {
+            auto found = script_.between.find(peer);
+            uint64_t between = found == script_.between.end() ? 0 : found->second;
+            for (auto& link : owner_.links_[peer]) link->open(operation_.fingerprint ^ between, operation_);
+        }
+    }
+
+    // Nobody moves data before all that have to do with each other agree on what this is.
+    Ending meet() {
+        for (;;) {
+            int32_t gone = -1, different = -1;
+            waiting_ = -1;
+            // All of them every time: each is to hear what this rank is in, and who differs is better news than who is
+            // gone because of that.
+            for (int32_t peer : peers_) {
+                for (auto& link : owner_.links_[peer]) {
+                    Peer found = link->peer();
+                    if (found == Peer::differs) different = peer;
+                    if (found == Peer::gone) gone = peer;
+                    if (found == Peer::waiting) waiting_ = peer;
+                }
+            }
+            if (different >= 0) return {Status::differs, different, -1, different};
+            if (gone >= 0) return blame(gone);
+            if (waiting_ < 0) {
+                met_ = true;
+                return {};
+            }
+            Ending ending = rest();
+            if (ending.status != Status::done) return ending;
+        }
+    }
+
+    bool finished() {
+        if (open_ > 0) return false;
+        return std::ranges::all_of(lines_, [](const Line& line) { return line.link->quiet(); });
+    }
+
+    bool advance() {
+        bool any = false;
+        for (size_t i = 0; i < lines_.size(); ++i) {
+            Line& line = lines_[i];
+            any = (line.sends ? advance_send(line) : advance_receive(line, sinks_[i])) || any;
+        }
+        if (any) {
+            for (Line& line : lines_) line.link->flush();
+            if (++rounds_ % kWakeEvery == 0) wake();
+        }
+        return any;
+    }
+
+    void wake() {
+        for (Line& line : lines_) line.link->wake();
+    }
+
+    bool advance_send(Line& line) {
+        bool any = false;
+        while (line.next < line.count()) {
+            int32_t task = line.task(line.next);
+            if (start_needs_[task] > 0 || !line.link->send(script_.tasks[task])) break;
+            ++line.next;
+            any = true;
+        }
+        size_t left = std::min<size_t>(line.link->left(), line.next);
+        for (; line.left < left; ++line.left) {
+            any = true;
+            --open_;
+            release(script_.tasks[line.task(line.left)].left);
+        }
+        return any;
+    }
+
+    // One task at a time: others may have the next piece of what this rank just has in its cache.
+    bool advance_receive(Line& line, Sink& sink) {
+        if (line.next == line.count()) return false;
+        int32_t id = line.task(line.next);
+        const Task& task = script_.tasks[id];
+        if (!line.receiving) {
+            bool now = apply_needs_[id] == 0;
+            if (!now && task.stage < 0) return false;
+            sink.begin(task, !now);
+            line.receiving = true;
+            line.staged = !now;
+        }
+        if (!line.link->receive(sink)) return false;
+        line.receiving = false;
+        ++line.next;
+        if (line.staged) {
+            arrived_[id] = 1;
+            if (apply_needs_[id] == 0) unstage(id);
+        } else {
+            applied(id);
+        }
+        return true;
+    }
+
+    void start_local(int32_t id) {
+        const Task& task = script_.tasks[id];
+        auto bytes = static_cast<int64_t>(operation_.memory.element);
+        std::byte* into = operation_.memory.stage + task.stage * bytes;
+        for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
+            const Part& part = script_.parts[p];
+            // Tasks within a rank are written down from the sender's side: `here` is read, `there` is written.
+            const std::byte* from = operation_.memory.region[static_cast<int>(part.here_in)] + part.here * bytes;
+            copy_bytes(into, from, static_cast<size_t>(part.elements * bytes));
+            into += part.elements * bytes;
+        }
+        arrived_[id] = 1;
+        release(task.left);
+        if (apply_needs_[id] == 0) unstage(id);
+    }
+
+    void unstage(int32_t id) {
+        const Task& task = script_.tasks[id];
+        auto bytes = static_cast<int64_t>(operation_.memory.element);
+        const std::byte* from = operation_.memory.stage + task.stage * bytes;
+        arrived_[id] = 0;
+        bool local = task.peer == owner_.rank_;
+        for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
+            const Part& part = script_.parts[p];
+            auto region = static_cast<int>(local ? part.there_in : part.here_in);
+            std::byte* into = operation_.memory.region[region] + (local ? part.there : part.here) * bytes;
+            if (task.reduces) {
+                reduce(operation_.memory.dtype, operation_.memory.op, into, from, static_cast<size_t>(part.elements));
+            } else {
+                copy_bytes(into, from, static_cast<size_t>(part.elements * bytes));
+            }
+            from += part.elements * bytes;
+        }
+        applied(id);
+    }
+
+    void applied(int32_t id) {
+        --open_;
+        release(script_.tasks[id].applied);
+    }
+
+    void release(int32_t waiter) {
+        for (; waiter != kNone; waiter = script_.waiters[waiter].next) {
+            const Waiter& one = script_.waiters[waiter];
+            if (one.apply) {
+                if (--apply_needs_[one.task] == 0 && arrived_[one.task]) unstage(one.task);
+            } else if (--start_needs_[one.task] == 0 && script_.tasks[one.task].peer == owner_.rank_) {
+                start_local(one.task);
+            }
+        }
+    }
+
+    // Nothing to do: spin a little, let others run, and at last sleep until somebody rings.
+    Ending rest() {
+        if (++idle_ == 1) wake();
+        Host& host = *owner_.host_;
+        static const bool crowded = std::thread::hardware_concurrency() < static_cast<unsigned>(host.ranks());
+        int64_t spins = crowded ? 0 : kSpins;
+        int64_t yields = !crowded ? kYields : sockets_ ? kSocketYields : kCrowdedYields;
+        if (idle_ < spins) {
+            pause();
+            return {};
+        }
+        if (idle_ < spins + yields) {
+            sched_yield();
+            return {};
+        }
+        Ending ending = check();
+        if (ending.status != Status::done) return ending;
+        owner_.mine().waits_for.store(1 + whom(), std::memory_order_relaxed);
+        if (sockets_) {
+            wait_for_sockets();
+        } else {
+            uint32_t heard = host.mine().bell.load(std::memory_order_seq_cst);
+            if (heard == heard_) {
+                host.sleep(heard, kSleepMs);
+            }
+            heard_ = heard;
+        }
+        return {};
+    }
+
+    // Sleeps until a socket brings something that can be used now. What cannot stays unread: to be woken by it again and
+    // again would take the processor from those who have work.
+    void wait_for_sockets() {
+        std::vector<pollfd> polled;
+        bool others = false;
+        for (int32_t peer : peers_) {
+            for (size_t lane = 0; lane < owner_.sockets_[peer].size(); ++lane) {
+                const Link* link = owner_.links_[peer][lane].get();
+                short events = link->events();
+                if (met_) events = static_cast<short>(events | useful(link));
+                if (events != 0) polled.push_back({owner_.sockets_[peer][lane], events, 0});
+            }
+            others = others || owner_.sockets_[peer].empty();
+        }
+        // Not all that can happen comes through sockets; a millisecond is short enough for the rest.
+        poll(polled.data(), polled.size(), others ? 1 : kSleepMs);
+    }
+
+    short useful(const Link* link) const {
+        short events = 0;
+        for (const Line& line : lines_) {
+            if (line.link != link || line.next == line.count()) continue;
+            int32_t task = line.task(line.next);
+            bool now = line.sends ? start_needs_[task] == 0
+                                  : line.receiving || apply_needs_[task] == 0 || script_.tasks[task].stage >= 0;
+            if (now) events = static_cast<short>(events | (line.sends ? POLLOUT : POLLIN));
+        }
+        return events;
+    }
+
+    Ending check() {
+        Loss loss = owner_.loss();
+        int32_t peer = whom();
+        int32_t row = which();
+        if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, row, peer};
+        for (int32_t other : peers_) {
+            auto gone = [](auto& link) { return link->gone(); };
+            if (std::ranges::any_of(owner_.links_[other], gone)) {
+                Ending ending = blame(other);
+                ending.row = row;
+                return ending;
+            }
+        }
+        for (int32_t other : peers_) {
+            if (owner_.local_[other] < 0) continue;
+            Channel& there = owner_.host_->board(owner_.local_[other]).channel[owner_.channel_];
+            bool needed = other == peer;
+            if (needed && (there.failed.load() != 0 || there.closed.load() != 0)) {
+                // What it sent before it left may still be on its way here.
+                if (++gone_checks_ < 10) break;
+                Ending ending = blame(other);
+                ending.row = row;
+                return ending;
+            }
+        }
+        if (Clock::now() > deadline_) {
+            int32_t culprit = owner_.follow(peer);
+            return {Status::timed_out, culprit, row, culprit};
+        }
+        check_interrupt();
+        return {};
+    }
+
+    Ending blame(int32_t peer) {
+        // One of another machine may have hung up because of a third, whom rank 0 is about to name.
+        for (int i = 0; i < kVerdictMs && owner_.local_[peer] < 0 && owner_.loss().rank < 0; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        Loss loss = owner_.loss();
+        if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
+        if (owner_.local_[peer] >= 0) {
+            Ending heard = owner_.heard_from(peer);
+            if (heard.status != Status::done) return heard;
+            Channel& there = owner_.host_->board(owner_.local_[peer]).channel[owner_.channel_];
+            if (there.closed.load() != 0) return {Status::left, peer, -1, peer};
+        }
+        return {Status::lost, peer, -1, peer};
+    }
+
+    // The peer that is waited for, and the transfer: the first that was not received, else the first not taken.
+    int32_t whom() const {
+        if (!met_) return waiting_;
+        for (const Line& line : lines_) {
+            if (!line.sends && line.next < line.count()) return line.peer();
+        }
+        for (const Line& line : lines_) {
+            if (line.sends && line.left < line.count()) return line.peer();
+        }
+        for (const Line& line : lines_) {
+            if (!line.link->quiet()) return line.peer();
+        }
+        return waiting_;
+    }
+    int32_t which() const {
+        for (const Line& line : lines_) {
+            if (!line.sends && line.next < line.count()) return script_.tasks[line.task(line.next)].row;
+        }
+        for (const Line& line : lines_) {
+            if (line.sends && line.left < line.count()) return script_.tasks[line.task(line.left)].row;
+        }
+        return -1;
+    }
+
+    Executor& owner_;
+    const Operation& operation_;
+    const Script& script_;
+    std::vector<int32_t> start_needs_, apply_needs_;
+    std::vector<uint8_t> arrived_;  // staged, and waiting to be applied
+    std::vector<Line> lines_;
+    std::vector<Sink> sinks_;
+    std::vector<int32_t> peers_;
+    bool sockets_ = false, met_ = false;
+    int64_t open_ = 0;  // tasks that have not left or not been applied
+    int64_t idle_ = 0, rounds_ = 0;
+    int gone_checks_ = 0;
+    uint32_t heard_ = 0;
+    int32_t waiting_ = -1;
+    Clock::time_point deadline_;
+};
+
+}  // namespace weft::runtime
