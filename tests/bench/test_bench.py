@@ -225,6 +225,8 @@ def begin(mark: str, *words: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, MARK: mark, "PYTHONUNBUFFERED": "1"},
+        # Whoever runs the tests in the background has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
     )
     assert process.stdout is not None
     for line in process.stdout:

@@ -14,7 +14,10 @@ from weft.bench.team import Ground, Team
 from weft.runtime.keeper import Keeper
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.bench.contestants.entry import Entry
+    from weft.runtime.launch import Seat
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a directory is made there, safely
 
@@ -51,7 +54,15 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self._resources.close()
 
-    def start(self, entry: Entry, ranks: int, settings: dict[str, Any]) -> Team:
+    def start(
+        self,
+        entry: Entry,
+        ranks: int,
+        settings: dict[str, Any],
+        *,
+        name: str | None = None,
+        seats: Sequence[Seat] | None = None,
+    ) -> Team:
         """Start a contestant's job and wait until all its ranks have joined.
 
         Raises
@@ -61,7 +72,7 @@ class Stage:
         RuntimeFailure
             If it does not come up.
         """
-        team = Team(self._ground, entry, ranks)
+        team = Team(self._ground, entry, ranks, name=name, seats=seats)
         self._resources.callback(team.end)
         team.start()
         team.join(settings)

@@ -22,12 +22,13 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from weft.bench import worker
 from weft.bench.channel import Channel, Closed
-from weft.bench.contestants.entry import RANK
+from weft.bench.contestants.entry import RANK, Venue
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.keeper import before_exec
+from weft.runtime.launch import Seat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from weft.bench.channel import Message
     from weft.bench.contestants.entry import Entry, Start
@@ -64,10 +65,29 @@ class Ground:
 
 
 class Team:
-    """One contestant's job."""
+    """One contestant's job.
 
-    def __init__(self, ground: Ground, entry: Entry, ranks: int) -> None:
-        self.name = entry.name
+    Parameters
+    ----------
+    ground, entry, ranks
+        Where, who, how many.
+    name
+        Where a contestant takes part more than once.
+    seats
+        Where each rank is started; by default all here.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        entry: Entry,
+        ranks: int,
+        *,
+        name: str | None = None,
+        seats: Sequence[Seat] | None = None,
+    ) -> None:
+        self.name = name or entry.name
+        self._seats = seats
         self.versions: dict[str, str] = {}
         self._ground, self._entry, self._size = ground, entry, ranks
         self._secret = secrets.token_hex(32)
@@ -79,11 +99,13 @@ class Team:
         """Start the processes."""
         log = tempfile.TemporaryFile(dir=self._ground.folder)  # noqa: SIM115 - closed with the rest
         self._log: IO[bytes] = self._resources.enter_context(log)
-        start = self._entry.start(self._size, self._ground.folder, self._resources)
+        start = self._entry.start(Venue(self._size, self._ground.folder, self._resources, self._seats))
         prepare = before_exec()
         for index in range(start.processes):
             own = {} if start.command else {RANK: str(index), "WEFT_RANK": str(index)}
-            process = self._spawn([*start.command, *_WORKER], {**self._variables(start), **own}, prepare)
+            seat = Seat() if start.command or self._seats is None else self._seats[index]
+            variables = {**self._variables(start), **own, **seat.variables}
+            process = self._spawn([*seat.prefix, *start.command, *_WORKER], variables, prepare)
             self._processes.append(process)
             self._ground.keeper.add(process.pid)
 
@@ -111,7 +133,7 @@ class Team:
             **start.variables,
             worker.SOCKET: self._ground.address,
             worker.SECRET: self._secret,
-            worker.CONTESTANT: self.name,
+            worker.CONTESTANT: self._entry.name,
         }
 
     def join(self, settings: dict[str, Any]) -> None:
@@ -120,6 +142,7 @@ class Team:
         invitation = {
             "ranks": self._size,
             "folder": self._ground.folder,
+            "name": self.name,
             "announcement": announcement,
             "settings": settings,
             "timeout": self._ground.timeout,

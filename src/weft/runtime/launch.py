@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from weft import limits
@@ -70,7 +70,30 @@ class JobResult:
         return 0 if self.signal is None else _SIGNAL_BASE + self.signal
 
 
-def launch(command: Sequence[str], ranks: int, *, out: IO[bytes], err: IO[bytes]) -> JobResult:
+@dataclass(frozen=True)
+class Seat:
+    """Where one rank is started, if not just here.
+
+    Parameters
+    ----------
+    prefix
+        Stands before its command.
+    variables
+        Environment on top of what all ranks have.
+    """
+
+    prefix: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def launch(
+    command: Sequence[str],
+    ranks: int,
+    *,
+    out: IO[bytes],
+    err: IO[bytes],
+    seats: Sequence[Seat] | None = None,
+) -> JobResult:
     """Run `command` once per rank, and return when all of it has ended.
 
     Parameters
@@ -81,6 +104,8 @@ def launch(command: Sequence[str], ranks: int, *, out: IO[bytes], err: IO[bytes]
         How many.
     out, err
         Where the ranks' standard output and error go, each line with its rank in front.
+    seats
+        One for each rank; by default all are started here.
 
     Raises
     ------
@@ -93,7 +118,7 @@ def launch(command: Sequence[str], ranks: int, *, out: IO[bytes], err: IO[bytes]
     limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)
     holder, port = reserve_port(LOOPBACK)
     with holder, _Job(ranks, out, err) as job:
-        job.start(command, job_variables(ranks, port))
+        job.start(command, job_variables(ranks, port), seats or [Seat()] * ranks)
         return job.run()
 
 
@@ -231,14 +256,14 @@ class _Job:
         self._signal = number
         self._stop(number)
 
-    def start(self, command: Sequence[str], variables: Mapping[str, str]) -> None:
+    def start(self, command: Sequence[str], variables: Mapping[str, str], seats: Sequence[Seat]) -> None:
         """Start every rank."""
         prepare = before_exec()
-        for rank in range(self._size):
-            own = {"WEFT_RANK": str(rank), "WEFT_LOCAL_RANK": str(rank)}
+        for rank, seat in enumerate(seats):
+            own = {"WEFT_RANK": str(rank), "WEFT_LOCAL_RANK": str(rank), **seat.variables}
             try:
                 process = subprocess.Popen(
-                    command,
+                    [*seat.prefix, *command],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,

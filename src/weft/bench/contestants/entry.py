@@ -14,17 +14,41 @@ from weft.bench.task import ITEM_BYTES
 from weft.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextlib import ExitStack
 
     from numpy.typing import NDArray
 
     from weft.bench.task import Task
+    from weft.runtime.launch import Seat
 
 RANK: Final = "WEFT_BENCH_RANK"
 """Variable that tells a worker its rank, where the controller started it itself."""
 
 Call = Callable[[], Any]
 """One operation. Returns its result as an array where that is not in the target it was bound to."""
+
+
+@dataclass(frozen=True)
+class Venue:
+    """Where a job is to be started.
+
+    Parameters
+    ----------
+    ranks
+        How many.
+    folder
+        Files it needs may be made here.
+    resources
+        Closed when the job is over.
+    seats
+        Where each rank goes, if not just here. The controller sees to it, but for launchers of others.
+    """
+
+    ranks: int
+    folder: str
+    resources: ExitStack
+    seats: Sequence[Seat] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,12 +74,14 @@ class Start:
 class Invitation:
     """What a worker knows when it joins its job.
 
-    ``rank`` is None where only the runtime itself knows, and ``announcement`` what rank 0 announced.
+    ``rank`` is None where only the runtime itself knows, ``name`` tells the job from others, and
+    ``announcement`` is what rank 0 announced.
     """
 
     rank: int | None
     ranks: int
     folder: str
+    name: str
     announcement: str
     settings: dict[str, Any]
     timeout: float
@@ -119,17 +145,8 @@ class Entry(ABC):
             raise InputError(msg)
 
     @abstractmethod
-    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:
+    def start(self, venue: Venue) -> Start:
         """How its job is started.
-
-        Parameters
-        ----------
-        ranks
-            How many.
-        folder
-            Files it needs may be made here.
-        resources
-            Closed when the job is over.
 
         Raises
         ------

@@ -6,12 +6,10 @@ import importlib.util
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, one_thread
+from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, Venue, one_thread
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -30,7 +28,7 @@ class GlooRank(Contestant):
         self.rank = invitation.rank
         self._torch: Any = torch
         self._group: Any = distributed
-        store = self._group.FileStore(f"{invitation.folder}/gloo", invitation.ranks)
+        store = self._group.FileStore(f"{invitation.folder}/{invitation.name}", invitation.ranks)
         patience = timedelta(seconds=invitation.timeout)
         self._group.init_process_group(
             "gloo", store=store, rank=self.rank, world_size=invitation.ranks, timeout=patience
@@ -76,12 +74,12 @@ class Gloo(Entry):
 
     name: ClassVar[str] = "gloo"
 
-    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002 - theirs
+    def start(self, venue: Venue) -> Start:
         """One process per rank; they meet through a file."""
         if importlib.util.find_spec("torch") is None:
             msg = "--against gloo: torch is not installed; pip install 'weft[torch]'"
             raise InputError(msg)
-        return Start((), ranks, {**one_thread(), "GLOO_SOCKET_IFNAME": "lo"})
+        return Start((), venue.ranks, {**one_thread(), "GLOO_SOCKET_IFNAME": "lo"})
 
     def join(self, invitation: Invitation) -> GlooRank:
         """Meet the others."""

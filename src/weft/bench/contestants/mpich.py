@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
-from weft.bench.contestants.entry import Entry, Invitation, Start, one_thread
+from weft.bench.contestants.entry import Entry, Invitation, Start, Venue, one_thread
 from weft.bench.contestants.mpi_rank import DTYPES, MpiRank
 from weft.bench.contestants.open_mpi import find_program, need_mpi4py
 from weft.errors import InputError
-
-if TYPE_CHECKING:
-    from contextlib import ExitStack
 
 VARIABLE: Final = "WEFT_MPICH"
 _INSTALL: Final = f"apt install mpich, or pip install mpich in a virtual environment that {VARIABLE} names"
@@ -27,7 +24,7 @@ class Mpich(Entry):
     name: ClassVar[str] = "mpich"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002
+    def start(self, venue: Venue) -> Start:
         """One launcher."""
         need_mpi4py(self.name)
         program = Path(self._program())
@@ -37,9 +34,9 @@ class Mpich(Entry):
             raise InputError(msg)
         variables = {**one_thread(), "MPI4PY_LIBMPI": str(library)}
         if library.name != _LIBRARY:  # mpi4py is linked against this name, which Debian's does not have
-            Path(folder, _LIBRARY).symlink_to(library)
-            variables["LD_LIBRARY_PATH"] = folder
-        return Start((str(program), "-n", str(ranks)), 1, variables)
+            Path(venue.folder, _LIBRARY).symlink_to(library)
+            variables["LD_LIBRARY_PATH"] = venue.folder
+        return Start((str(program), "-n", str(venue.ranks)), 1, variables)
 
     def _program(self) -> str:
         named = os.environ.get(VARIABLE)

@@ -13,12 +13,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, one_thread
+from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, Venue, one_thread
 from weft.errors import InputError, RuntimeFailure
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -86,7 +84,7 @@ class OneCcl(Entry):
     name: ClassVar[str] = "oneccl"
     dtypes: ClassVar[tuple[str, ...]] = tuple(_DTYPES)
 
-    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002 - no room to execute
+    def start(self, venue: Venue) -> Start:
         """Compile the interface, then one launcher."""
         named = os.environ.get(VARIABLE)
         if named is None:
@@ -99,7 +97,7 @@ class OneCcl(Entry):
                 raise InputError(msg)
         # Not in the folder of the jobs: memory may be mounted so that nothing there can be executed.
         shim = _compile(
-            root, Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-bench-")))
+            root, Path(venue.resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-bench-")))
         )
         variables = {
             _SHIM: str(shim),
@@ -108,7 +106,9 @@ class OneCcl(Entry):
             "I_MPI_FABRICS": "shm",
             "CCL_ATL_TRANSPORT": "mpi",
         }
-        return Start((str(root / "bin/mpiexec.hydra"), "-n", str(ranks)), 1, {**one_thread(), **variables})
+        return Start(
+            (str(root / "bin/mpiexec.hydra"), "-n", str(venue.ranks)), 1, {**one_thread(), **variables}
+        )
 
     def rank(self) -> int | None:
         """As the launcher tells."""

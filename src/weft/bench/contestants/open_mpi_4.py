@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from weft.bench.contestants.entry import Entry, Invitation, Start
+from weft.bench.contestants.entry import Entry, Invitation, Start, Venue
 from weft.bench.contestants.mpi_rank import DTYPES, MpiRank
 from weft.bench.contestants.open_mpi import find_program, need_mpi4py, variables
-
-if TYPE_CHECKING:
-    from contextlib import ExitStack
 
 
 class OpenMpi4(Entry):
@@ -18,13 +15,13 @@ class OpenMpi4(Entry):
     name: ClassVar[str] = "mpi4"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002
+    def start(self, venue: Venue) -> Start:
         """``mpirun`` starts the ranks."""
         need_mpi4py(self.name)
         program = find_program(self.name, "mpirun.openmpi", install="apt install openmpi-bin")
-        command = (program, "--oversubscribe", "--bind-to", "none", "-n", str(ranks))
+        command = (program, "--oversubscribe", "--bind-to", "none", "-n", str(venue.ranks))
         shared_memory = {"OMPI_MCA_btl": "self,vader", "MPI4PY_LIBMPI": "libmpi.so.40"}
-        return Start(command, 1, {**variables(ranks, folder), **shared_memory})
+        return Start(command, 1, {**variables(venue.ranks, venue.folder), **shared_memory})
 
     def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""

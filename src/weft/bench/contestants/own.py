@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from weft import _core
-from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, one_thread
+from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, Venue, one_thread
 from weft.runtime.buffers import DTYPES
 from weft.runtime.chooser import Chooser
 from weft.runtime.environment import LOOPBACK
@@ -16,8 +16,6 @@ from weft.runtime.launch import job_variables
 from weft.runtime.start import init
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
     from numpy.typing import NDArray
 
     from weft.bench.task import Task
@@ -91,11 +89,11 @@ class Weft(Entry):
     name: ClassVar[str] = "weft"
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
 
-    def start(self, ranks: int, folder: str, resources: ExitStack) -> Start:  # noqa: ARG002 - no files
+    def start(self, venue: Venue) -> Start:
         """One process per rank."""
         holder, port = reserve_port(LOOPBACK)
-        resources.enter_context(holder)
-        return Start((), ranks, {**one_thread(), **job_variables(ranks, port)})
+        venue.resources.enter_context(holder)
+        return Start((), venue.ranks, {**one_thread(), **job_variables(venue.ranks, port)})
 
     def join(self, invitation: Invitation) -> WeftRank:
         """Meet the others."""

@@ -1,0 +1,11 @@
+"""Emulated clusters: any topology as network namespaces with shaped links, with real bytes through them.
+
+A *space* is a network namespace: a host with its ranks, or a switch. A *cable* joins two of them and is as
+fast each way as the topology says. What would be inside a host is not emulated: its ranks share memory.
+"""
+
+from weft.lab.blueprint import Blueprint, draw
+from weft.lab.network import Network, build
+from weft.lab.prediction import emulated, predict
+
+__all__ = ["Blueprint", "Network", "build", "draw", "emulated", "predict"]

@@ -1,0 +1,74 @@
+"""What the lab asks of the kernel, through iproute2."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError, RuntimeFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SECONDS: Final = 30.0
+_SHOWN: Final = 300
+
+
+def check_rights() -> None:
+    """Refuse to start where no network can be made.
+
+    Raises
+    ------
+    InputError
+        With what is missing.
+    """
+    for program in ("ip", "tc"):
+        find(program)
+    if os.geteuid() != 0:
+        msg = "the lab makes network namespaces, which needs root; run it as root"
+        raise InputError(msg)
+
+
+def find(program: str) -> str:
+    """Where a program of iproute2 is."""
+    path = shutil.which(program, path=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
+    if path is None:
+        msg = f"{program} is not installed; apt install iproute2"
+        raise InputError(msg)
+    return path
+
+
+def ip(*words: str, lines: Iterable[str] = (), space: str | None = None) -> str:
+    """Run ``ip`` in a namespace: one command, or many lines at once."""
+    return _run("ip", words, lines, space)
+
+
+def tc(lines: Iterable[str], space: str) -> None:
+    """Run lines of ``tc`` in a namespace."""
+    _run("tc", (), lines, space)
+
+
+def execute(space: str, *command: str) -> str:
+    """Run any program in a namespace."""
+    return _run("ip", ("netns", "exec", space, *command), (), None)
+
+
+def _run(program: str, words: Sequence[str], lines: Iterable[str], space: str | None) -> str:
+    where = [] if space is None else ["-n", space]
+    text = "".join(f"{line}\n" for line in lines)
+    batch = ["-batch", "-"] if text else []
+    command = [find(program), *where, *batch, *words]
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        msg = f"{' '.join(command[:6])}: no answer within {_SECONDS:.0f} s"
+        raise RuntimeFailure(msg) from error
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[:_SHOWN]
+        msg = f"{' '.join(command[:8])}: {said or f'exit code {done.returncode}'}"
+        raise RuntimeFailure(msg)
+    return done.stdout

@@ -1,0 +1,217 @@
+"""A blueprint, built: namespaces and shaped cables that are gone again whatever happens.
+
+The settings are those with which real bytes keep to predictions. A bucket that holds little and a kernel that
+hands little to it at a time make queues short; without them a sender floods its own link, loses packets at
+it, and slows down more than the link asks for.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError
+from weft.lab.blueprint import Blueprint, draw, rank_address
+from weft.lab.kernel import check_rights, execute, find, ip, tc
+from weft.lab.names import find_leftovers, new_prefix, remove
+from weft.runtime.launch import Seat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.lab.blueprint import Cable, End
+    from weft.topology import Topology
+
+INTERFACE: Final = "host0"
+"""Has the addresses of a host's ranks; a pair of its own, so that it is up without a cable."""
+
+_SETTINGS: Final = {
+    "net/ipv4/ip_forward": 1,
+    "net/ipv4/conf/all/rp_filter": 0,
+    "net/ipv4/conf/default/rp_filter": 0,
+    "net/ipv4/tcp_limit_output_bytes": 32768,
+    "net/ipv4/tcp_slow_start_after_idle": 0,
+    "net/ipv4/tcp_no_metrics_save": 1,
+    "net/ipv4/tcp_congestion_control": "reno",
+    "net/ipv6/conf/all/disable_ipv6": 1,
+}
+_PACKETS: Final = "gso_max_size 6000 gso_max_segs 4"
+_SMALLEST_BURST: Final = 8000
+_BURSTS_PER_SECOND: Final = 1000
+_FIRST_TABLE: Final = 1000
+_PORT: Final = 4000
+
+
+class Network:
+    """An emulated cluster; `build` makes one.
+
+    Parameters
+    ----------
+    blueprint
+        What is built.
+    prefix
+        Of the names of its namespaces.
+    """
+
+    def __init__(self, blueprint: Blueprint, prefix: str) -> None:
+        self.blueprint, self._prefix = blueprint, prefix
+        self._jobs = 0
+
+    @property
+    def topology(self) -> Topology:
+        """What is emulated, with the addresses of cables between ranks."""
+        return self.blueprint.topology
+
+    def space_name(self, space: int) -> str:
+        """Name of a namespace."""
+        return f"{self._prefix}-{self.blueprint.spaces[space].name}"
+
+    @property
+    def names(self) -> list[str]:
+        """Of all namespaces."""
+        return [self.space_name(space) for space in range(len(self.blueprint.spaces))]
+
+    def seats(self, order: Sequence[int] | None = None) -> list[Seat]:
+        """Where the ranks of a job are started, and what each is told; each call is for another job.
+
+        Parameters
+        ----------
+        order
+            Which rank of the topology each rank of the job takes the place of.
+        """
+        blueprint = self.blueprint
+        order = range(blueprint.topology.ranks) if order is None else order
+        self._jobs += 1
+        spaces = [blueprint.space_of[rank] for rank in order]
+        common = {
+            "WEFT_ADDRESS": rank_address(order[0]),
+            "WEFT_PORT": str(_PORT + self._jobs),
+            "GLOO_SOCKET_IFNAME": INTERFACE,
+            "MASTER_ADDR": rank_address(order[0]),
+            "MASTER_PORT": str(_PORT - self._jobs),
+        }
+        seats = []
+        for number, rank in enumerate(order):
+            here = spaces[number]
+            own = {
+                "WEFT_INTERFACE": rank_address(rank),
+                "WEFT_LOCAL_RANK": str(spaces[:number].count(here)),
+                "WEFT_LOCAL_SIZE": str(spaces.count(here)),
+            }
+            prefix = (find("ip"), "netns", "exec", self.space_name(here))
+            seats.append(Seat(prefix, {**common, **own}))
+        return seats
+
+    def set_speed(self, link: int, bandwidth: int) -> None:
+        """Change the speed of a link while it is in use, in bytes per second."""
+        cable, end = self._find(link)
+        tc([_shape(cable, end, bandwidth, "change")], self.space_name(end.space))
+
+    def cut(self, link: int) -> None:
+        """Cut the cable of a link, both ways: nothing arrives any more, and nobody is told."""
+        cable, end = self._find(link)
+        ip("link", "set", cable.name, "down", space=self.space_name(end.space))
+
+    def _find(self, link: int) -> tuple[Cable, End]:
+        cable = self.blueprint.find_cable(link)
+        if cable is None:
+            msg = f"link {self.topology.link_name(link)} is inside a host; the lab has no cable for it"
+            raise InputError(msg)
+        return cable, cable.ends[cable.links.index(link)]
+
+
+@contextmanager
+def build(topology: Topology | Blueprint) -> Iterator[Network]:
+    """Build an emulated cluster, for as long as the block runs.
+
+    What earlier labs left behind because they were killed is removed first.
+
+    Raises
+    ------
+    InputError
+        Without root or iproute2, or if the topology has no network.
+    RuntimeFailure
+        If the kernel refuses.
+    """
+    blueprint = topology if isinstance(topology, Blueprint) else draw(topology)
+    check_rights()
+    remove(find_leftovers())
+    network = Network(blueprint, new_prefix())
+    made: list[str] = []
+    try:
+        for name in network.names:
+            ip("netns", "add", name)
+            made.append(name)
+        _wire(network)
+        yield network
+    finally:
+        remove(made)
+
+
+def _wire(network: Network) -> None:
+    blueprint = network.blueprint
+    for space in range(len(blueprint.spaces)):
+        cables = [
+            f"link add {cable.name} type veth peer name {cable.name} netns "
+            f"{network.space_name(cable.ends[1].space)}"
+            for cable in blueprint.cables
+            if cable.ends[0].space == space
+        ]
+        if cables:
+            ip(lines=cables, space=network.space_name(space))
+    assignments = "; ".join(f"echo {value} > /proc/sys/{name}" for name, value in _SETTINGS.items())
+    for space in range(len(blueprint.spaces)):
+        name = network.space_name(space)
+        execute(name, "sh", "-ec", assignments)
+        ip(lines=_addresses(blueprint, space), space=name)
+        ip(lines=_forwarding(blueprint, space), space=name)
+        tc(_shapes(blueprint, space), name)
+
+
+def _ends(blueprint: Blueprint, space: int) -> Iterator[tuple[Cable, End]]:
+    for cable in blueprint.cables:
+        for end in cable.ends:
+            if end.space == space:
+                yield cable, end
+
+
+def _addresses(blueprint: Blueprint, space: int) -> Iterator[str]:
+    yield "link set lo up"
+    for cable, end in _ends(blueprint, space):
+        yield f"addr add {end.address}/30 dev {cable.name}"
+        yield f"link set {cable.name} {_PACKETS} up"
+    if blueprint.spaces[space].ranks:
+        yield f"link add {INTERFACE} type veth peer name {INTERFACE}x"
+        for rank in blueprint.spaces[space].ranks:
+            yield f"addr add {rank_address(rank)}/32 dev {INTERFACE}"
+        yield f"link set {INTERFACE}x up"
+        yield f"link set {INTERFACE} up"
+
+
+def _forwarding(blueprint: Blueprint, space: int) -> Iterator[str]:
+    """Routes; from a rank of this space they say which address is its own, for peers that choose none."""
+    routes, ranks = blueprint.routes[space], blueprint.spaces[space].ranks
+    source = f" src {rank_address(ranks[0])}" if ranks else ""
+    for target, cable in routes.by_target.items():
+        yield f"route add {rank_address(target)}/32 {_via(blueprint, space, cable)}{source}"
+    for cable in sorted({cable for _, _, cable in routes.by_pair}):
+        yield f"route add default {_via(blueprint, space, cable)} table {_FIRST_TABLE + cable}"
+    for source_rank, target, cable in routes.by_pair:
+        ends = f"from {rank_address(source_rank)} to {rank_address(target)}"
+        yield f"rule add {ends} lookup {_FIRST_TABLE + cable}"
+
+
+def _via(blueprint: Blueprint, space: int, cable: int) -> str:
+    one = blueprint.cables[cable]
+    return f"via {one.far(space).address} dev {one.name}"
+
+
+def _shapes(blueprint: Blueprint, space: int) -> Iterator[str]:
+    for cable, end in _ends(blueprint, space):
+        if end.speed is not None:
+            yield _shape(cable, end, end.speed, "add")
+
+
+def _shape(cable: Cable, _end: End, bandwidth: int, verb: str) -> str:
+    burst = max(_SMALLEST_BURST, bandwidth // _BURSTS_PER_SECOND)
+    return f"qdisc {verb} dev {cable.name} root tbf rate {bandwidth * 8}bit burst {burst} latency 100ms"
