@@ -148,7 +148,8 @@ private:
 
 void bind_runtime(nb::module_& m) {
     nb::class_<Host>(m, "Host", "This rank's part of the memory that the ranks of one machine share.")
-        .def(nb::init<int, int, size_t>(), nb::arg("rank"), nb::arg("ranks"), nb::arg("arena_bytes"))
+        .def(nb::init<int, int, size_t, bool>(), nb::arg("rank"), nb::arg("ranks"), nb::arg("arena_bytes"),
+             nb::arg("crowded"))
         .def_prop_ro("descriptor", &Host::descriptor)
         .def_prop_ro("arena_bytes", &Host::arena_bytes)
         .def_prop_ro("arena_address",

@@ -41,8 +41,8 @@ std::byte* map(int file, size_t size) {
 
 }  // namespace
 
-Host::Host(int rank, int ranks, size_t arena_bytes)
-    : rank_(rank), ranks_(ranks), arena_bytes_(arena_bytes), members_(ranks) {
+Host::Host(int rank, int ranks, size_t arena_bytes, bool crowded)
+    : rank_(rank), ranks_(ranks), crowded_(crowded), arena_bytes_(arena_bytes), members_(ranks) {
     if (ranks < 1 || ranks > kMostLocal || rank < 0 || rank >= ranks) throw std::invalid_argument("rank");
     file_ = memfd_create("weft", MFD_CLOEXEC);
     if (file_ < 0) fail("memfd_create");

@@ -60,8 +60,9 @@ class Host {
 public:
     static constexpr size_t kRingBytes = size_t{2} << 20;
 
-    // `rank` is the number among the ranks of this machine. Throws std::system_error.
-    Host(int rank, int ranks, size_t arena_bytes);
+    // `rank` is the number among the ranks of this machine; `crowded`: who waits takes the processor from who works.
+    // Throws std::system_error.
+    Host(int rank, int ranks, size_t arena_bytes, bool crowded);
     ~Host();
     Host(const Host&) = delete;
     Host& operator=(const Host&) = delete;
@@ -81,6 +82,7 @@ public:
     bool is_owner() const;
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }
+    bool crowded() const { return crowded_; }
     int pid(int rank) const { return members_[rank].pid; }
     Board& board(int rank) const { return *reinterpret_cast<Board*>(members_[rank].memory); }
     Board& mine() const { return board(rank_); }
@@ -118,6 +120,7 @@ private:
     void watch(int64_t frozen_after_ms);
 
     int rank_, ranks_;
+    bool crowded_;
     size_t arena_bytes_;
     int file_ = -1;
     std::vector<Member> members_;

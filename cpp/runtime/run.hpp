@@ -242,9 +242,8 @@ private:
     Ending rest() {
         if (++idle_ == 1) wake();
         Host& host = *owner_.host_;
-        static const bool crowded = std::thread::hardware_concurrency() < static_cast<unsigned>(host.ranks());
-        int64_t spins = crowded ? 0 : kSpins;
-        int64_t yields = !crowded ? kYields : sockets_ ? kSocketYields : kCrowdedYields;
+        int64_t spins = host.crowded() ? 0 : kSpins;
+        int64_t yields = !host.crowded() ? kYields : sockets_ ? kSocketYields : kCrowdedYields;
         if (idle_ < spins) {
             pause();
             return {};

@@ -48,6 +48,11 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pid: Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
     boot_id: _Text
 
+    @property
+    def machine(self) -> str:
+        """The running kernel alone: what the processors belong to."""
+        return self.boot_id.partition("/")[0]
+
     @staticmethod
     def here(rank: int) -> Member:
         """Member that this process is."""

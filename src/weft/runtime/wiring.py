@@ -150,7 +150,7 @@ def connect(
     others = [rank for rank in range(roster.size) if rank != me]
     remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
     lanes = find_lanes(topology, _nodes(topology, members), me)
-    host = _core.Host(local[me], len(neighbours), arena_bytes)
+    host = _core.Host(local[me], len(neighbours), arena_bytes, _is_crowded(members, me))
     word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
     alone = len(neighbours) == roster.size
     address = LOOPBACK if alone else roster.address
@@ -266,6 +266,12 @@ def branch(
         address=trunk.address,
         channels=trunk.channels,
     )
+
+
+def _is_crowded(members: Sequence[Member], me: int) -> bool:
+    """Whether the ranks of this machine, those in other containers included, outnumber its processors."""
+    machine = members[me].machine
+    return sum(member.machine == machine for member in members) > len(os.sched_getaffinity(0))
 
 
 def _nodes(topology: Topology | None, members: Sequence[Member]) -> list[int]:
