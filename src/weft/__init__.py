@@ -65,6 +65,7 @@ _LAZY = {
 _PACKAGES = (
     "algorithms",
     "exchange",
+    "lab",
     "planning",
     "runtime",
     "schedule",
@@ -104,6 +105,7 @@ __all__ = [
     "exchange",
     "halves",
     "init",
+    "lab",
     "load_plan",
     "load_schedule",
     "load_topology",

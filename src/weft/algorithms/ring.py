@@ -13,9 +13,12 @@ import numpy as np
 
 from weft import limits
 from weft.algorithms.orders import places_behind, ring_order
+from weft.errors import InputError
 from weft.schedule import Op, ScheduleBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -23,13 +26,15 @@ _CHAIN_ROWS: Final = 1 << 22
 """Transfers of a chain beyond which it is cut into fewer chunks than there are ranks."""
 
 
-def all_reduce(topology: Topology) -> Schedule:
+def all_reduce(topology: Topology, *, order: Sequence[int] | None = None) -> Schedule:
     """Sum every rank's buffer at every rank, once round the ring and once more.
 
     Parameters
     ----------
     topology
         Any cluster.
+    order
+        In which the ring visits the ranks; by default a good one is looked for.
 
     Returns
     -------
@@ -40,6 +45,8 @@ def all_reduce(topology: Topology) -> Schedule:
     ------
     LimitError
         Beyond 5,793 ranks: the table of transfers grows with the square of the ranks.
+    InputError
+        If the order is not one of all ranks.
 
     Examples
     --------
@@ -57,7 +64,10 @@ def all_reduce(topology: Topology) -> Schedule:
     .. [1] P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
        J. Parallel Distrib. Comput. 69 (2009).
     """
-    return _ring(topology, "all_reduce", (Op.REDUCE, Op.COPY))
+    if order is not None and sorted(order) != list(range(topology.ranks)):
+        msg = f"ring: an order names each of the ranks 0..{topology.ranks - 1} once"
+        raise InputError(msg)
+    return _ring(topology, "all_reduce", (Op.REDUCE, Op.COPY), order)
 
 
 def reduce_scatter(topology: Topology) -> Schedule:
@@ -197,11 +207,13 @@ def reduce(topology: Topology, *, root: int = 0) -> Schedule:
     return _chain(topology, "reduce", root)
 
 
-def _ring(topology: Topology, collective: str, rounds: tuple[Op, ...]) -> Schedule:
+def _ring(
+    topology: Topology, collective: str, rounds: tuple[Op, ...], given: Sequence[int] | None = None
+) -> Schedule:
     ranks = topology.ranks
     limits.check("ring: transfers", len(rounds) * ranks * (ranks - 1), limits.MAX_TRANSFERS)
     builder = ScheduleBuilder(topology, collective, "ring")
-    order, note = ring_order(topology)
+    order, note = ring_order(topology) if given is None else (list(given), "ring order: as asked for")
     ring = np.array(order, np.int32)
     place = np.argsort(ring).astype(np.int32)
     for index, op in enumerate(rounds):

@@ -51,6 +51,11 @@ class Stage:
             self._resources = resources.pop_all()
         return self
 
+    @property
+    def folder(self) -> str:
+        """Where files may be left for the jobs; gone with the stage."""
+        return self._ground.folder
+
     def __exit__(self, *_: object) -> None:
         self._resources.close()
 

@@ -40,6 +40,7 @@ VERBS: Final = {
     "simulate": "Run one schedule on its simulated network.",
     "run": "Start the ranks of a job on this machine.",
     "bench": "Time collectives for real, beside other runtimes.",
+    "lab": "Emulate a cluster, and run or measure jobs on it.",
     "doctor": "Check this installation.",
 }
 

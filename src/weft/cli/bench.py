@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,11 +13,11 @@ from weft import limits
 from weft.cli import options
 from weft.cli.bench_table import Table
 from weft.cli.output import print_json
+from weft.cli.signals import heed_signals
 from weft.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from weft.bench.bound import Limit
     from weft.bench.measure import Effort, Performer, Row
@@ -30,8 +29,7 @@ DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
 OPS: Final = ("sum", "prod", "min", "max")
 """As in `weft.bench.task`, which is not imported here because it brings numpy along."""
 
-_SETTINGS: Final = ("memory", "transport", "algorithm", "topology", "plan")
-_LONGEST_TIMEOUT: Final = 86_400.0
+_SETTINGS: Final = ("memory", "transport", "algorithm", "topology", "plan", "schedule")
 
 
 def _read_size(ctx: click.Context, option: click.Parameter, text: str) -> int:
@@ -144,19 +142,14 @@ def _read_names(_ctx: click.Context, _option: click.Parameter, text: str | None)
 @click.option("--algorithm", metavar="NAME", help="Weft's schedule, as for weft.init.")
 @click.option("--topology", metavar="SPEC|FILE", help="What it is built on; its speeds are the bound.")
 @click.option("--plan", metavar="FILE", help="What weft plan wrote.")
+@click.option("--schedule", metavar="FILE", help="Any schedule, such as weft export wrote; it is verified.")
 @click.option(
     "--against",
     callback=_read_names,
     metavar="NAME,...",
     help="Measure these too, in turn: gloo, mpi (Open MPI 5), mpi4 (Open MPI 4), mpich, oneccl.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, _LONGEST_TIMEOUT, min_open=True),
-    default=300.0,
-    show_default=True,
-    help="Seconds for a job to start, and for each round.",
-)
+@options.timeout
 @options.as_json
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
@@ -239,7 +232,7 @@ def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Sett
     for entry in entries:
         entry.check(tasks[0])
     limit = _limit(given["topology"], ranks, measured=True)
-    with _heed_signals(), Stage(given["timeout"]) as stage:
+    with heed_signals(), Stage(given["timeout"]) as stage:
         teams = [stage.start(entry, ranks, settings) for entry in entries]
         yield list(teams), tasks, limit, True
         for team in teams:
@@ -265,27 +258,6 @@ def _limit(source: str | None, ranks: int, *, measured: bool) -> Callable[[Task]
         topology: Topology = load_topology(source)
         return lambda task: topology_limit(task, topology)
     return memory_limit if measured else lambda _task: None
-
-
-@contextmanager
-def _heed_signals() -> Iterator[None]:
-    """End as on Ctrl-C when told to stop otherwise, so that nothing is left behind."""
-
-    def stop(number: int, _frame: FrameType | None) -> NoReturn:
-        click.echo(f"weft: stopped by {signal.Signals(number).name}", err=True)
-        raise click.exceptions.Exit(128 + number)
-
-    heeded = (signal.SIGTERM, signal.SIGHUP)
-    before = {
-        number: signal.signal(number, stop)
-        for number in heeded
-        if signal.getsignal(number) is not signal.SIG_IGN  # as under nohup
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _document(

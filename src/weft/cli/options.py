@@ -15,6 +15,8 @@ from weft.errors import InputError
 COLLECTIVE_NAMES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
 """As in `weft.schedule`, which is not imported here because it brings numpy along."""
 
+_DAY: Final = 86_400.0
+
 
 def read_size(_ctx: click.Context, option: click.Parameter, text: str) -> int:
     """Positive number of bytes; the unit parser's own complaint is the best one."""
@@ -56,6 +58,18 @@ def read_time_limit(_ctx: click.Context, option: click.Parameter, text: str) -> 
     return seconds
 
 
+def read_timeout(_ctx: click.Context, option: click.Parameter, text: str) -> float:
+    """Seconds, more than none and at most a day."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= _DAY:
+        msg = f"{option.opts[0]} {text!r}: give seconds, such as 300; at most {_DAY:,.0f}, a day"
+        raise InputError(msg)
+    return seconds
+
+
 def refuse_unused(*names: str, reason: str) -> None:
     """Refuse options of the running verb that were given although they would change nothing."""
     context = click.get_current_context(silent=True)
@@ -77,6 +91,15 @@ def examples(*lines: str) -> str:
 
 
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, no table.")
+
+timeout: Final = click.option(
+    "--timeout",
+    default="300",
+    show_default=True,
+    callback=read_timeout,
+    metavar="SECONDS",
+    help="For a job to start, and for each round.",
+)
 
 size: Final = click.option(
     "--size",

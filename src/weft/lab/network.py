@@ -17,7 +17,7 @@ from weft.lab.names import find_leftovers, new_prefix, remove
 from weft.runtime.launch import Seat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from weft.lab.blueprint import Cable, End
     from weft.topology import Topology
@@ -71,13 +71,17 @@ class Network:
         """Of all namespaces."""
         return [self.space_name(space) for space in range(len(self.blueprint.spaces))]
 
-    def seats(self, order: Sequence[int] | None = None) -> list[Seat]:
+    def seats(
+        self, order: Sequence[int] | None = None, variables: Mapping[str, str] | None = None
+    ) -> list[Seat]:
         """Where the ranks of a job are started, and what each is told; each call is for another job.
 
         Parameters
         ----------
         order
             Which rank of the topology each rank of the job takes the place of.
+        variables
+            What else all ranks are told.
         """
         blueprint = self.blueprint
         order = range(blueprint.topology.ranks) if order is None else order
@@ -99,7 +103,7 @@ class Network:
                 "WEFT_LOCAL_SIZE": str(spaces.count(here)),
             }
             prefix = (find("ip"), "netns", "exec", self.space_name(here))
-            seats.append(Seat(prefix, {**common, **own}))
+            seats.append(Seat(prefix, {**common, **own, **(variables or {})}))
         return seats
 
     def set_speed(self, link: int, bandwidth: int) -> None:

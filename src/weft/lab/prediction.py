@@ -35,10 +35,27 @@ def emulated(topology: Topology) -> Topology:
 
 
 def predict(
-    schedule: Schedule, size_bytes: int, *, segment_bytes: int | None = None, element_bytes: int = 4
+    schedule: Schedule,
+    size_bytes: int,
+    topology: Topology | None = None,
+    *,
+    segment_bytes: int | None = None,
+    element_bytes: int = 4,
 ) -> float:
-    """Seconds that a schedule should take in the lab."""
-    there = replace(schedule, topology=emulated(schedule.topology))
+    """Seconds that a schedule should take in the lab.
+
+    Parameters
+    ----------
+    schedule
+        What runs.
+    size_bytes
+        Of each rank's buffer.
+    topology
+        What is emulated; by default what the schedule was made for.
+    segment_bytes, element_bytes
+        As for `weft.simulate`.
+    """
+    there = replace(schedule, topology=emulated(topology or schedule.topology))
     result = simulate(
         there, size_bytes, segment_bytes=segment_bytes, sharing="fluid", element_bytes=element_bytes
     )

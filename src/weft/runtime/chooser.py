@@ -35,6 +35,8 @@ class Chooser:
         Of the job.
     plan
         For its collective, whatever the size. A plan for as many as there are hosts runs between the hosts.
+    schedule
+        The same for one schedule, which is verified.
     topology
         For everything else; by default every rank reaches every other alike, as in one machine.
     algorithm
@@ -53,23 +55,32 @@ class Chooser:
         ranks: int,
         *,
         plan: Plan | None = None,
+        schedule: Schedule | None = None,
         topology: Topology | str | None = None,
         algorithm: str | None = None,
         hosts: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self.plan, self.algorithm = plan, algorithm
+        self.plan, self.schedule, self.algorithm = plan, schedule, algorithm
         self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
         self.topology = load_topology(topology if topology is not None else f"fullmesh:{max(2, ranks)}")
         self._given = topology is not None
         counts = {ranks} if self.hosts is None else {ranks, len(self.hosts)}
+        if plan is not None and schedule is not None:
+            msg = "a plan and a schedule are given; which of them is to run?"
+            raise InputError(msg)
         planned = [] if plan is None else [("plan", plan.topology)]
-        for what, there in [*planned, ("topology", self.topology)]:
+        prescribed = [] if schedule is None else [("schedule", schedule.topology)]
+        for what, there in [*planned, *prescribed, ("topology", self.topology)]:
             if ranks > 1 and there.ranks not in counts:
                 spread = "" if self.hosts is None else f" on {len(self.hosts)} hosts"
                 msg = f"the {what} is for {there.name}, {there.ranks} ranks; this job has {ranks}{spread}"
                 raise InputError(msg)
         self._ranks = ranks
         self._built: dict[tuple[str, str, int], Schedule] = {}
+        if schedule is not None:
+            from weft.verification import verify
+
+            verify(schedule)
         if algorithm is not None and "all_reduce" in registry.find(algorithm).collectives and ranks > 1:
             self._build(algorithm, "all_reduce", 0)  # what does not apply here is told at once
 
@@ -78,6 +89,8 @@ class Chooser:
         if self.plan is not None and self.plan.collective == collective:
             choice = self.plan.choose(max(1, size_bytes))
             return self._fit(choice.schedule), choice.segment_bytes
+        if self.schedule is not None and self.schedule.collective == collective:
+            return self._fit(self.schedule), None
         if self._given or self.algorithm is not None:
             return self._build(self.algorithm or "direct", collective, root), None
         if collective != "all_reduce":

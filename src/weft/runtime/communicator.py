@@ -39,7 +39,7 @@ _Known: TypeAlias = "tuple[Record, Callable[[Any, float], bool]]"
 _MOST_KEPT: Final = 4096
 """Operations that are kept ready; who has more kinds than that makes them anew."""
 
-_SEGMENT_BYTES: Final = 256 << 10
+SEGMENT_BYTES: Final = 256 << 10
 """Fits into a core's cache while several ranks' pieces are added to it."""
 
 
@@ -439,7 +439,7 @@ class Communicator:
                 raise InputError(msg)
             sizes = schedule.chunk_bytes(flat.elements)
             start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-            segment = segment_bytes or _SEGMENT_BYTES
+            segment = segment_bytes or SEGMENT_BYTES
             script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
             record = Record(collective, schedule.algorithm, schedule.digest, flat.nbytes, segment)
             mark = _fingerprint((*key, schedule.digest, segment))
@@ -452,7 +452,7 @@ class Communicator:
     def _exchange(
         self, name: str, dealings: list[Dealing], flat: Buffer, out: Buffer, timeout: float | None
     ) -> None:
-        segment = max(1, _SEGMENT_BYTES // flat.itemsize)
+        segment = max(1, SEGMENT_BYTES // flat.itemsize)
         script = self._engine.prepare_exchange(dealings, segment)
         record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize)
         mark = _fingerprint(("exchange", flat.dtype))

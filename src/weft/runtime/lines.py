@@ -22,12 +22,12 @@ import msgspec
 
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.gate import resolve
+from weft.runtime.lanes import Ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from weft.runtime.lanes import Ends
 
 LOOPBACK: Final = "127.0.0.1"
 HEARTBEATS: Final = -1
@@ -143,9 +143,8 @@ def connect_lines(
     try:
         for line in sorted(lines):
             if line.rank < me:
-                found[line] = _knock(
-                    Line(me, line.purpose), line.rank, doors[line.rank], lines[line], deadline
-                )
+                ends = lines[line] or Ends(doors[me].address, doors[line.rank].address)
+                found[line] = _knock(Line(me, line.purpose), line.rank, doors[line.rank], ends, deadline)
         expected = lines.keys() - found.keys()
         found.update(_admit(entrance, expected, deadline))
     except BaseException:
@@ -169,19 +168,17 @@ def _code(token: bytes, line: Line) -> bytes:
     return hmac.digest(token, b"weft line %d %d" % line, "sha256")
 
 
-def _knock(line: Line, rank: int, door: Door, ends: Ends | None, deadline: float) -> socket.socket:
+def _knock(line: Line, rank: int, door: Door, ends: Ends, deadline: float) -> socket.socket:
     left = deadline - time.monotonic()
-    target, source = (door.address, door.port), None
-    if ends is not None:
-        target, source = (ends.there, door.side[ends.there]), (ends.here, 0)
+    target = ends.there, door.side.get(ends.there, door.port)
     try:
-        connection = socket.create_connection(target, timeout=max(0.01, left), source_address=source)
+        connection = socket.create_connection(target, timeout=max(0.01, left), source_address=(ends.here, 0))
         connection.sendall(_KNOCK.pack(*line, _code(door.token, line)))
     except TimeoutError as error:
         raise TimedOut("connect", round(left, 1), [rank]) from error
     except OSError as error:
-        start = "" if source is None else f" from {source[0]}"
-        msg = f"rank {rank} cannot be reached{start} at {target[0]}:{target[1]}: {error.strerror or error}"
+        where = f"from {ends.here} at {target[0]}:{target[1]}"
+        msg = f"rank {rank} cannot be reached {where}: {error.strerror or error}"
         raise RuntimeFailure(msg) from error
     return connection
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from weft.topology import load_topology
 if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.runtime.engines import Engine
+    from weft.schedule import Schedule
     from weft.topology import Topology
 
 ENGINES: Final = ("native", "mpi", "torch")
@@ -27,6 +29,7 @@ ENGINES: Final = ("native", "mpi", "torch")
 def init(
     *,
     plan: Plan | str | Path | None = None,
+    schedule: Schedule | str | Path | None = None,
     topology: Topology | str | None = None,
     algorithm: str | None = None,
     transport: str = "auto",
@@ -43,8 +46,12 @@ def init(
     plan
         What ``weft plan`` wrote, for its collective. One for as many as there are hosts runs between them,
         each rank on its slice.
+    schedule
+        Any schedule, or the name of its file: it is verified, and runs for its collective.
     topology
-        The cluster. Without a plan or an algorithm, rank 0 plans the all-reduce for it, and all use that.
+        The cluster; by default what ``WEFT_TOPOLOGY`` names. Without a plan, a schedule or an algorithm, rank
+        0 plans the all-reduce for it, and all use that. Where it says which addresses use a cable, what a
+        schedule sends over that cable goes there.
     algorithm
         Name in the registry, for all that the plan does not serve. Without it, and without a topology, what
         suits ranks that reach each other through memory, and hosts that reach each other alike.
@@ -74,20 +81,29 @@ def init(
         from weft.planning import load_plan
 
         plan = load_plan(plan)
+    if isinstance(schedule, str | Path):
+        from weft.schedule.codec import load_schedule
+
+        schedule = load_schedule(schedule)
+    if topology is None and plan is None and schedule is None:
+        topology = os.environ.get("WEFT_TOPOLOGY") or None
     found = None if topology is None else load_topology(topology)
     if plan is not None and found is not None:
         plan.check_topology(found)
-    cables = found if plan is None else plan.topology
+    given = plan or schedule
+    cables = found if given is None else given.topology
     connected = _connect_engine(engine, transport, streams, group, timeout, cables)
     size, hosts = connected.size, connected.hosts
     try:
-        chooser = Chooser(size, plan=plan, topology=found, algorithm=algorithm, hosts=hosts)
+        chooser = Chooser(
+            size, plan=plan, schedule=schedule, topology=found, algorithm=algorithm, hosts=hosts
+        )
         communicator = Communicator(connected, chooser, timeout=timeout)
     except BaseException:
         connected.close()
         raise
     atexit.register(communicator.close)
-    if found is not None and plan is None and algorithm is None and size > 1:
+    if found is not None and given is None and algorithm is None and size > 1:
         plan = _agree_on_plan(communicator, found, planning)
         communicator.use(Chooser(size, plan=plan, topology=found, hosts=hosts))
     return communicator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
     from weft.bench.task import Task
 
 
+_WHAT_RUNS: Final = ("plan", "schedule", "topology", "algorithm")
+
+
 class WeftRank(Contestant):
     """One rank of a Weft job; what it measures is `weft.Communicator` as any user calls it.
 
     Parameters
     ----------
     settings
-        ``memory`` is ``shared`` for `Communicator.empty`; ``transport``, ``topology``, ``algorithm`` and
-        ``plan`` are as for `weft.init`.
+        ``memory`` is ``shared`` for `Communicator.empty`; ``transport``, ``topology``, ``algorithm``,
+        ``plan`` and ``schedule`` are as for `weft.init`.
     timeout
         Seconds for joining and for each operation.
     """
 
     def __init__(self, settings: dict[str, Any], timeout: float) -> None:
-        given = {name: settings[name] for name in ("plan", "topology", "algorithm") if settings[name]}
+        given = {name: settings[name] for name in _WHAT_RUNS if settings[name]}
         self.communicator = init(**given, transport=settings["transport"], timeout=timeout)
         self.rank = self.communicator.rank
         self._shared = settings["memory"] == "shared"
@@ -108,13 +111,16 @@ def make_chooser(ranks: int, settings: dict[str, Any]) -> Chooser:
     InputError
         If there is no such plan, topology or algorithm, or it is for another number of ranks.
     """
-    plan = None
-    if settings["plan"] is not None:
+    given = {name: settings[name] for name in _WHAT_RUNS if settings[name] is not None}
+    if "plan" in given:
         from weft.planning import load_plan
 
-        plan = load_plan(settings["plan"])
-    given = {name: settings[name] for name in ("topology", "algorithm") if settings[name] is not None}
-    return Chooser(ranks, plan=plan, **given)
+        given["plan"] = load_plan(given["plan"])
+    if "schedule" in given:
+        from weft.schedule.codec import load_schedule
+
+        given["schedule"] = load_schedule(given["schedule"])
+    return Chooser(ranks, **given)
 
 
 def _typed(array: NDArray[np.uint8], dtype: str) -> Any:

@@ -1,0 +1,100 @@
+"""What the verbs that start a job share: the words that are its command, and how it is said that it ended."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from weft.cli.lines import one_line
+from weft.cli.output import LONGEST_LINE, print_json
+from weft.errors import InputError
+from weft.files import exists
+
+if TYPE_CHECKING:
+    from weft.runtime.launch import JobResult
+
+_IS_PROGRAM: Final = "weft.cli.job.is_program"
+
+job_json: Final = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print how the job went as one JSON document; what the ranks print then goes to standard error.",
+)
+
+words: Final = click.argument(
+    "words", nargs=-1, type=click.UNPROCESSED, required=True, metavar="SCRIPT|-- COMMAND [WORDS]"
+)
+
+
+class WordsCommand(click.Command):
+    """A command that knows whether ``--`` stood before its words, which click itself forgets."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, and remember."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        found = ctx.params.get("words", ())
+        # Behind another argument click takes it for a word, in front of all it swallows it.
+        inside = found[:1] == ("--",)
+        if inside:
+            ctx.params["words"] = found[1:]
+        ctx.meta[_IS_PROGRAM] = inside or given[: len(given) - len(found)][-1:] == ["--"]
+        return rest
+
+
+def command_line(ctx: click.Context, given: tuple[str, ...]) -> list[str]:
+    """Program and words: those after ``--``, or this Python and a script."""
+    if not given:
+        msg = "there is no command behind --"
+        raise InputError(msg)
+    if ctx.meta[_IS_PROGRAM]:
+        return list(given)
+    if not exists(Path(given[0])):
+        msg = f"{given[0]}: no such file; to run a command, write -- before it"
+        raise InputError(msg)
+    return [sys.executable, *given]
+
+
+def finish(ctx: click.Context, result: JobResult, line: list[str], *, as_json: bool) -> None:
+    """Say how a job ended, and end with its exit code."""
+    if as_json:
+        print_json(_as_dict(result, line))
+    if result.exit_code:
+        click.echo(one_line(_complaint(result), LONGEST_LINE), err=True)
+        ctx.exit(result.exit_code)
+
+
+def _complaint(result: JobResult) -> str:
+    if result.first_failure is not None:
+        first = result.results[result.first_failure]
+        end = f"exit code {first.exit_code}" if first.signal is None else f"killed by {_name(first.signal)}"
+        others = "; the others were stopped" if len(result.results) > 1 else ""
+        return f"weft: error: rank {first.rank} failed first: {end}{others}"
+    assert result.signal is not None
+    if result.signal == signal.SIGINT:
+        return "weft: interrupted"
+    return f"weft: stopped by {_name(result.signal)}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals between the first and the last
+        return f"signal {number}"
+
+
+def _as_dict(result: JobResult, line: list[str]) -> dict[str, Any]:
+    return {
+        "command": line,
+        "ranks": len(result.results),
+        "exit_code": result.exit_code,
+        "first_failure": result.first_failure,
+        "signal": result.signal,
+        "results": [asdict(one) for one in result.results],
+    }

@@ -1,0 +1,210 @@
+"""``weft lab``: real bytes over emulated clusters."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from weft.cli import job, options
+from weft.cli.output import make_console, make_table, print_json, print_table, progress
+from weft.cli.signals import heed_signals
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.lab.contest import Entrant, Outcome
+    from weft.lab.network import Network
+
+_LARGEST_SCALE: Final = 1000.0
+
+
+@click.group("lab")
+def command() -> None:
+    """Emulate a cluster on this machine, and run or measure jobs on it.
+
+    Each host is a network namespace, each link a cable with the topology's speed both ways, shaped by the
+    kernel; real processes send real bytes through them. It needs root and iproute2. Everything is removed at
+    the end; what a killed lab left is removed by the next.
+    """
+
+
+_topology = click.argument("topology", metavar="TOPOLOGY")
+_scale = click.option(
+    "--scale",
+    default="auto",
+    show_default=True,
+    metavar="auto|FACTOR",
+    callback=lambda _ctx, _option, text: _read_scale(text),
+    help="Multiply the speeds of all cables; auto slows them down to what this machine can emulate.",
+)
+
+
+def _read_scale(text: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = -1.0
+    if not 0 < factor <= _LARGEST_SCALE:
+        msg = f"--scale {text}: give a factor such as 0.001, or auto"
+        raise InputError(msg)
+    return factor
+
+
+@contextmanager
+def _lab(topology: str, scale: float | None) -> Iterator[Network]:
+    from weft.lab import build
+    from weft.lab.scaling import fit
+    from weft.topology import load_topology
+
+    fitted, factor = fit(load_topology(topology), scale)
+    with heed_signals(), build(fitted) as network:
+        plan = network.blueprint
+        hosts = sum(bool(space.ranks) for space in plan.spaces)
+        what = f"{hosts} hosts, {len(plan.spaces) - hosts} switches, {len(plan.cables)} cables"
+        slow = "" if factor == 1 else f"; every cable at {factor:.3g} of its speed"
+        click.echo(f"weft: {fitted.name} as {what}{slow}", err=True)
+        yield network
+
+
+@command.command(
+    "run",
+    cls=job.WordsCommand,
+    context_settings={"allow_interspersed_args": False},
+    epilog=options.examples(
+        "weft lab run torus:2x4@bw=20Mbit/s train.py",
+        "weft lab run --scale 0.001 cluster.toml -- python -m package.train",
+        "weft lab run switch:4@bw=100Mbit/s -- weft bench -b 64K -e 4M",
+    ),
+)
+@_scale
+@job.job_json
+@_topology
+@job.words
+@click.pass_context
+def run(
+    ctx: click.Context, topology: str, scale: float | None, as_json: bool, words: tuple[str, ...]
+) -> None:
+    """Run a job on an emulated cluster, one process per rank.
+
+    As `weft run`, but each rank is started on its host of TOPOLOGY. `weft.init()` then plans for it:
+    WEFT_TOPOLOGY names a file with the cluster and the addresses of its cables. Scripts that use
+    torch.distributed find MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME.
+    """
+    from weft.runtime.launch import launch
+    from weft.topology.toml_file import format_toml
+
+    line = job.command_line(ctx, words)
+    stream = sys.stderr if as_json else sys.stdout
+    with _lab(topology, scale) as network, tempfile.TemporaryDirectory(prefix="weft-lab-") as folder:
+        path = Path(folder, "topology.toml")
+        path.write_text(format_toml(network.topology), "utf-8")
+        seats = network.seats(variables={"WEFT_TOPOLOGY": str(path)})
+        result = launch(line, len(seats), out=stream.buffer, err=sys.stderr.buffer, seats=seats)
+    job.finish(ctx, result, line, as_json=as_json)
+
+
+@command.command(
+    "bench",
+    epilog=options.examples(
+        "weft lab bench torus:2x4@bw=20Mbit/s --size 4MB --against gloo",
+        "weft lab bench hosts:4,2,1@uplink=40Mbit/s/20Mbit/s/10Mbit/s --size 1MB --algorithm hierarchical",
+        "weft lab bench switch:8@bw=50Mbit/s --size 4MB --against gloo,mpi --json > star.json",
+    ),
+)
+@_topology
+@_scale
+@options.size
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    metavar="NAME",
+    help="Measure this algorithm of Weft's too; may be repeated.",
+)
+@click.option("--against", default="", metavar="NAME,...", help="Measure these too: gloo, mpi, mpi4.")
+@click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5, show_default=True)
+@options.timeout
+@options.as_json
+@click.pass_context
+def bench(ctx: click.Context, /, **given: Any) -> None:
+    """Time all-reduce on an emulated cluster: what Weft plans, beside other algorithms and runtimes.
+
+    All take turns, round after round. Beside each time stands what the simulator predicts for the network as
+    it is emulated. Gloo takes part twice: with the ranks as they are numbered, and in the order that suits
+    its ring best.
+    """
+    with _lab(given["topology"], given["scale"]) as network:
+        from weft.lab.contest import hold
+
+        entrants = _entrants(network, given)
+        with progress("lab") as report:
+            outcomes = hold(
+                network,
+                entrants,
+                given["size"],
+                rounds=given["rounds"],
+                timeout=given["timeout"],
+                progress=lambda now: report(now, 0, 0),
+            )
+        if given["as_json"]:
+            print_json(_document(network, given, outcomes))
+        else:
+            _print(outcomes)
+    if any(outcome.wrong for outcome in outcomes):
+        ctx.exit(1)
+
+
+def _entrants(network: Network, given: dict[str, Any]) -> list[Entrant]:
+    from weft.algorithms import registry
+    from weft.bench.contestants import find_peers
+    from weft.lab.contest import OWN, Entrant, peers_of
+
+    peers = [name.strip() for name in given["against"].split(",") if name.strip()]
+    find_peers(peers)
+    own = [
+        Entrant(f"{OWN} {name}", schedule=registry.find(name).build(network.topology, "all_reduce", 0))
+        for name in given["algorithms"]
+    ]
+    return [Entrant(OWN), *own, *peers_of(network, peers)]
+
+
+def _print(outcomes: list[Outcome]) -> None:
+    table = make_table(
+        "contestant", "algorithm", "median", "fastest", "slowest", "predicted", "off", "times weft's",
+        left=("contestant", "algorithm"),
+    )  # fmt: skip
+    own = outcomes[0].median_seconds
+    for one in outcomes:
+        predicted = "-" if one.predicted_seconds is None else f"{one.predicted_seconds:.3f} s"
+        off = "-" if one.deviation is None else f"{100 * one.deviation:+.1f} %"
+        times = (one.median_seconds, min(one.seconds), max(one.seconds))
+        cells = [f"{seconds:.3f} s" for seconds in times]
+        table.add_row(
+            one.name, one.algorithm or "-", *cells, predicted, off, f"{one.median_seconds / own:.2f}"
+        )
+    print_table(make_console(), table)
+    for one in outcomes:
+        if one.wrong:
+            click.echo(f"weft: error: {one.name}: {one.wrong:,} elements are wrong", err=True)
+
+
+def _document(network: Network, given: dict[str, Any], outcomes: list[Outcome]) -> dict[str, Any]:
+    own = outcomes[0].median_seconds
+    return {
+        "topology": network.topology.name,
+        "ranks": network.topology.ranks,
+        "size_bytes": given["size"] // 4 * 4,
+        "rounds": given["rounds"],
+        "results": [
+            {**asdict(one), "deviation": one.deviation, "ratio": one.median_seconds / own} for one in outcomes
+        ],
+    }
