@@ -191,7 +191,7 @@ def _print(outcomes: list[Outcome]) -> None:
         table.add_row(
             one.name, one.algorithm or "-", *cells, predicted, off, f"{one.median_seconds / own:.2f}"
         )
-    print_table(make_console(), table)
+    print_table(make_console(), table, drop=(4, 3))
     for one in outcomes:
         if one.wrong:
             click.echo(f"weft: error: {one.name}: {one.wrong:,} elements are wrong", err=True)

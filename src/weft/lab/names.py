@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from weft.errors import RuntimeFailure
 from weft.lab.kernel import ip
 
 _NAME: Final = re.compile(r"weftlab-([0-9]{1,10})-([0-9]{1,20})-[0-9]{1,6}-[hs][0-9]{1,6}")
@@ -42,8 +43,7 @@ def _start_of(pid: int) -> str | None:
 def find_leftovers() -> list[str]:
     """Namespaces of labs whose makers are gone."""
     found = []
-    for line in ip("netns", "list").splitlines():
-        name = line.split()[0] if line.split() else ""
+    for name in _names():
         match = _NAME.fullmatch(name)
         if match is not None and _start_of(int(match[1])) != match[2]:
             found.append(name)
@@ -51,7 +51,7 @@ def find_leftovers() -> list[str]:
 
 
 def remove(spaces: list[str]) -> None:
-    """End what runs in namespaces of a lab, and remove them."""
+    """End what runs in namespaces of a lab, and remove them; another lab may be about to do the same."""
     inside = [pid for space in spaces for pid in _processes(space)]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in inside:
@@ -61,12 +61,25 @@ def remove(spaces: list[str]) -> None:
         while inside and time.monotonic() < deadline:
             time.sleep(0.02)
             inside = [pid for pid in inside if _start_of(pid) is not None and not _is_zombie(pid)]
-    if spaces:
-        ip(lines=[f"netns del {space}" for space in spaces])
+    for space in spaces:
+        try:
+            ip("netns", "del", space)
+        except RuntimeFailure:
+            if space in _names():
+                raise
+
+
+def _names() -> list[str]:
+    return [line.split()[0] for line in ip("netns", "list").splitlines() if line.split()]
 
 
 def _processes(space: str) -> list[int]:
-    return [int(word) for word in ip("netns", "pids", space).split()]
+    try:
+        return [int(word) for word in ip("netns", "pids", space).split()]
+    except RuntimeFailure:
+        if space in _names():
+            raise
+        return []
 
 
 def _is_zombie(pid: int) -> bool:

@@ -103,7 +103,8 @@ class Network:
                 "WEFT_LOCAL_SIZE": str(spaces.count(here)),
             }
             prefix = (find("ip"), "netns", "exec", self.space_name(here))
-            seats.append(Seat(prefix, {**common, **own, **(variables or {})}))
+            told = {**common, **own, **(variables or {})}
+            seats.append(Seat(prefix, told, blueprint.spaces[here].name))
         return seats
 
     def set_speed(self, link: int, bandwidth: int) -> None:

@@ -54,7 +54,7 @@ def fit(topology: Topology, factor: float | None = None) -> tuple[Topology, floa
     if bandwidth[slowest] < SLOWEST:
         msg = (
             f"{topology.name}: link {topology.link_name(slowest)} would have {bandwidth[slowest] * 8:,} "
-            f"bit/s, less than {SLOWEST * 8:,}; the speeds are too different for a lab, or --scale is too small"
+            f"bit/s, less than {SLOWEST * 8:,}; the speeds differ too much for a lab, or --scale is too small"
         )
         raise InputError(msg)
     return (topology if factor == 1 else replace(topology, bandwidth=bandwidth)), factor

@@ -80,10 +80,13 @@ class Seat:
         Stands before its command.
     variables
         Environment on top of what all ranks have.
+    host
+        A name, the same for ranks that are started in the same place.
     """
 
     prefix: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
+    host: str = ""
 
 
 def launch(

@@ -154,6 +154,18 @@ class Entry(ABC):
             If it is not installed, with how to install it.
         """
 
+    def refuse_seats(self, venue: Venue) -> None:
+        """For those that can only run where the controller is.
+
+        Raises
+        ------
+        InputError
+            If ranks are to go elsewhere.
+        """
+        if venue.seats is not None:
+            msg = f"--against {self.name}: it is measured within one host only, not in a lab"
+            raise InputError(msg)
+
     def rank(self) -> int | None:
         """Which rank this worker is; None if only the runtime itself knows."""
         return int(os.environ[RANK]) if RANK in os.environ else None

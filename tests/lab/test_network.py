@@ -1,0 +1,206 @@
+"""Emulated clusters, built for real: what they carry, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.jobs import WEFT
+
+from weft.errors import InputError, RuntimeFailure
+from weft.lab import build, emulated, kernel, names
+from weft.lab.kernel import ip
+from weft.runtime.launch import launch
+from weft.topology import load_topology
+from weft.topology.toml_file import format_toml, parse_toml
+
+
+def spaces() -> set[str]:
+    return {line.split()[0] for line in ip("netns", "list").splitlines() if line.startswith("weftlab-")}
+
+
+def mine() -> set[str]:
+    return {name for name in spaces() if name.startswith(f"weftlab-{os.getpid()}-")}
+
+
+EXACT = """
+import numpy as np
+import weft
+
+with weft.init(timeout=60) as comm:
+    mine = np.arange(comm.size * 11, dtype=np.int64) + 1000 * comm.rank
+    got = comm.all_to_all(mine).reshape(comm.size, 11)
+    for peer in range(comm.size):
+        assert (got[peer] == np.arange(11) + 11 * comm.rank + 1000 * peer).all(), (comm.rank, peer, got)
+    total = comm.all_reduce(np.arange(5003, dtype=np.int64) * (comm.rank + 1))
+    assert (total == np.arange(5003) * (comm.size * (comm.size + 1) // 2)).all()
+    print(comm.last.algorithm)
+"""
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "torus:2x3@bw=50Mbit/s,routing=ecmp",
+        "fattree:2,2,2@bw=50Mbit/s",
+        "hosts:3,1@uplink=40Mbit/s",
+        "ring:4@bw=9Mbit/s+fail=0>1",
+    ],
+)
+def test_every_rank_reaches_every_other_and_nothing_is_left(tmp_path: Path, spec: str) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(EXACT, "utf-8")
+    done = subprocess.run(
+        [str(WEFT), "lab", "run", "--json", spec, str(script)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["ranks"] == load_topology(spec).ranks
+    owners = {name.split("-")[1] for name in spaces()}
+    assert not owners & {str(one["pid"]) for one in result["results"]}
+
+
+PARALLEL = """
+name = "parallel"
+ranks = 2
+[[links]]
+src = 0
+dst = 1
+bandwidth = "40Mbit/s"
+latency = "1us"
+duplex = true
+count = 2
+"""
+
+COUNTED = """
+import numpy as np
+import weft
+
+with weft.init(topology=sys.argv[1], algorithm=sys.argv[2], timeout=60) as comm:
+    comm.all_reduce(np.ones(500_000, np.float32))
+"""
+
+
+def test_what_a_schedule_sends_over_a_cable_goes_over_that_cable(tmp_path: Path) -> None:
+    script, file = tmp_path / "job.py", tmp_path / "parallel.toml"
+    script.write_text(f"import sys\n{COUNTED}", "utf-8")
+    with build(parse_toml(PARALLEL, "parallel.toml")) as network:
+        file.write_text(format_toml(network.topology), "utf-8")
+        line = [sys.executable, str(script), str(file), "forest"]
+        with Path(os.devnull).open("wb") as nowhere:
+            result = launch(line, 2, out=nowhere, err=nowhere, seats=network.seats())
+        assert result.exit_code == 0
+        told = json.loads(ip("-s", "-j", "link", space=network.names[0]))
+    sent = {one["ifname"]: one["stats64"]["tx"]["bytes"] for one in told}
+    # Two megabytes each way, half of them over either cable; the meeting goes over one of them.
+    assert 950_000 < sent["c0"] < 1_300_000
+    assert 950_000 < sent["c1"] < 1_300_000
+
+
+def test_a_failure_inside_removes_everything() -> None:
+    class Unexpected(Exception):
+        pass
+
+    with pytest.raises(Unexpected), build(load_topology("switch:3@bw=50Mbit/s")):
+        raise Unexpected
+    assert mine() == set()
+
+
+def test_what_the_kernel_refuses_is_told_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.lab.network._PACKETS", "gso_max_size nonsense")
+    with pytest.raises(RuntimeFailure, match="nonsense"), build(load_topology("switch:3@bw=50Mbit/s")):
+        pass
+    assert mine() == set()
+
+
+KILLED = """
+import os, signal, subprocess, sys
+from weft.lab import build
+from weft.topology import load_topology
+with build(load_topology("switch:3@bw=50Mbit/s")) as network:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.Popen([*network.seats()[0].prefix, "sleep", "1000"], **quiet)
+    print(*network.names, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_lab_leaves_is_removed_by_the_next_and_no_other() -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], check=False, capture_output=True, text=True, timeout=60
+    )
+    left = set(killed.stdout.split())
+    assert killed.returncode == -signal.SIGKILL
+    assert len(left) == 4
+    foreign = f"weftlab-{os.getpid()}-1-0-x0"
+    ip("netns", "add", foreign)
+    try:
+        found = left & spaces()  # unless another lab beside this test was quicker
+        assert found <= set(names.find_leftovers())
+        with build(load_topology("switch:2@bw=50Mbit/s")):
+            assert not left & spaces()
+        assert foreign in spaces()
+    finally:
+        ip("netns", "del", foreign)
+
+
+def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(InputError, match="run it as root"), build(load_topology("switch:2@bw=50Mbit/s")):
+        pass
+
+
+def test_without_iproute2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel.shutil, "which", lambda *_words, **_options: None)
+    with pytest.raises(InputError, match="apt install iproute2"):
+        kernel.check_rights()
+
+
+def test_a_link_inside_a_host_has_no_cable_to_cut() -> None:
+    topology = load_topology("hosts:2,1@uplink=40Mbit/s")
+    with build(topology) as network:
+        inside = next(link for link in range(topology.links) if network.blueprint.find_cable(link) is None)
+        with pytest.raises(InputError, match="inside a host"):
+            network.cut(inside)
+
+
+def test_predictions_are_for_what_is_built() -> None:
+    topology = load_topology("hosts:2,1@uplink=40Mbit/s,intra=10GB/s")
+    there = emulated(topology)
+    speeds = dict(zip(topology.bandwidth.tolist(), there.bandwidth.tolist(), strict=True))
+    assert speeds == {5_000_000: 5_000_000 * 1448 // 1514, 10**10: 10**10}
+
+
+def wait_for(condition: Path, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+def test_a_lab_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    mark = tmp_path / "started"
+    words = ["lab", "run", "switch:3@bw=50Mbit/s", "--", "sh", "-c", f"touch {mark}; sleep 1000"]
+    process = subprocess.Popen(
+        [str(WEFT), *words],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(mark)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said
+    assert not {name for name in spaces() if name.startswith(f"weftlab-{process.pid}-")}
