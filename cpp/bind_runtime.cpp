@@ -1,4 +1,5 @@
 // The data plane as Python sees it. src/weft/runtime has checked types and sizes.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -161,6 +162,15 @@ void bind_runtime(nb::module_& m) {
         .def("start_watch", &Host::start_watch, nb::arg("frozen_after_ms"), nb::arg("rank_of"), nb::arg("job_ranks"),
              "Begin to beat and to listen.")
         .def("reset", &Host::reset, nb::arg("channel"), "Make a channel as new.")
+        .def_prop_ro(
+            "cut",
+            [](const Host& host) -> std::optional<std::tuple<int32_t, int32_t, int32_t>> {
+                Host::Cut cut = host.cut();
+                if (!cut.seen()) return std::nullopt;
+                return std::tuple(cut.lower, cut.higher, cut.lane);
+            },
+            "Ranks of the job at both ends of a connection that was cut, and which of theirs it is.")
+        .def("mend", &Host::mend, "Forget the cut.")
         .def("close", &Host::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
     nb::class_<Heartbeats>(m, "Heartbeats", "Beats between this rank and rank 0, over sockets that stay the caller's.")
         .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t>(), nb::arg("host"),
@@ -185,7 +195,8 @@ void bind_runtime(nb::module_& m) {
         .value("differs", Status::differs)
         .value("timed_out", Status::timed_out)
         .value("interrupted", Status::interrupted)
-        .value("given_up", Status::given_up);
+        .value("given_up", Status::given_up)
+        .value("cut", Status::cut);
     nb::class_<Ending>(m, "Ending", "How an operation ended, and through whom.")
         .def_ro("status", &Ending::status)
         .def_ro("rank", &Ending::rank)

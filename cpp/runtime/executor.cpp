@@ -45,6 +45,16 @@ Executor::Loss Executor::loss() const {
     return first;
 }
 
+Ending Executor::cut() const {
+    Host::Cut cut = host_->cut();
+    if (!cut.seen()) return {};
+    auto number = [this](int32_t rank) {
+        auto found = std::ranges::find(job_, rank);
+        return found == job_.end() ? -1 : static_cast<int32_t>(found - job_.begin());
+    };
+    return {Status::cut, number(cut.lower), -1, number(cut.higher)};
+}
+
 void Executor::close() {
     if (!host_->is_owner()) return;
     mine().closed.store(1, std::memory_order_release);

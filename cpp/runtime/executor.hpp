@@ -11,8 +11,9 @@
 
 namespace weft::runtime {
 
-// `given_up`: the others no longer wait for this rank, by which `rank` gave up first.
-enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted, given_up };
+// `given_up`: the others no longer wait for this rank, by which `rank` gave up first. `cut`: the connection between
+// `rank` and `waited_for` carries nothing any more; both live.
+enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted, given_up, cut };
 
 struct Ending {
     Status status = Status::done;
@@ -46,6 +47,8 @@ private:
         bool frozen = false;
     };
     Loss loss() const;
+    // The cut that everybody gives up for, if there is one.
+    Ending cut() const;
     Channel& mine() const { return host_->mine().channel[channel_]; }
     void give_up(Status status, int32_t culprit);
     // What a peer's giving up means for this rank; done if it has not.

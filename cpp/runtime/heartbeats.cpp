@@ -45,10 +45,11 @@ void Heartbeats::run(int64_t silent_after_ms) {
     int64_t last = now_ms(), next_beat = last;
     while (!stop_.load()) {
         if (now_ms() >= next_beat) {
-            tell({Kind::beat, 0});
+            tell({Kind::beat});
             next_beat = now_ms() + kBeatMs;
         }
         tell_losses();
+        tell_cut();
         poll(polled.data(), polled.size(), kLookMs);
         int64_t now = now_ms();
         // If this process itself was held up, nobody else's silence means anything.
@@ -67,7 +68,7 @@ void Heartbeats::run(int64_t silent_after_ms) {
         }
     }
     tell_losses();
-    tell({Kind::left, 0});
+    tell({Kind::left});
 }
 
 bool Heartbeats::hear(Line& line) {
@@ -86,6 +87,7 @@ bool Heartbeats::hear(Line& line) {
 void Heartbeats::take(Line& line) {
     const Word& word = line.word;
     if (word.kind == Kind::left) line.left = true;
+    if (word.kind == Kind::cut) host_->hear_of_cut(word.cut);
     bool loss = word.kind == Kind::lost || word.kind == Kind::frozen;
     if (loss && word.rank >= 0 && word.rank < static_cast<int32_t>(told_.size())) host_->declare(word.rank, word.kind == Kind::frozen);
 }
@@ -97,6 +99,13 @@ void Heartbeats::tell(Word word) {
         ssize_t sent = send(line.socket, &word, sizeof word, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent > 0 && sent < static_cast<ssize_t>(sizeof word)) shutdown(line.socket, SHUT_WR);
     }
+}
+
+void Heartbeats::tell_cut() {
+    Host::Cut cut = host_->cut();
+    if (!cut.seen() || cuts_told_ > cut.times_mended) return;
+    tell({Kind::cut, 0, cut});
+    cuts_told_ = cut.times_mended + 1;
 }
 
 // On rank 0 everybody hears it, elsewhere rank 0 does.

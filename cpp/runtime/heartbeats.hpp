@@ -2,7 +2,8 @@
 //
 // Every rank has one connection to rank 0, used for nothing else. Both ends beat on it, from a thread of their own, so
 // that neither Python nor a long sum delays them. Rank 0 sees who hangs up or falls silent, hears what the others have
-// seen on their machines, and tells everybody; whoever no longer hears rank 0 declares rank 0.
+// seen on their machines, and tells everybody; whoever no longer hears rank 0 declares rank 0. The same way goes the
+// news that a connection was cut.
 #pragma once
 
 #include <atomic>
@@ -27,10 +28,11 @@ public:
     void close();
 
 private:
-    enum class Kind : uint32_t { beat = 1, left, lost, frozen };
+    enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut };
     struct Word {
         Kind kind;
-        int32_t rank;
+        int32_t rank = 0;
+        Host::Cut cut{};
     };
     struct Line {
         int socket;
@@ -45,10 +47,12 @@ private:
     void take(Line& line);
     void tell(Word word);
     void tell_losses();
+    void tell_cut();
 
     std::shared_ptr<Host> host_;
     std::vector<Line> lines_;
     std::vector<uint8_t> told_;  // by rank
+    int32_t cuts_told_ = 0;
     std::atomic<bool> stop_ = false;
     std::thread thread_;
 };

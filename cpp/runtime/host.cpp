@@ -183,6 +183,29 @@ void Host::declare(int32_t rank, bool frozen) {
     if (lost_[rank].compare_exchange_strong(none, now_ms() * 2 + (frozen ? 1 : 0))) ring_bell(rank_);
 }
 
+Host::Cut Host::cut() const {
+    std::lock_guard lock(cut_mutex_);
+    return cut_;
+}
+
+void Host::declare_cut(int32_t one, int32_t other, int32_t lane) {
+    Cut found = cut();
+    found.lower = std::min(one, other);
+    found.higher = std::max(one, other);
+    found.lane = lane;
+    hear_of_cut(found);
+}
+
+void Host::hear_of_cut(const Cut& cut) {
+    std::lock_guard lock(cut_mutex_);
+    if (cut.times_mended == cut_.times_mended && !cut_.seen()) cut_ = cut;
+}
+
+void Host::mend() {
+    std::lock_guard lock(cut_mutex_);
+    cut_ = {.times_mended = cut_.times_mended + 1};
+}
+
 Host::Loss Host::loss(int32_t rank) const {
     int64_t lost = lost_[rank].load(std::memory_order_acquire);
     return {lost / 2, lost % 2 == 1};

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -109,6 +110,19 @@ public:
     Loss loss(int32_t rank) const;
     void declare(int32_t rank, bool frozen);
 
+    // A connection that carries nothing any more although the ranks at both of its ends live. The first that is seen
+    // ends everybody's operation; `mend` forgets it, and what is told of it afterwards.
+    struct Cut {
+        int32_t lower = -1, higher = -1;  // ranks of the job
+        int32_t lane = 0;
+        int32_t times_mended = 0;
+        bool seen() const { return lower >= 0; }
+    };
+    Cut cut() const;
+    void declare_cut(int32_t one, int32_t other, int32_t lane);
+    void hear_of_cut(const Cut& cut);  // from another rank; an old one is ignored
+    void mend();
+
 private:
     struct Member {
         std::byte* memory = nullptr;
@@ -126,6 +140,8 @@ private:
     std::vector<Member> members_;
     std::vector<int32_t> rank_of_;
     std::vector<std::atomic<int64_t>> lost_;  // by rank of the job: when, doubled, plus one if it is only frozen
+    mutable std::mutex cut_mutex_;
+    Cut cut_;
     std::thread watcher_;
     std::atomic<bool> stop_ = false;
 };

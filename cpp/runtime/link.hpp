@@ -79,6 +79,8 @@ public:
     virtual short events() const { return 0; }
     // Whether the connection is known to be closed. Reads nothing: what is read must be acted on before anybody sleeps.
     virtual bool gone() const { return false; }
+    // Whether what was sent has been on its way for so long that the way must be cut.
+    virtual bool stuck() const { return false; }
 
     // Sends (some more of) a task; true when the next one may be sent. Tasks leave in this order.
     virtual bool send(const Task& task) = 0;

@@ -67,6 +67,7 @@ private:
     static constexpr int64_t kSpins = 2000, kYields = 20, kCrowdedYields = 20;
     static constexpr int64_t kSocketYields = 2;  // the kernel has nothing to tell until the peer gets to run
     static constexpr int kSleepMs = 20;
+    static constexpr int kLookMs = 250;  // from one look at what the kernel knows to the next
 
     // A queue of tasks on its way over one link.
     struct Line {
@@ -302,6 +303,11 @@ private:
         int32_t peer = whom();
         int32_t row = which();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, row, peer};
+        Ending cut = find_cut();
+        if (cut.status != Status::done) {
+            cut.row = row;
+            return cut;
+        }
         for (int32_t other : peers_) {
             auto gone = [](auto& link) { return link->gone(); };
             if (std::ranges::any_of(owner_.links_[other], gone)) {
@@ -330,13 +336,31 @@ private:
         return {};
     }
 
+    Ending find_cut() {
+        auto now = Clock::now();
+        if (sockets_ && now >= next_look_) {
+            next_look_ = now + std::chrono::milliseconds(kLookMs);
+            for (int32_t peer : peers_) {
+                auto& links = owner_.links_[peer];
+                for (size_t lane = 0; lane < links.size(); ++lane) {
+                    if (!links[lane]->stuck()) continue;
+                    auto number = static_cast<int32_t>(lane);
+                    owner_.host_->declare_cut(owner_.job_[owner_.rank_], owner_.job_[peer], number);
+                }
+            }
+        }
+        return owner_.cut();
+    }
+
     Ending blame(int32_t peer) {
         // One of another machine may have hung up because of a third, whom rank 0 is about to name.
-        for (int i = 0; i < kVerdictMs && owner_.local_[peer] < 0 && owner_.loss().rank < 0; ++i) {
+        auto told = [this] { return owner_.loss().rank >= 0 || owner_.host_->cut().seen(); };
+        for (int i = 0; i < kVerdictMs && owner_.local_[peer] < 0 && !told(); ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
+        if (Ending cut = owner_.cut(); cut.status != Status::done) return cut;
         if (owner_.local_[peer] >= 0) {
             Ending heard = owner_.heard_from(peer);
             if (heard.status != Status::done) return heard;
@@ -384,7 +408,7 @@ private:
     int gone_checks_ = 0;
     uint32_t heard_ = 0;
     int32_t waiting_ = -1;
-    Clock::time_point deadline_;
+    Clock::time_point deadline_, next_look_{};
 };
 
 }  // namespace weft::runtime

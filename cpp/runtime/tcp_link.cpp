@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "link.hpp"
+#include "tcp_state.hpp"
 
 namespace weft::runtime {
 namespace {
@@ -67,6 +68,7 @@ public:
         return static_cast<short>((opened_ ? 0 : POLLIN) | (opening_sent_ < sizeof opening_ ? POLLOUT : 0));
     }
     bool gone() const override { return gone_; }
+    bool stuck() const override { return is_stuck(socket_, kStuckMs); }
 
     bool send(const Task& task) override {
         auto bytes = static_cast<int64_t>(memory_->element);
@@ -183,6 +185,8 @@ private:
         return true;
     }
 
+    // Later than a silent peer is declared, so that who does not answer at all is not taken for a cut.
+    static constexpr uint32_t kStuckMs = 6500;
     static constexpr uint64_t kPage = 4096;
     static constexpr size_t kStaging = 128 << 10;
     static constexpr size_t kVectors = 16;

@@ -110,6 +110,15 @@ class Host:
     def reset(self, channel: int) -> None:
         """Make a channel as new."""
 
+    @property
+    def cut(self) -> tuple[int, int, int] | None:
+        """
+        Ranks of the job at both ends of a connection that was cut, and which of theirs it is.
+        """
+
+    def mend(self) -> None:
+        """Forget the cut."""
+
     def close(self) -> None:
         """Leave on purpose."""
 
@@ -163,6 +172,8 @@ class Status(enum.Enum):
     interrupted = 6
 
     given_up = 7
+
+    cut = 8
 
 class Ending:
     """How an operation ended, and through whom."""

@@ -193,6 +193,29 @@ class PeerLost(RuntimeFailure):
         super().__init__(f"rank {rank}{f' ({place})' if place else ''} was lost{doing}")
 
 
+class LinkLost(RuntimeFailure):
+    """A connection carries nothing any more, although the ranks at both of its ends are alive.
+
+    `Communicator.repair` goes on without it.
+
+    Parameters
+    ----------
+    ranks
+        Those at its ends; -1 for one that is not in this communicator.
+    op
+        What this process was doing.
+    """
+
+    def __init__(self, ranks: tuple[int, int], op: str) -> None:
+        self.ranks = ranks
+        self.op = op
+        who = " and ".join("another" if rank < 0 else f"rank {rank}" for rank in ranks)
+        super().__init__(
+            f"{op}: nothing gets through between {who} any more, and both are alive; "
+            "Communicator.repair goes on without that link"
+        )
+
+
 class TimedOut(RuntimeFailure):
     """A wait whose time is over.
 

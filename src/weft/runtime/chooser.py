@@ -84,6 +84,26 @@ class Chooser:
         if algorithm is not None and "all_reduce" in registry.find(algorithm).collectives and ranks > 1:
             self._build(algorithm, "all_reduce", 0)  # what does not apply here is told at once
 
+    @property
+    def network(self) -> Topology | None:
+        """The cluster that it chooses for, if that is known."""
+        made_for = self.plan or self.schedule
+        if made_for is not None:
+            return made_for.topology
+        return self.topology if self._given else None
+
+    def on(self, topology: Topology | None, plan: Plan | None = None) -> Chooser:
+        """The same choices on another cluster of as many ranks.
+
+        Parameters
+        ----------
+        topology
+            None if it is not known.
+        plan
+            Instead of the plan or schedule so far.
+        """
+        return Chooser(self._ranks, plan=plan, topology=topology, algorithm=self.algorithm, hosts=self.hosts)
+
     def choose(self, collective: str, size_bytes: int, root: int) -> tuple[Schedule, int | None]:
         """Schedule and bytes of a segment, None for the runtime's own."""
         if self.plan is not None and self.plan.collective == collective:

@@ -25,6 +25,7 @@ from weft.runtime.chooser import Chooser
 from weft.runtime.engines import Buffer, Dealing, Engine, Prepared, Record
 from weft.runtime.roster import check_timeout
 from weft.runtime.work import Work, Worker
+from weft.topology import load_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +90,76 @@ class Communicator:
             self._chooser = chooser
             self._prepared.clear()
             self._known.clear()
+
+    def replan(self, topology: Topology | str, *, seconds: float = 20.0) -> Plan:
+        """Plan the all-reduce for a cluster, and use that from here on; every rank calls this.
+
+        Parameters
+        ----------
+        topology
+            Of these ranks, or of their hosts; connections stay as they are.
+        seconds
+            That rank 0 may plan for.
+
+        Returns
+        -------
+        Plan
+            The same on all ranks.
+
+        Raises
+        ------
+        RuntimeFailure
+            If rank 0 cannot plan; all ranks then go on as before.
+        """
+        from weft.runtime.agreement import agree_on_plan
+
+        there = load_topology(topology)
+        plan = agree_on_plan(self, there, seconds, self._chooser.plan)
+        self.use(self._chooser.on(there, plan))
+        return plan
+
+    def repair(self, *, timeout: float | None = None, planning: float = 20.0) -> int:
+        """Go on after `LinkLost`, without the link; every rank calls this.
+
+        All ranks connect anew. If a plan or a topology was used, rank 0 plans for what is left of it.
+        Communicators made by `split` are closed.
+
+        Parameters
+        ----------
+        timeout
+            Seconds for all ranks to come and to connect; the communicator's own by default.
+        planning
+            Seconds that rank 0 may plan for.
+
+        Returns
+        -------
+        int
+            How many operations this rank has completed and others have not. These are to be repeated first,
+            with the arrays as they were before, and then the one that failed: so all ranks make the same
+            calls again. 0 on ranks that were not ahead.
+
+        Raises
+        ------
+        DisconnectedError
+            If what is left does not hang together.
+        PeerLost, TimedOut
+            If a rank is gone or does not come.
+        """
+        wait = self._wait(timeout)
+        with self._busy:
+            for part in self._parts:
+                part.close()
+            self._parts.clear()
+            chooser = self._chooser
+            found = self._engine.recover(chooser.network, self._failure is not None, wait)
+            self._failure = None
+            self._prepared.clear()
+            self._known.clear()
+        planned = chooser.plan or chooser.schedule
+        self.use(chooser.on(found.topology))
+        if planned is not None and found.topology is not None:
+            self.replan(found.topology, seconds=planning)
+        return found.ahead
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
         """Array where the engine works best; Weft's own: in memory that the ranks of a machine share."""

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from weft.runtime.engines import group_by_host
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from weft.runtime.roster import Member
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -75,6 +78,15 @@ class Lanes:
                 ends = addresses[first][0], addresses[last][1]
                 found[route] = known.get(tuple(sorted(ends)), IN_TURN)
         return found
+
+
+def find_nodes(topology: Topology | None, members: Sequence[Member]) -> list[int]:
+    """Node of the topology that each rank stands for: itself, or its host where the topology is of hosts."""
+    hosts = group_by_host(members)
+    if topology is not None and topology.ranks == len(hosts) < len(members):
+        host_of = {rank: number for number, host in enumerate(hosts) for rank in host}
+        return [host_of[rank] for rank in range(len(members))]
+    return list(range(len(members)))
 
 
 def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> Lanes:

@@ -7,8 +7,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from weft.errors import InputError
 from weft.runtime.chooser import Chooser
 from weft.runtime.communicator import Communicator
@@ -104,25 +102,8 @@ def init(
         raise
     atexit.register(communicator.close)
     if found is not None and given is None and algorithm is None and size > 1:
-        plan = _agree_on_plan(communicator, found, planning)
-        communicator.use(Chooser(size, plan=plan, topology=found, hosts=hosts))
+        communicator.replan(found, seconds=planning)
     return communicator
-
-
-def _agree_on_plan(communicator: Communicator, topology: Topology, seconds: float) -> Plan:
-    """Plan on rank 0 and give the plan to everybody: planning on each rank could end differently."""
-    from weft.planning.plan_file import decode_plan, encode_plan
-    from weft.planning.planner import plan
-
-    data = b""
-    if communicator.rank == 0:
-        data = encode_plan(plan(topology, time_limit=seconds))
-    # The others wait for as long as rank 0 plans.
-    wait = communicator.timeout + 2 * seconds
-    size = int(communicator.broadcast(np.array([len(data)], np.int64), timeout=wait)[0])
-    words = np.zeros(-(-size // 4), np.int32)
-    words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
-    return decode_plan(communicator.broadcast(words).tobytes()[:size])
 
 
 def _connect_engine(

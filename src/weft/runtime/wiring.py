@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -18,8 +18,7 @@ import numpy as np
 
 from weft import _core
 from weft.errors import InputError, LimitError, RuntimeFailure
-from weft.runtime.engines import group_by_host
-from weft.runtime.lanes import Lanes, find_lanes
+from weft.runtime.lanes import Lanes, find_lanes, find_nodes
 from weft.runtime.lines import HEARTBEATS, LOOPBACK, Door, Line, connect_lines, open_door
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ def connect(
     local = [neighbours.index(rank) if rank in neighbours else -1 for rank in range(roster.size)]
     others = [rank for rank in range(roster.size) if rank != me]
     remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
-    lanes = find_lanes(topology, _nodes(topology, members), me)
+    lanes = find_lanes(topology, find_nodes(topology, members), me)
     host = _core.Host(local[me], len(neighbours), arena_bytes, _is_crowded(members, me))
     word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
     alone = len(neighbours) == roster.size
@@ -204,6 +203,29 @@ def connect(
         watched=watched,
     )
     roster.barrier(timeout)
+    return wires
+
+
+def reconnect(before: Wires, roster: Roster, topology: Topology | None, timeout: float) -> Wires:
+    """Connect all ranks anew, after something went wrong; every rank calls this.
+
+    What they share in memory stays, and so does the watch over who is alive.
+    """
+    before.executor.close()
+    before.channels.discard(before.channel)
+    for connection in chain.from_iterable(before.sockets.values()):
+        connection.close()
+    lanes = find_lanes(topology, find_nodes(topology, roster.members), roster.rank)
+    everybody = range(roster.size)
+    wires = branch(
+        replace(before, lanes=lanes),
+        roster.rank,
+        everybody,
+        lambda payload: roster.exchange(payload, timeout),
+        timeout,
+    )
+    assert wires is not None
+    wires.heartbeats, wires.watched = before.heartbeats, before.watched
     return wires
 
 
@@ -272,15 +294,6 @@ def _is_crowded(members: Sequence[Member], me: int) -> bool:
     """Whether the ranks of this machine, those in other containers included, outnumber its processors."""
     machine = members[me].machine
     return sum(member.machine == machine for member in members) > len(os.sched_getaffinity(0))
-
-
-def _nodes(topology: Topology | None, members: Sequence[Member]) -> list[int]:
-    """Node of the topology that each rank stands for: itself, or its host where the topology is of hosts."""
-    hosts = group_by_host(members)
-    if topology is not None and topology.ranks == len(hosts) < len(members):
-        host_of = {rank: number for number, host in enumerate(hosts) for rank in host}
-        return [host_of[rank] for rank in range(len(members))]
-    return list(range(len(members)))
 
 
 def _own_addresses(lanes: Lanes, remote: Sequence[int], me: int) -> list[str]:

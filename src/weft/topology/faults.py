@@ -15,7 +15,7 @@ import numpy as np
 from weft.errors import TopologyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -63,6 +63,19 @@ def apply_faults(topology: Topology, faults: Sequence[str]) -> Topology:
             raise TopologyError(msg)
     # In one go: a cable and the rank behind it may both have failed; only what remains must hang together.
     return _remove_ranks(topology, dead, keep) if dead else _select_links(topology, keep)
+
+
+def without_links(topology: Topology, links: Iterable[int]) -> Topology:
+    """The topology without some of its links, by number.
+
+    Raises
+    ------
+    DisconnectedError
+        If ranks cannot reach each other any more.
+    """
+    keep = np.ones(topology.links, bool)
+    keep[list(links)] = False
+    return _select_links(topology, keep)
 
 
 def _cut(topology: Topology, keep: NDArray[np.bool_], fault: str, match: re.Match[str]) -> None:

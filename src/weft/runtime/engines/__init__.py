@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from weft.runtime.recovery import Recovery
     from weft.runtime.roster import Member
     from weft.schedule import Schedule
+    from weft.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,9 @@ class Engine(Protocol[B]):
             Gives everybody everybody's bytes.
         """
         ...
+
+    def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:
+        """Connect all ranks anew after a link was lost; learn what is left, and what all have completed."""
 
     def close(self) -> None:
         """Leave."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from weft.runtime.interpreter import Arithmetic
     from weft.schedule import Schedule
+    from weft.topology import Topology
 
 CARD_BYTES: Final = 2048
 FAREWELL_S: Final = 0.1
@@ -157,6 +158,18 @@ class MessagingEngine(ABC, Generic[B, V]):
         """Leave: who waits for this rank hears of it."""
         if self._failure is None:
             self._give_up(Failure(Kind.LOST, self.rank))
+
+    def recover(self, topology: Topology | None, failed: bool, timeout: float) -> NoReturn:
+        """Refuse: these connections belong to somebody else.
+
+        Raises
+        ------
+        RuntimeFailure
+            Always.
+        """
+        del topology, failed, timeout
+        msg = "only Weft's own engine can be repaired; start the job again"
+        raise RuntimeFailure(msg)
 
     def shortcut(self, prepared: Prepared, flat: B, op: str) -> None:
         """There is none: what takes time is the messages."""

@@ -8,12 +8,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from weft import _core, limits
-from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
+from weft.errors import DesyncError, InputError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.arena import Arena
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines import group_by_host
 from weft.runtime.lanes import IN_TURN
-from weft.runtime.wiring import Wires, branch, connect
+from weft.runtime.recovery import Recovery, agree
+from weft.runtime.wiring import Wires, branch, connect, reconnect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +51,7 @@ class NativeEngine:
         self.rank, self.size = rank, len(members)
         self._wires, self._members, self._arena, self._roster = wires, members, arena, roster
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._lanes = np.array([len(wires.sockets.get(r, (None,))) for r in range(self.size)], np.int32)
+        self._done_before = 0
 
     @staticmethod
     def connect(
@@ -182,8 +183,44 @@ class NativeEngine:
 
         return run
 
+    @property
+    def _lanes(self) -> NDArray[np.int32]:
+        sockets = self._wires.sockets
+        return np.array([len(sockets.get(rank, (None,))) for rank in range(self.size)], np.int32)
+
     def _lane_of(self, known: dict[int, int]) -> NDArray[np.int32]:
         return np.array([known.get(rank, IN_TURN) for rank in range(self.size)], np.int32)
+
+    def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:
+        """Connect all ranks anew, without what was cut.
+
+        Parameters
+        ----------
+        topology
+            Says which addresses use which cable.
+        failed
+            Whether the latest operation failed here.
+        timeout
+            Seconds.
+
+        Raises
+        ------
+        InputError
+            If this engine serves only some of the ranks.
+        PeerLost, TimedOut
+            If a rank is gone or does not come.
+        DisconnectedError
+            If what is left does not hang together.
+        """
+        if self._roster is None:
+            msg = "only the communicator of all ranks can be repaired; split it again afterwards"
+            raise InputError(msg)
+        mine = self._done_before + self._wires.executor.sequence - failed
+        found = agree(self._roster, self._wires.host.cut, mine, topology, timeout)
+        self._wires.host.mend()
+        self._wires = reconnect(self._wires, self._roster, found.topology, timeout)
+        self._done_before = found.completed
+        return found
 
     def close(self) -> None:
         """Leave; the others see that this rank left on purpose."""
@@ -198,6 +235,8 @@ class NativeEngine:
             raise TimedOut(what, wait, [ending.waited_for])
         if status == _core.Status.differs:
             raise DesyncError(ending.rank, what)
+        if status == _core.Status.cut:
+            raise LinkLost((ending.rank, ending.waited_for), what)
         if status == _core.Status.given_up:
             msg = f"{what}: rank {ending.rank} gave up waiting for this rank, {self.rank}"
             raise RuntimeFailure(msg)

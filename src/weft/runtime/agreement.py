@@ -1,0 +1,56 @@
+"""One plan for all ranks: made by rank 0, because planning on each could end differently."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.errors import RuntimeFailure, WeftError
+from weft.planning.plan_file import decode_plan, encode_plan
+from weft.planning.planner import plan
+
+if TYPE_CHECKING:
+    from weft.planning import Plan
+    from weft.runtime.communicator import Communicator
+    from weft.topology import Topology
+
+
+def agree_on_plan(
+    communicator: Communicator, topology: Topology, seconds: float, before: Plan | None = None
+) -> Plan:
+    """Plan on rank 0 and give the plan to everybody; every rank calls this.
+
+    Parameters
+    ----------
+    communicator
+        Of all the ranks.
+    topology
+        What to plan for.
+    seconds
+        That rank 0 may plan for; the others wait a while longer.
+    before
+        A plan to start from.
+
+    Raises
+    ------
+    RuntimeFailure
+        If rank 0 cannot plan; on all ranks.
+    """
+    data, failure = b"", None
+    if communicator.rank == 0:
+        try:
+            data = encode_plan(plan(topology, time_limit=seconds, warm_start=before))
+        except WeftError as error:
+            failure = error
+            data = str(error).encode()[:4096]
+    wait = communicator.timeout + 2 * seconds
+    head = np.array([failure is not None, len(data)], np.int64)
+    failed, size = communicator.broadcast(head, timeout=wait).tolist()
+    words = np.zeros(-(-size // 4), np.int32)
+    words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
+    told = communicator.broadcast(words).tobytes()[:size]
+    if failed:
+        msg = f"rank 0 cannot plan for {topology.name}: {told.decode('utf-8', 'replace')}"
+        raise RuntimeFailure(msg) from failure
+    return decode_plan(told)

@@ -1,0 +1,82 @@
+"""Going on after a link was lost: what all ranks know together, and what is left of the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft import limits
+from weft.runtime.lanes import find_lanes, find_nodes
+from weft.topology.faults import without_links
+
+if TYPE_CHECKING:
+    from weft.runtime.roster import Roster
+    from weft.topology import Topology
+
+_Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]
+Cut = tuple[_Rank, _Rank, Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_LINKS)]]
+"""Lower and higher rank of a connection, and which of theirs it is."""
+
+
+class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    completed: Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+    cut: Cut | None
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What ranks go on with.
+
+    Parameters
+    ----------
+    completed
+        Operations that every rank has completed: what came after is to be repeated.
+    ahead
+        Operations more that this rank has completed.
+    topology
+        Without the cables that carry nothing any more; None if there was none.
+    """
+
+    completed: int
+    ahead: int
+    topology: Topology | None
+
+
+def agree(
+    roster: Roster, cut: Cut | None, completed: int, topology: Topology | None, timeout: float
+) -> Recovery:
+    """Find out what all ranks know together; every rank calls this, and all get the same.
+
+    Parameters
+    ----------
+    roster
+        Everybody.
+    cut, completed
+        What this rank knows, and the operations that it has completed.
+    topology
+        So far; the same on all ranks.
+    timeout
+        Seconds.
+    """
+    report = _Report(completed, cut)
+    told = roster.exchange(msgspec.msgpack.encode(report), timeout)
+    reports = [msgspec.msgpack.decode(part, type=_Report) for part in told]
+    if topology is not None:
+        nodes = find_nodes(topology, roster.members)
+        cuts = {one.cut for one in reports if one.cut is not None}
+        links = [link for one in sorted(cuts) for link in _links_of(topology, nodes, one)]
+        topology = without_links(topology, links)
+    common = min(one.completed for one in reports)
+    return Recovery(common, completed - common, topology)
+
+
+def _links_of(topology: Topology, nodes: list[int], cut: Cut) -> list[int]:
+    """Links, both ways, of the cable that a connection went over; none if it had none of its own."""
+    lower, higher, lane = cut
+    ends = find_lanes(topology, nodes, lower).ends.get(higher, ())
+    if lane >= len(ends):
+        return []
+    both = {tuple(ends[lane]), tuple(ends[lane])[::-1]}
+    return [link for link, src, dst in topology.addresses if (src, dst) in both]
