@@ -16,9 +16,10 @@ import numpy as np
 
 from weft import limits
 from weft.errors import InputError
+from weft.topology.faults import without_links
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from weft.topology import Topology
 
@@ -134,7 +135,8 @@ def draw(topology: Topology) -> Blueprint:
     if not cables:
         msg = f"{topology.name}: all ranks are on one host; there is no network to emulate"
         raise InputError(msg)
-    routes = _routes(topology, len(spaces), cables, space_of_node)
+    cable_of = {link: number for number, cable in enumerate(cables) for link in cable.links}
+    routes = _routes(topology, cable_of, space_of_node)
     named = replace(topology, addresses=tuple(_addresses(topology, cables)))
     return Blueprint(named, spaces, cables, tuple(space_of_node[: topology.ranks]), routes)
 
@@ -185,10 +187,18 @@ def _cables(topology: Topology, space_of: list[int]) -> Iterator[Cable]:
         yield Cable(f"c{number}", (first, second), links)
 
 
-def _routes(
-    topology: Topology, spaces: int, cables: tuple[Cable, ...], space_of: list[int]
-) -> tuple[Routes, ...]:
-    cable_of = {link: number for number, cable in enumerate(cables) for link in cable.links}
+def reroute(blueprint: Blueprint, cut: Sequence[Cable]) -> tuple[Routes, ...]:
+    """How each space forwards when some cables are gone, as routing protocols would find out."""
+    gone = sorted(link for cable in cut for link in cable.links)
+    left = [link for link in range(blueprint.topology.links) if link not in gone]
+    cable_of = {link: number for number, cable in enumerate(blueprint.cables) for link in cable.links}
+    renumbered = {new: cable_of[link] for new, link in enumerate(left) if link in cable_of}
+    _, space_of = _spaces(blueprint.topology)
+    return _routes(without_links(blueprint.topology, gone), renumbered, space_of)
+
+
+def _routes(topology: Topology, cable_of: dict[int, int], space_of: list[int]) -> tuple[Routes, ...]:
+    spaces = max(space_of) + 1
     taken: list[dict[int, Counter[int]]] = [defaultdict(Counter) for _ in range(spaces)]
     pairs: list[list[tuple[int, int, int]]] = [[] for _ in range(spaces)]
     ranks = np.arange(topology.ranks, dtype=np.int32)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
-from weft.lab.blueprint import Blueprint, draw, rank_address
+from weft.lab.blueprint import Blueprint, draw, rank_address, reroute
 from weft.lab.kernel import check_rights, execute, find, ip, tc
 from weft.lab.names import find_leftovers, new_prefix, remove
 from weft.runtime.launch import Seat
@@ -19,7 +19,7 @@ from weft.runtime.launch import Seat
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from weft.lab.blueprint import Cable, End
+    from weft.lab.blueprint import Cable, End, Routes
     from weft.topology import Topology
 
 INTERFACE: Final = "host0"
@@ -56,6 +56,7 @@ class Network:
     def __init__(self, blueprint: Blueprint, prefix: str) -> None:
         self.blueprint, self._prefix = blueprint, prefix
         self._jobs = 0
+        self._cut: list[Cable] = []
 
     @property
     def topology(self) -> Topology:
@@ -113,9 +114,23 @@ class Network:
         tc([_shape(cable, end, bandwidth, "change")], self.space_name(end.space))
 
     def cut(self, link: int) -> None:
-        """Cut the cable of a link, both ways: nothing arrives any more, and nobody is told."""
-        cable, end = self._find(link)
-        ip("link", "set", cable.name, "down", space=self.space_name(end.space))
+        """Cut the cable of a link, both ways: nothing arrives any more, and nobody is told.
+
+        What goes from rank to rank finds another way, as in a network that routes; what was bound to the
+        cable does not.
+
+        Raises
+        ------
+        DisconnectedError
+            If there is no other way; then nothing is cut.
+        """
+        cable, _ = self._find(link)
+        routes = reroute(self.blueprint, [*self._cut, cable])
+        self._cut.append(cable)
+        for end in cable.ends:
+            ip("link", "set", cable.name, "down", space=self.space_name(end.space))
+        for space, found in enumerate(routes):
+            ip(lines=_anew(self.blueprint, space, found), space=self.space_name(space))
 
     def _find(self, link: int) -> tuple[Cable, End]:
         cable = self.blueprint.find_cable(link)
@@ -195,12 +210,23 @@ def _addresses(blueprint: Blueprint, space: int) -> Iterator[str]:
 
 def _forwarding(blueprint: Blueprint, space: int) -> Iterator[str]:
     """Routes; from a rank of this space they say which address is its own, for peers that choose none."""
-    routes, ranks = blueprint.routes[space], blueprint.spaces[space].ranks
+    yield from _route_lines(blueprint, space, blueprint.routes[space])
+
+
+def _anew(blueprint: Blueprint, space: int, routes: Routes) -> Iterator[str]:
+    """Instead of the routes so far."""
+    yield "rule flush"
+    yield "rule add lookup main priority 32766"
+    yield from _route_lines(blueprint, space, routes)
+
+
+def _route_lines(blueprint: Blueprint, space: int, routes: Routes) -> Iterator[str]:
+    ranks = blueprint.spaces[space].ranks
     source = f" src {rank_address(ranks[0])}" if ranks else ""
     for target, cable in routes.by_target.items():
-        yield f"route add {rank_address(target)}/32 {_via(blueprint, space, cable)}{source}"
+        yield f"route replace {rank_address(target)}/32 {_via(blueprint, space, cable)}{source}"
     for cable in sorted({cable for _, _, cable in routes.by_pair}):
-        yield f"route add default {_via(blueprint, space, cable)} table {_FIRST_TABLE + cable}"
+        yield f"route replace default {_via(blueprint, space, cable)} table {_FIRST_TABLE + cable}"
     for source_rank, target, cable in routes.by_pair:
         ends = f"from {rank_address(source_rank)} to {rank_address(target)}"
         yield f"rule add {ends} lookup {_FIRST_TABLE + cable}"

@@ -21,7 +21,7 @@ Cut = tuple[_Rank, _Rank, Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_LINKS)
 
 
 class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    completed: Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+    completed: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
     cut: Cut | None
 
 
