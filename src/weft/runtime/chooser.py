@@ -127,10 +127,16 @@ class Chooser:
         if key not in self._built:
             from weft.verification import verify
 
-            schedule = registry.find(name).build(self.topology, collective, root)
+            schedule = registry.find(name).build(self._where(collective), collective, root)
             verify(schedule)
             self._built[key] = self._fit(schedule)
         return self._built[key]
+
+    def _where(self, collective: str) -> Topology:
+        """A topology of hosts says how to all-reduce between them; for anything else ranks are alike."""
+        if self.topology.ranks == self._ranks or collective == "all_reduce":
+            return self.topology
+        return load_topology(f"fullmesh:{self._ranks}")
 
     def _across(self, name: str) -> Schedule:
         assert self.hosts is not None
