@@ -84,3 +84,28 @@ def test_the_only_way_cannot_be_cut() -> None:
         with pytest.raises(DisconnectedError):
             network.cut(0)
         network.set_speed(0, 1_000_000)
+
+
+LATE = """
+import sys, time
+import numpy as np
+import weft
+
+with weft.init(topology=sys.argv[1], algorithm="ring", timeout=60) as comm:
+    if comm.rank == 2:
+        time.sleep(9)
+    array = np.full(2_000_000, comm.rank, np.int64)
+    comm.all_reduce(array)
+    assert (array == 6).all()
+"""
+
+
+def test_a_rank_that_is_late_is_not_taken_for_a_cut(tmp_path: Path) -> None:
+    script, file = tmp_path / "job.py", tmp_path / "topology.toml"
+    script.write_text(LATE, "utf-8")
+    out, err = io.BytesIO(), io.BytesIO()
+    with build(load_topology("ring:4@bw=100Mbit/s")) as network:
+        file.write_text(format_toml(network.topology), "utf-8")
+        line = [sys.executable, str(script), str(file)]
+        result = launch(line, 4, out=out, err=err, seats=network.seats())
+    assert result.exit_code == 0, err.getvalue().decode()
