@@ -27,7 +27,17 @@ from weft.errors import (
 )
 
 if TYPE_CHECKING:
-    from weft import algorithms, exchange, planning, runtime, schedule, simulation, topology, verification
+    from weft import (
+        algorithms,
+        exchange,
+        planning,
+        probing,
+        runtime,
+        schedule,
+        simulation,
+        topology,
+        verification,
+    )
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
     from weft.runtime import Communicator, init
     from weft.schedule import Op, Schedule, ScheduleBuilder
@@ -68,6 +78,7 @@ _PACKAGES = (
     "exchange",
     "lab",
     "planning",
+    "probing",
     "runtime",
     "schedule",
     "simulation",
@@ -115,6 +126,7 @@ __all__ = [
     "plan",
     "plan_steps",
     "planning",
+    "probing",
     "reverse",
     "runtime",
     "save_schedule",

@@ -22,7 +22,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("schedule",),
     ("algorithms", "verification", "simulation", "exchange"),
     ("training", ("planning", "runtime", "lab")),
-    ("torch", "papers", "report", "bench"),
+    ("torch", "papers", "report", "bench", "probing"),
     (("cli", "__main__"),),
 )
 EVERYWHERE = {"_core"}  # the extension: no Python in it that could import anything

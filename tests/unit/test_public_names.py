@@ -47,6 +47,7 @@ PUBLIC = [
     "plan",
     "plan_steps",
     "planning",
+    "probing",
     "reverse",
     "runtime",
     "save_schedule",

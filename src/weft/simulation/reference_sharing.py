@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from weft.units import PS_PER_S, transfer_ps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from weft.simulation.reference_lowering import Segment
     from weft.topology import Topology
@@ -198,7 +198,7 @@ class Flow:
         self.finish = 0
 
 
-def share_fairly(routes: Mapping[int, tuple[int, ...]], bandwidth: list[int]) -> dict[int, float]:
+def share_fairly(routes: Mapping[int, tuple[int, ...]], bandwidth: Sequence[float]) -> dict[int, float]:
     """Bytes per second of each flow, max-min fair: no flow could go faster without slowing a slower one.
 
     The narrowest link is found first and shared evenly by its flows, which leave the rest of other links to

@@ -24,7 +24,7 @@ from weft.topology.graph import ROUTING_KINDS, Routing, Topology
 from weft.topology.record import checked_grid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -131,8 +131,15 @@ def parse_toml(text: str, source: str) -> Topology:
         raise FormatError(source, str(error)) from error
 
 
-def format_toml(topology: Topology) -> str:
+def format_toml(topology: Topology, remarks: Mapping[int, str] | None = None) -> str:
     """Write a topology as a file that `parse_toml` reads back to the same digest.
+
+    Parameters
+    ----------
+    topology
+        What to write.
+    remarks
+        One line for some of the links, as a comment of theirs.
 
     Examples
     --------
@@ -167,7 +174,7 @@ def format_toml(topology: Topology) -> str:
         lines.append(f"seed = {topology.routing.seed}")
     if topology.rank_labels:
         lines.append(f"rank_labels = {json.dumps(topology.rank_labels)}")
-    for entry, same in groupby(_entries(topology)):
+    for entry, same in groupby(_entries(topology, remarks or {})):
         lines += ["", "[[links]]", *entry]
         if (count := len(list(same))) > 1:
             lines.append(f"count = {count}")
@@ -384,7 +391,7 @@ def _default_routing(grid: object) -> str:
     return "shortest" if grid is None else "dimension-order"
 
 
-def _entries(topology: Topology) -> Iterator[list[str]]:
+def _entries(topology: Topology, remarks: Mapping[int, str]) -> Iterator[list[str]]:
     """Lines of one table for each cable or single direction, in link order."""
     rows = list(
         zip(
@@ -407,7 +414,9 @@ def _entries(topology: Topology) -> Iterator[list[str]]:
             and (following[1], following[0], following[3]) == (src, dst, latency)
             and addresses.get(link + 1) == mirrored
         )
-        entry = [f"src = {_node_value(topology, src)}", f"dst = {_node_value(topology, dst)}"]
+        of_entry = (link, link + 1) if duplex else (link,)
+        entry = [f"# {' '.join(remarks[one].split())}" for one in of_entry if one in remarks]
+        entry += [f"src = {_node_value(topology, src)}", f"dst = {_node_value(topology, dst)}"]
         entry.append(f'bandwidth = "{units.format_bandwidth(speed)}"')
         if duplex and following is not None and following[2] != speed:
             entry.append(f'back = "{units.format_bandwidth(following[2])}"')

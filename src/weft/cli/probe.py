@@ -1,0 +1,151 @@
+"""``weft probe``: measure the cluster that a job runs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.inputs import obtain_topology
+from weft.cli.output import check_outputs, print_json, progress, write_output
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from weft.probing.inference import Finding
+    from weft.probing.session import Effort
+    from weft.probing.verification import Verdict
+    from weft.runtime.roster import Roster
+    from weft.topology import Topology
+
+_JOIN_S = 60.0
+_LONGEST_S = 3600.0
+
+
+@click.command(
+    "probe",
+    epilog=options.examples(
+        "weft run -n 4 -- weft probe -o machine.toml",
+        "torchrun --nproc-per-node 1 --nnodes 8 ... --no-python weft probe -o cluster.toml",
+        "mpirun -n 8 weft probe --verify cluster.toml",
+    ),
+)
+@click.option("-o", "--output", metavar="FILE", help="Write the topology here; by default it is printed.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, _LONGEST_S),
+    default=60.0,
+    show_default=True,
+    help="How long to measure at most.",
+)
+@click.option(
+    "--max-bytes",
+    "max_bytes",
+    default="1GiB",
+    show_default=True,
+    callback=options.read_size,
+    metavar="SIZE",
+    help="How much one flow may send in one round.",
+)
+@click.option(
+    "--verify",
+    "claim",
+    metavar="TOPOLOGY",
+    help="Name the links that are slower than this file or spec says; exit code 1 if there are any.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.15,
+    show_default=True,
+    help="How much slower than claimed is still right, with --verify.",
+)
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    output: str | None,
+    seconds: float,
+    max_bytes: int,
+    claim: str | None,
+    tolerance: float,
+    as_json: bool,
+) -> None:
+    """Measure the cluster that a job runs on.
+
+    Every rank of the job runs this command; rank 0 writes a topology file, which everything that takes a
+    topology can read.
+    """
+    from weft.probing.session import Effort
+    from weft.runtime import find_place, join
+
+    if claim is None:
+        options.refuse_unused("tolerance", reason="there is nothing to compare with; add --verify TOPOLOGY")
+    with join(find_place(), timeout=_JOIN_S) as roster:
+        if roster.rank == 0:
+            # Only now, so that an error ends the other ranks too, which would else wait for this one.
+            check_outputs(output, as_json=as_json)
+        claimed = _read_claim(claim, roster.size) if claim is not None and roster.rank == 0 else None
+        finding = _measure(roster, Effort(seconds, max_bytes), _name(output))
+    if roster.rank != 0:
+        return
+    verdict = None
+    if claimed is not None:
+        from weft.probing.verification import compare_with_claim
+
+        verdict = compare_with_claim(finding.measurements, claimed, tolerance)
+    _print(finding, verdict, output, as_json=as_json)
+    if verdict is not None and verdict.slow:
+        ctx.exit(1)
+
+
+def _read_claim(claim: str, ranks: int) -> Topology:
+    claimed = obtain_topology(claim)
+    if claimed.ranks != ranks:
+        msg = f"{claim} has {claimed.ranks} ranks, this job {ranks}; start as many as it has"
+        raise InputError(msg)
+    return claimed
+
+
+def _name(output: str | None) -> str:
+    return "probed" if output in (None, "-") else Path(str(output)).stem or "probed"
+
+
+def _measure(roster: Roster, effort: Effort, name: str) -> Finding:
+    from weft.probing.inference import infer
+    from weft.probing.session import probe
+
+    if roster.rank != 0:
+        return infer(probe(roster, effort), name)
+    with progress("probing") as report:
+        return infer(probe(roster, effort, report), name)
+
+
+def _print(finding: Finding, verdict: Verdict | None, output: str | None, *, as_json: bool) -> None:
+    from weft.probing.report import finding_as_dict, format_finding
+
+    text = format_finding(finding)
+    if output is not None:
+        write_output(output, text.encode())
+    if as_json:
+        print_json(finding_as_dict(finding, verdict))
+        return
+    if output is None and verdict is None:
+        click.echo(text, nl=False)
+    elif output not in (None, "-"):
+        click.echo(f"wrote {output}, {finding.topology.ranks} ranks, {finding.topology.links} links")
+    if verdict is not None:
+        _print_verdict(verdict)
+
+
+def _print_verdict(verdict: Verdict) -> None:
+    from weft.probing.inference import readable
+    from weft.units import format_bandwidth
+
+    for one in verdict.slow:
+        claimed, carried = format_bandwidth(one.claimed), format_bandwidth(readable(one.carried))
+        click.echo(f"{one.link}: {carried}, claimed {claimed}, {one.missing:.0%} slower")
+    click.echo(f"{len(verdict.slow)} of {verdict.judged} links are slower than claimed", nl=False)
+    left = verdict.links - verdict.judged
+    click.echo(f"; {left} could not be judged" if left else "")

@@ -1,0 +1,20 @@
+"""Measuring the cluster that a job runs on, and writing it down as a topology."""
+
+from weft.probing.inference import Finding, infer
+from weft.probing.measurements import Cable, Flow, Measurements, Round
+from weft.probing.report import format_finding
+from weft.probing.session import Effort, probe
+from weft.probing.verification import compare_with_claim
+
+__all__ = [
+    "Cable",
+    "Effort",
+    "Finding",
+    "Flow",
+    "Measurements",
+    "Round",
+    "compare_with_claim",
+    "format_finding",
+    "infer",
+    "probe",
+]

@@ -1,0 +1,183 @@
+"""From measurements to a topology: pure, so that any cluster can be tried without having it.
+
+Where cables join all hosts, they are the topology. Otherwise there is a fabric: every host hangs on a switch
+with what it can send and receive, and hosts that slow each other on their way out hang on a leaf whose link
+to the core is what all of them get through together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import floor, log10
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from weft import limits
+from weft.probing.fabric import Fabric, understand_fabric
+from weft.probing.grids import find_grid
+from weft.probing.measurements import Estimate, Flow, join_all, plateau
+from weft.topology.graph import Routing
+from weft.topology.wiring import Wiring
+from weft.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from weft.probing.measurements import Measurements
+    from weft.topology import Topology
+
+_DIGITS: Final = 3
+_HELD_UP: Final = 0.8
+_LATENCY_STEP_PS: Final = 100_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a probe comes to.
+
+    Parameters
+    ----------
+    topology
+        With what had to be assumed in its notes.
+    estimates
+        Of each link: the speed as measured, its spread, and from how many samples.
+    groups
+        Hosts that share an uplink, where some do.
+    explained
+        Which part of all flows that ran together the topology explains, to a fifth; 1 if there were none.
+    measurements
+        All of it.
+    """
+
+    topology: Topology
+    estimates: tuple[Estimate, ...]
+    groups: tuple[tuple[int, ...], ...]
+    explained: float
+    measurements: Measurements
+
+
+@dataclass
+class _Drawing:
+    """A topology as it comes about, with the estimate of each link."""
+
+    wiring: Wiring
+    estimates: list[Estimate] = field(default_factory=list)
+
+    def cable(
+        self,
+        a: int,
+        b: int,
+        there: Estimate,
+        back: Estimate,
+        latency_s: float,
+        addresses: tuple[str, str] | None = None,
+    ) -> None:
+        """Two links, there and back."""
+        latency = round(latency_s * PS_PER_S / _LATENCY_STEP_PS) * _LATENCY_STEP_PS
+        latency = min(max(latency, 0), limits.MAX_LATENCY_PS)
+        self.wiring.link(a, b, readable(there.value), latency, addresses)
+        self.wiring.link(b, a, readable(back.value), latency, addresses and addresses[::-1])
+        self.estimates += [there, back]
+
+
+def readable(bytes_per_s: float) -> int:
+    """A speed to three digits: more were not measured.
+
+    Examples
+    --------
+    >>> readable(2_391_234.5)
+    2390000
+    """
+    value = max(bytes_per_s, limits.MIN_BANDWIDTH)
+    step: int = 10 ** max(0, floor(log10(value)) - _DIGITS + 1)
+    return min(round(value / step) * step, limits.MAX_BANDWIDTH)
+
+
+def infer(measurements: Measurements, name: str = "probed") -> Finding:
+    """Topology that explains the measurements.
+
+    Parameters
+    ----------
+    measurements
+        Every host has sent and received at least once.
+    name
+        Of the topology.
+    """
+    several = [number for number, host in enumerate(measurements.hosts) if len(host) > 1]
+    ranks = measurements.ranks
+    joined = join_all(len(measurements.hosts), measurements.cables)
+    fabric = None if joined else understand_fabric(measurements)
+    switches = len(several) + (fabric.switches if fabric else 0)
+    drawing = _Drawing(Wiring(ranks, switches))
+    nodes = [host[0] for host in measurements.hosts]
+    for index, number in enumerate(several):
+        nodes[number] = ranks + index
+    notes = list(measurements.notes)
+    _draw_memory(drawing, measurements, nodes, notes)
+    _draw_cables(drawing, measurements, nodes, notes)
+    if fabric is not None:
+        _draw_fabric(drawing, fabric, nodes, ranks + len(several))
+        notes += fabric.notes
+    elif measurements.cables:
+        notes.append("cables join all hosts; whatever else joins them was not measured")
+    hosts = measurements.hosts if several else ()
+    topology = drawing.wiring.build(name, hosts=hosts, notes=tuple(notes))
+    grid = None if several or fabric else find_grid(topology)
+    if grid is not None:
+        topology = drawing.wiring.build(
+            name, notes=tuple(notes), grid=grid, routing=Routing("dimension-order")
+        )
+    groups = fabric.groups if fabric else ()
+    explained = fabric.explained if fabric else 1.0
+    return Finding(topology, tuple(drawing.estimates), groups, explained, measurements)
+
+
+def _draw_memory(drawing: _Drawing, measurements: Measurements, nodes: list[int], notes: list[str]) -> None:
+    for number, host in enumerate(measurements.hosts):
+        if len(host) == 1:
+            continue
+        rates = measurements.memory[number]
+        value = median(rates)
+        spread = median(abs(rate - value) for rate in rates) / value
+        speed = Estimate(value, round(spread, 4), len(rates))
+        for rank in host:
+            drawing.cable(rank, nodes[number], speed, speed, measurements.memory_latency_s / 2)
+    if any(len(host) > 1 for host in measurements.hosts):
+        notes.append("inside a host: what each rank gets while all of them send")
+
+
+def _draw_cables(drawing: _Drawing, measurements: Measurements, nodes: list[int], notes: list[str]) -> None:
+    together = {
+        flow: rate
+        for one in measurements.rounds
+        if one.kind == "all cables"
+        for flow, rate in one.rates.items()
+    }
+    slowed: set[int] = set()
+    for number, cable in enumerate(measurements.cables):
+        a, b = cable.hosts
+        ways = Flow(a, b, number), Flow(b, a, number)
+        alone = [
+            plateau(
+                [one.rates[flow] for one in measurements.rounds if one.kind == "cables" and flow in one.rates]
+            )
+            for flow in ways
+        ]
+        latency = measurements.latency_s.get(ways[0], 0.0)
+        drawing.cable(nodes[a], nodes[b], alone[0], alone[1], latency, cable.addresses)
+        for flow, speed in zip(ways, alone, strict=True):
+            if together.get(flow, speed.value) < _HELD_UP * speed.value:
+                slowed |= {flow.src, flow.dst}
+    if slowed:
+        ranks = ", ".join(str(measurements.hosts[host][0]) for host in sorted(slowed))
+        notes.append(f"all cables at once are slower than each alone at the hosts of ranks {ranks}")
+
+
+def _draw_fabric(drawing: _Drawing, fabric: Fabric, nodes: list[int], first: int) -> None:
+    """Leaves first, then the core."""
+    core = first + len(fabric.leaves)
+    above = dict.fromkeys(range(len(nodes)), core)
+    for index, leaf in enumerate(fabric.leaves):
+        above.update(dict.fromkeys(leaf.hosts, first + index))
+    for host, node in enumerate(nodes):
+        drawing.cable(node, above[host], fabric.out[host], fabric.into[host], fabric.latency_s[host])
+    for index, leaf in enumerate(fabric.leaves):
+        drawing.cable(first + index, core, leaf.out, leaf.into, leaf.latency_s)

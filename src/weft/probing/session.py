@@ -1,0 +1,215 @@
+"""A probe, from the first connection to the last round; every rank runs this.
+
+All ranks see all numbers and come to the same decisions, so that nobody has to give orders. Only the clock is
+rank 0's: when its time is over, it is over for all.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from weft import limits
+from weft.errors import InputError
+from weft.probing import rounds
+from weft.probing.connecting import Reach
+from weft.probing.flows import ping, run_flows
+from weft.probing.grouping import find_groups
+from weft.probing.measurements import Flow, Measurements, Round
+from weft.probing.memory import measure_memory
+from weft.runtime.engines import group_by_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from weft.runtime.roster import Roster
+
+    Report = Callable[[str, int, int], None]
+
+DEFAULT_SECONDS: Final = 60.0
+DEFAULT_BYTES: Final = 1 << 30
+LONGEST_ROUND_S: Final = 0.25
+SHORTEST_ROUND_S: Final = 0.05
+MAX_HOSTS: Final = 128
+
+_OVERHEAD_S: Final = 0.04
+"""Of a round, besides the time in which data flows."""
+
+_WAIT_S: Final = 60.0
+_PINGS: Final = 12
+_REPEATS: Final = 3
+_SHUFFLES: Final = 2
+_SEED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much a probe may take.
+
+    Parameters
+    ----------
+    seconds
+        For all rounds.
+    max_bytes
+        For one flow in one round.
+    """
+
+    seconds: float = DEFAULT_SECONDS
+    max_bytes: int = DEFAULT_BYTES
+
+
+def probe(roster: Roster, effort: Effort, report: Report | None = None) -> Measurements:
+    """Measure the cluster that a job runs on; every rank calls this, and the roster is of no use afterwards.
+
+    Parameters
+    ----------
+    roster
+        The job.
+    effort
+        That of rank 0 counts.
+    report
+        Told now and then what is measured, how many rounds are done, and how many there will be.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to measure, or too much.
+    PeerLost, TimedOut
+        If a host does not answer.
+    """
+    if roster.size < 2:
+        msg = "one rank alone has no network; start more, such as weft run -n 4 -- weft probe"
+        raise InputError(msg)
+    hosts = tuple(tuple(host) for host in group_by_host(roster.members))
+    limits.check("hosts to probe", len(hosts), MAX_HOSTS)
+    told = roster.exchange(msgspec.msgpack.encode((effort.seconds, effort.max_bytes)), _WAIT_S)
+    effort = Effort(*msgspec.msgpack.decode(told[0], type=tuple[float, int]))
+    session = _Session(roster, hosts, effort, report or (lambda _now, _done, _total: None))
+    if len(hosts) > 1:
+        session.measure_network()
+    found = session.found
+    if any(len(host) > 1 for host in hosts):
+        found.memory, found.memory_latency_s = measure_memory(
+            roster, hosts, max_bytes=effort.max_bytes, timeout=_WAIT_S
+        )
+    return found
+
+
+class _Session:
+    def __init__(
+        self, roster: Roster, hosts: tuple[tuple[int, ...], ...], effort: Effort, report: Report
+    ) -> None:
+        self.found = Measurements(hosts)
+        self._roster, self._effort, self._report = roster, effort, report
+        self._reach = Reach(roster, hosts, _WAIT_S)
+        self._round_s = LONGEST_ROUND_S
+        self._done = self._planned = 0
+        self._began = time.monotonic()
+        self._is_over = False
+
+    def measure_network(self) -> None:
+        """Cables, and the fabric where cables do not join all hosts."""
+        try:
+            self._reach.connect()
+            self.found.cables = self._reach.cables
+            self.found.notes += self._reach.notes
+            fabric = not self._reach.joined_by_cables
+            self._plan(fabric=fabric)
+            if self.found.cables:
+                self._measure_cables()
+            if fabric:
+                self._measure_fabric()
+        finally:
+            self._reach.close()
+        if self._is_over:
+            self.found.notes.append(
+                f"the time of {self._effort.seconds:g} s was over after {self._done} of {self._planned} "
+                f"rounds; --seconds allows for more"
+            )
+
+    def _plan(self, *, fabric: bool) -> None:
+        """Choose the length of rounds so that all of them fit."""
+        hosts = len(self.found.hosts)
+        count = (1 + _REPEATS) * len(rounds.cable_flows(self.found.cables)) if self.found.cables else 0
+        if fabric:
+            count += 2 * (hosts + hosts % 2 - 1) + 2 * hosts + _SHUFFLES * (hosts - 1)
+            count += 2 * _REPEATS * max(1, hosts // 2)
+        self._planned = count
+        room = self._effort.seconds / count - _OVERHEAD_S
+        self._round_s = min(LONGEST_ROUND_S, max(SHORTEST_ROUND_S, room))
+
+    def _measure_cables(self) -> None:
+        flows = rounds.cable_flows(self.found.cables)
+        self._ping(tuple(flow for flow in one if flow.src < flow.dst) for one in flows)
+        self._warm_up(flows)
+        self._run("cables", flows * _REPEATS)
+        self._run("all cables", [tuple(flow for one in flows for flow in one)])
+
+    def _measure_fabric(self) -> None:
+        hosts = len(self.found.hosts)
+        random = np.random.default_rng(_SEED)
+        meetings = rounds.tournament(hosts)
+        self._ping(tuple(Flow(a, b) for a, b in meeting) for meeting in meetings)
+        self._run("pairs", rounds.pairs(hosts))
+        self._run("fans", rounds.fans(hosts))
+        for _ in range(_SHUFFLES):
+            self._run("permutations", rounds.permutations(hosts, random))
+        groups = find_groups(self.found)
+        if len(groups) > 1:
+            for group in groups:
+                self._run("groups", [rounds.leaving(group, groups)] * _REPEATS)
+                self._run("groups", [rounds.entering(group, groups)] * _REPEATS)
+
+    def _warm_up(self, flows: Sequence[tuple[Flow, ...]]) -> None:
+        """Run rounds without keeping the result: a connection's first seconds are not its speed."""
+        before = len(self.found.rounds)
+        self._run("warm-up", flows)
+        del self.found.rounds[before:]
+
+    def _ping(self, meetings: Iterable[tuple[Flow, ...]]) -> None:
+        reach, leaders = self._reach, self._reach.leaders
+        for meeting in meetings:
+            seen: dict[int, float] = {}
+            self._roster.barrier(_WAIT_S)
+            for number, flow in enumerate(meeting):
+                if reach.me is not None:
+                    one_way = ping(reach.me, reach.connections, flow, times=_PINGS, leaders=leaders)
+                    if one_way is not None:
+                        seen[number] = one_way
+            told = self._roster.exchange(msgspec.msgpack.encode(seen), _WAIT_S)
+            for part in told:
+                for number, one_way in msgspec.msgpack.decode(part, type=dict[int, float]).items():
+                    self.found.latency_s[meeting[number]] = one_way
+
+    def _run(self, kind: str, some: Iterable[tuple[Flow, ...]]) -> None:
+        for flows in some:
+            if self._is_over:
+                return
+            self._report(kind, self._done, self._planned)
+            self._run_one(kind, flows)
+            self._done += 1
+
+    def _run_one(self, kind: str, flows: tuple[Flow, ...]) -> None:
+        reach = self._reach
+        self._roster.barrier(_WAIT_S)
+        seen: dict[int, float] = {}
+        if reach.me is not None:
+            rates = run_flows(
+                reach.me,
+                reach.connections,
+                flows,
+                seconds=self._round_s,
+                max_bytes=self._effort.max_bytes,
+                leaders=reach.leaders,
+            )
+            seen = {number: rates[flow] for number, flow in enumerate(flows) if flow in rates}
+        elapsed = time.monotonic() - self._began
+        told = self._roster.exchange(msgspec.msgpack.encode((elapsed, seen)), _WAIT_S)
+        parts = [msgspec.msgpack.decode(part, type=tuple[float, dict[int, float]]) for part in told]
+        found = {flows[number]: rate for _, part in parts for number, rate in part.items()}
+        self.found.rounds.append(Round(kind, {flow: found[flow] for flow in flows}))
+        self._is_over = parts[0][0] > self._effort.seconds
