@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft.probing.grouping import SLOWED, find_groups, own_rates
+from weft.probing.grouping import SLOWED, own_rates
 from weft.probing.measurements import FABRIC, Estimate, Flow
 from weft.probing.rounds import entering, leaving
 from weft.simulation.reference_sharing import share_fairly
@@ -75,8 +75,7 @@ class Fabric:
 def understand_fabric(measurements: Measurements) -> Fabric:
     """The fabric that explains what was measured over it."""
     out, into = own_rates(measurements)
-    groups = find_groups(measurements)
-    leaves = tuple(_find_leaves(measurements, groups, out, into))
+    leaves = tuple(_find_leaves(measurements, out, into))
     latencies = _fit_latencies(measurements, leaves)
     hosts = len(measurements.hosts)
     leaves = tuple(
@@ -86,13 +85,9 @@ def understand_fabric(measurements: Measurements) -> Fabric:
     return Fabric(out, into, latencies[:hosts], leaves, explained, _notes(measurements, out, into, leaves))
 
 
-def _find_leaves(
-    measurements: Measurements,
-    groups: Sequence[tuple[int, ...]],
-    out: Sequence[Estimate],
-    into: Sequence[Estimate],
-) -> list[Leaf]:
+def _find_leaves(measurements: Measurements, out: Sequence[Estimate], into: Sequence[Estimate]) -> list[Leaf]:
     leaves = []
+    groups = measurements.groups
     for group in groups:
         if len(group) == 1 or len(groups) == 1:
             continue

@@ -24,6 +24,8 @@ SLOWED: Final = 0.8
 _APART: Final = 0.15
 """Part of the samples of two groups that must be slowed for them to be two."""
 
+_MOVES: Final = 10
+_MORE: Final = 1.1
 _MATCHINGS: Final = ("pairs", "permutations")
 
 
@@ -41,28 +43,68 @@ def own_rates(measurements: Measurements) -> tuple[list[Estimate], list[Estimate
     return [plateau(samples) for samples in out], [plateau(samples) for samples in into]
 
 
+def doubtful_fans(measurements: Measurements) -> list[int]:
+    """Hosts that got more through with all others at once than with one: seen once, it may be a mistake."""
+    out, into = own_rates(measurements)
+    found = set()
+    for one in measurements.rounds:
+        if one.kind != "fans":
+            continue
+        for host in range(len(measurements.hosts)):
+            sent, received = one.total(sources=[host]), one.total(targets=[host])
+            if sent > _MORE * out[host].value or received > _MORE * into[host].value:
+                found.add(host)
+    return sorted(found)
+
+
 def find_groups(measurements: Measurements) -> list[tuple[int, ...]]:
     """Hosts that do not slow each other, together; one group if nobody is slowed at all.
 
-    Groups are merged as long as hardly any flow between two of them was slowed, the closest first.
+    Groups are merged as long as hardly any flow between two of them was slowed. First those go together that
+    are slowed alike on their way to everybody else: two hosts of different groups may have been lucky with
+    each other, but not with all. In the end each host moves to where it is slowed least.
     """
-    hosts = len(measurements.hosts)
     apart = _slowed_part(measurements)
-    groups = [[host] for host in range(hosts)]
-    while len(groups) > 1:
-        distance, a, b = min(
-            (float(apart[np.ix_(groups[a], groups[b])].mean()), a, b)
-            for b in range(len(groups))
-            for a in range(b)
-        )
-        if distance > _APART:
+    groups = _merge(apart)
+    for _ in range(_MOVES):
+        moved = _move(apart, groups)
+        if moved == groups:
             break
-        groups[a] += groups.pop(b)
+        groups = moved
     return sorted(tuple(sorted(group)) for group in groups)
 
 
+def _merge(apart: NDArray[np.float64]) -> list[list[int]]:
+    unlike = np.abs(apart[:, None, :] - apart[None, :, :]).mean(axis=2)
+    groups = [[host] for host in range(len(apart))]
+    while True:
+        candidates = []
+        for b in range(len(groups)):
+            for a in range(b):
+                block = np.ix_(groups[a], groups[b])
+                if (slowed := float(apart[block].mean())) <= _APART:
+                    candidates.append((slowed + float(unlike[block].mean()), a, b))
+        if not candidates:
+            return groups
+        _, a, b = min(candidates)
+        groups[a] += groups.pop(b)
+
+
+def _move(apart: NDArray[np.float64], groups: list[list[int]]) -> list[list[int]]:
+    moved: list[list[int]] = [[] for _ in groups]
+    for number, group in enumerate(groups):
+        for host in group:
+            slowed = [
+                float(apart[host, others].mean()) if (others := [h for h in other if h != host]) else _APART
+                for other in groups
+            ]
+            best = int(np.argmin(slowed))
+            moved[best if slowed[best] < slowed[number] else number].append(host)
+    return [group for group in moved if group]
+
+
 def _slowed_part(measurements: Measurements) -> NDArray[np.float64]:
-    """For each two hosts, which part of the flows between them was slowed."""
+    """For each two hosts, which part of the flows between them was slowed; one of them is bad luck."""
     out, into = own_rates(measurements)
     samples: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for one in measurements.rounds:
@@ -75,5 +117,5 @@ def _slowed_part(measurements: Measurements) -> NDArray[np.float64]:
                 samples[low, high].append(rate < SLOWED * allowed)
     apart = np.zeros((len(measurements.hosts),) * 2)
     for (low, high), slowed in samples.items():
-        apart[low, high] = apart[high, low] = np.mean(slowed)
+        apart[low, high] = apart[high, low] = max(0, sum(slowed) - 1) / max(1, len(slowed) - 1)
     return apart

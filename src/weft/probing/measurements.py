@@ -69,6 +69,8 @@ class Measurements:
         Those that work.
     rounds
         In the order in which they ran.
+    groups
+        Hosts that seemed to share an uplink, for which there are rounds of their own.
     latency_s
         One way, of each flow whose latency was measured; the way back has the same.
     memory
@@ -82,6 +84,7 @@ class Measurements:
     hosts: tuple[tuple[int, ...], ...]
     cables: tuple[Cable, ...] = ()
     rounds: list[Round] = field(default_factory=list)
+    groups: tuple[tuple[int, ...], ...] = ()
     latency_s: dict[Flow, float] = field(default_factory=dict)
     memory: dict[int, list[float]] = field(default_factory=dict)
     memory_latency_s: float = 0.0
@@ -121,18 +124,18 @@ class Estimate(NamedTuple):
 
 
 def plateau(samples: Sequence[float]) -> Estimate:
-    """The speed that is reached again and again: the median of the samples near the best.
+    """The speed that is reached again and again: of the samples near the best, the median of the upper half.
 
-    Slower samples are those that something else held up. Of many samples the very best one may be a hiccup
-    of the clock, so the second decides what is near.
+    What disturbs a flow makes it slower, hardly ever faster. Of many samples the very best one may be a
+    hiccup of the clock, so the second decides what is near.
 
     Examples
     --------
-    >>> plateau([9.9, 10.0, 10.1, 3.0])
-    Estimate(value=10.0, spread=0.01, samples=3)
+    >>> plateau([9.9, 10.0, 10.0, 10.1, 3.0])
+    Estimate(value=10.05, spread=0.0149, samples=4)
     """
     ordered = sorted(samples, reverse=True)
     top = ordered[1] if len(ordered) >= _FEW else ordered[0]
     near = [sample for sample in ordered if abs(sample - top) <= _NEAR * top]
-    value = median(near)
+    value = median(near[: (len(near) + 1) // 2])
     return Estimate(value, round(max(abs(sample - value) for sample in near) / value, 4), len(near))

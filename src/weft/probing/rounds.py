@@ -45,9 +45,9 @@ def pairs(hosts: int) -> Iterator[Flows]:
         yield tuple(Flow(b, a) for a, b in meeting)
 
 
-def fans(hosts: int) -> Iterator[Flows]:
+def fans(hosts: int, only: Iterable[int] | None = None) -> Iterator[Flows]:
     """Each host to all others, and all others to it: what its own cable carries, whoever is at the end."""
-    for host in range(hosts):
+    for host in range(hosts) if only is None else only:
         others = [other for other in range(hosts) if other != host]
         yield tuple(Flow(host, other) for other in others)
         yield tuple(Flow(other, host) for other in others)

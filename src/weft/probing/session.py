@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
 
 from weft import limits
 from weft.errors import InputError
 from weft.probing import rounds
 from weft.probing.connecting import Reach
 from weft.probing.flows import ping, run_flows
-from weft.probing.grouping import find_groups
 from weft.probing.measurements import Flow, Measurements, Round
 from weft.probing.memory import measure_memory
+from weft.probing.program import count_rounds, measure_cables, measure_fabric
 from weft.runtime.engines import group_by_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from weft.runtime.roster import Roster
 
@@ -41,9 +40,6 @@ _OVERHEAD_S: Final = 0.04
 
 _WAIT_S: Final = 60.0
 _PINGS: Final = 12
-_REPEATS: Final = 3
-_SHUFFLES: Final = 2
-_SEED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +114,19 @@ class _Session:
             self.found.cables = self._reach.cables
             self.found.notes += self._reach.notes
             fabric = not self._reach.joined_by_cables
-            self._plan(fabric=fabric)
+            hosts = self.found.hosts
+            self._planned = count_rounds(len(hosts), self.found.cables, fabric=fabric)
+            # Shorter rounds, if need be, so that all of them fit.
+            room = self._effort.seconds / self._planned - _OVERHEAD_S
+            self._round_s = min(LONGEST_ROUND_S, max(SHORTEST_ROUND_S, room))
             if self.found.cables:
-                self._measure_cables()
+                flows = rounds.cable_flows(self.found.cables)
+                self._ping(tuple(flow for flow in one if flow.src < flow.dst) for one in flows)
+                measure_cables(self.found, self._run)
             if fabric:
-                self._measure_fabric()
+                meetings = rounds.tournament(len(hosts))
+                self._ping(tuple(Flow(a, b) for a, b in meeting) for meeting in meetings)
+                measure_fabric(self.found, self._run)
         finally:
             self._reach.close()
         if self._is_over:
@@ -130,45 +134,6 @@ class _Session:
                 f"the time of {self._effort.seconds:g} s was over after {self._done} of {self._planned} "
                 f"rounds; --seconds allows for more"
             )
-
-    def _plan(self, *, fabric: bool) -> None:
-        """Choose the length of rounds so that all of them fit."""
-        hosts = len(self.found.hosts)
-        count = (1 + _REPEATS) * len(rounds.cable_flows(self.found.cables)) if self.found.cables else 0
-        if fabric:
-            count += 2 * (hosts + hosts % 2 - 1) + 2 * hosts + _SHUFFLES * (hosts - 1)
-            count += 2 * _REPEATS * max(1, hosts // 2)
-        self._planned = count
-        room = self._effort.seconds / count - _OVERHEAD_S
-        self._round_s = min(LONGEST_ROUND_S, max(SHORTEST_ROUND_S, room))
-
-    def _measure_cables(self) -> None:
-        flows = rounds.cable_flows(self.found.cables)
-        self._ping(tuple(flow for flow in one if flow.src < flow.dst) for one in flows)
-        self._warm_up(flows)
-        self._run("cables", flows * _REPEATS)
-        self._run("all cables", [tuple(flow for one in flows for flow in one)])
-
-    def _measure_fabric(self) -> None:
-        hosts = len(self.found.hosts)
-        random = np.random.default_rng(_SEED)
-        meetings = rounds.tournament(hosts)
-        self._ping(tuple(Flow(a, b) for a, b in meeting) for meeting in meetings)
-        self._run("pairs", rounds.pairs(hosts))
-        self._run("fans", rounds.fans(hosts))
-        for _ in range(_SHUFFLES):
-            self._run("permutations", rounds.permutations(hosts, random))
-        groups = find_groups(self.found)
-        if len(groups) > 1:
-            for group in groups:
-                self._run("groups", [rounds.leaving(group, groups)] * _REPEATS)
-                self._run("groups", [rounds.entering(group, groups)] * _REPEATS)
-
-    def _warm_up(self, flows: Sequence[tuple[Flow, ...]]) -> None:
-        """Run rounds without keeping the result: a connection's first seconds are not its speed."""
-        before = len(self.found.rounds)
-        self._run("warm-up", flows)
-        del self.found.rounds[before:]
 
     def _ping(self, meetings: Iterable[tuple[Flow, ...]]) -> None:
         reach, leaders = self._reach, self._reach.leaders

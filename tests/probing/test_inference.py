@@ -1,0 +1,189 @@
+"""Imagined clusters, whose truth is known, come out of their measurements again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.imagined import Noise, cables_of, probe_imagined
+
+from weft.probing import Finding, Measurements, infer
+from weft.probing.report import finding_as_dict, format_finding
+from weft.simulation.reference_sharing import share_fairly
+from weft.topology import Topology, load_topology
+from weft.topology.toml_file import parse_toml
+from weft.topology.wiring import Wiring
+
+NIC = 5_000_000
+US = 10**6
+
+
+def two_tier(groups: Sequence[Sequence[int]], uplinks: Sequence[int], nic: int = NIC) -> Topology:
+    hosts = sum(len(group) for group in groups)
+    wiring = Wiring(hosts, len(groups) + 1)
+    for number, group in enumerate(groups):
+        for host in group:
+            wiring.cable(host, hosts + number, bandwidth=nic, latency_ps=10 * US)
+        wiring.cable(hosts + number, hosts + len(groups), bandwidth=uplinks[number], latency_ps=20 * US)
+    return wiring.build("truth")
+
+
+def star(out: Sequence[int], into: Sequence[int]) -> Topology:
+    wiring = Wiring(len(out), 1)
+    for host, (up, down) in enumerate(zip(out, into, strict=True)):
+        wiring.cable(host, len(out), bandwidth=up, back=down, latency_ps=10 * US)
+    return wiring.build("truth")
+
+
+def speed(finding: Finding, src: str, dst: str) -> int:
+    topology = finding.topology
+    (link,) = topology.links_between(topology.parse_node(src), topology.parse_node(dst))
+    return int(topology.bandwidth[link])
+
+
+def throughput(topology: Topology, pairs: Sequence[tuple[int, int]]) -> float:
+    routes = {number: topology.route(*pair) for number, pair in enumerate(pairs)}
+    return sum(share_fairly(routes, topology.bandwidth.tolist()).values())
+
+
+def test_a_star_is_one_switch() -> None:
+    finding = infer(probe_imagined(load_topology("switch:6@bw=5MB/s,lat=10us")))
+    assert (finding.topology.switches, finding.topology.links, finding.groups) == (1, 12, ())
+    assert set(finding.topology.bandwidth.tolist()) == {NIC}
+    assert set(finding.topology.latency_ps.tolist()) == {10 * US}
+    assert finding.explained == 1
+
+
+@given(
+    speeds=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=2, max_size=7),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=60)
+def test_each_host_of_a_star_sends_and_receives_what_the_others_let_it(
+    speeds: list[tuple[int, int]], seed: int
+) -> None:
+    out, into = ([NIC * pair[way] for pair in speeds] for way in (0, 1))
+    finding = infer(probe_imagined(star(out, into), Noise(jitter=0.02, seed=seed)))
+    assert finding.groups == ()
+    for host in range(len(speeds)):
+        takes = sum(into) - into[host]
+        gives = sum(out) - out[host]
+        assert speed(finding, str(host), "s0") == pytest.approx(min(out[host], takes), rel=0.1)
+        assert speed(finding, "s0", str(host)) == pytest.approx(min(into[host], gives), rel=0.1)
+
+
+def test_hosts_that_share_an_uplink_hang_on_a_leaf() -> None:
+    truth = two_tier([(0, 2, 4), (1, 3, 5), (6, 7)], [NIC, 2 * NIC, 3 * NIC // 2])
+    finding = infer(probe_imagined(truth, Noise(jitter=0.03)))
+    assert finding.groups == ((0, 2, 4), (1, 3, 5), (6, 7))
+    for leaf, uplink in (("s0", NIC), ("s1", 2 * NIC), ("s2", 3 * NIC // 2)):
+        assert speed(finding, leaf, "s3") == pytest.approx(uplink, rel=0.05)
+        assert speed(finding, "s3", leaf) == pytest.approx(uplink, rel=0.05)
+
+
+def test_an_uplink_that_is_wide_enough_needs_no_leaf() -> None:
+    finding = infer(probe_imagined(two_tier([(0, 1, 2), (3, 4, 5)], [3 * NIC, 3 * NIC])))
+    assert (finding.topology.switches, finding.groups) == (1, ())
+
+
+def test_a_cluster_where_one_leaf_alone_is_narrow() -> None:
+    finding = infer(probe_imagined(two_tier([(0, 1), (2, 3), (4, 5)], [NIC, 2 * NIC, 2 * NIC])))
+    assert (0, 1) in finding.groups
+    assert speed(finding, f"s{finding.groups.index((0, 1))}", f"s{len(finding.groups)}") == NIC
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Topology:
+    sizes = draw(st.lists(st.integers(2, 5), min_size=2, max_size=4))
+    order = draw(st.permutations(range(sum(sizes))))
+    groups, uplinks = [], []
+    for size in sizes:
+        groups.append(tuple(order[:size]))
+        order = order[size:]
+        uplinks.append(draw(st.integers(NIC * 2 // 3, size * NIC)))
+    return two_tier(groups, uplinks)
+
+
+@given(truth=clusters(), seed=st.integers(0, 1000))
+@settings(max_examples=60)
+def test_what_is_found_carries_what_the_cluster_carries(truth: Topology, seed: int) -> None:
+    finding = infer(probe_imagined(truth, Noise(jitter=0.02, seed=seed)))
+    random = np.random.default_rng(seed)
+    for _ in range(8):
+        order = random.permutation(truth.ranks).tolist()
+        pairs = list(zip(order, order[1:] + order[:1], strict=True))
+        assert throughput(finding.topology, pairs) == pytest.approx(throughput(truth, pairs), rel=0.25)
+
+
+def test_bad_luck_now_and_then_does_not_tear_a_group_apart() -> None:
+    truth = two_tier([(0, 1, 2), (3, 4, 5)], [NIC, NIC])
+    good = sum(
+        infer(probe_imagined(truth, Noise(jitter=0.04, lost=0.03, seed=seed))).groups
+        == ((0, 1, 2), (3, 4, 5))
+        for seed in range(40)
+    )
+    assert good >= 38
+
+
+@pytest.mark.parametrize(
+    "spec", ["torus:2x4", "mesh:3x3", "ring:5", "hypercube:3", "fullmesh:4", "torus:4x4"]
+)
+def test_cables_are_the_topology(spec: str) -> None:
+    truth = load_topology(f"{spec}@bw=5MB/s")
+    finding = infer(probe_imagined(truth, cables=cables_of(truth)))
+    found = finding.topology
+    assert found.switches == 0
+    for a, b in zip(truth.link_src.tolist(), truth.link_dst.tolist(), strict=True):
+        assert [int(found.bandwidth[link]) for link in found.links_between(a, b)] == [NIC]
+    assert len(found.addresses) == found.links == truth.links
+    if not spec.startswith(("hypercube", "fullmesh")):
+        assert found.grid == truth.grid
+
+
+def test_a_cable_may_be_slower_one_way() -> None:
+    truth = load_topology("ring:4@bw=5MB/s,back=1MB/s")
+    found = infer(probe_imagined(truth, cables=cables_of(truth))).topology
+    assert [int(found.bandwidth[found.links_between(a, b)[0]]) for a, b in ((0, 1), (1, 0))] == [NIC, 10**6]
+
+
+def test_cables_that_share_something_are_named() -> None:
+    truth = load_topology("ring:3@bw=5MB/s")
+    measurements = probe_imagined(truth, cables=cables_of(truth))
+    last = measurements.rounds[-1]
+    for flow in last.rates:
+        if flow.src == 1:
+            last.rates[flow] *= 0.5
+    assert any("all cables at once" in note for note in infer(measurements).topology.notes)
+
+
+def test_ranks_of_one_host_hang_on_a_switch_inside_it() -> None:
+    truth = load_topology("hosts:4,2,1@intra=2GB/s,uplink=4MB/s/2MB/s/1MB/s")
+    finding = infer(probe_imagined(truth))
+    found = finding.topology
+    assert found.hosts == ((0, 1, 2, 3), (4, 5), (6,))
+    assert speed(finding, "0", "s0") == speed(finding, "5", "s1") == 2 * 10**9
+    assert speed(finding, "s1", "s2") == 2 * 10**6
+    assert speed(finding, "6", "s2") == 10**6
+    assert speed(finding, "s0", "s2") == 3 * 10**6
+    assert any("rank 0 sends at least this" in note for note in found.notes)
+
+
+def test_one_host_has_no_network() -> None:
+    finding = infer(Measurements(((0, 1, 2),), memory={0: [1e9, 1.1e9, 0.9e9]}, memory_latency_s=2e-6))
+    assert (finding.topology.ranks, finding.topology.switches, finding.topology.hosts) == (3, 1, ((0, 1, 2),))
+    assert set(finding.topology.bandwidth.tolist()) == {10**9}
+
+
+@pytest.mark.parametrize(
+    "spec", ["switch:4", "fattree:2,1,3@bw=5MB/s,uplink=5MB/s", "hosts:2,2", "torus:2x3"]
+)
+def test_the_file_loads_again(spec: str) -> None:
+    truth = load_topology(spec)
+    finding = infer(probe_imagined(truth, cables=cables_of(truth) if truth.direct else ()))
+    text = format_finding(finding)
+    assert parse_toml(text, "probed.toml") == finding.topology
+    assert text.count("# ") >= finding.topology.links
+    assert len(finding_as_dict(finding, None)["links"]) == finding.topology.links
