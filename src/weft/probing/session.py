@@ -58,8 +58,10 @@ class Effort:
     max_bytes: int = DEFAULT_BYTES
 
 
-def probe(roster: Roster, effort: Effort, report: Report | None = None) -> Measurements:
-    """Measure the cluster that a job runs on; every rank calls this, and the roster is of no use afterwards.
+def probe(
+    roster: Roster, effort: Effort, report: Report | None = None, *, memory: bool = True
+) -> Measurements:
+    """Measure the cluster that a job runs on; every rank calls this.
 
     Parameters
     ----------
@@ -69,6 +71,8 @@ def probe(roster: Roster, effort: Effort, report: Report | None = None) -> Measu
         That of rank 0 counts.
     report
         Told now and then what is measured, how many rounds are done, and how many there will be.
+    memory
+        Also inside of hosts; the roster is of no use afterwards.
 
     Raises
     ------
@@ -88,7 +92,7 @@ def probe(roster: Roster, effort: Effort, report: Report | None = None) -> Measu
     if len(hosts) > 1:
         session.measure_network()
     found = session.found
-    if any(len(host) > 1 for host in hosts):
+    if memory and any(len(host) > 1 for host in hosts):
         found.memory, found.memory_latency_s = measure_memory(
             roster, hosts, max_bytes=effort.max_bytes, timeout=_WAIT_S
         )

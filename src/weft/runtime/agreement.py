@@ -1,8 +1,8 @@
-"""One plan for all ranks: made by rank 0, because planning on each could end differently."""
+"""What rank 0 makes for all: planning on each rank could end differently."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -11,9 +11,49 @@ from weft.planning.plan_file import decode_plan, encode_plan
 from weft.planning.planner import plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weft.planning import Plan
     from weft.runtime.communicator import Communicator
     from weft.topology import Topology
+
+_LONGEST_COMPLAINT: Final = 4096
+
+
+def share(communicator: Communicator, make: Callable[[], bytes], seconds: float) -> bytes:
+    """What `make` returns on rank 0, for all ranks; every rank calls this.
+
+    Parameters
+    ----------
+    communicator
+        Of all the ranks.
+    make
+        Called on rank 0 only.
+    seconds
+        That it may take; the others wait a while longer.
+
+    Raises
+    ------
+    RuntimeFailure
+        If rank 0 cannot make it; on all ranks.
+    """
+    data, failure = b"", None
+    if communicator.rank == 0:
+        try:
+            data = make()
+        except WeftError as error:
+            failure = error
+            data = str(error).encode()[:_LONGEST_COMPLAINT]
+    wait = communicator.timeout + 2 * seconds
+    head = np.array([failure is not None, len(data)], np.int64)
+    failed, size = communicator.broadcast(head, timeout=wait).tolist()
+    words = np.zeros(-(-size // 4), np.int32)
+    words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
+    told: bytes = communicator.broadcast(words).tobytes()[:size]
+    if failed:
+        msg = f"rank 0 gives up: {told.decode('utf-8', 'replace')}"
+        raise RuntimeFailure(msg) from failure
+    return told
 
 
 def agree_on_plan(
@@ -28,7 +68,7 @@ def agree_on_plan(
     topology
         What to plan for.
     seconds
-        That rank 0 may plan for; the others wait a while longer.
+        That rank 0 may plan for.
     before
         A plan to start from.
 
@@ -37,20 +77,8 @@ def agree_on_plan(
     RuntimeFailure
         If rank 0 cannot plan; on all ranks.
     """
-    data, failure = b"", None
-    if communicator.rank == 0:
-        try:
-            data = encode_plan(plan(topology, time_limit=seconds, warm_start=before))
-        except WeftError as error:
-            failure = error
-            data = str(error).encode()[:4096]
-    wait = communicator.timeout + 2 * seconds
-    head = np.array([failure is not None, len(data)], np.int64)
-    failed, size = communicator.broadcast(head, timeout=wait).tolist()
-    words = np.zeros(-(-size // 4), np.int32)
-    words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
-    told = communicator.broadcast(words).tobytes()[:size]
-    if failed:
-        msg = f"rank 0 cannot plan for {topology.name}: {told.decode('utf-8', 'replace')}"
-        raise RuntimeFailure(msg) from failure
-    return decode_plan(told)
+
+    def make() -> bytes:
+        return encode_plan(plan(topology, time_limit=seconds, warm_start=before))
+
+    return decode_plan(share(communicator, make, seconds))

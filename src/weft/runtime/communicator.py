@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weft.planning import Plan
+    from weft.runtime.roster import Roster
+    from weft.schedule import Schedule
     from weft.topology import Topology
 
 OPS: Final = ("sum", "avg", "min", "max", "prod")
@@ -91,6 +93,30 @@ class Communicator:
             self._prepared.clear()
             self._known.clear()
 
+    @property
+    def network(self) -> Topology | None:
+        """The cluster that schedules are chosen for, if that is known."""
+        return self._chooser.network
+
+    @property
+    def plan(self) -> Plan | None:
+        """What serves the all-reduce, if that was planned."""
+        return self._chooser.plan
+
+    @property
+    def roster(self) -> Roster | None:
+        """By which all ranks of the job meet, of Weft's own engine; None for some of the ranks."""
+        roster: Roster | None = getattr(self._engine, "roster", None)
+        return roster
+
+    def choose(self, collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+        """Schedule and bytes of a segment, None for the runtime's own, that would run."""
+        return self._chooser.choose(collective, size_bytes, 0)
+
+    def use_plan(self, plan: Plan) -> None:
+        """Take a plan from here on; every rank calls this between the same two operations, with the same."""
+        self.use(self._chooser.on(plan.topology, plan))
+
     def replan(self, topology: Topology | str, *, seconds: float = 20.0) -> Plan:
         """Plan the all-reduce for a cluster, and use that from here on; every rank calls this.
 
@@ -115,7 +141,7 @@ class Communicator:
 
         there = load_topology(topology)
         plan = agree_on_plan(self, there, seconds, self._chooser.plan)
-        self.use(self._chooser.on(there, plan))
+        self.use_plan(plan)
         return plan
 
     def repair(self, *, timeout: float | None = None, planning: float = 20.0) -> int:

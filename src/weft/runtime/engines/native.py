@@ -89,6 +89,11 @@ class NativeEngine:
         return NativeEngine(wires, roster.members, roster.rank, Arena(wires.host), roster)
 
     @property
+    def roster(self) -> Roster | None:
+        """By which all ranks of the job meet; None for some of them."""
+        return self._roster
+
+    @property
     def hosts(self) -> list[list[int]]:
         """Ranks of each host."""
         return group_by_host(self._members)

@@ -1,0 +1,90 @@
+"""A link becomes slow under load: the job measures again, plans again, and all ranks change together."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from weft.lab import build
+from weft.probing.adaptation import remeasure
+from weft.probing.measurements import Cable, Flow, Measurements, Round
+from weft.runtime.launch import launch
+from weft.topology import Topology, load_topology
+from weft.topology.toml_file import format_toml
+
+JOB = """
+import sys, time
+from pathlib import Path
+
+import numpy as np
+import weft
+from weft.probing import Watch, adapt
+
+topology, begun, changed = sys.argv[1:]
+with weft.init(topology=topology, timeout=60) as comm:
+    watch = Watch(comm, steps=2)
+    first = adapt(comm, size_bytes=480_000, seconds=3)
+    print("at first", first.plan is None)
+    came, step = None, 0
+    while came is None and step < 60:
+        if step == 3 and comm.rank == 0:
+            Path(begun).touch()
+            while not Path(changed).exists():
+                time.sleep(0.01)
+        array = np.arange(60_000, dtype=np.int64) + step * comm.rank
+        start = time.perf_counter()
+        comm.all_reduce(array)
+        spent = time.perf_counter() - start
+        assert (array == comm.size * np.arange(60_000) + step * sum(range(comm.size))).all()
+        before = comm.last.digest
+        came = watch.step(spent)
+        step += 1
+    comm.all_reduce(array)
+    print("then", came.plan is not None, came.after_seconds < came.before_seconds, comm.last.digest != before)
+"""
+
+
+def test_a_slow_link_is_planned_around(tmp_path: Path) -> None:
+    script, file, begun, changed = (tmp_path / name for name in ("job.py", "t.toml", "begun", "changed"))
+    script.write_text(JOB, "utf-8")
+    out, err = io.BytesIO(), io.BytesIO()
+    with build(load_topology("ring:4@bw=40Mbit/s")) as network:
+        file.write_text(format_toml(network.topology), "utf-8")
+
+        def slow_down_when_asked() -> None:
+            deadline = time.monotonic() + 90
+            while not begun.exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            for ends in ((1, 2), (2, 1)):
+                network.set_speed(network.topology.links_between(*ends)[0], 250_000)
+            changed.touch()
+
+        helper = threading.Thread(target=slow_down_when_asked)
+        helper.start()
+        line = [sys.executable, str(script), str(file), str(begun), str(changed)]
+        result = launch(line, 4, out=out, err=err, seats=network.seats())
+        helper.join()
+    said = out.getvalue().decode().splitlines()
+    assert result.exit_code == 0, err.getvalue().decode()
+    for rank in range(4):
+        assert f"[{rank}] at first True" in said
+        assert f"[{rank}] then True True True" in said
+
+
+def test_cables_take_the_speeds_that_were_measured_and_the_others_stay() -> None:
+    addresses = ((0, "a", "b"), (1, "b", "a"), (2, "c", "d"), (3, "d", "c"))
+    claimed = Topology.from_links(
+        "claimed", 3, 0, [(0, 1), (1, 2), (2, 0)], bandwidth="1MB/s", latency="1us", addresses=addresses
+    )
+    cables = (Cable((0, 1), ("a", "b")), Cable((1, 2), ("c", "d")))
+    rates = {Flow(0, 1, 0): 5e5, Flow(1, 0, 0): 9e5, Flow(1, 2, 1): 1e6, Flow(2, 1, 1): 1e6}
+    found = Measurements(((0,), (1,), (2,)), cables, [Round("cables", rates)])
+    now = remeasure(claimed, found)
+    assert now.bandwidth.tolist() == [500_000, 900_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000]
+    assert np.array_equal(now.link_src, claimed.link_src)
+    assert now.addresses == claimed.addresses
