@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from support.jobs import WEFT
@@ -63,6 +64,25 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(words: tuple[str, ...], 
     assert done.returncode == 2
     assert text in done.stderr
     assert done.stderr.splitlines()[-1].startswith("weft: error: ")
+
+
+TORCH = """
+import torch
+from torch import distributed
+
+distributed.init_process_group("gloo")
+total = torch.full((1000,), float(distributed.get_rank() + 1))
+distributed.all_reduce(total)
+assert (total == 6).all()
+distributed.destroy_process_group()
+"""
+
+
+def test_scripts_of_torch_find_each_other(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(TORCH, "utf-8")
+    done = lab("run", "hosts:2,1@uplink=40Mbit/s", str(script))
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:

@@ -96,8 +96,8 @@ def run(
     """Run a job on an emulated cluster, one process per rank.
 
     As `weft run`, but each rank is started on its host of TOPOLOGY. `weft.init()` then plans for it:
-    WEFT_TOPOLOGY names a file with the cluster and the addresses of its cables. Scripts that use
-    torch.distributed find MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME.
+    WEFT_TOPOLOGY names a file with the cluster and the addresses of its cables. torch.distributed finds
+    the variables that torchrun would set.
     """
     from weft.runtime.launch import launch
     from weft.topology.toml_file import format_toml

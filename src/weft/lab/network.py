@@ -94,14 +94,19 @@ class Network:
             "GLOO_SOCKET_IFNAME": INTERFACE,
             "MASTER_ADDR": rank_address(order[0]),
             "MASTER_PORT": str(_PORT - self._jobs),
+            "WORLD_SIZE": str(len(order)),
         }
         seats = []
         for number, rank in enumerate(order):
             here = spaces[number]
+            local = {"RANK": str(spaces[:number].count(here)), "SIZE": str(spaces.count(here))}
             own = {
                 "WEFT_INTERFACE": rank_address(rank),
-                "WEFT_LOCAL_RANK": str(spaces[:number].count(here)),
-                "WEFT_LOCAL_SIZE": str(spaces.count(here)),
+                "WEFT_LOCAL_RANK": local["RANK"],
+                "WEFT_LOCAL_SIZE": local["SIZE"],
+                "RANK": str(number),
+                "LOCAL_RANK": local["RANK"],
+                "LOCAL_WORLD_SIZE": local["SIZE"],
             }
             prefix = (find("ip"), "netns", "exec", self.space_name(here))
             told = {**common, **own, **(variables or {})}

@@ -189,6 +189,7 @@ class Communicator:
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
         """Array where the engine works best; Weft's own: in memory that the ranks of a machine share."""
+        self._check_open()
         dims = (shape,) if isinstance(shape, int) else tuple(shape)
         return self._engine.empty(int(np.prod(dims)), np.dtype(dtype)).reshape(dims)
 
@@ -439,9 +440,7 @@ class Communicator:
             self._engine.close()
 
     def _do(self, run: Callable[[], Any], *, async_op: bool) -> Any:
-        if self._closed:
-            msg = f"rank {self.rank} has closed this communicator"
-            raise RuntimeFailure(msg)
+        self._check_open()
         if async_op:
             return self._worker.submit(run)
         if self._worker.idle():
@@ -450,6 +449,11 @@ class Communicator:
             msg = "a blocking call from within a callback would wait for itself; give it async_op=True"
             raise RuntimeFailure(msg)
         return self._worker.submit(run).wait()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = f"rank {self.rank} has closed this communicator"
+            raise RuntimeFailure(msg)
 
     def _learn(self, prepared: Prepared, flat: Buffer, array: Any, op: str) -> None:
         key = (array.size, array.dtype, op)
