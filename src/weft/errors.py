@@ -15,6 +15,7 @@ Each message says what is wrong, where, and what to do about it::
     ├── SimulationError             a simulation that cannot finish                  exit code 3
     └── RuntimeFailure              a running job that cannot go on                  exit code 3
         ├── PeerLost                a rank that is gone: rank, host, pid, operation, step
+        ├── LinkLost                a connection that carries nothing, between ranks that live
         ├── DesyncError             a rank that is in another operation than this one
         └── TimedOut                a wait that ended without the ranks it names
 

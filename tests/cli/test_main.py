@@ -110,8 +110,12 @@ def test_every_verb_has_json_examples_and_the_summary_of_the_table(weft: Run, ve
     outcome = weft(verb, "--help")
     assert outcome.code == 0
     assert cli.VERBS[verb] in outcome.out
-    assert "--json" in outcome.out
-    assert f"Examples:\n    weft {verb}" in outcome.out
+    command = cli.group.get_command(click.Context(cli.group), verb)
+    inner = [f"{verb} {name}" for name in command.commands] if isinstance(command, click.Group) else [verb]
+    for words in inner:
+        said = weft(*words.split(), "--help").out
+        assert "--json" in said
+        assert f"weft {words}" in said.partition("Examples:\n")[2]
 
 
 def test_the_version_is_printed(weft: Run) -> None:

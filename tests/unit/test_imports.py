@@ -21,8 +21,8 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("topology",),
     ("schedule",),
     ("algorithms", "verification", "simulation", "exchange"),
-    ("training", ("planning", "runtime", "lab")),
-    ("torch", "papers", "report", "bench", "probing"),
+    ("training", ("planning", "runtime", "bench", "lab")),
+    ("torch", "papers", "report", "probing"),
     (("cli", "__main__"),),
 )
 EVERYWHERE = {"_core"}  # the extension: no Python in it that could import anything

@@ -39,7 +39,7 @@ VERBS: Final = {
     "verify": "Prove that a schedule computes its collective.",
     "simulate": "Run one schedule on its simulated network.",
     "run": "Start the ranks of a job on this machine.",
-    "probe": "Measure the cluster that a job runs on, and write it down.",
+    "probe": "Measure the cluster that a job runs on.",
     "bench": "Time collectives for real, beside other runtimes.",
     "lab": "Emulate a cluster, and run or measure jobs on it.",
     "doctor": "Check this installation.",

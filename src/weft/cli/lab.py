@@ -27,7 +27,7 @@ _LARGEST_SCALE: Final = 1000.0
 
 @click.group("lab")
 def command() -> None:
-    """Emulate a cluster on this machine, and run or measure jobs on it.
+    """Emulate a cluster, and run or measure jobs on it.
 
     Each host is a network namespace, each link a cable with the topology's speed both ways, shaped by the
     kernel; real processes send real bytes through them. It needs root and iproute2. Everything is removed at
