@@ -28,7 +28,7 @@ def test_in_a_tournament_every_pair_meets_once_and_nobody_twice_at_a_time(hosts:
 
 @given(hosts=st.integers(2, 12), seed=st.integers(0, 99))
 def test_in_permutations_every_host_sends_once_and_receives_once(hosts: int, seed: int) -> None:
-    found = list(rounds.permutations(hosts, np.random.default_rng(seed)))
+    found = list(rounds.permutations(np.random.default_rng(seed).permutation(hosts).tolist()))
     for one in found:
         assert sorted(flow.src for flow in one) == sorted(flow.dst for flow in one) == list(range(hosts))
     assert len({flow for one in found for flow in one}) == hosts * (hosts - 1)

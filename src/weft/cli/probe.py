@@ -83,10 +83,7 @@ def command(
     if claim is None:
         options.refuse_unused("tolerance", reason="there is nothing to compare with; add --verify TOPOLOGY")
     with join(find_place(), timeout=_JOIN_S) as roster:
-        if roster.rank == 0:
-            # Only now, so that an error ends the other ranks too, which would else wait for this one.
-            check_outputs(output, as_json=as_json)
-        claimed = _read_claim(claim, roster.size) if claim is not None and roster.rank == 0 else None
+        claimed = _prepare(ctx, roster, output, claim, as_json=as_json)
         finding = _measure(roster, Effort(seconds, max_bytes), _name(output))
     if roster.rank != 0:
         return
@@ -98,6 +95,25 @@ def command(
     _print(finding, verdict, output, as_json=as_json)
     if verdict is not None and verdict.slow:
         ctx.exit(1)
+
+
+def _prepare(
+    ctx: click.Context, roster: Roster, output: str | None, claim: str | None, *, as_json: bool
+) -> Topology | None:
+    """Read what is claimed, on rank 0; if something is wrong there, all ranks end, and rank 0 says why."""
+    claimed, problem = None, None
+    if roster.rank == 0:
+        try:
+            check_outputs(output, as_json=as_json)
+            claimed = None if claim is None else _read_claim(claim, roster.size)
+        except InputError as error:
+            problem = error
+    told = roster.exchange(b"" if problem is None else b"wrong", _JOIN_S)
+    if problem is not None:
+        raise problem
+    if told[0]:
+        ctx.exit(InputError.exit_code)
+    return claimed
 
 
 def _read_claim(claim: str, ranks: int) -> Topology:

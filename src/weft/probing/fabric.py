@@ -7,18 +7,17 @@ allow: a group that is not held up needs no switch of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weft.probing.grouping import SLOWED, own_rates
-from weft.probing.measurements import FABRIC, Estimate, Flow
+from weft.probing.measurements import FABRIC, Estimate, Flow, plateau
 from weft.probing.rounds import entering, leaving
 from weft.simulation.reference_sharing import share_fairly
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from weft.probing.measurements import Measurements, Round
 
@@ -85,38 +84,23 @@ def understand_fabric(measurements: Measurements) -> Fabric:
     return Fabric(out, into, latencies[:hosts], leaves, explained, _notes(measurements, out, into, leaves))
 
 
-def _find_leaves(measurements: Measurements, out: Sequence[Estimate], into: Sequence[Estimate]) -> list[Leaf]:
-    leaves = []
+def _find_leaves(
+    measurements: Measurements, out: Sequence[Estimate], into: Sequence[Estimate]
+) -> Iterator[Leaf]:
     groups = measurements.groups
-    for group in groups:
-        if len(group) == 1 or len(groups) == 1:
+    for group in groups if len(groups) > 1 else ():
+        outside = [host for other in groups if other != group for host in other]
+        up = [one.total(sources=group, targets=outside) for one in measurements.rounds]
+        down = [one.total(sources=outside, targets=group) for one in measurements.rounds]
+        if len(group) == 1 or not any(up) or not any(down):
             continue
-        up = _through(measurements, leaving(group, groups), out, into)
-        down = _through(measurements, entering(group, groups), out, into)
-        if up is None or down is None or (up[1] and down[1]):
-            continue
-        leaves.append(Leaf(group, up[0], down[0]))
-    return leaves
-
-
-def _through(
-    measurements: Measurements,
-    flows: tuple[Flow, ...],
-    out: Sequence[Estimate],
-    into: Sequence[Estimate],
-) -> tuple[Estimate, bool] | None:
-    """What these flows get together, and whether their own cables explain that; None if they never ran."""
-    totals = [
-        sum(one.rates.values())
-        for one in measurements.rounds
-        if one.kind == "groups" and set(one.rates) == set(flows)
-    ]
-    if not totals:
-        return None
-    value = median(totals)
-    spread = max(abs(total - value) for total in totals) / value
-    allowed = sum(_expect(flows, out, into, ()).values())
-    return Estimate(value, round(spread, 4), len(totals)), value >= SLOWED * allowed
+        leaf = Leaf(group, plateau([rate for rate in up if rate]), plateau([rate for rate in down if rate]))
+        sends, receives = (
+            sum(_expect(flows, out, into, ()).values())
+            for flows in (leaving(group, groups), entering(group, groups))
+        )
+        if leaf.out.value < SLOWED * sends or leaf.into.value < SLOWED * receives:
+            yield leaf
 
 
 def _expect(

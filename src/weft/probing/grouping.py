@@ -65,7 +65,7 @@ def find_groups(measurements: Measurements) -> list[tuple[int, ...]]:
     each other, but not with all. In the end each host moves to where it is slowed least.
     """
     apart = _slowed_part(measurements)
-    groups = _merge(apart)
+    groups = _merge(apart, _APART)
     for _ in range(_MOVES):
         moved = _move(apart, groups)
         if moved == groups:
@@ -74,7 +74,13 @@ def find_groups(measurements: Measurements) -> list[tuple[int, ...]]:
     return sorted(tuple(sorted(group)) for group in groups)
 
 
-def _merge(apart: NDArray[np.float64]) -> list[list[int]]:
+def order_by_likeness(measurements: Measurements) -> list[int]:
+    """Hosts in an order in which those that seem to belong together are neighbours."""
+    (order,) = _merge(_missing_part(measurements), 1.0)
+    return order
+
+
+def _merge(apart: NDArray[np.float64], bound: float) -> list[list[int]]:
     unlike = np.abs(apart[:, None, :] - apart[None, :, :]).mean(axis=2)
     groups = [[host] for host in range(len(apart))]
     while True:
@@ -82,7 +88,7 @@ def _merge(apart: NDArray[np.float64]) -> list[list[int]]:
         for b in range(len(groups)):
             for a in range(b):
                 block = np.ix_(groups[a], groups[b])
-                if (slowed := float(apart[block].mean())) <= _APART:
+                if (slowed := float(apart[block].mean())) <= bound:
                     candidates.append((slowed + float(unlike[block].mean()), a, b))
         if not candidates:
             return groups
@@ -103,19 +109,40 @@ def _move(apart: NDArray[np.float64], groups: list[list[int]]) -> list[list[int]
     return [group for group in moved if group]
 
 
-def _slowed_part(measurements: Measurements) -> NDArray[np.float64]:
-    """For each two hosts, which part of the flows between them was slowed; one of them is bad luck."""
+def _ratios(measurements: Measurements) -> dict[tuple[int, int], list[float]]:
+    """For each two hosts, what flows between them got of what their own cables allow."""
     out, into = own_rates(measurements)
-    samples: dict[tuple[int, int], list[bool]] = defaultdict(list)
+    ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
     for one in measurements.rounds:
         if one.kind not in _MATCHINGS:
             continue
         for flow, rate in one.rates.items():
             if flow.cable == FABRIC:
-                allowed = min(out[flow.src].value, into[flow.dst].value)
                 low, high = sorted(flow[:2])
-                samples[low, high].append(rate < SLOWED * allowed)
-    apart = np.zeros((len(measurements.hosts),) * 2)
-    for (low, high), slowed in samples.items():
-        apart[low, high] = apart[high, low] = max(0, sum(slowed) - 1) / max(1, len(slowed) - 1)
-    return apart
+                ratios[low, high].append(rate / min(out[flow.src].value, into[flow.dst].value))
+    return ratios
+
+
+def _table(hosts: int, values: dict[tuple[int, int], float]) -> NDArray[np.float64]:
+    table = np.zeros((hosts, hosts))
+    for (low, high), value in values.items():
+        table[low, high] = table[high, low] = value
+    return table
+
+
+def _slowed_part(measurements: Measurements) -> NDArray[np.float64]:
+    """For each two hosts, which part of the flows between them was slowed; one of them is bad luck."""
+    parts = {}
+    for ends, ratios in _ratios(measurements).items():
+        slowed = sum(ratio < SLOWED for ratio in ratios)
+        parts[ends] = max(0, slowed - 1) / max(1, len(ratios) - 1)
+    return _table(len(measurements.hosts), parts)
+
+
+def _missing_part(measurements: Measurements) -> NDArray[np.float64]:
+    """For each two hosts, how much flows between them missed on average: a hint, where none missed much."""
+    parts = {
+        ends: sum(max(0.0, 1 - ratio) for ratio in ratios) / len(ratios)
+        for ends, ratios in _ratios(measurements).items()
+    }
+    return _table(len(measurements.hosts), parts)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.probing import rounds
-from weft.probing.grouping import doubtful_fans, find_groups
+from weft.probing.grouping import doubtful_fans, find_groups, order_by_likeness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -39,11 +39,12 @@ def measure_fabric(found: Measurements, run: Run) -> None:
     """Pairs, each host with all others, everybody at once, and then what seems to share an uplink."""
     hosts = len(found.hosts)
     random = np.random.default_rng(_SEED)
-    run("pairs", rounds.pairs(hosts))
+    run("pairs", rounds.pairs(hosts, random))
     run("fans", rounds.fans(hosts))
     run("fans", rounds.fans(hosts, doubtful_fans(found)))
     for _ in range(SHUFFLES):
-        run("permutations", rounds.permutations(hosts, random))
+        run("permutations", rounds.permutations(random.permutation(hosts).tolist()))
+        run("permutations", rounds.permutations(order_by_likeness(found)))
     found.groups = tuple(find_groups(found))
     for group in found.groups if len(found.groups) > 1 else ():
         if len(group) > 1:
@@ -55,6 +56,6 @@ def count_rounds(hosts: int, cables: Sequence[Cable], *, fabric: bool) -> int:
     """About how many rounds there will be."""
     count = (1 + REPEATS) * len(rounds.cable_flows(cables)) + bool(cables)
     if fabric:
-        count += 2 * len(rounds.tournament(hosts)) + 2 * hosts + SHUFFLES * (hosts - 1)
+        count += 2 * len(rounds.tournament(hosts)) + 2 * hosts + 2 * SHUFFLES * (hosts - 1)
         count += 2 * REPEATS * max(1, hosts // 4)
     return count

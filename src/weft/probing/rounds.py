@@ -38,11 +38,16 @@ def tournament(hosts: int) -> list[list[tuple[int, int]]]:
     return rounds
 
 
-def pairs(hosts: int) -> Iterator[Flows]:
-    """The tournament, there and then back: sending both ways at once would slow the acknowledgements."""
+def pairs(hosts: int, random: np.random.Generator) -> Iterator[Flows]:
+    """The tournament, there and then back: sending both ways at once would slow the acknowledgements.
+
+    Who sends first is random, so that there is no direction in which all hosts of a group always send.
+    """
     for meeting in tournament(hosts):
-        yield tuple(Flow(a, b) for a, b in meeting)
-        yield tuple(Flow(b, a) for a, b in meeting)
+        turned = random.integers(0, 2, len(meeting)).tolist()
+        flows = [Flow(b, a) if turn else Flow(a, b) for (a, b), turn in zip(meeting, turned, strict=True)]
+        yield tuple(flows)
+        yield tuple(Flow(flow.dst, flow.src) for flow in flows)
 
 
 def fans(hosts: int, only: Iterable[int] | None = None) -> Iterator[Flows]:
@@ -53,9 +58,12 @@ def fans(hosts: int, only: Iterable[int] | None = None) -> Iterator[Flows]:
         yield tuple(Flow(other, host) for other in others)
 
 
-def permutations(hosts: int, random: np.random.Generator) -> Iterator[Flows]:
-    """Every host sends and receives at once, in random circles; each ordered pair occurs once."""
-    order = random.permutation(hosts).tolist()
+def permutations(order: Sequence[int]) -> Iterator[Flows]:
+    """Every host sends and receives at once, so many places further along; each ordered pair occurs once.
+
+    Where neighbours in this order share an uplink, most of these rounds fill it: all of them send far.
+    """
+    hosts = len(order)
     for shift in range(1, hosts):
         yield tuple(Flow(order[place], order[(place + shift) % hosts]) for place in range(hosts))
 

@@ -1,0 +1,122 @@
+"""Probing emulated clusters, with real bytes: what comes out is what was built."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from weft.lab import build
+from weft.lab.prediction import FRAME_BYTES, PAYLOAD_BYTES
+from weft.runtime.launch import launch
+from weft.topology import Topology, load_topology
+
+PAYLOAD = PAYLOAD_BYTES / FRAME_BYTES
+WEFT = str(Path(sys.executable).with_name("weft"))
+
+SLOW_NIC = """
+ranks = 5
+switches = 1
+links = [
+  {src = 0, dst = "s0", bandwidth = "40Mbit/s", latency = "20us", duplex = true},
+  {src = 1, dst = "s0", bandwidth = "40Mbit/s", latency = "20us", duplex = true},
+  {src = 2, dst = "s0", bandwidth = "40Mbit/s", latency = "20us", duplex = true},
+  {src = 3, dst = "s0", bandwidth = "8Mbit/s", back = "40Mbit/s", latency = "20us", duplex = true},
+  {src = 4, dst = "s0", bandwidth = "40Mbit/s", latency = "20us", duplex = true},
+]
+"""
+SLOW_CABLE = """
+ranks = 4
+links = [
+  {src = 0, dst = 1, bandwidth = "40Mbit/s", latency = "20us", duplex = true},
+  {src = 1, dst = 2, bandwidth = "40Mbit/s", back = "8Mbit/s", latency = "20us", duplex = true},
+  {src = 2, dst = 3, bandwidth = "40Mbit/s", latency = "20us", duplex = true},
+  {src = 0, dst = 3, bandwidth = "12Mbit/s", latency = "20us", duplex = true},
+]
+"""
+
+
+def probe(truth: Topology, *words: str) -> tuple[int, str, str]:
+    """Exit code and output of ``weft probe`` in a lab."""
+    out, err = io.BytesIO(), io.BytesIO()
+    with build(truth) as network:
+        done = launch([WEFT, "probe", *words], truth.ranks, out=out, err=err, seats=network.seats())
+    return done.exit_code, out.getvalue().decode(), err.getvalue().decode()
+
+
+def find(truth: Topology, folder: Path) -> Topology:
+    """The topology file that comes out."""
+    path = folder / "probed.toml"
+    code, out, err = probe(truth, "-o", str(path))
+    assert code == 0, err
+    assert f"wrote {path}, {truth.ranks} ranks" in out
+    return load_topology(path)
+
+
+def check_speeds(found: Topology, truth: Topology, shared: float = 0.1) -> None:
+    """Links of the same name are as fast, but for the headers."""
+    assert (found.ranks, found.switches, found.links) == (truth.ranks, truth.switches, truth.links)
+    for link in range(truth.links):
+        ends = int(truth.link_src[link]), int(truth.link_dst[link])
+        (same,) = found.links_between(*ends)
+        expected = PAYLOAD * float(truth.bandwidth[link])
+        bound = 0.1 if min(ends) < truth.ranks else shared
+        assert int(found.bandwidth[same]) == pytest.approx(expected, rel=bound), truth.link_name(link)
+
+
+def test_a_star(tmp_path: Path) -> None:
+    truth = load_topology("switch:6@bw=40Mbit/s")
+    check_speeds(find(truth, tmp_path), truth)
+
+
+def test_a_torus_with_its_addresses(tmp_path: Path) -> None:
+    truth = load_topology("torus:2x4@bw=20Mbit/s")
+    found = find(truth, tmp_path)
+    check_speeds(found, truth)
+    assert found.grid == truth.grid
+    assert len(found.addresses) == found.links
+
+
+def test_leaves_that_share_an_uplink(tmp_path: Path) -> None:
+    truth = load_topology("fattree:2,1,3@bw=40Mbit/s,uplink=40Mbit/s")
+    found = find(truth, tmp_path)
+    check_speeds(found, truth)
+    assert found.groups == ((0, 1, 2), (3, 4, 5))
+
+
+def test_hosts_with_several_ranks(tmp_path: Path) -> None:
+    truth = load_topology("hosts:4,2,1@uplink=40Mbit/s/20Mbit/s/10Mbit/s")
+    found = find(truth, tmp_path)
+    assert found.hosts == truth.hosts
+    uplinks = {("s1", "s2"): 20, ("6", "s2"): 10, ("s0", "s2"): 30}  # more than 30 the others cannot take
+    for ends, mbit in uplinks.items():
+        for a, b in (ends, ends[::-1]):
+            (link,) = found.links_between(found.parse_node(a), found.parse_node(b))
+            assert int(found.bandwidth[link]) == pytest.approx(PAYLOAD * mbit * 125_000, rel=0.1), (a, b)
+
+
+def test_a_star_with_a_slow_network_card(tmp_path: Path) -> None:
+    path = tmp_path / "truth.toml"
+    path.write_text(SLOW_NIC, "utf-8")
+    truth = load_topology(path)
+    check_speeds(find(truth, tmp_path), truth)
+
+
+def test_a_ring_with_slow_cables_one_of_them_one_way_only(tmp_path: Path) -> None:
+    path = tmp_path / "truth.toml"
+    path.write_text(SLOW_CABLE, "utf-8")
+    truth = load_topology(path)
+    check_speeds(find(truth, tmp_path), truth)
+
+
+def test_links_slower_than_claimed_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "truth.toml"
+    path.write_text(SLOW_CABLE, "utf-8")
+    code, out, _ = probe(load_topology(path), "--verify", "ring:4@bw=40Mbit/s", "--json")
+    assert code == 1
+    report = msgspec.json.decode("".join(line.removeprefix("[0] ") for line in out.splitlines()))
+    assert {slow["link"] for slow in report["slow"]} == {"2->1", "0->3", "3->0"}
+    assert report["judged"] == 8
