@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from weft.lab import build
 from weft.lab.prediction import FRAME_BYTES, PAYLOAD_BYTES
 from weft.runtime.launch import launch
 from weft.topology import Topology, load_topology
+from weft.topology.toml_file import parse_toml
 
 PAYLOAD = PAYLOAD_BYTES / FRAME_BYTES
 WEFT = str(Path(sys.executable).with_name("weft"))
@@ -36,6 +38,21 @@ links = [
   {src = 2, dst = 3, bandwidth = "40Mbit/s", latency = "20us", duplex = true},
   {src = 0, dst = 3, bandwidth = "12Mbit/s", latency = "20us", duplex = true},
 ]
+"""
+
+DYING = """
+import os, signal, threading, weft
+from weft.probing import Effort, probe
+from weft.runtime import find_place, join
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with join(find_place(), timeout=30) as roster:
+    if roster.rank == 2:
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    try:
+        probe(roster, Effort())
+    except weft.PeerLost as error:
+        print("lost", error.rank)
 """
 
 
@@ -110,6 +127,27 @@ def test_a_ring_with_slow_cables_one_of_them_one_way_only(tmp_path: Path) -> Non
     path.write_text(SLOW_CABLE, "utf-8")
     truth = load_topology(path)
     check_speeds(find(truth, tmp_path), truth)
+
+
+def test_time_that_is_over_leaves_a_topology_that_says_so() -> None:
+    code, out, err = probe(load_topology("switch:5@bw=40Mbit/s"), "--seconds", "1", "--max-bytes", "256KiB")
+    assert code == 0, err
+    assert "the time of 1 s was over after" in out
+    found = parse_toml("".join(f"{line.removeprefix('[0] ')}\n" for line in out.splitlines()), "probed.toml")
+    assert (found.ranks, found.switches) == (5, 1)
+    assert (found.bandwidth > 2_500_000).all()
+
+
+def test_a_rank_that_is_killed_ends_the_probe(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(DYING, "utf-8")
+    out, err = io.BytesIO(), io.BytesIO()
+    truth = load_topology("switch:3@bw=40Mbit/s")
+    with build(truth) as network:
+        done = launch([sys.executable, str(script)], 3, out=out, err=err, seats=network.seats())
+    assert done.first_failure == 2
+    assert [result.signal for result in done.results][2] == signal.SIGKILL
+    assert out.getvalue().count(b"lost") == 2, err.getvalue()
 
 
 def test_links_slower_than_claimed_are_named(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def probe_imagined(truth: Topology, noise: Noise = QUIET, cables: Iterable[Cable
     found = Measurements(hosts, tuple(cables))
     random = np.random.default_rng(noise.seed)
 
-    def run(kind: str, some: Iterable[tuple[Flow, ...]]) -> None:
+    def run(kind: str, some: Iterable[tuple[Flow, ...]], *, must: bool = False) -> None:
         for flows in some:
             routes = {number: route(truth, found, flow) for number, flow in enumerate(flows)}
             rates = share_fairly(routes, truth.bandwidth.tolist())

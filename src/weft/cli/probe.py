@@ -26,6 +26,7 @@ _LONGEST_S = 3600.0
 @click.command(
     "probe",
     epilog=options.examples(
+        "weft probe -o cluster.toml                     # on every rank of a job",
         "weft run -n 4 -- weft probe -o machine.toml",
         "torchrun --nproc-per-node 1 --nnodes 8 ... --no-python weft probe -o cluster.toml",
         "mpirun -n 8 weft probe --verify cluster.toml",

@@ -5,7 +5,8 @@ Whoever calls this decides how a round is run: on a real network, or on an imagi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -13,25 +14,32 @@ from weft.probing import rounds
 from weft.probing.grouping import doubtful_fans, find_groups, order_by_likeness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from weft.probing.measurements import Cable, Flow, Measurements
-
-    Run = Callable[[str, Iterable[tuple[Flow, ...]]], None]
-    """Runs rounds of a kind, and adds them to the measurements."""
 
 REPEATS: Final = 3
 SHUFFLES: Final = 2
 _SEED: Final = 1
+_LEAST_ROUNDS: Final = 4
+"""Of pairs, after which every host has sent and received, even if their number is odd."""
+
+
+class Run(Protocol):
+    """Runs rounds of a kind, and adds them to the measurements."""
+
+    def __call__(self, kind: str, some: Iterable[tuple[Flow, ...]], *, must: bool = False) -> None:
+        """Run them, as long as there is time; those that must be run even if there is none."""
 
 
 def measure_cables(found: Measurements, run: Run) -> None:
     """Each cable alone, a few times, then all of them together."""
     flows = rounds.cable_flows(found.cables)
     before = len(found.rounds)
-    run("warm-up", flows)
+    run("warm-up", flows, must=True)
     del found.rounds[before:]  # a connection's first moments are not its speed
-    run("cables", flows * REPEATS)
+    run("cables", flows, must=True)
+    run("cables", flows * (REPEATS - 1))
     run("all cables", [tuple(flow for one in flows for flow in one)])
 
 
@@ -39,7 +47,9 @@ def measure_fabric(found: Measurements, run: Run) -> None:
     """Pairs, each host with all others, everybody at once, and then what seems to share an uplink."""
     hosts = len(found.hosts)
     random = np.random.default_rng(_SEED)
-    run("pairs", rounds.pairs(hosts, random))
+    pairs = rounds.pairs(hosts, random)
+    run("pairs", islice(pairs, _LEAST_ROUNDS), must=True)
+    run("pairs", pairs)
     run("fans", rounds.fans(hosts))
     run("fans", rounds.fans(hosts, doubtful_fans(found)))
     for _ in range(SHUFFLES):

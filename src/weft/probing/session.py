@@ -154,9 +154,9 @@ class _Session:
                 for number, one_way in msgspec.msgpack.decode(part, type=dict[int, float]).items():
                     self.found.latency_s[meeting[number]] = one_way
 
-    def _run(self, kind: str, some: Iterable[tuple[Flow, ...]]) -> None:
+    def _run(self, kind: str, some: Iterable[tuple[Flow, ...]], *, must: bool = False) -> None:
         for flows in some:
-            if self._is_over:
+            if self._is_over and not must:
                 return
             self._report(kind, self._done, self._planned)
             self._run_one(kind, flows)
