@@ -1,9 +1,9 @@
 """Six emulated clusters, probed: how near the speeds are, and how good a plan made from the probed file is.
 
-python benchmarks/lab/probe.py        # as root, two minutes; into probe.json beside this file
+python benchmarks/lab/probe.py        # as root, five minutes; into probe.json beside this file
 
-Both plans are timed on the true network by the engine: what planning loses because it was told what was
-measured, and not what is there. Speeds are payload: of each frame, 4.4 % are headers.
+Both plans are timed on the emulated network, in turn, and by the engine: what planning loses because it was
+told what was measured, and not what is there. Speeds are payload: of each frame, 4.4 % are headers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.lab import build, emulated
+from weft.lab import Network, build, emulated
+from weft.lab.contest import Entrant, hold
 from weft.runtime.launch import launch
 from weft.schedule import Schedule
 from weft.topology import Topology, load_topology
@@ -41,7 +42,8 @@ CLUSTERS = {
     "slow card": SLOW_NIC,
     "slow cables": SLOW_CABLES,
 }
-SIZE = "4MiB"
+SIZE = 4 << 20
+ROUNDS = 7
 PLANNING_S = 30.0
 ROUTE = -1
 
@@ -60,14 +62,13 @@ def make_truth(name: str, description: Any, folder: Path) -> Topology:
     return load_topology(path)
 
 
-def probe(truth: Topology, folder: Path) -> tuple[Topology, dict[str, Any], float]:
+def probe(network: Network, folder: Path) -> tuple[Topology, dict[str, Any], float]:
     """Topology file and report of ``weft probe`` in a lab, and the seconds that it took."""
     path, out, err = folder / "probed.toml", io.BytesIO(), io.BytesIO()
     command = [str(Path(sys.executable).with_name("weft")), "probe", "-o", str(path), "--json"]
-    with build(truth) as network:
-        began = time.monotonic()
-        done = launch(command, truth.ranks, out=out, err=err, seats=network.seats())
-        took = time.monotonic() - began
+    began = time.monotonic()
+    done = launch(command, network.topology.ranks, out=out, err=err, seats=network.seats())
+    took = time.monotonic() - began
     if done.exit_code:
         raise SystemExit(err.getvalue().decode())
     text = "".join(line.removeprefix("[0] ") for line in out.getvalue().decode().splitlines())
@@ -85,9 +86,9 @@ def on(truth: Topology, schedule: Schedule) -> Schedule:
     return replace(schedule, topology=truth, route_links=same[schedule.route_links])
 
 
-def plan_time(planned_for: Topology, truth: Topology) -> tuple[str, float]:
+def plan_time(plan: weft.Plan, truth: Topology) -> tuple[str, float]:
     """Algorithm that a plan chooses, and its simulated time on the true network."""
-    choice = weft.plan(planned_for, SIZE, time_limit=PLANNING_S).choose(SIZE)
+    choice = plan.choose(SIZE)
     schedule = on(truth, choice.schedule)
     result = weft.simulate(
         schedule, SIZE, segment_bytes=choice.segment_bytes, sharing="fluid", element_bytes=4
@@ -111,10 +112,17 @@ def measure(name: str, description: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         described = make_truth(name, description, folder)
-        found, report, seconds = probe(described, folder)
-    truth = emulated(described)
-    algorithm, planned = plan_time(found, truth)
-    best_algorithm, best = plan_time(truth, truth)
+        truth = emulated(described)
+        with build(described) as network:
+            found, report, seconds = probe(network, folder)
+            # With the addresses of the cables, which a user who draws the truth would give.
+            drawn = replace(truth, addresses=network.topology.addresses)
+            plans = [weft.plan(where, SIZE, time_limit=PLANNING_S) for where in (drawn, found)]
+            entrants = [Entrant(who, plan=plan) for who, plan in zip(("weft", "probed"), plans, strict=True)]
+            from_truth, from_probe = hold(network, entrants, SIZE, rounds=ROUNDS, timeout=300)
+    best_algorithm, best = plan_time(plans[0], truth)
+    algorithm, planned = plan_time(plans[1], truth)
+    measured = from_probe.median_seconds / from_truth.median_seconds
     result = {
         "cluster": name,
         "truth": described.name,
@@ -125,12 +133,18 @@ def measure(name: str, description: Any) -> dict[str, Any]:
         "explained": report["explained"],
         "notes": report["notes"],
         "links": {one["link"]: [one["bandwidth"], one["spread"], one["samples"]] for one in report["links"]},
-        "size": SIZE,
+        "size_bytes": SIZE,
         "plan_from_probe": [algorithm, round(planned, 4)],
         "plan_from_truth": [best_algorithm, round(best, 4)],
         "ratio": round(planned / best, 4),
+        "measured_from_probe": from_probe.seconds,
+        "measured_from_truth": from_truth.seconds,
+        "measured_ratio": round(measured, 4),
     }
-    print(f"{name:14} {seconds:5.1f} s  speeds within {result['worst_speed']}  plans {planned / best:.3f}")
+    print(
+        f"{name:14} {seconds:5.1f} s  speeds within {result['worst_speed']}  plans {planned / best:.3f}, measured {measured:.3f}",
+        flush=True,
+    )
     return result
 
 

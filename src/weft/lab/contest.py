@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft.bench.measure import Series
     from weft.bench.team import Team
     from weft.lab.network import Network
+    from weft.planning import Plan
     from weft.schedule import Schedule
 
 OWN: Final = "weft"
@@ -42,8 +43,9 @@ class Entrant:
         Each has its own; that of the one to which all others are compared is ``weft``.
     runtime
         Name of a contestant of ``weft bench``.
-    schedule
-        What Weft runs; None for what it plans.
+    schedule, plan
+        What Weft runs; none of them for what it plans itself. What a plan that was made for another view of
+        the network takes is not predicted.
     order
         Which rank of the topology each rank of the job takes the place of; None for its own.
     """
@@ -51,6 +53,7 @@ class Entrant:
     name: str
     runtime: str = OWN
     schedule: Schedule | None = None
+    plan: Plan | None = None
     order: tuple[int, ...] | None = None
 
 
@@ -156,6 +159,9 @@ def _prepare(
         outcome.predicted_seconds = predict(
             entrant.schedule, size_bytes, network.topology, segment_bytes=SEGMENT_BYTES
         )
+    elif entrant.runtime == OWN and entrant.plan is not None:
+        save_plan(entrant.plan, path)
+        settings["plan"] = path
     elif entrant.runtime == OWN:
         made = plan(emulated(network.topology), size_bytes)
         save_plan(made, path)
