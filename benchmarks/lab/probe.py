@@ -141,10 +141,8 @@ def measure(name: str, description: Any) -> dict[str, Any]:
         "measured_from_truth": from_truth.seconds,
         "measured_ratio": round(measured, 4),
     }
-    near = f"speeds within {result['worst_speed']}"
-    print(
-        f"{name:14} {seconds:5.1f} s  {near}  plans {planned / best:.3f}, measured {measured:.3f}", flush=True
-    )
+    near = f"speeds within {result['worst_speed']}, plans {planned / best:.3f}"
+    print(f"{name:14} {seconds:5.1f} s  {near}, measured {measured:.3f}", flush=True)
     return result
 
 
