@@ -90,8 +90,8 @@ CASES = [
     ),
     Case(
         "torus-2x4",
-        "Torus 2x4, 20 Mbit/s, 4 MB, shortest paths",
-        "torus:2x4@bw=20Mbit/s,routing=shortest",
+        "Torus 2x4, 20 Mbit/s, 4 MB, hashed paths",
+        "torus:2x4@bw=20Mbit/s,routing=ecmp,seed=4",
         4_000_000,
         entrants=algorithms("multitree"),
     ),

@@ -149,9 +149,10 @@ def _prepare(
     settings: dict[str, Any] = {**_NO_SETTINGS, "plan": None, "schedule": None}
     path = str(Path(folder, f"{entrant.name}.weft"))
     if entrant.runtime == "gloo":
-        # Torch's Gloo sums round a ring of the ranks as they are numbered.
+        # Gloo's ring goes down the ranks: each receives from the next and sends to the one before.
         outcome.algorithm = "ring"
-        its_ring = ring.all_reduce(network.topology, order=entrant.order)
+        order = entrant.order or range(network.topology.ranks)
+        its_ring = ring.all_reduce(network.topology, order=order[::-1])
         outcome.predicted_seconds = predict(its_ring, size_bytes)
     elif entrant.runtime == OWN and entrant.schedule is not None:
         save_schedule(entrant.schedule, path)
