@@ -54,6 +54,16 @@ demo: $(BUILT)
 	@$(COMPARE) 'hosts:8,4,2@intra=100GB/s,uplink=25GB/s/12GB/s/6GB/s' --size 64MiB
 	@echo "demo: a drawing, build/demo/torus.svg"
 	@$(BIN)/weft topology torus:4x4 --svg build/demo/torus.svg
+	@echo "demo: a plan for a torus with a dead cable, build/demo/plan.weft"
+	@$(BIN)/weft plan 'torus:4x4@bw=16GB/s,lat=150ns+fail=3-4' --time-limit 10 -o build/demo/plan.weft
+	@echo "demo: four real processes on this machine, beside Gloo"
+	@$(BIN)/weft bench -R 4 -b 64K -e 16M -f 16 -r 3 --against gloo
+	@if [ "$$(id -u)" = 0 ] && command -v ip > /dev/null; then \
+		echo "demo: real bytes over an emulated torus, beside Gloo"; \
+		$(BIN)/weft lab bench torus:2x4@bw=20Mbit/s --size 1MB --against gloo -r 3; \
+	else \
+		echo "demo: as root and with iproute2 there would be an emulated torus here: weft lab bench"; \
+	fi
 
 test: lint types
 	@echo "test: pytest"
