@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _ENOUGH: Final = 0.9
 _NEAR: Final = 0.2
+_TRUSTED: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,11 @@ def understand_fabric(measurements: Measurements) -> Fabric:
         Leaf(leaf.hosts, leaf.out, leaf.into, latencies[hosts + index]) for index, leaf in enumerate(leaves)
     )
     explained = _explained(measurements, out, into, leaves)
-    return Fabric(out, into, latencies[:hosts], leaves, explained, _notes(measurements, out, into, leaves))
+    notes = _notes(measurements, out, into, leaves)
+    if explained < _TRUSTED:
+        doubt = f"only {explained:.0%} of the rounds are as this topology predicts"
+        notes += (f"{doubt}: processors or other traffic may be the limit",)
+    return Fabric(out, into, latencies[:hosts], leaves, explained, notes)
 
 
 def _find_leaves(

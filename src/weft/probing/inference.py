@@ -137,7 +137,7 @@ def _draw_memory(drawing: _Drawing, measurements: Measurements, nodes: list[int]
         rates = measurements.memory[number]
         value = median(rates)
         spread = median(abs(rate - value) for rate in rates) / value
-        speed = Estimate(value, round(spread, 4), len(rates))
+        speed = Estimate(value, round(spread, 4), len(rates), len(rates))
         for rank in host:
             drawing.cable(rank, nodes[number], speed, speed, measurements.memory_latency_s / 2)
     if any(len(host) > 1 for host in measurements.hosts):

@@ -116,11 +116,16 @@ def join_all(hosts: int, cables: Iterable[Cable]) -> bool:
 
 
 class Estimate(NamedTuple):
-    """A speed, how far the samples that say so lie from it at most (relative), and how many they are."""
+    """A speed, and what says so.
+
+    ``samples`` are those near it, out of ``seen``; the others were slower, held up by something or by bad
+    luck. ``spread`` is how far from it the near ones lie at most, relative; None if there is only one.
+    """
 
     value: float
-    spread: float
+    spread: float | None
     samples: int
+    seen: int
 
 
 def plateau(samples: Sequence[float]) -> Estimate:
@@ -132,10 +137,11 @@ def plateau(samples: Sequence[float]) -> Estimate:
     Examples
     --------
     >>> plateau([9.9, 10.0, 10.0, 10.1, 3.0])
-    Estimate(value=10.05, spread=0.0149, samples=4)
+    Estimate(value=10.05, spread=0.0149, samples=4, seen=5)
     """
     ordered = sorted(samples, reverse=True)
     top = ordered[1] if len(ordered) >= _FEW else ordered[0]
     near = [sample for sample in ordered if abs(sample - top) <= _NEAR * top]
     value = median(near[: (len(near) + 1) // 2])
-    return Estimate(value, round(max(abs(sample - value) for sample in near) / value, 4), len(near))
+    spread = round(max(abs(sample - value) for sample in near) / value, 4) if len(near) > 1 else None
+    return Estimate(value, spread, len(near), len(ordered))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from weft.probing.inference import readable
@@ -26,9 +27,10 @@ def format_finding(finding: Finding) -> str:
 
 def _summary(finding: Finding) -> str:
     rounds = len(finding.measurements.rounds)
-    spreads = sorted(estimate.spread for estimate in finding.estimates)
-    over = f"{rounds} rounds" if rounds else "memory of one host"
-    text = f"weft probe: {over}, spread of a link {spreads[len(spreads) // 2]:.1%} in the middle"
+    spreads = [estimate.spread for estimate in finding.estimates if estimate.spread is not None]
+    text = f"weft probe: {rounds} rounds" if rounds else "weft probe: memory of one host"
+    if spreads:
+        text += f", spread of a link {median(spreads):.1%} in the middle"
     if finding.explained < 1 or finding.groups:
         text += f", {finding.explained:.0%} of the rounds as this topology predicts"
     return text
@@ -36,8 +38,8 @@ def _summary(finding: Finding) -> str:
 
 def _remark(estimate: Estimate) -> str:
     speed = format_bandwidth(readable(estimate.value))
-    samples = "1 sample" if estimate.samples == 1 else f"{estimate.samples} samples"
-    return f"measured {speed}, spread {estimate.spread:.1%}, {samples}"
+    spread = "spread unknown" if estimate.spread is None else f"spread {estimate.spread:.1%}"
+    return f"measured {speed}, {spread}, {estimate.samples} of {estimate.seen} samples"
 
 
 def finding_as_dict(finding: Finding, verdict: Verdict | None) -> dict[str, Any]:
@@ -51,6 +53,7 @@ def finding_as_dict(finding: Finding, verdict: Verdict | None) -> dict[str, Any]
             "measured": estimate.value,
             "spread": estimate.spread,
             "samples": estimate.samples,
+            "seen": estimate.seen,
         }
         for link, estimate in enumerate(finding.estimates)
     ]
