@@ -42,7 +42,7 @@ class Finding:
     groups
         Hosts that share an uplink, where some do.
     explained
-        Which part of all flows that ran together the topology explains, to a fifth; 1 if there were none.
+        Which part of the rounds over the fabric the topology predicts, to a fifth; None if there were none.
     measurements
         All of it.
     """
@@ -50,7 +50,7 @@ class Finding:
     topology: Topology
     estimates: tuple[Estimate, ...]
     groups: tuple[tuple[int, ...], ...]
-    explained: float
+    explained: float | None
     measurements: Measurements
 
 
@@ -126,7 +126,7 @@ def infer(measurements: Measurements, name: str = "probed") -> Finding:
             name, notes=tuple(notes), grid=grid, routing=Routing("dimension-order")
         )
     groups = fabric.groups if fabric else ()
-    explained = fabric.explained if fabric else 1.0
+    explained = fabric.explained if fabric else None
     return Finding(topology, tuple(drawing.estimates), groups, explained, measurements)
 
 

@@ -31,7 +31,7 @@ def _summary(finding: Finding) -> str:
     text = f"weft probe: {rounds} rounds" if rounds else "weft probe: memory of one host"
     if spreads:
         text += f", spread of a link {median(spreads):.1%} in the middle"
-    if finding.explained < 1 or finding.groups:
+    if finding.explained is not None:
         text += f", {finding.explained:.0%} of the rounds as this topology predicts"
     return text
 
