@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LABEL, RIGHT, ROW, TOP = 760, 235, 105, 30, 52
+WIDTH, LABEL, RIGHT, ROW, TOP = 860, 265, 165, 30, 52
 OWN, OTHER, TEXT, FAINT, MARK = "#1f7a8c", "#b8bfc6", "#1d2329", "#6b747c", "#d1495b"
 
 
