@@ -15,7 +15,7 @@ from weft.bench.task import Task
 from weft.lab.prediction import emulated, predict
 from weft.planning.plan_file import save_plan
 from weft.planning.planner import plan
-from weft.runtime.communicator import SEGMENT_BYTES
+from weft.runtime.operations import SEGMENT_BYTES
 from weft.schedule.codec import save_schedule
 
 if TYPE_CHECKING:

@@ -116,7 +116,7 @@ class Network:
     def set_speed(self, link: int, bandwidth: int) -> None:
         """Change the speed of a link while it is in use, in bytes per second."""
         cable, end = self._find(link)
-        tc([_shape(cable, end, bandwidth, "change")], self.space_name(end.space))
+        tc([_shape(cable, bandwidth, "change")], self.space_name(end.space))
 
     def cut(self, link: int) -> None:
         """Cut the cable of a link, both ways: nothing arrives any more, and nobody is told.
@@ -245,9 +245,9 @@ def _via(blueprint: Blueprint, space: int, cable: int) -> str:
 def _shapes(blueprint: Blueprint, space: int) -> Iterator[str]:
     for cable, end in _ends(blueprint, space):
         if end.speed is not None:
-            yield _shape(cable, end, end.speed, "add")
+            yield _shape(cable, end.speed, "add")
 
 
-def _shape(cable: Cable, _end: End, bandwidth: int, verb: str) -> str:
+def _shape(cable: Cable, bandwidth: int, verb: str) -> str:
     burst = max(_SMALLEST_BURST, bandwidth // _BURSTS_PER_SECOND)
     return f"qdisc {verb} dev {cable.name} root tbf rate {bandwidth * 8}bit burst {burst} latency 100ms"

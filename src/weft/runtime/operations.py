@@ -1,0 +1,177 @@
+"""How a communicator does one operation after the other.
+
+A blocking call works in the caller's own thread when nothing is queued; what was started with ``async_op`` is
+done by one worker thread. What was prepared once is kept ready, and after a failure nothing goes on until it
+was mended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from weft.errors import InputError, RuntimeFailure
+from weft.runtime.engines import Prepared, Record
+from weft.runtime.roster import check_timeout
+from weft.runtime.work import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from weft.runtime.chooser import Chooser
+    from weft.runtime.engines import Buffer, Dealing, Engine
+
+_Known: TypeAlias = "tuple[Record, Callable[[Any, float], bool]]"
+
+_MOST_KEPT: Final = 4096
+"""Operations that are kept ready; who has more kinds than that makes them anew."""
+
+SEGMENT_BYTES: Final = 256 << 10
+"""Fits into a core's cache while several ranks' pieces are added to it."""
+
+
+class Operations:
+    """What `Communicator` does its collectives with; parameters as there."""
+
+    def __init__(self, engine: Engine[Any], chooser: Chooser, *, timeout: float = 60.0) -> None:
+        self.rank, self.size = engine.rank, engine.size
+        self.timeout = check_timeout(timeout)
+        self.last: Record | None = None
+        self._engine, self._chooser = engine, chooser
+        self._prepared: dict[tuple[Any, ...], Prepared] = {}
+        self._known: dict[tuple[int, Any, str], _Known] = {}
+        self._busy = threading.Lock()
+        self._worker = Worker()
+        self._closed = False
+        self._failure: RuntimeFailure | None = None
+        _here.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Communicator rank {self.rank} of {self.size}>"
+
+    def use(self, chooser: Chooser) -> None:
+        """Take other schedules from here on; every rank calls this between the same two operations."""
+        with self._busy:
+            self._chooser = chooser
+            self._prepared.clear()
+            self._known.clear()
+
+    def _do(self, run: Callable[[], Any], *, async_op: bool) -> Any:
+        self._check_open()
+        if async_op:
+            return self._worker.submit(run)
+        if self._worker.idle():
+            return run()
+        if self._worker.is_current():
+            msg = "a blocking call from within a callback would wait for itself; give it async_op=True"
+            raise RuntimeFailure(msg)
+        return self._worker.submit(run).wait()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = f"rank {self.rank} has closed this communicator"
+            raise RuntimeFailure(msg)
+
+    def _execute(
+        self, collective: str, flat: Buffer, out: Buffer, op: str, root: int, timeout: float | None
+    ) -> Prepared | None:
+        """Run one operation; None where there is nobody to run it with."""
+        if self.size == 1:
+            return None
+        prepared = self._prepare(collective, flat, op, root)
+        with self._busy:
+            self.last = prepared.record
+            self._run(prepared, flat, out, op, timeout)
+        return prepared
+
+    def _prepare(self, collective: str, flat: Buffer, op: str, root: int) -> Prepared:
+        key = (collective, flat.elements, flat.dtype, op, root)
+        found = self._prepared.get(key)
+        if found is None:
+            schedule, segment_bytes = self._chooser.choose(collective, flat.nbytes, root)
+            if schedule.ranks != self.size:
+                msg = f"{schedule.algorithm}: a schedule for {schedule.ranks} ranks; the job has {self.size}"
+                raise InputError(msg)
+            sizes = schedule.chunk_bytes(flat.elements)
+            start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+            segment = segment_bytes or SEGMENT_BYTES
+            script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
+            record = Record(collective, schedule.algorithm, schedule.digest, flat.nbytes, segment)
+            mark = _fingerprint((*key, schedule.digest, segment))
+            if len(self._prepared) >= _MOST_KEPT:
+                self._prepared.clear()
+                self._known.clear()
+            found = self._prepared[key] = Prepared(schedule, script, record, mark, start)
+        return found
+
+    def _exchange(
+        self, name: str, dealings: list[Dealing], flat: Buffer, out: Buffer, timeout: float | None
+    ) -> None:
+        segment = max(1, SEGMENT_BYTES // flat.itemsize)
+        script = self._engine.prepare_exchange(dealings, segment)
+        record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize)
+        mark = _fingerprint(("exchange", flat.dtype))
+        prepared = Prepared(None, script, record, mark, np.zeros(1, np.int64))
+        with self._busy:
+            self.last = record
+            self._run(prepared, flat, out, "sum", timeout)
+
+    def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
+        with self._watched():
+            self._engine.run(prepared, flat, out, op, self._wait(timeout))
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Refuse to go on after a failure, and remember one."""
+        if self._failure is not None:
+            msg = f"this communicator is of no further use: {self._failure}"
+            raise RuntimeFailure(msg) from self._failure
+        try:
+            yield
+        except RuntimeFailure as failure:
+            self._failure = failure
+            raise
+
+    def _wait(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else check_timeout(timeout)
+
+    def _learn(self, prepared: Prepared, flat: Buffer, array: Any, op: str) -> None:
+        key = (array.size, array.dtype, op)
+        shortcut = None if key in self._known else self._engine.shortcut(prepared, flat, op)
+        if shortcut is not None:
+            self._known[key] = prepared.record, shortcut
+
+    def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
+        """Do again what was done before with an array like this; False if that is not possible."""
+        if self._closed or self._failure is not None or not self._worker.idle():
+            return False
+        record, shortcut = known
+        with self._busy:
+            self.last = record
+            try:
+                return shortcut(array, self.timeout if timeout is None else check_timeout(timeout))
+            except RuntimeFailure as failure:
+                self._failure = failure
+                raise
+
+
+_here: weakref.WeakSet[Operations] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """A forked child must not speak for its parent: to the others there is only one of them."""
+    for communicator in _here:
+        communicator._closed = True
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _fingerprint(what: tuple[Any, ...]) -> int:
+    return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8])
