@@ -122,7 +122,14 @@ def run(
 )
 @_topology
 @_scale
-@options.size
+@click.option(
+    "--size",
+    default="4MB",
+    show_default=True,
+    callback=options.read_size,
+    metavar="SIZE",
+    help="Bytes per rank, such as 4MB (10^6) or 4MiB (2^20).",
+)
 @click.option(
     "--algorithm",
     "algorithms",
