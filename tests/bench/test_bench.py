@@ -20,6 +20,7 @@ from support.jobs import WEFT
 
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
 from weft.bench.contestants import PEERS, find_entry
+from weft.bench.contestants.entry import Venue
 from weft.bench.stage import Stage
 from weft.bench.task import COLLECTIVES, Task
 from weft.errors import InputError
@@ -53,7 +54,7 @@ def installed() -> set[str]:
     found = set()
     for name in PEERS:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as resources, suppress(InputError):
-            find_entry(name).start(2, folder, resources)
+            find_entry(name).start(Venue(2, folder, resources))
             found.add(name)
     return found
 
@@ -246,7 +247,14 @@ def test_contestants_that_wait_for_their_turn_use_no_processor(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MARK, mark)
-    settings = {"memory": "private", "transport": "auto", "topology": None, "algorithm": None, "plan": None}
+    settings = {
+        "memory": "private",
+        "transport": "auto",
+        "topology": None,
+        "algorithm": None,
+        "plan": None,
+        "schedule": None,
+    }
     with Stage(60.0) as stage:
         for name in ("weft", "gloo", "mpi"):
             stage.start(find_entry(name), 2, settings)

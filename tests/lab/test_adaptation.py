@@ -7,11 +7,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from weft.lab import build
-from weft.probing.adaptation import remeasure
+from weft.probing.adaptation import Adaptation, Watch, remeasure
 from weft.probing.measurements import Cable, Flow, Measurements, Round
 from weft.runtime.launch import launch
 from weft.topology import Topology, load_topology
@@ -20,8 +22,10 @@ from weft.topology.toml_file import format_toml
 JOB = """
 import sys, time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import weft
 from weft.probing import Watch, adapt
 
@@ -88,3 +92,50 @@ def test_cables_take_the_speeds_that_were_measured_and_the_others_stay() -> None
     assert now.bandwidth.tolist() == [500_000, 900_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000]
     assert np.array_equal(now.link_src, claimed.link_src)
     assert now.addresses == claimed.addresses
+
+
+class Imagined:
+    """A communicator as far as a watch needs one."""
+
+    def __init__(self) -> None:
+        self.last, self.chooser, self.used = None, "first", list[str]()
+
+    def all_reduce(self, array: Any, _op: str) -> Any:
+        return array
+
+    def use(self, chooser: str) -> None:
+        self.used.append(chooser)
+
+
+def imagined_watch(monkeypatch: pytest.MonkeyPatch, plan: str | None) -> tuple[Imagined, Watch, list[float]]:
+    asked: list[float] = []
+
+    def adapt(_communicator: Any, *, size_bytes: int, seconds_now: float) -> Adaptation:
+        assert size_bytes == 1 << 20
+        asked.append(seconds_now)
+        return Adaptation(load_topology("ring:3"), 2.0, 1.0, plan)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("weft.probing.adaptation.adapt", adapt)
+    communicator = Imagined()
+    return communicator, Watch(communicator, size_bytes=1 << 20), asked  # type: ignore[arg-type]
+
+
+def test_two_slow_steps_are_no_reason_and_three_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, watch, asked = imagined_watch(monkeypatch, None)
+    for seconds in (1, 1, 1, 2, 2, 1, 2, 2):
+        assert watch.step(seconds) is None
+    assert watch.step(2) is not None
+    assert asked == [2]
+
+
+@pytest.mark.parametrize(("later", "goes_back"), [(3.0, True), (1.1, False)])
+def test_a_plan_that_makes_it_worse_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch, later: float, goes_back: bool
+) -> None:
+    communicator, watch, asked = imagined_watch(monkeypatch, "a plan")
+    for seconds in (1, 1, 1, 2, 2, 2):
+        watch.step(seconds)
+    for _ in range(6):
+        watch.step(later)
+    assert communicator.used == (["first"] if goes_back else [])
+    assert len(asked) == 1 or later == 3.0

@@ -56,6 +56,9 @@ def test_a_table_has_a_line_for_each() -> None:
         (("run", "fullmesh:64", "--", "true"), "cables in a lab"),
         (("run", "switch:2", "nowhere.py"), "nowhere.py: no such file"),
         (("run", "switch:2", "--"), "no command behind --"),
+        (("run", "switch:2", "--", "no-such-program"), "no-such-program: cannot be started"),
+        (("run", "--scale", "1000", "switch:2", "--", "true"), "give a smaller --scale"),
+        (("bench", "switch:2", "--size", "3"), "--size 3: a rank has at least one element"),
         (("run", "nonsense:2", "--", "true"), "nonsense"),
     ],
 )

@@ -204,3 +204,43 @@ def test_a_lab_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Sig
     assert process.returncode == 128 + number
     assert "Traceback" not in said
     assert not {name for name in spaces() if name.startswith(f"weftlab-{process.pid}-")}
+
+
+def test_what_no_cable_can_have_is_refused() -> None:
+    with build("ring:3@bw=40Mbit/s") as network:
+        for link in (-1, 99):
+            with pytest.raises(InputError, match=f"no link {link}"):
+                network.cut(link)
+        for bandwidth in (0, -5, 10**12):
+            with pytest.raises(InputError, match="bytes per second"):
+                network.set_speed(0, bandwidth)
+
+
+def test_jobs_are_told_of_the_network_and_its_cables() -> None:
+    with build("ring:3@bw=40Mbit/s") as network:
+        seat = network.seats()[1]
+        told = load_topology(seat.variables["WEFT_TOPOLOGY"])
+        assert told.digest == network.topology.digest
+        assert told.addresses
+    assert not network.file.exists()
+
+
+STUBBORN = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    time.sleep(0.01)
+"""
+
+
+def test_processes_that_go_on_starting_others_are_ended() -> None:
+    with build("switch:2@bw=40Mbit/s") as network:
+        name = network.names[0]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*network.seats()[0].prefix, sys.executable, "-c", STUBBORN], **quiet):  # type: ignore[call-overload]
+            pass
+        assert ip("netns", "pids", name).split()
+    assert name not in spaces()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import weft
@@ -67,3 +69,25 @@ def test_the_same_choices_on_another_cluster() -> None:
     assert planned.network is not None
     assert planned.network.digest == broken.digest
     assert Chooser(4).on(None).network is None
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+def test_a_plan_or_schedule_serves_its_own_root_only(collective: str) -> None:
+    plan = weft.plan("ring:4", "1MiB", collective=collective, root=2, algorithms="ring")
+    schedule = plan.choose("1MiB").schedule
+    for chooser in (Chooser(4, plan=plan), Chooser(4, schedule=schedule)):
+        assert chooser.choose(collective, 1 << 20, 2)[0] is schedule
+        other = chooser.choose(collective, 1 << 20, 1)[0]
+        ends = other.source if collective == "broadcast" else other.target
+        assert set(ends.tolist()) == {1}
+
+
+def test_a_wrong_schedule_in_a_plan_does_not_run() -> None:
+    plan = weft.plan("ring:4", "1MiB", algorithms="ring")
+    right = plan.schedules[0]
+    op = right.schedule.op.copy()
+    op[-1] ^= 1
+    wrong = replace(right, schedule=replace(right.schedule, op=op))
+    chooser = Chooser(4, plan=replace(plan, schedules=(wrong, *plan.schedules[1:])))
+    with pytest.raises(VerificationError):
+        chooser.choose("all_reduce", 1 << 20, 0)

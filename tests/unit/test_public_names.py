@@ -53,6 +53,7 @@ PUBLIC = [
     "reverse",
     "runtime",
     "save_schedule",
+    "save_topology",
     "schedule",
     "simulate",
     "simulation",
@@ -65,7 +66,7 @@ PUBLIC = [
 PACKAGES = {
     "weft.exchange": ["to_dot", "trace_events", "write_trace"],
     "weft.schedule": ["COLLECTIVES", "Op", "Schedule", "ScheduleBuilder"],
-    "weft.topology": ["Grid", "Routing", "Topology", "load_topology"],
+    "weft.topology": ["Grid", "Routing", "Topology", "load_topology", "save_topology"],
 }
 
 

@@ -27,6 +27,10 @@ job_json: Final = click.option(
     help="Print how the job went as one JSON document; what the ranks print then goes to standard error.",
 )
 
+plain: Final = click.option(
+    "--plain", is_flag=True, help="Give on what the ranks print as it is, without the rank in front of lines."
+)
+
 words: Final = click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, required=True, metavar="SCRIPT|-- COMMAND [WORDS]"
 )

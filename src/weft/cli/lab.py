@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-import tempfile
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from weft.cli import job, options
-from weft.cli.output import make_console, make_table, print_json, print_table, progress
+from weft.cli.facts import count
+from weft.cli.lines import one_line
+from weft.cli.output import LONGEST_LINE, make_console, make_table, print_json, print_table, progress
 from weft.cli.signals import heed_signals
 from weft.errors import InputError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from weft.lab.network import Network
 
 _LARGEST_SCALE: Final = 1000.0
+_ELEMENT_BYTES: Final = 4
 
 
 @click.group("lab")
@@ -69,9 +71,11 @@ def _lab(topology: str, scale: float | None) -> Iterator[Network]:
     with heed_signals(), build(fitted) as network:
         plan = network.blueprint
         hosts = sum(bool(space.ranks) for space in plan.spaces)
-        what = f"{hosts} hosts, {len(plan.spaces) - hosts} switches, {len(plan.cables)} cables"
+        switches = len(plan.spaces) - hosts
+        parts = (count(hosts, "host"), count(switches, "switch"), count(len(plan.cables), "cable"))
+        what = ", ".join(parts)
         slow = "" if factor == 1 else f"; every cable at {factor:.3g} of its speed"
-        click.echo(f"weft: {fitted.name} as {what}{slow}", err=True)
+        click.echo(one_line(f"weft: {fitted.name} as {what}{slow}", LONGEST_LINE), err=True)
         yield network
 
 
@@ -87,11 +91,17 @@ def _lab(topology: str, scale: float | None) -> Iterator[Network]:
 )
 @_scale
 @job.job_json
+@job.plain
 @_topology
 @job.words
 @click.pass_context
 def run(
-    ctx: click.Context, topology: str, scale: float | None, as_json: bool, words: tuple[str, ...]
+    ctx: click.Context,
+    topology: str,
+    scale: float | None,
+    as_json: bool,
+    plain: bool,
+    words: tuple[str, ...],
 ) -> None:
     """Run a job on an emulated cluster, one process per rank.
 
@@ -100,15 +110,17 @@ def run(
     the variables that torchrun would set.
     """
     from weft.runtime.launch import launch
-    from weft.topology.toml_file import format_toml
 
     line = job.command_line(ctx, words)
+    if shutil.which(line[0]) is None:
+        msg = f"{line[0]}: cannot be started: no such program"
+        raise InputError(msg)
     stream = sys.stderr if as_json else sys.stdout
-    with _lab(topology, scale) as network, tempfile.TemporaryDirectory(prefix="weft-lab-") as folder:
-        path = Path(folder, "topology.toml")
-        path.write_text(format_toml(network.topology), "utf-8")
-        seats = network.seats(variables={"WEFT_TOPOLOGY": str(path)})
-        result = launch(line, len(seats), out=stream.buffer, err=sys.stderr.buffer, seats=seats)
+    with _lab(topology, scale) as network:
+        seats = network.seats()
+        result = launch(
+            line, len(seats), out=stream.buffer, err=sys.stderr.buffer, seats=seats, marked=not plain
+        )
     job.finish(ctx, result, line, as_json=as_json)
 
 
@@ -149,9 +161,18 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
     it is emulated. Gloo takes part twice: with the ranks as they are numbered, and in the order that suits
     its ring best.
     """
-    with _lab(given["topology"], given["scale"]) as network:
-        from weft.lab.contest import hold
+    from weft.algorithms import registry
+    from weft.bench.contestants import find_peers
+    from weft.lab.contest import hold
 
+    if given["size"] < _ELEMENT_BYTES:
+        msg = f"--size {given['size']}: a rank has at least one element of {_ELEMENT_BYTES} bytes"
+        raise InputError(msg)
+    given["peers"] = [name.strip() for name in given["against"].split(",") if name.strip()]
+    find_peers(given["peers"])
+    for name in given["algorithms"]:
+        registry.find(name)
+    with _lab(given["topology"], given["scale"]) as network:
         entrants = _entrants(network, given)
         with progress("lab") as report:
             outcomes = hold(
@@ -172,16 +193,13 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
 
 def _entrants(network: Network, given: dict[str, Any]) -> list[Entrant]:
     from weft.algorithms import registry
-    from weft.bench.contestants import find_peers
     from weft.lab.contest import OWN, Entrant, peers_of
 
-    peers = [name.strip() for name in given["against"].split(",") if name.strip()]
-    find_peers(peers)
     own = [
         Entrant(f"{OWN} {name}", schedule=registry.find(name).build(network.topology, "all_reduce", 0))
         for name in given["algorithms"]
     ]
-    return [Entrant(OWN), *own, *peers_of(network, peers)]
+    return [Entrant(OWN), *own, *peers_of(network, given["peers"])]
 
 
 def _print(outcomes: list[Outcome]) -> None:

@@ -70,6 +70,14 @@ def read_timeout(_ctx: click.Context, option: click.Parameter, text: str) -> flo
     return seconds
 
 
+def check_number(_ctx: click.Context, option: click.Parameter, value: float) -> float:
+    """Refuse what is not a number, which click lets through every range."""
+    if math.isnan(value):
+        msg = f"{option.opts[0]} nan: give a number"
+        raise InputError(msg)
+    return value
+
+
 def refuse_unused(*names: str, reason: str) -> None:
     """Refuse options of the running verb that were given although they would change nothing."""
     context = click.get_current_context(silent=True)

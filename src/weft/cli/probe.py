@@ -36,6 +36,7 @@ _LONGEST_S = 3600.0
 @click.option(
     "--seconds",
     type=click.FloatRange(1, _LONGEST_S),
+    callback=options.check_number,
     default=60.0,
     show_default=True,
     help="How long to measure at most.",
@@ -58,6 +59,7 @@ _LONGEST_S = 3600.0
 @click.option(
     "--tolerance",
     type=click.FloatRange(0, 1, max_open=True),
+    callback=options.check_number,
     default=0.15,
     show_default=True,
     help="How much slower than claimed is still right, with --verify.",
@@ -154,6 +156,8 @@ def _print(finding: Finding, verdict: Verdict | None, output: str | None, *, as_
         click.echo(f"wrote {output}, {finding.topology.ranks} ranks, {finding.topology.links} links")
     if verdict is not None:
         _print_verdict(verdict)
+        for note in finding.topology.notes:
+            click.echo(f"note: {note}")
 
 
 def _print_verdict(verdict: Verdict) -> None:

@@ -29,9 +29,10 @@ from weft.cli import job, options
     help="How many processes to start.",
 )
 @job.job_json
+@job.plain
 @job.words
 @click.pass_context
-def command(ctx: click.Context, ranks: int, as_json: bool, words: tuple[str, ...]) -> None:
+def command(ctx: click.Context, ranks: int, as_json: bool, plain: bool, words: tuple[str, ...]) -> None:
     """Start the ranks of a job on this machine.
 
     SCRIPT is run by this Python, once per rank; after --, COMMAND is any program. Each line they print has
@@ -42,5 +43,5 @@ def command(ctx: click.Context, ranks: int, as_json: bool, words: tuple[str, ...
 
     line = job.command_line(ctx, words)
     stream = sys.stderr if as_json else sys.stdout
-    result = launch(line, ranks, out=stream.buffer, err=sys.stderr.buffer)
+    result = launch(line, ranks, out=stream.buffer, err=sys.stderr.buffer, marked=not plain)
     job.finish(ctx, result, line, as_json=as_json)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import tempfile
 import time
 from contextlib import suppress
 from itertools import count
@@ -18,12 +20,13 @@ from typing import Final
 from weft.errors import RuntimeFailure
 from weft.lab.kernel import ip
 
-_NAME: Final = re.compile(r"weftlab-([0-9]{1,10})-([0-9]{1,20})-[0-9]{1,6}-[hs][0-9]{1,6}")
+_NAME: Final = re.compile(r"weftlab-([0-9]{1,10})-([0-9]{1,20})-[0-9]{1,6}-[hsf][0-9]{1,6}")
 _NUMBER: Final = count()
 _START_FIELD: Final = 19
 """In ``/proc/PID/stat``, counted from behind the name."""
 
 _PATIENCE_S: Final = 2.0
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def new_prefix() -> str:
@@ -42,31 +45,57 @@ def _start_of(pid: int) -> str | None:
 
 def find_leftovers() -> list[str]:
     """Namespaces of labs whose makers are gone."""
-    found = []
-    for name in _names():
-        match = _NAME.fullmatch(name)
-        if match is not None and _start_of(int(match[1])) != match[2]:
-            found.append(name)
-    return found
+    return [name for name in _names() if _is_left(name)]
+
+
+def _is_left(name: str) -> bool:
+    match = _NAME.fullmatch(name)
+    return match is not None and _start_of(int(match[1])) != match[2]
+
+
+def make_folder(prefix: str) -> Path:
+    """A folder for one network's files; those that killed labs left are removed."""
+    parent = Path(tempfile.gettempdir())
+    for old in parent.glob("weftlab-*-f0"):
+        if _is_left(old.name) and not old.is_symlink() and old.stat().st_uid == os.geteuid():
+            shutil.rmtree(old, ignore_errors=True)
+    folder = parent / f"{prefix}-f0"
+    folder.mkdir(mode=0o755)
+    return folder
 
 
 def remove(spaces: list[str]) -> None:
-    """End what runs in namespaces of a lab, and remove them; another lab may be about to do the same."""
-    inside = [pid for space in spaces for pid in _processes(space)]
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    """End what runs in namespaces of a lab, and remove them; another lab may be about to do the same.
+
+    Nothing can interrupt this: who presses Ctrl-C twice wants it gone, not left.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        _end_processes(spaces)
+        for space in spaces:
+            try:
+                ip("netns", "del", space)
+            except RuntimeFailure:
+                if space in _names():
+                    raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_processes(spaces: list[str]) -> None:
+    """Ask them to end, then kill them; looks again each time, for they may start others meanwhile."""
+    deadline = time.monotonic() + _PATIENCE_S
+    number = signal.SIGTERM
+    while inside := [pid for space in spaces for pid in _processes(space) if not _is_zombie(pid)]:
         for pid in inside:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-        deadline = time.monotonic() + _PATIENCE_S
-        while inside and time.monotonic() < deadline:
-            time.sleep(0.02)
-            inside = [pid for pid in inside if _start_of(pid) is not None and not _is_zombie(pid)]
-    for space in spaces:
-        try:
-            ip("netns", "del", space)
-        except RuntimeFailure:
-            if space in _names():
-                raise
+        if time.monotonic() > deadline + _PATIENCE_S:
+            msg = f"processes {inside[:8]} in the lab's namespaces cannot be killed"
+            raise RuntimeFailure(msg)
+        time.sleep(0.02)
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
 
 
 def _names() -> list[str]:

@@ -7,14 +7,18 @@ it, and slows down more than the link asks for.
 
 from __future__ import annotations
 
+import shutil
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
 from weft.lab.blueprint import Blueprint, draw, rank_address, reroute
 from weft.lab.kernel import check_rights, execute, find, ip, tc
-from weft.lab.names import find_leftovers, new_prefix, remove
+from weft.lab.names import find_leftovers, make_folder, new_prefix, remove
+from weft.lab.scaling import FASTEST, SLOWEST, fit
 from weft.runtime.launch import Seat
+from weft.topology import load_topology, save_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,10 +55,12 @@ class Network:
         What is built.
     prefix
         Of the names of its namespaces.
+    file
+        With the topology and the addresses of its cables.
     """
 
-    def __init__(self, blueprint: Blueprint, prefix: str) -> None:
-        self.blueprint, self._prefix = blueprint, prefix
+    def __init__(self, blueprint: Blueprint, prefix: str, file: Path) -> None:
+        self.blueprint, self._prefix, self.file = blueprint, prefix, file
         self._jobs = 0
         self._cut: list[Cable] = []
 
@@ -77,6 +83,8 @@ class Network:
     ) -> list[Seat]:
         """Where the ranks of a job are started, and what each is told; each call is for another job.
 
+        ``WEFT_TOPOLOGY`` names `file`, so that `weft.init` plans for this network.
+
         Parameters
         ----------
         order
@@ -95,6 +103,7 @@ class Network:
             "MASTER_ADDR": rank_address(order[0]),
             "MASTER_PORT": str(_PORT - self._jobs),
             "WORLD_SIZE": str(len(order)),
+            "WEFT_TOPOLOGY": str(self.file),
         }
         seats = []
         for number, rank in enumerate(order):
@@ -115,6 +124,9 @@ class Network:
 
     def set_speed(self, link: int, bandwidth: int) -> None:
         """Change the speed of a link while it is in use, in bytes per second."""
+        if not SLOWEST <= bandwidth <= FASTEST:
+            msg = f"{bandwidth} bytes per second: a cable of a lab has {SLOWEST:,} to {FASTEST:,}"
+            raise InputError(msg)
         cable, end = self._find(link)
         tc([_shape(cable, bandwidth, "change")], self.space_name(end.space))
 
@@ -138,6 +150,9 @@ class Network:
             ip(lines=_anew(self.blueprint, space, found), space=self.space_name(space))
 
     def _find(self, link: int) -> tuple[Cable, End]:
+        if not 0 <= link < self.topology.links:
+            msg = f"there is no link {link}; {self.topology.name} has 0 to {self.topology.links - 1}"
+            raise InputError(msg)
         cable = self.blueprint.find_cable(link)
         if cable is None:
             msg = f"link {self.topology.link_name(link)} is inside a host; the lab has no cable for it"
@@ -146,10 +161,17 @@ class Network:
 
 
 @contextmanager
-def build(topology: Topology | Blueprint) -> Iterator[Network]:
+def build(topology: Topology | str | Path, *, scale: float | None = 1.0) -> Iterator[Network]:
     """Build an emulated cluster, for as long as the block runs.
 
     What earlier labs left behind because they were killed is removed first.
+
+    Parameters
+    ----------
+    topology
+        Whatever `weft.load_topology` takes.
+    scale
+        What to multiply the speeds of all cables with; None for what this machine can emulate, if need be.
 
     Raises
     ------
@@ -158,12 +180,15 @@ def build(topology: Topology | Blueprint) -> Iterator[Network]:
     RuntimeFailure
         If the kernel refuses.
     """
-    blueprint = topology if isinstance(topology, Blueprint) else draw(topology)
+    blueprint = draw(fit(load_topology(topology), scale)[0])
     check_rights()
     remove(find_leftovers())
-    network = Network(blueprint, new_prefix())
+    prefix = new_prefix()
+    folder = make_folder(prefix)
+    network = Network(blueprint, prefix, folder / "topology.toml")
     made: list[str] = []
     try:
+        save_topology(blueprint.topology, network.file)
         for name in network.names:
             ip("netns", "add", name)
             made.append(name)
@@ -171,6 +196,7 @@ def build(topology: Topology | Blueprint) -> Iterator[Network]:
         yield network
     finally:
         remove(made)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wire(network: Network) -> None:

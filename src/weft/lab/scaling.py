@@ -20,6 +20,9 @@ MOST_PER_CORE: Final = 125_000_000
 SLOWEST: Final = 125_000
 """Bytes per second: 1 Mbit/s. Below, a single frame takes more than a hundredth of a second."""
 
+FASTEST: Final = 100_000_000_000
+"""Bytes per second. The kernel's own bound is not much higher, and no machine comes near it."""
+
 
 def fit(topology: Topology, factor: float | None = None) -> tuple[Topology, float]:
     """Slow a topology's cables down to what this machine can emulate; what is inside hosts stays.
@@ -55,6 +58,13 @@ def fit(topology: Topology, factor: float | None = None) -> tuple[Topology, floa
         msg = (
             f"{topology.name}: link {topology.link_name(slowest)} would have {bandwidth[slowest] * 8:,} "
             f"bit/s, less than {SLOWEST * 8:,}; the speeds differ too much for a lab, or --scale is too small"
+        )
+        raise InputError(msg)
+    fastest = max(links, key=lambda link: int(bandwidth[link]))
+    if bandwidth[fastest] > FASTEST:
+        msg = (
+            f"{topology.name}: link {topology.link_name(fastest)} would have {bandwidth[fastest]:,} "
+            f"bytes per second, more than {FASTEST:,}; give a smaller --scale, or auto"
         )
         raise InputError(msg)
     return (topology if factor == 1 else replace(topology, bandwidth=bandwidth)), factor

@@ -26,12 +26,14 @@ from weft.simulation import simulate
 
 if TYPE_CHECKING:
     from weft.planning import Plan
+    from weft.runtime.chooser import Chooser
     from weft.runtime.communicator import Communicator
     from weft.schedule import Schedule
     from weft.topology import Topology
 
 _USUAL_BYTES: Final = 16 << 20
-_KEPT: Final = 32
+_PLAUSIBLE: Final = 1.5
+"""How many times more or less than measured a prediction may be."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def adapt(
     seconds: float = 10.0,
     gain: float = 0.05,
     planning: float = 20.0,
+    seconds_now: float | None = None,
 ) -> Adaptation:
     """Measure the network again, and change the plan if that is worth it; every rank calls this.
 
@@ -83,6 +86,9 @@ def adapt(
         Part of the time that a new plan must save to be worth a change.
     planning
         Seconds that rank 0 may plan for.
+    seconds_now
+        What such an all-reduce takes now, if that is known. Where the network as measured would have it take
+        much more or less, the measurement does not explain what happens, and nothing is changed.
 
     Raises
     ------
@@ -106,7 +112,8 @@ def adapt(
         made = plan(topology, size, time_limit=planning, warm_start=communicator.plan)
         choice = made.choose(size)
         after = _time(choice.schedule, size, choice.segment_bytes)
-        worth = after < (1 - gain) * before
+        explains = seconds_now is None or 1 / _PLAUSIBLE < before / seconds_now < _PLAUSIBLE
+        worth = explains and after < (1 - gain) * before
         return msgspec.msgpack.encode(_Decision(before, after, encode_plan(made) if worth else b""))
 
     told = msgspec.msgpack.decode(share(communicator, decide, planning), type=_Decision)
@@ -119,14 +126,19 @@ def adapt(
 class Watch:
     """Looks at how long steps take, and adapts when they take longer than they used to.
 
+    A plan that was changed is on probation: if the next steps are slower than those that made it change, the
+    one before is taken again, and stays.
+
     Parameters
     ----------
     communicator
-        As for `adapt`.
+        As for `adapt`. What its steps take at best, since this watch began, is what they should take.
     slower
         How many times as long as at best.
     steps
         How many in a row, so that a hiccup is not taken for a change.
+    size_bytes
+        Of the all-reduce that matters; by default the largest operation that was the latest at a step.
 
     Examples
     --------
@@ -140,28 +152,61 @@ class Watch:
             watch.step(time.perf_counter() - began)
     """
 
-    def __init__(self, communicator: Communicator, *, slower: float = 1.2, steps: int = 3) -> None:
+    def __init__(
+        self,
+        communicator: Communicator,
+        *,
+        slower: float = 1.2,
+        steps: int = 3,
+        size_bytes: int | None = None,
+    ) -> None:
         if not slower > 1 or steps < 1:
             msg = f"{slower:g} times slower, {steps} steps in a row: give more than 1, and at least 1"
             raise InputError(msg)
         self._communicator, self._slower = communicator, slower
+        self._size, self._given = size_bytes or 0, size_bytes is not None
         self._latest: deque[float] = deque(maxlen=steps)
         self._best = float("inf")
+        self._replaced: tuple[Chooser, float] | None = None
 
     def step(self, seconds: float) -> Adaptation | None:
-        """Take note of one step; every rank calls this. Returns what came of adapting, if that was due."""
-        size = _latest_size(self._communicator)
-        slowest = float(self._communicator.all_reduce(np.array([seconds]), "max")[0])
-        self._latest.append(slowest)
+        """Take note of one step; every rank calls this, and it costs a small all-reduce.
+
+        Returns
+        -------
+        Adaptation or None
+            What came of adapting, if that was due.
+        """
+        if not self._given:
+            self._size = max(self._size, _latest_size(self._communicator))
+        self._latest.append(float(self._communicator.all_reduce(np.array([seconds]), "max")[0]))
         if len(self._latest) < (self._latest.maxlen or 0):
             return None
         now = median(self._latest)
-        self._best = min(self._best, now)
-        if now < self._slower * self._best:
+        if self._replaced is not None:
+            self._judge(now)
             return None
+        self._best = min(self._best, now)
+        if min(self._latest) < self._slower * self._best:
+            return None
+        before = self._communicator.chooser
+        came = adapt(self._communicator, size_bytes=self._size, seconds_now=now)
         self._latest.clear()
-        self._best = float("inf")
-        return adapt(self._communicator, size_bytes=size)
+        self._best = now  # whatever came of it: only what is slower than this is news again
+        if came.plan is not None:
+            self._replaced = before, now
+        return came
+
+    def _judge(self, now: float) -> None:
+        """Keep a plan that was changed, or go back to the one before; all ranks see the same times."""
+        assert self._replaced is not None
+        chooser, before = self._replaced
+        self._replaced = None
+        if now > before:
+            self._communicator.use(chooser)
+            self._latest.clear()
+        else:
+            self._best = now
 
 
 def _latest_size(communicator: Communicator) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from weft import limits
-from weft.errors import InputError
+from weft.errors import InputError, RuntimeFailure
 from weft.probing import rounds
 from weft.probing.connecting import Reach
 from weft.probing.flows import ping, run_flows
@@ -90,7 +90,11 @@ def probe(
     effort = Effort(*msgspec.msgpack.decode(told[0], type=tuple[float, int]))
     session = _Session(roster, hosts, effort, report or (lambda _now, _done, _total: None))
     if len(hosts) > 1:
-        session.measure_network()
+        try:
+            session.measure_network()
+        except RuntimeFailure as error:
+            roster.give_up(error, "probe")
+            raise
     found = session.found
     if memory and any(len(host) > 1 for host in hosts):
         found.memory, found.memory_latency_s = measure_memory(

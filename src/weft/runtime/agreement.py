@@ -9,6 +9,7 @@ import numpy as np
 from weft.errors import RuntimeFailure, WeftError
 from weft.planning.plan_file import decode_plan, encode_plan
 from weft.planning.planner import plan
+from weft.topology import load_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ def share(communicator: Communicator, make: Callable[[], bytes], seconds: float)
 
 
 def agree_on_plan(
-    communicator: Communicator, topology: Topology, seconds: float, before: Plan | None = None
+    communicator: Communicator, topology: Topology | str, seconds: float, before: Plan | None = None
 ) -> Plan:
     """Plan on rank 0 and give the plan to everybody; every rank calls this.
 
@@ -66,7 +67,7 @@ def agree_on_plan(
     communicator
         Of all the ranks.
     topology
-        What to plan for.
+        What to plan for; that of rank 0 counts.
     seconds
         That rank 0 may plan for.
     before
@@ -79,6 +80,6 @@ def agree_on_plan(
     """
 
     def make() -> bytes:
-        return encode_plan(plan(topology, time_limit=seconds, warm_start=before))
+        return encode_plan(plan(load_topology(topology), time_limit=seconds, warm_start=before))
 
     return decode_plan(share(communicator, make, seconds))

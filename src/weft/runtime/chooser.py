@@ -77,10 +77,9 @@ class Chooser:
                 raise InputError(msg)
         self._ranks = ranks
         self._built: dict[tuple[str, str, int], Schedule] = {}
+        self._proven: set[str] = set()
         if schedule is not None:
-            from weft.verification import verify
-
-            verify(schedule)
+            self._verified(schedule)
         if algorithm is not None and "all_reduce" in registry.find(algorithm).collectives and ranks > 1:
             self._build(algorithm, "all_reduce", 0)  # what does not apply here is told at once
 
@@ -106,11 +105,12 @@ class Chooser:
 
     def choose(self, collective: str, size_bytes: int, root: int) -> tuple[Schedule, int | None]:
         """Schedule and bytes of a segment, None for the runtime's own."""
-        if self.plan is not None and self.plan.collective == collective:
+        if self.plan is not None and (self.plan.collective, self.plan.root) == (collective, root):
             choice = self.plan.choose(max(1, size_bytes))
-            return self._fit(choice.schedule), choice.segment_bytes
-        if self.schedule is not None and self.schedule.collective == collective:
-            return self._fit(self.schedule), None
+            return self._fit(self._verified(choice.schedule)), choice.segment_bytes
+        own = self.schedule
+        if own is not None and (own.collective, _root(own)) == (collective, root):
+            return self._fit(own), None
         if self._given or self.algorithm is not None:
             return self._build(self.algorithm or "direct", collective, root), None
         if collective != "all_reduce":
@@ -131,6 +131,15 @@ class Chooser:
             verify(schedule)
             self._built[key] = self._fit(schedule)
         return self._built[key]
+
+    def _verified(self, schedule: Schedule) -> Schedule:
+        """The schedule, which is proven once: a file may hold anything."""
+        if schedule.digest not in self._proven:
+            from weft.verification import verify
+
+            verify(schedule)
+            self._proven.add(schedule.digest)
+        return schedule
 
     def _where(self, collective: str) -> Topology:
         """A topology of hosts says how to all-reduce between them; for anything else ranks are alike."""
@@ -158,3 +167,9 @@ class Chooser:
             self._built[key] = spread(schedule, self.hosts)
             verify(self._built[key])
         return self._built[key]
+
+
+def _root(schedule: Schedule) -> int:
+    """Root of a broadcast or reduce; 0 for what has none."""
+    ends = {"broadcast": schedule.source, "reduce": schedule.target}.get(schedule.collective)
+    return 0 if ends is None or not len(ends) else int(ends[0])

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from weft.errors import InputError
+from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.chooser import Chooser
 from weft.runtime.engines import Buffer, Dealing, Prepared
 from weft.runtime.operations import Operations
+from weft.runtime.roster import check_timeout
 from weft.runtime.work import Work
-from weft.topology import load_topology
 
 if TYPE_CHECKING:
     from weft.planning import Plan
@@ -64,6 +64,11 @@ class Communicator(Operations):
         return self._chooser.network
 
     @property
+    def chooser(self) -> Chooser:
+        """Which schedule runs for which collective and size; `use` takes another."""
+        return self._chooser
+
+    @property
     def plan(self) -> Plan | None:
         """What serves the all-reduce, if that was planned."""
         return self._chooser.plan
@@ -88,7 +93,7 @@ class Communicator(Operations):
         Parameters
         ----------
         topology
-            Of these ranks, or of their hosts; connections stay as they are.
+            Of these ranks, or of their hosts; that of rank 0 counts. Connections stay as they are.
         seconds
             That rank 0 may plan for.
 
@@ -104,8 +109,8 @@ class Communicator(Operations):
         """
         from weft.runtime.agreement import agree_on_plan
 
-        there = load_topology(topology)
-        plan = agree_on_plan(self, there, seconds, self._chooser.plan)
+        self._check_open()
+        plan = agree_on_plan(self, topology, check_timeout(seconds), self._chooser.plan)
         self.use_plan(plan)
         return plan
 
@@ -135,8 +140,15 @@ class Communicator(Operations):
             If what is left does not hang together.
         PeerLost, TimedOut
             If a rank is gone or does not come.
+        RuntimeFailure
+            If what failed was a rank and not a link.
         """
+        self._check_open()
+        if isinstance(self._failure, PeerLost):
+            msg = f"a job goes on without a link, not without a rank: {self._failure}"
+            raise RuntimeFailure(msg) from self._failure
         wait = self._wait(timeout)
+        check_timeout(planning)
         with self._busy:
             for part in self._parts:
                 part.close()
@@ -392,8 +404,10 @@ class Communicator(Operations):
         return part
 
     def barrier(self, *, timeout: float | None = None) -> None:
-        """Return once every rank has called this."""
+        """Return once every rank has called this; `last` stays what it was."""
+        last = self.last
         self.all_reduce(self._engine.empty(1, np.dtype(np.int32)), timeout=timeout)
+        self.last = last
 
     def close(self) -> None:
         """Leave; the others may go on among themselves, but not with this rank."""

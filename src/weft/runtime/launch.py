@@ -96,6 +96,7 @@ def launch(
     out: IO[bytes],
     err: IO[bytes],
     seats: Sequence[Seat] | None = None,
+    marked: bool = True,
 ) -> JobResult:
     """Run `command` once per rank, and return when all of it has ended.
 
@@ -109,6 +110,8 @@ def launch(
         Where the ranks' standard output and error go, each line with its rank in front.
     seats
         One for each rank; by default all are started here.
+    marked
+        Whether lines have the rank in front.
 
     Raises
     ------
@@ -120,7 +123,7 @@ def launch(
         raise InputError(msg)
     limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)
     holder, port = reserve_port(LOOPBACK)
-    with holder, _Job(ranks, out, err) as job:
+    with holder, _Job(ranks, out, err, marked=marked) as job:
         job.start(command, job_variables(ranks, port), seats or [Seat()] * ranks)
         return job.run()
 
@@ -142,12 +145,12 @@ def job_variables(ranks: int, port: int) -> dict[str, str]:
 
 
 class _Lines:
-    """Output of one rank, given on line by line with the rank in front."""
+    """Output of one rank, given on line by line, with the rank in front if that is wanted."""
 
-    def __init__(self, source: IO[bytes], target: IO[bytes], rank: int) -> None:
+    def __init__(self, source: IO[bytes], target: IO[bytes], rank: int | None) -> None:
         self.source = source
         self._target = target
-        self._mark = b"[%d] " % rank
+        self._mark = b"" if rank is None else b"[%d] " % rank
         self._partial = b""
 
     def fileno(self) -> int:
@@ -213,7 +216,8 @@ class _Rank:
 class _Job:
     """All ranks of a job; whatever happens, none of them is left when it is over."""
 
-    def __init__(self, ranks: int, out: IO[bytes], err: IO[bytes]) -> None:
+    def __init__(self, ranks: int, out: IO[bytes], err: IO[bytes], *, marked: bool) -> None:
+        self._marked = marked
         self._size = ranks
         self._out = out
         self._err = err
@@ -298,7 +302,8 @@ class _Job:
         self._selector.register(started.pidfd, selectors.EVENT_READ, started)
         for source, target in ((process.stdout, self._out), (process.stderr, self._err)):
             assert source is not None
-            self._selector.register(_Lines(source, target, rank), selectors.EVENT_READ)
+            shown = rank if self._marked else None
+            self._selector.register(_Lines(source, target, shown), selectors.EVENT_READ)
 
     def run(self) -> JobResult:
         """Carry output until every rank has ended; one failure or one signal ends them all."""

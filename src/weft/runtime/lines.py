@@ -16,6 +16,7 @@ import struct
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self
 
 import msgspec
@@ -110,6 +111,9 @@ def open_door(address: str, cables: Iterable[str], timeout: float) -> Entrance:
 
 def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.socket:
     family, where = resolve(address, 0, timeout, said_by)
+    if ip_address(where[0].partition("%")[0]).is_unspecified:
+        msg = f"{said_by}: {address} is no address of its own; {remedy}"
+        raise InputError(msg)
     try:
         return socket.create_server(where, family=family, backlog=128)
     except OSError as error:

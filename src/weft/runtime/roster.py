@@ -164,6 +164,12 @@ class Roster:
         """Return once every rank has called this."""
         self._meet(Kind.BARRIER, b"", timeout)
 
+    def give_up(self, error: RuntimeFailure, op: str) -> None:
+        """Tell the others why, if this is rank 0, so that they do not take rank 0 for the lost one."""
+        if self.rank == 0 and self._ended is None:
+            announce(self._channels.values(), error, op)
+            self._ended = str(error)
+
     def close(self) -> None:
         """Close the connections; the others see this process leave."""
         self._ended = self._ended or "it was closed"

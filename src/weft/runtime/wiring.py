@@ -153,7 +153,7 @@ def connect(
     word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
     alone = len(neighbours) == roster.size
     address = LOOPBACK if alone else roster.address
-    with open_door(address, _own_addresses(lanes, remote, me), timeout) as entrance:
+    with open_door(address, _own_addresses(lanes, remote), timeout) as entrance:
         card = _Card(
             pid=os.getpid(),
             descriptor=host.descriptor,
@@ -259,7 +259,7 @@ def branch(
     if free:
         trunk.host.reset(free[0])
     remote = [rank for rank in members if rank in trunk.sockets] if free else []
-    with open_door(trunk.address, _own_addresses(trunk.lanes, remote, me), timeout) as entrance:
+    with open_door(trunk.address, _own_addresses(trunk.lanes, remote), timeout) as entrance:
         told = tell(msgspec.msgpack.encode(entrance.door))
         doors = [msgspec.msgpack.decode(part, type=Door) for part in told]
         lines = connect_lines(me, entrance, doors, _wanted(remote, trunk.streams, trunk.lanes), timeout)
@@ -296,9 +296,9 @@ def _is_crowded(members: Sequence[Member], me: int) -> bool:
     return sum(member.machine == machine for member in members) > len(os.sched_getaffinity(0))
 
 
-def _own_addresses(lanes: Lanes, remote: Sequence[int], me: int) -> list[str]:
-    """Those where others knock: the lower of two ranks listens."""
-    return sorted({ends.here for rank in remote if rank > me for ends in lanes.ends.get(rank, ())})
+def _own_addresses(lanes: Lanes, remote: Sequence[int]) -> list[str]:
+    """All that the topology gives to this rank, also where only it knocks: a wrong one is found at once."""
+    return sorted({ends.here for rank in remote for ends in lanes.ends.get(rank, ())})
 
 
 def _wanted(remote: Sequence[int], streams: int, lanes: Lanes) -> dict[Line, Ends | None]:

@@ -6,5 +6,6 @@ downstream sees; it knows nothing of where it came from.
 
 from weft.topology.graph import Grid, Routing, Topology
 from weft.topology.load import load_topology
+from weft.topology.toml_file import save_topology
 
-__all__ = ["Grid", "Routing", "Topology", "load_topology"]
+__all__ = ["Grid", "Routing", "Topology", "load_topology", "save_topology"]

@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ import numpy as np
 
 from weft import limits, units
 from weft.errors import DisconnectedError, FormatError, InputError, TopologyError, UnitError
-from weft.files import name_after
+from weft.files import name_after, replacing
 from weft.topology.graph import ROUTING_KINDS, Routing, Topology
 from weft.topology.record import checked_grid
 
@@ -129,6 +130,20 @@ def parse_toml(text: str, source: str) -> Topology:
         raise DisconnectedError(msg) from error
     except TopologyError as error:
         raise FormatError(source, str(error)) from error
+
+
+def save_topology(topology: Topology, path: str | Path) -> None:
+    """Write a topology file, which `load_topology` reads again.
+
+    Parameters
+    ----------
+    topology
+        What to write, the addresses of its cables included.
+    path
+        A file there is replaced whole or not at all.
+    """
+    with replacing(Path(path)) as stream:
+        stream.write(format_toml(topology).encode())
 
 
 def format_toml(topology: Topology, remarks: Mapping[int, str] | None = None) -> str:
