@@ -474,3 +474,11 @@ def test_the_page_on_bounds_shows_what_comes_out() -> None:
     )
     assert tried > 15
     assert failed == 0
+
+
+def test_a_leaf_switch_is_not_called_a_host() -> None:
+    leaves = load_topology("fattree:2,1,3@bw=4GB/s,uplink=1GB/s")
+    alone = replace(leaves, hosts=tuple((rank,) for rank in range(6)))
+    for topology in (leaves, alone):
+        found = lower_bound(topology, "all_reduce", 64_000_000)
+        assert (found.kind, found.explanation.partition(" (")[0]) == ("bandwidth: one group", "out of group 0")

@@ -126,11 +126,16 @@ def name_ranks(inside: Mask) -> str:
     return f"{'all but ' if few is others else ''}rank{'s' if len(few) > 1 else ''} {some}{rest}"
 
 
+def _kind(topology: Topology) -> str:
+    """A group is a host where hosts divide the ranks, and not what hangs on one switch."""
+    return "host" if topology.groups == topology.hosts else "group"
+
+
 def group_name(topology: Topology, index: int) -> str:
     """Call a group a host if it is one."""
     members = topology.groups[index]
     run = f"ranks {members[0]} to {members[-1]}" if len(members) > 1 else f"rank {members[0]}"
-    return f"{'host' if topology.hosts else 'group'} {index} ({run})"
+    return f"{_kind(topology)} {index} ({run})"
 
 
 def group_masks(topology: Topology, *, outward: bool) -> list[Mask]:
@@ -174,7 +179,7 @@ def _groups(topology: Topology, root: int) -> SetFamily:
 
     size = np.array([len(group) for group in topology.groups])
     has_root = np.array([root in group for group in topology.groups])
-    return SetFamily("one host" if topology.hosts else "one group", size, out, into, has_root, show)
+    return SetFamily(f"one {_kind(topology)}", size, out, into, has_root, show)
 
 
 def _slabs(topology: Topology, root: int, axis: int) -> SetFamily:
