@@ -55,7 +55,7 @@ demo: $(BUILT)
 	@echo "demo: a drawing, build/demo/torus.svg"
 	@$(BIN)/weft topology torus:4x4 --svg build/demo/torus.svg
 	@echo "demo: a plan for a torus with a dead cable, build/demo/plan.weft"
-	@$(BIN)/weft plan 'torus:4x4@bw=16GB/s,lat=150ns+fail=3-4' --time-limit 10 -o build/demo/plan.weft
+	@$(BIN)/weft plan 'torus:4x4@bw=16GB/s,lat=150ns+fail=5-6' --time-limit 10 -o build/demo/plan.weft
 	@echo "demo: four real processes on this machine, beside Gloo"
 	@$(BIN)/weft bench -R 4 -b 64K -e 16M -f 16 -r 3 --against gloo
 	@if [ "$$(id -u)" = 0 ] && command -v ip > /dev/null; then \
