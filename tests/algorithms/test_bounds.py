@@ -481,4 +481,7 @@ def test_a_leaf_switch_is_not_called_a_host() -> None:
     alone = replace(leaves, hosts=tuple((rank,) for rank in range(6)))
     for topology in (leaves, alone):
         found = lower_bound(topology, "all_reduce", 64_000_000)
-        assert (found.kind, found.explanation.partition(" (")[0]) == ("bandwidth: one group", "out of group 0")
+        assert (found.kind, found.explanation.partition(" (")[0]) == (
+            "bandwidth: one group",
+            "out of group 0",
+        )

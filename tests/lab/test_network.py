@@ -225,22 +225,23 @@ def test_jobs_are_told_of_the_network_and_its_cables() -> None:
     assert not network.file.exists()
 
 
-STUBBORN = """
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    time.sleep(0.01)
-"""
-
-
-def test_processes_that_go_on_starting_others_are_ended() -> None:
+def test_processes_that_start_others_when_told_to_end_are_ended() -> None:
+    stubborn = "trap 'sleep 300 & sleep 300' TERM; while :; do sleep 300; done"
     with build("switch:2@bw=40Mbit/s") as network:
         name = network.names[0]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen([*network.seats()[0].prefix, sys.executable, "-c", STUBBORN], **quiet):  # type: ignore[call-overload]
-            pass
-        assert ip("netns", "pids", name).split()
+        line = [*network.seats()[0].prefix, "setsid", "--fork", "sh", "-c", stubborn]
+        subprocess.run(line, check=True, timeout=30, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while len(inside := ip("netns", "pids", name).split()) < 2:
+            assert time.monotonic() < deadline
+        space = Path("/proc", inside[0], "ns", "net").readlink()
     assert name not in spaces()
+    left = [one for one in Path("/proc").glob("[0-9]*/ns/net") if read_link(one) == space]
+    assert not left
+
+
+def read_link(path: Path) -> Path | None:
+    try:
+        return path.readlink()
+    except FileNotFoundError:  # it has just ended
+        return None

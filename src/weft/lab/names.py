@@ -26,6 +26,7 @@ _START_FIELD: Final = 19
 """In ``/proc/PID/stat``, counted from behind the name."""
 
 _PATIENCE_S: Final = 2.0
+_QUIET_LOOKS: Final = 3
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -83,17 +84,24 @@ def remove(spaces: list[str]) -> None:
 
 
 def _end_processes(spaces: list[str]) -> None:
-    """Ask them to end, then kill them; looks again each time, for they may start others meanwhile."""
+    """Ask them to end, then kill them; looks again each time, for they may start others meanwhile.
+
+    One look may miss a process that has just started another and ended, so several must find nothing.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     number = signal.SIGTERM
-    while inside := [pid for space in spaces for pid in _processes(space) if not _is_zombie(pid)]:
+    quiet = 0
+    while quiet < _QUIET_LOOKS:
+        inside = [pid for space in spaces for pid in _processes(space) if not _is_zombie(pid)]
+        quiet = 0 if inside else quiet + 1
         for pid in inside:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         if time.monotonic() > deadline + _PATIENCE_S:
             msg = f"processes {inside[:8]} in the lab's namespaces cannot be killed"
             raise RuntimeFailure(msg)
-        time.sleep(0.02)
+        if inside:
+            time.sleep(0.02)
         if time.monotonic() > deadline:
             number = signal.SIGKILL
 
