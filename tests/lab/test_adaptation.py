@@ -27,29 +27,26 @@ from typing import Any
 import numpy as np
 import pytest
 import weft
-from weft.probing import Watch, adapt
+from weft.probing import adapt
 
 topology, begun, changed = sys.argv[1:]
-with weft.init(topology=topology, timeout=60) as comm:
-    watch = Watch(comm, steps=2)
-    first = adapt(comm, size_bytes=480_000, seconds=3)
-    print("at first", first.plan is None)
-    came, step = None, 0
-    while came is None and step < 60:
-        if step == 3 and comm.rank == 0:
-            Path(begun).touch()
-            while not Path(changed).exists():
-                time.sleep(0.01)
-        array = np.arange(60_000, dtype=np.int64) + step * comm.rank
-        start = time.perf_counter()
-        comm.all_reduce(array)
-        spent = time.perf_counter() - start
-        assert (array == comm.size * np.arange(60_000) + step * sum(range(comm.size))).all()
-        before = comm.last.digest
-        came = watch.step(spent)
-        step += 1
+def step(number):
+    array = np.arange(60_000, dtype=np.int64) + number * comm.rank
     comm.all_reduce(array)
-    print("then", came.plan is not None, came.after_seconds < came.before_seconds, comm.last.digest != before)
+    assert (array == comm.size * np.arange(60_000) + number * sum(range(comm.size))).all()
+    return comm.last.digest
+
+with weft.init(topology=topology, timeout=60) as comm:
+    for number in range(3):
+        before = step(number)
+    if comm.rank == 0:
+        Path(begun).touch()
+        while not Path(changed).exists():
+            time.sleep(0.01)
+    step(3)
+    came = adapt(comm, size_bytes=480_000, seconds=3)
+    faster = came.after_seconds < 0.5 * came.before_seconds
+    print("then", came.plan is not None, faster, step(4) != before)
 """
 
 
@@ -76,7 +73,6 @@ def test_a_slow_link_is_planned_around(tmp_path: Path) -> None:
     said = out.getvalue().decode().splitlines()
     assert result.exit_code == 0, err.getvalue().decode()
     for rank in range(4):
-        assert f"[{rank}] at first True" in said
         assert f"[{rank}] then True True True" in said
 
 
