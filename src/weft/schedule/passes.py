@@ -108,11 +108,14 @@ def compose(first: Schedule, second: Schedule, collective: str, algorithm: str |
 def halves(schedule: Schedule) -> tuple[Schedule, Schedule]:
     """Cut an all_reduce into a reduce_scatter and an all_gather with free ownership.
 
+    An owner's chunks are numbered one after the other. Where the all_reduce passes some chunks on while it still adds up
+    others, the two halves one after the other may take longer than the whole.
+
     Raises
     ------
     ScheduleError
-        If no step splits it: some copy happens before the last reduce, a sum is complete at several ranks
-        at once, or an owner's chunks are not contiguous. Or if it uses scratch slots.
+        If some chunk is copied before its last reduce, or its sum is complete at several ranks at once. Or if
+        it uses scratch slots.
     """
     if schedule.collective != "all_reduce":
         msg = f"halves: only an all_reduce has halves, this is {schedule.collective}"
@@ -124,24 +127,22 @@ def halves(schedule: Schedule) -> tuple[Schedule, Schedule]:
     if bool(reduces.all()) or not bool(reduces.any()):
         msg = f"halves: {schedule.algorithm} has no split step, it does not both reduce and copy"
         raise ScheduleError(msg)
-    cut = int(schedule.step[reduces].max()) + 1
-    if bool((schedule.step[~reduces] < cut).any()):
-        msg = f"halves: {schedule.algorithm} has no split step, its reduces and copies overlap"
+    last_reduce = np.full(schedule.chunks, -1)
+    np.maximum.at(last_reduce, schedule.chunk[reduces], schedule.step[reduces])
+    early = schedule.step[~reduces] <= last_reduce[schedule.chunk[~reduces]]
+    if bool(early.any()):
+        chunk = int(schedule.chunk[~reduces][early][0])
+        msg = f"halves: {schedule.algorithm} copies chunk {chunk} before its last reduce"
         raise ScheduleError(msg)
-    rows = int(np.searchsorted(schedule.step, cut))
-    owner, every = _gathered_from(schedule, slice(rows, None)), schedule.source
-    scatter = _take_rows(schedule, slice(0, rows))
-    gather = _take_rows(schedule, slice(rows, None))
+    owner = _gathered_from(schedule, np.flatnonzero(~reduces))
+    # Owners in the order of their first chunks: where these are contiguous, nothing changes its number.
+    _, first, which = np.unique(owner, return_index=True, return_inverse=True)
+    order = np.argsort(first[which], kind="stable")
+    every, owner = schedule.source[order], owner[order]
+    idle = min(int(schedule.step[reduces].max()) + 1, int(schedule.step[~reduces].min()))
     return (
-        replace(scatter, collective="reduce_scatter", source=every, target=owner, ownership="free"),
-        replace(
-            gather,
-            collective="all_gather",
-            source=owner,
-            target=every,
-            ownership="free",
-            step=gather.step - np.int32(cut),
-        ),
+        _half(schedule, np.flatnonzero(reduces), 0, order, "reduce_scatter", every, owner),
+        _half(schedule, np.flatnonzero(~reduces), idle, order, "all_gather", owner, every),
     )
 
 
@@ -247,7 +248,35 @@ def _check_reversible(schedule: Schedule) -> None:
         raise ScheduleError(msg)
 
 
-def _gathered_from(schedule: Schedule, rows: slice) -> NDArray[np.int32]:
+def _half(
+    schedule: Schedule,
+    rows: NDArray[np.int64],
+    idle: int,
+    order: NDArray[np.int64],
+    collective: str,
+    source: NDArray[np.int32],
+    target: NDArray[np.int32],
+) -> Schedule:
+    """Some rows of an all_reduce, without so many steps in front, and with chunks in this order."""
+    number = np.empty(schedule.chunks, np.int32)
+    number[order] = np.arange(schedule.chunks, dtype=np.int32)
+    columns = {name: getattr(schedule, name)[rows] for name in _row_columns(schedule)}
+    columns["chunk"] = number[columns["chunk"]]
+    columns["step"] = columns["step"] - np.int32(idle)
+    return _sorted(
+        replace(
+            schedule,
+            **columns,
+            collective=collective,
+            source=source,
+            target=target,
+            ownership="free",
+            weights=schedule.weights[order],
+        )
+    )
+
+
+def _gathered_from(schedule: Schedule, rows: NDArray[np.int64]) -> NDArray[np.int32]:
     """Owner of each chunk: the one rank that receives no copy of it."""
     ranks = schedule.ranks
     place = np.unique(schedule.chunk[rows].astype(np.int64) * ranks + schedule.dst[rows])
