@@ -58,7 +58,11 @@ def share(communicator: Communicator, make: Callable[[], bytes], seconds: float)
 
 
 def agree_on_plan(
-    communicator: Communicator, topology: Topology | str, seconds: float, before: Plan | None = None
+    communicator: Communicator,
+    topology: Topology | str,
+    seconds: float,
+    before: Plan | None = None,
+    collective: str = "all_reduce",
 ) -> Plan:
     """Plan on rank 0 and give the plan to everybody; every rank calls this.
 
@@ -72,6 +76,8 @@ def agree_on_plan(
         That rank 0 may plan for.
     before
         A plan to start from.
+    collective
+        What to plan.
 
     Raises
     ------
@@ -80,6 +86,7 @@ def agree_on_plan(
     """
 
     def make() -> bytes:
-        return encode_plan(plan(load_topology(topology), time_limit=seconds, warm_start=before))
+        network = load_topology(topology)
+        return encode_plan(plan(network, collective=collective, time_limit=seconds, warm_start=before))
 
     return decode_plan(share(communicator, make, seconds))

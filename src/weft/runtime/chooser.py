@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weft.algorithms import registry
-from weft.errors import InputError
+from weft.errors import InputError, ScheduleError
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
+
+Chosen: TypeAlias = "tuple[Schedule, int | None]"
+"""A schedule, and bytes of a segment, None for the runtime's own."""
 
 _SMALL: Final = 16 << 10
 """Bytes up to which a message costs what it costs, however short: few rounds are better than short ones."""
@@ -37,6 +40,8 @@ class Chooser:
         For its collective, whatever the size. A plan for as many as there are hosts runs between the hosts.
     schedule
         The same for one schedule, which is verified.
+    further
+        Plans of other collectives for the same ranks.
     topology
         For everything else; by default every rank reaches every other alike, as in one machine.
     algorithm
@@ -56,11 +61,12 @@ class Chooser:
         *,
         plan: Plan | None = None,
         schedule: Schedule | None = None,
+        further: Sequence[Plan] = (),
         topology: Topology | str | None = None,
         algorithm: str | None = None,
         hosts: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        self.plan, self.schedule, self.algorithm = plan, schedule, algorithm
+        self.plan, self.schedule, self.algorithm, self.further = plan, schedule, algorithm, tuple(further)
         self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
         self.topology = load_topology(topology if topology is not None else f"fullmesh:{max(2, ranks)}")
         self._given = topology is not None
@@ -68,7 +74,7 @@ class Chooser:
         if plan is not None and schedule is not None:
             msg = "a plan and a schedule are given; which of them is to run?"
             raise InputError(msg)
-        planned = [] if plan is None else [("plan", plan.topology)]
+        planned = [("plan", one.topology) for one in (plan, *further) if one is not None]
         prescribed = [] if schedule is None else [("schedule", schedule.topology)]
         for what, there in [*planned, *prescribed, ("topology", self.topology)]:
             if ranks > 1 and there.ranks not in counts:
@@ -77,6 +83,7 @@ class Chooser:
                 raise InputError(msg)
         self._ranks = ranks
         self._built: dict[tuple[str, str, int], Schedule] = {}
+        self._halved: dict[str, tuple[Schedule, Schedule] | None] = {}
         self._proven: set[str] = set()
         if schedule is not None:
             self._verified(schedule)
@@ -91,23 +98,33 @@ class Chooser:
             return made_for.topology
         return self.topology if self._given else None
 
-    def on(self, topology: Topology | None, plan: Plan | None = None) -> Chooser:
+    def on(
+        self, topology: Topology | None, plan: Plan | None = None, further: Sequence[Plan] = ()
+    ) -> Chooser:
         """The same choices on another cluster of as many ranks.
 
         Parameters
         ----------
         topology
             None if it is not known.
-        plan
-            Instead of the plan or schedule so far.
+        plan, further
+            Instead of the plans or schedule so far.
         """
-        return Chooser(self._ranks, plan=plan, topology=topology, algorithm=self.algorithm, hosts=self.hosts)
+        return Chooser(
+            self._ranks,
+            plan=plan,
+            further=further,
+            topology=topology,
+            algorithm=self.algorithm,
+            hosts=self.hosts,
+        )
 
-    def choose(self, collective: str, size_bytes: int, root: int) -> tuple[Schedule, int | None]:
+    def choose(self, collective: str, size_bytes: int, root: int) -> Chosen:
         """Schedule and bytes of a segment, None for the runtime's own."""
-        if self.plan is not None and (self.plan.collective, self.plan.root) == (collective, root):
-            choice = self.plan.choose(max(1, size_bytes))
-            return self._fit(self._verified(choice.schedule)), choice.segment_bytes
+        for plan in (self.plan, *self.further):
+            if plan is not None and (plan.collective, plan.root) == (collective, root):
+                choice = plan.choose(max(1, size_bytes))
+                return self._fit(self._verified(choice.schedule)), choice.segment_bytes
         own = self.schedule
         if own is not None and (own.collective, _root(own)) == (collective, root):
             return self._fit(own), None
@@ -121,6 +138,39 @@ class Chooser:
             name = "ring" if len(self.hosts) > _MANY_HOSTS else "direct"
             return self._across(name), None
         return self._build("direct", collective, root), None
+
+    def choose_halves(self, size_bytes: int) -> tuple[Chosen, Chosen]:
+        """What runs for the two halves of an all-reduce, so that what the first leaves the second finds.
+
+        Those of the schedule that would run for the whole, or a reduce-scatter and an all-gather that were
+        planned each for itself: whichever the simulator finds faster.
+        """
+        whole, segment = self.choose("all_reduce", size_bytes, 0)
+        pairs: list[tuple[Chosen, Chosen]] = []
+        if (cut := self._halve(whole)) is not None:
+            pairs.append(((cut[0], segment), (cut[1], segment)))
+        if {"reduce_scatter", "all_gather"} <= {plan.collective for plan in self.further}:
+            planned = (self.choose(half, size_bytes, 0) for half in ("reduce_scatter", "all_gather"))
+            pairs.append((next(planned), next(planned)))
+        if not pairs:
+            scatter, gather = (self._build("direct", half, 0) for half in ("reduce_scatter", "all_gather"))
+            return (scatter, None), (gather, None)
+        if len(pairs) == 1:
+            return pairs[0]
+        return min(pairs, key=lambda pair: _predict(pair, max(1, size_bytes)))
+
+    def _halve(self, whole: Schedule) -> tuple[Schedule, Schedule] | None:
+        """Verified halves of an all-reduce; None if it has none."""
+        if whole.digest not in self._halved:
+            from weft.schedule.passes import halves
+
+            try:
+                found = halves(whole)
+            except ScheduleError:
+                self._halved[whole.digest] = None
+            else:
+                self._halved[whole.digest] = self._verified(found[0]), self._verified(found[1])
+        return self._halved[whole.digest]
 
     def _build(self, name: str, collective: str, root: int) -> Schedule:
         key = (name, collective, root)
@@ -167,6 +217,12 @@ class Chooser:
             self._built[key] = spread(schedule, self.hosts)
             verify(self._built[key])
         return self._built[key]
+
+
+def _predict(pair: tuple[Chosen, Chosen], size_bytes: int) -> float:
+    from weft.simulation import simulate
+
+    return sum(simulate(schedule, size_bytes, segment_bytes=segment).seconds for schedule, segment in pair)
 
 
 def _root(schedule: Schedule) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.chooser import Chooser
 from weft.runtime.engines import Buffer, Dealing, Prepared
+from weft.runtime.halves import Halves
 from weft.runtime.operations import Operations
 from weft.runtime.roster import check_timeout
 from weft.runtime.work import Work
@@ -113,6 +114,43 @@ class Communicator(Operations):
         plan = agree_on_plan(self, topology, check_timeout(seconds), self._chooser.plan)
         self.use_plan(plan)
         return plan
+
+    def plan_halves(self, *, seconds: float = 20.0) -> None:
+        """Plan what `halves` uses as well, if the cluster is known; every rank calls this.
+
+        Parameters
+        ----------
+        seconds
+            That rank 0 may plan for.
+
+        Raises
+        ------
+        RuntimeFailure
+            If rank 0 cannot plan; all ranks then go on as before.
+        """
+        from weft.runtime.agreement import agree_on_plan
+
+        self._check_open()
+        network = self._chooser.network
+        if network is None or network.ranks != self.size or self.size == 1:
+            return
+        half = check_timeout(seconds) / 2
+        found = [
+            agree_on_plan(self, network, half, collective=collective)
+            for collective in ("reduce_scatter", "all_gather")
+        ]
+        self.use(self._chooser.on(network, self._chooser.plan, found))
+
+    def halves(self, elements: int, dtype: Any = np.float32) -> Halves:
+        """An all-reduce in two parts, with time for something else between them.
+
+        Parameters
+        ----------
+        elements, dtype
+            Of the arrays.
+        """
+        self._check_open()
+        return Halves(self, elements, dtype)
 
     def repair(self, *, timeout: float | None = None, planning: float = 20.0) -> int:
         """Go on after `LinkLost`, without the link; every rank calls this.

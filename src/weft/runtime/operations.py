@@ -24,8 +24,11 @@ from weft.runtime.work import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weft.runtime.chooser import Chooser
+    from numpy.typing import NDArray
+
+    from weft.runtime.chooser import Chooser, Chosen
     from weft.runtime.engines import Buffer, Dealing, Engine
+    from weft.schedule import Schedule
 
 _Known: TypeAlias = "tuple[Record, Callable[[Any, float], bool]]"
 
@@ -84,30 +87,38 @@ class Operations:
         """Run one operation; None where there is nobody to run it with."""
         if self.size == 1:
             return None
-        prepared = self._prepare(collective, flat, op, root)
+        key = (collective, flat.elements, flat.dtype, op, root)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            chosen = self._chooser.choose(collective, flat.nbytes, root)
+            prepared = self._prepare(key, chosen, flat)
         with self._busy:
             self.last = prepared.record
             self._run(prepared, flat, out, op, timeout)
         return prepared
 
-    def _prepare(self, collective: str, flat: Buffer, op: str, root: int) -> Prepared:
-        key = (collective, flat.elements, flat.dtype, op, root)
-        found = self._prepared.get(key)
-        if found is None:
-            schedule, segment_bytes = self._chooser.choose(collective, flat.nbytes, root)
-            if schedule.ranks != self.size:
-                msg = f"{schedule.algorithm}: a schedule for {schedule.ranks} ranks; the job has {self.size}"
-                raise InputError(msg)
-            sizes = schedule.chunk_bytes(flat.elements)
-            start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-            segment = segment_bytes or SEGMENT_BYTES
-            script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
-            record = Record(collective, schedule.algorithm, schedule.digest, flat.nbytes, segment)
-            mark = _fingerprint((*key, schedule.digest, segment))
-            if len(self._prepared) >= _MOST_KEPT:
-                self._prepared.clear()
-                self._known.clear()
-            found = self._prepared[key] = Prepared(schedule, script, record, mark, start)
+    def _execute_chosen(self, name: str, chosen: Chosen, flat: Buffer, timeout: float | None) -> None:
+        """Run one half of an all-reduce, in place; the two halves go together, so they were chosen before."""
+        key = (name, flat.elements, flat.dtype, chosen[0].digest, chosen[1])
+        prepared = self._prepared.get(key) or self._prepare(key, chosen, flat)
+        with self._busy:
+            self.last = prepared.record
+            self._run(prepared, flat, flat, "sum", timeout)
+
+    def _prepare(self, key: tuple[Any, ...], chosen: Chosen, flat: Buffer) -> Prepared:
+        schedule, segment_bytes = chosen
+        if schedule.ranks != self.size:
+            msg = f"{schedule.algorithm}: a schedule for {schedule.ranks} ranks; the job has {self.size}"
+            raise InputError(msg)
+        start = cut_into_chunks(schedule, flat.elements)
+        segment = segment_bytes or SEGMENT_BYTES
+        script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
+        record = Record(key[0], schedule.algorithm, schedule.digest, flat.nbytes, segment)
+        mark = _fingerprint((*key, schedule.digest, segment))
+        if len(self._prepared) >= _MOST_KEPT:
+            self._prepared.clear()
+            self._known.clear()
+        found = self._prepared[key] = Prepared(schedule, script, record, mark, start)
         return found
 
     def _exchange(
@@ -159,6 +170,11 @@ class Operations:
             except RuntimeFailure as failure:
                 self._failure = failure
                 raise
+
+
+def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
+    """First element of each chunk, and the end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
 
 
 _here: weakref.WeakSet[Operations] = weakref.WeakSet()

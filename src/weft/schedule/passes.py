@@ -108,8 +108,8 @@ def compose(first: Schedule, second: Schedule, collective: str, algorithm: str |
 def halves(schedule: Schedule) -> tuple[Schedule, Schedule]:
     """Cut an all_reduce into a reduce_scatter and an all_gather with free ownership.
 
-    An owner's chunks are numbered one after the other. Where the all_reduce passes some chunks on while it still adds up
-    others, the two halves one after the other may take longer than the whole.
+    An owner's chunks are numbered one after the other. Where the all_reduce passes some chunks on while it
+    still adds up others, the two halves one after the other may take longer than the whole.
 
     Raises
     ------
