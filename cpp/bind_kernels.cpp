@@ -21,12 +21,14 @@ using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename Value, size_t count>
 using Names = std::array<std::pair<std::string_view, Value>, count>;
 
-constexpr Names<DType, 6> dtypes{{{"float16", DType::f16},
+constexpr Names<DType, 8> dtypes{{{"float16", DType::f16},
                                   {"bfloat16", DType::bf16},
                                   {"float32", DType::f32},
                                   {"float64", DType::f64},
                                   {"int32", DType::i32},
-                                  {"int64", DType::i64}}};
+                                  {"int64", DType::i64},
+                                  {"int8", DType::i8},
+                                  {"uint8", DType::u8}}};
 constexpr Names<ReduceOp, 5> ops{{{"sum", ReduceOp::sum},
                                   {"avg", ReduceOp::avg},
                                   {"min", ReduceOp::min},

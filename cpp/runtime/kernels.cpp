@@ -29,6 +29,9 @@ const TypeKernels& kernels(DType dtype) {
 
 size_t element_bytes(DType dtype) {
     switch (dtype) {
+        case DType::i8:
+        case DType::u8:
+            return 1;
         case DType::f16:
         case DType::bf16:
             return 2;

@@ -1,6 +1,6 @@
 // Element-wise arithmetic of the reducing collectives.
 //
-// Results are the bits numpy gives on x86 (float16, float32, float64, int32, int64) and torch (bfloat16), whatever
+// Results are the bits numpy gives on x86 (float16, float32, float64, integers) and torch (bfloat16), whatever
 // the processor: halves are computed in float32 and rounded to nearest even after every operation, nothing is fused,
 // integers wrap. Arithmetic turns a NaN into a quiet one, whose payload is not promised (numpy's and torch's own
 // varies with the position). min and max move bits as they are: a NaN wins, the first operand's before the second's.
@@ -18,7 +18,7 @@
 
 namespace weft::runtime {
 
-enum class DType : uint8_t { f16, bf16, f32, f64, i32, i64 };
+enum class DType : uint8_t { f16, bf16, f32, f64, i32, i64, i8, u8 };
 // avg adds while values are under way; who has the total divides it. Floating point only.
 enum class ReduceOp : uint8_t { sum, avg, min, max, prod };
 

@@ -109,6 +109,7 @@ constexpr TypeKernels half_kernels{{combine_halves<Vector, SumVector>, combine_h
 constinit const Level avx2_level{
     "avx2",
     {half_kernels<Half, HalfVector>, half_kernels<Brain, BrainVector>, floating_kernels<Direct<float>>,
-     floating_kernels<Direct<double>>, integer_kernels<int32_t, uint32_t>, integer_kernels<int64_t, uint64_t>}};
+     floating_kernels<Direct<double>>, integer_kernels<int32_t, uint32_t>, integer_kernels<int64_t, uint64_t>,
+     integer_kernels<int8_t, uint32_t>, integer_kernels<uint8_t, uint32_t>}};
 
 }  // namespace weft::runtime

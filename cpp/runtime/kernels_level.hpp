@@ -17,7 +17,7 @@ struct TypeKernels {
 
 struct Level {
     const char* name;
-    TypeKernels types[6];  // by DType
+    TypeKernels types[8];  // by DType
 };
 
 extern const Level plain_level;

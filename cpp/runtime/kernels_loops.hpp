@@ -55,7 +55,8 @@ struct Direct {
     }
 };
 
-// Unsigned arithmetic wraps; signed overflow would be undefined.
+// Unsigned arithmetic wraps; signed overflow would be undefined. Small types are computed in 32 bits, as C++ would
+// by itself, but signed.
 template <typename Signed, typename Unsigned>
 struct Integer {
     using Stored = Signed;

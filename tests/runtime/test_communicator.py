@@ -69,7 +69,7 @@ def topologies(name):
 
 few = [(0, "float32", "sum"), (1, "int64", "max"), (7, "float64", "prod"), (4097, "float16", "sum")]
 few.append((70_001, "int32", "sum"))
-types = ("float16", "float32", "float64", "int32", "int64")
+types = ("float16", "float32", "float64", "int32", "int64", "int8", "uint8")
 every = [(n, d, o) for n in (0, 1, 7, 4097) for d in types for o in FOLD]
 ran = set()
 for line in ALGORITHMS.values():

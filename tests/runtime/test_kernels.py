@@ -24,6 +24,8 @@ STORED = {
     "float64": np.uint64,
     "int32": np.uint32,
     "int64": np.uint64,
+    "int8": np.uint8,
+    "uint8": np.uint8,
 }
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 HALVES = ("float16", "bfloat16")
@@ -112,7 +114,7 @@ def awkward(dtype: str) -> Array:
     if dtype not in FLOATING:
         info = np.iinfo(dtype)
         values = [0, 1, -1, 2, 3, info.max, info.max - 1, info.min, info.min + 1, 1 << info.bits // 2]
-        return np.array(values, dtype).view(STORED[dtype])
+        return np.array(values, np.int64).astype(dtype).view(STORED[dtype])
     if dtype == "bfloat16":
         smallest, smallest_normal, largest, infinity, one = 1, 0x80, 0x7F7F, 0x7F80, 0x3F80
     else:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from weft import limits
 from weft.errors import InputError
@@ -24,26 +24,47 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NOTE: Final = re.compile(rb"([0-9]{1,5}) ([0-9a-f]{64})\n")
+_NOTE: Final = re.compile(rb"([0-9]{1,5}) ([0-9a-f]{64})(?: ([0-9A-Za-z.:%_-]{1,255}))?\n")
 _ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True)
 class Note:
-    """Where rank 0 listens, and what to know there."""
+    """Where rank 0 listens, and what to know there; the address is None where everybody knows it already."""
 
     port: int
     secret: bytes
+    address: str | None = None
 
     def encode(self) -> bytes:
         """Text to be left."""
-        return b"%d %s\n" % (self.port, self.secret.hex().encode())
+        where = "" if self.address is None else f" {self.address}"
+        return f"{self.port} {self.secret.hex()}{where}\n".encode()
 
     @staticmethod
     def decode(text: bytes) -> Note | None:
         """Note in a text; `None` if it is something else."""
         match = _NOTE.fullmatch(text)
-        return Note(int(match[1]), bytes.fromhex(match[2].decode())) if match else None
+        if match is None:
+            return None
+        address = None if match[3] is None else match[3].decode()
+        return Note(int(match[1]), bytes.fromhex(match[2].decode()), address)
+
+
+class Board(Protocol):
+    """A place that all ranks of a job can reach, and as few others as possible."""
+
+    def leave(self, note: Note, timeout: float) -> None:
+        """Put a note there, in the place of an earlier one."""
+        ...
+
+    def read(self, timeout: float) -> Note | None:
+        """Note that is there now."""
+        ...
+
+    def remove(self) -> None:
+        """Take the note away."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -189,9 +210,6 @@ class StoreBoard:
         except RuntimeError as error:  # torch has no narrower one for all that can happen to a connection
             msg = f"{self}: {str(error).partition(chr(10))[0]}"
             raise ConnectionError(msg) from error
-
-
-Board = FileBoard | StoreBoard
 
 
 def _is_private(found: os.stat_result) -> bool:

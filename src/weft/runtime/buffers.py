@@ -13,7 +13,7 @@ from weft import _core
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "int8", "uint8")
 _NAMES: Final = {np.dtype(name): name for name in DTYPES if name != "bfloat16"}
 
 
@@ -39,6 +39,11 @@ class Flat:
     dtype: str
     itemsize: int
     copied: bool
+
+    @property
+    def writable(self) -> bool:
+        """Whether what the runtime works on may be written to."""
+        return self.bytes.flags.writeable
 
     @property
     def nbytes(self) -> int:
@@ -69,6 +74,11 @@ class Flat:
     def overlaps(self, other: Flat) -> bool:
         """Whether they share memory."""
         return np.may_share_memory(self.bytes, other.bytes)
+
+    def is_at(self, other: Flat) -> bool:
+        """Whether they are the same memory."""
+        mine, theirs = self.bytes.__array_interface__, other.bytes.__array_interface__
+        return bool(self.nbytes == other.nbytes and mine["data"][0] == theirs["data"][0])
 
     def divide(self, by: int) -> None:
         """Divide every element."""

@@ -9,6 +9,7 @@ Operations run one after the other, in the order of the calls (`weft.runtime.ope
 
 from __future__ import annotations
 
+import atexit
 import operator
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -16,15 +17,13 @@ import numpy as np
 
 from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.chooser import Chooser
-from weft.runtime.engines import Buffer, Dealing, Prepared
+from weft.runtime.exchanges import Exchanges
 from weft.runtime.halves import Halves
-from weft.runtime.operations import Operations
 from weft.runtime.roster import check_timeout
-from weft.runtime.work import Work
 
 if TYPE_CHECKING:
     from weft.planning import Plan
-    from weft.runtime.engines import Engine
+    from weft.runtime.engines import Buffer, Engine
     from weft.runtime.roster import Roster
     from weft.schedule import Schedule
     from weft.topology import Topology
@@ -32,12 +31,13 @@ if TYPE_CHECKING:
 OPS: Final = ("sum", "avg", "min", "max", "prod")
 
 
-class Communicator(Operations):
+class Communicator(Exchanges):
     """Ranks that compute collectives together; made by `weft.init`.
 
     Arrays may be numpy arrays, or anything with DLPack or the buffer protocol, of float16, bfloat16 (through
-    DLPack), float32, float64, int32 or int64. Every rank makes the same calls in the same order with the same
-    sizes and types; a rank that does not is named in a `weft.DesyncError` on every rank that meets it.
+    DLPack), float32, float64, int32, int64, int8 or uint8. Every rank makes the same calls in the same order
+    with the same sizes and types; a rank that does not is named in a `weft.DesyncError` on every rank that
+    meets it.
 
     Parameters
     ----------
@@ -285,122 +285,95 @@ class Communicator(Operations):
         return self._do(run, async_op=async_op)
 
     def reduce_scatter(
-        self, array: Any, op: str = "sum", *, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        async_op: bool = False,
     ) -> Any:
         """Combine the arrays of all ranks and return this rank's share of the result, flat.
 
         Shares are equal, or differ by one element where the size is not a multiple of the ranks; the first
         ranks then have more.
-        """
-        flat = self._engine.flatten(array, writable=False)
-        _check_op(op, flat)
-        work = flat.copy()
-
-        def run() -> Any:
-            prepared = self._execute("reduce_scatter", work, work, op, 0, timeout)
-            first, last = self._share(prepared) if prepared else (0, work.elements)
-            mine = work.part(first, last).copy()
-            if op == "avg":
-                mine.divide(self.size)
-            return mine.take()
-
-        return self._do(run, async_op=async_op)
-
-    def all_gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
-        """Join the arrays of all ranks, which have the same size, in rank order; returned flat."""
-        flat = self._engine.flatten(array, writable=False)
-        whole = flat.empty(self.size)
-        whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements).fill(flat)
-
-        def run() -> Any:
-            self._execute("all_gather", whole, whole, "sum", 0, timeout)
-            return whole.take()
-
-        return self._do(run, async_op=async_op)
-
-    def all_to_all(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
-        """Send the r-th part of the array to rank r and return what came, in rank order, flat."""
-        flat = self._engine.flatten(array, writable=False)
-        if flat.elements % self.size:
-            msg = f"all_to_all: {flat.elements} elements are no multiple of {self.size} ranks"
-            raise InputError(msg)
-        result = flat.empty(1)
-        part = flat.elements // self.size
-        own = self.rank * part, (self.rank + 1) * part
-
-        def run() -> Any:
-            self._execute("all_to_all", flat, result, "sum", 0, timeout)
-            result.part(*own).fill(flat.part(*own))
-            return result.take()
-
-        return self._do(run, async_op=async_op)
-
-    def send(
-        self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False
-    ) -> Work | None:
-        """Send an array to one other rank, which receives it; over once it has.
-
-        Two ranks that both send first would wait for each other: `send_recv` does both at once.
-        """
-        self._check_peer(dest)
-        flat = self._engine.flatten(array, writable=False)
-        dealing = Dealing(dest, flat.elements, None)
-
-        def run() -> None:
-            self._exchange("send", [dealing], flat, flat, timeout)
-
-        found: Work | None = self._do(run, async_op=async_op)
-        return found
-
-    def recv(self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False) -> Any:
-        """Receive into an array what one other rank sends; it has the same size and type."""
-        self._check_peer(source)
-        flat = self._engine.flatten(array, writable=True)
-        dealing = Dealing(source, None, flat.elements)
-
-        def run() -> Any:
-            self._exchange("recv", [dealing], flat, flat, timeout)
-            return flat.give_back()
-
-        return self._do(run, async_op=async_op)
-
-    def send_recv(
-        self,
-        array: Any,
-        dest: int,
-        into: Any,
-        source: int,
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-    ) -> Any:
-        """Send an array to one rank and receive another from the same rank or another, at once.
 
         Parameters
         ----------
         array
-            For `dest`; may not overlap with `into`.
-        into
-            For what `source` sends; the same type.
+            This rank's part. Its own share of it may change while the operation is under way, and is as it
+            was afterwards.
+        op
+            As for `all_reduce`.
+        out
+            For the result, which is then not flat but has its shape; all shares have this size, and it may
+            be this rank's share of `array`.
         """
-        self._check_peer(dest)
-        self._check_peer(source)
         flat = self._engine.flatten(array, writable=False)
-        out = self._engine.flatten(into, writable=True)
-        if flat.dtype != out.dtype:
-            msg = f"send_recv: both arrays have one type; these are {flat.dtype} and {out.dtype}"
-            raise TypeError(msg)
-        if flat.overlaps(out):
-            msg = "send_recv: the arrays overlap; what comes would overwrite what goes"
-            raise InputError(msg)
-        if dest == source:
-            dealings = [Dealing(dest, flat.elements, out.elements)]
-        else:
-            dealings = [Dealing(dest, flat.elements, None), Dealing(source, None, out.elements)]
+        _check_op(op, flat)
+        into = None if out is None else self._into("reduce_scatter", out, flat, flat.elements / self.size)
 
         def run() -> Any:
-            self._exchange("send_recv", dealings, flat, out, timeout)
-            return out.give_back()
+            result = self._reduce_share(flat, into, op, timeout)
+            if op == "avg":
+                result.divide(self.size)
+            return result.take() if into is None else into.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def all_gather(
+        self, array: Any, *, out: Any = None, timeout: float | None = None, async_op: bool = False
+    ) -> Any:
+        """Join the arrays of all ranks, which have the same size, in rank order; returned flat.
+
+        Parameters
+        ----------
+        array
+            This rank's part.
+        out
+            For the result, which is then not flat but has its shape; `array` may be this rank's place in it.
+        """
+        flat = self._engine.flatten(array, writable=False)
+        whole = (
+            flat.empty(self.size)
+            if out is None
+            else self._into("all_gather", out, flat, flat.elements * self.size)
+        )
+
+        def run() -> Any:
+            mine = whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements)
+            if not mine.is_at(flat):
+                mine.fill(flat)
+            self._execute("all_gather", whole, whole, "sum", 0, timeout)
+            return whole.take() if out is None else whole.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def all_to_all(
+        self, array: Any, *, out: Any = None, timeout: float | None = None, async_op: bool = False
+    ) -> Any:
+        """Send the r-th part of the array to rank r and return what came, in rank order, flat.
+
+        Parameters
+        ----------
+        array
+            This rank's parts.
+        out
+            For the result, which is then not flat but has its shape; may be `array`.
+        """
+        flat = self._engine.flatten(array, writable=False)
+        if flat.elements % self.size:
+            msg = f"all_to_all: {flat.elements} elements are no multiple of {self.size} ranks"
+            raise InputError(msg)
+        result = flat.empty(1) if out is None else self._into("all_to_all", out, flat, flat.elements)
+        part = flat.elements // self.size
+        own = self.rank * part, (self.rank + 1) * part
+
+        def run() -> Any:
+            source = flat.copy() if flat.overlaps(result) else flat
+            self._execute("all_to_all", source, result, "sum", 0, timeout)
+            result.part(*own).fill(source.part(*own))
+            return result.take() if out is None else result.give_back()
 
         return self._do(run, async_op=async_op)
 
@@ -451,6 +424,7 @@ class Communicator(Operations):
         """Leave; the others may go on among themselves, but not with this rank."""
         if not self._closed:
             self._closed = True
+            atexit.unregister(self.close)  # which would keep it until the end of the process
             for part in self._parts:
                 part.close()
             self._worker.close()
@@ -461,11 +435,45 @@ class Communicator(Operations):
             msg = f"root {root} is not a rank 0..{self.size - 1}"
             raise InputError(msg)
 
-    def _check_peer(self, peer: int) -> None:
-        if not 0 <= peer < self.size or peer == self.rank:
-            what = "is this rank itself" if peer == self.rank else f"is none of 0..{self.size - 1}"
-            msg = f"rank {self.rank} has no peer {peer}: that {what}"
+    def _into(self, name: str, out: Any, flat: Buffer, elements: float) -> Buffer:
+        """The array that the user gave for the result."""
+        into: Buffer = self._engine.flatten(out, writable=True)
+        if into.dtype != flat.dtype:
+            msg = f"{name}: out is {into.dtype}, the array {flat.dtype}; both have one type"
+            raise TypeError(msg)
+        if into.elements != elements:
+            need = f"{self.size} ranks with {flat.elements} elements need {elements:g}"
+            msg = f"{name}: out has {into.elements} elements; {need}"
             raise InputError(msg)
+        return into
+
+    def _reduce_share(self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None) -> Buffer:
+        """Reduce-scatter an array, which is as before afterwards; this rank's share, not divided yet.
+
+        A schedule that writes nothing but the share works in the user's own array: a copy of the whole would
+        cost more than some of the sending.
+        """
+        if self.size == 1:
+            return _settle(flat, into)
+        prepared = self._prepare("reduce_scatter", flat, op, 0)
+        first, last = prepared.share
+        if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
+            what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
+            msg = f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}"
+            raise InputError(msg)
+        mine = flat.part(first, last)
+        kept = into is not None and into.is_at(mine)
+        apart = into is None or kept or not into.overlaps(mine)
+        own = flat.copied or (prepared.writes_share_only and flat.writable and apart)
+        work = flat if own else flat.copy()
+        share = work.part(first, last)
+        before = None if flat.copied or kept or work is not flat else share.copy()
+        try:
+            self._execute("reduce_scatter", work, work, op, 0, timeout)
+            return share if kept and work is flat else _settle(share, into)
+        finally:
+            if before is not None:
+                share.fill(before)
 
     def _tell(self, payload: bytes) -> list[bytes]:
         """Everybody's bytes, by rank."""
@@ -476,16 +484,18 @@ class Communicator(Operations):
         everything = np.asarray(self.all_gather(room)).reshape(self.size, -1)
         return [row.tobytes()[:size] for row, size in zip(everything, sizes.tolist(), strict=True)]
 
-    def _share(self, prepared: Prepared) -> tuple[int, int]:
-        assert prepared.schedule is not None
-        mine = np.flatnonzero(prepared.schedule.target == self.rank)
-        return int(prepared.start[mine[0]]), int(prepared.start[mine[-1] + 1])
+
+def _settle(share: Buffer, into: Buffer | None) -> Buffer:
+    if into is None:
+        return share.copy()
+    into.fill(share)
+    return into
 
 
 def _check_op(op: str, flat: Buffer) -> None:
     if op not in OPS:
         msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(OPS)}"
         raise TypeError(msg)
-    if op == "avg" and flat.dtype.startswith("int"):
+    if op == "avg" and flat.dtype.startswith(("int", "uint")):
         msg = f"avg is for floating point, not {flat.dtype}; use sum and divide"
         raise TypeError(msg)

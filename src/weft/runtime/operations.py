@@ -51,6 +51,7 @@ class Operations:
         self._known: dict[tuple[int, Any, str], _Known] = {}
         self._busy = threading.Lock()
         self._worker = Worker()
+        self._turn: int | None = None
         self._closed = False
         self._failure: RuntimeFailure | None = None
         _here.add(self)
@@ -65,16 +66,41 @@ class Operations:
             self._prepared.clear()
             self._known.clear()
 
+    def in_turn(self, run: Callable[[], Any], *, async_op: bool = False) -> Any:
+        """Do several operations as if they were one.
+
+        Parameters
+        ----------
+        run
+            Called when all that was started before is over; the blocking calls that it makes are done at
+            once. What it returns is the result.
+        async_op
+            Return a `Work` at once instead of waiting.
+        """
+
+        def one_after_the_other() -> Any:
+            self._turn = threading.get_ident()
+            try:
+                return run()
+            finally:
+                self._turn = None
+
+        return self._do(one_after_the_other, async_op=async_op)
+
     def _do(self, run: Callable[[], Any], *, async_op: bool) -> Any:
         self._check_open()
         if async_op:
             return self._worker.submit(run)
-        if self._worker.idle():
+        if self._may_run():
             return run()
         if self._worker.is_current():
             msg = "a blocking call from within a callback would wait for itself; give it async_op=True"
             raise RuntimeFailure(msg)
         return self._worker.submit(run).wait()
+
+    def _may_run(self) -> bool:
+        """Whether a blocking call is to be done by the thread that makes it."""
+        return self._worker.idle() or self._turn == threading.get_ident()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -118,7 +144,9 @@ class Operations:
         if len(self._prepared) >= _MOST_KEPT:
             self._prepared.clear()
             self._known.clear()
-        found = self._prepared[key] = Prepared(schedule, script, record, mark, start)
+        scatters = key[0] == "reduce_scatter"
+        share, alone = _share(schedule, start, self.rank) if scatters else ((0, 0), False)
+        found = self._prepared[key] = Prepared(schedule, script, record, mark, start, share, alone)
         return found
 
     def _exchange(
@@ -160,7 +188,7 @@ class Operations:
 
     def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
         """Do again what was done before with an array like this; False if that is not possible."""
-        if self._closed or self._failure is not None or not self._worker.idle():
+        if self._closed or self._failure is not None or not self._may_run():
             return False
         record, shortcut = known
         with self._busy:
@@ -175,6 +203,15 @@ class Operations:
 def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
     """First element of each chunk, and the end."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
+
+
+def _share(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[tuple[int, int], bool]:
+    """Elements of a rank in a reduce-scatter, and whether the schedule writes nothing else there."""
+    mine = schedule.target == rank
+    owned = np.flatnonzero(mine)
+    kept = schedule.dst_slot is None
+    alone = kept and bool(mine[schedule.chunk[schedule.dst == rank]].all())
+    return (int(start[owned[0]]), int(start[owned[-1] + 1])), alone
 
 
 _here: weakref.WeakSet[Operations] = weakref.WeakSet()

@@ -65,7 +65,7 @@ def _open_gate(place: Place, me: Member, timeout: float) -> Roster:
         if board is not None:
             at_the_end.callback(board.remove)
             try:
-                board.leave(Note(point.port, point.secret), timeout)
+                board.leave(Note(point.port, point.secret, point.address), timeout)
             except OSError as error:
                 msg = f"the job's secret cannot be left at {board}: {error}; set WEFT_SECRET and WEFT_PORT"
                 raise RuntimeFailure(msg) from error
@@ -76,7 +76,7 @@ def _open_gate(place: Place, me: Member, timeout: float) -> Roster:
 def _meeting_point(place: Place, note: Note | None) -> Point:
     """Where to meet: as the environment says, or the note that rank 0 leaves."""
     if note is not None:
-        place = replace(place, port=note.port, secret=note.secret)
+        place = replace(place, port=note.port, secret=note.secret, address=place.address or note.address)
     if place.secret is None:
         made = "" if place.launcher == "none" else f"{place.launcher} makes none; "
         msg = f"this job has no secret: {made}give every rank the same WEFT_SECRET or WEFT_SECRET_FILE"

@@ -16,6 +16,8 @@ from weft.runtime.rendezvous import join
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weft.planning import Plan
     from weft.runtime.engines import Engine
     from weft.schedule import Schedule
@@ -75,6 +77,40 @@ def init(
     TimedOut, PeerLost
         If others do not come.
     """
+    if topology is None and plan is None and schedule is None:
+        topology = os.environ.get("WEFT_TOPOLOGY") or None
+
+    def meet(cables: Topology | None) -> Engine[Any]:
+        return _connect_engine(engine, transport, streams, group, timeout, cables)
+
+    return open_communicator(
+        meet,
+        plan=plan,
+        schedule=schedule,
+        topology=topology,
+        algorithm=algorithm,
+        timeout=timeout,
+        planning=planning,
+    )
+
+
+def open_communicator(
+    meet: Callable[[Topology | None], Engine[Any]],
+    *,
+    plan: Plan | str | Path | None = None,
+    schedule: Schedule | str | Path | None = None,
+    topology: Topology | str | None = None,
+    algorithm: str | None = None,
+    timeout: float = 60.0,
+    planning: float = 20.0,
+) -> Communicator:
+    """Communicator of ranks that meet as they like; parameters as for `init`.
+
+    Parameters
+    ----------
+    meet
+        Given the topology that may prescribe connections, an engine that connects the ranks.
+    """
     if isinstance(plan, str | Path):
         from weft.planning import load_plan
 
@@ -83,14 +119,11 @@ def init(
         from weft.schedule.codec import load_schedule
 
         schedule = load_schedule(schedule)
-    if topology is None and plan is None and schedule is None:
-        topology = os.environ.get("WEFT_TOPOLOGY") or None
     found = None if topology is None else load_topology(topology)
     if plan is not None and found is not None:
         plan.check_topology(found)
     given = plan or schedule
-    cables = found if given is None else given.topology
-    connected = _connect_engine(engine, transport, streams, group, timeout, cables)
+    connected = meet(found if given is None else given.topology)
     size, hosts = connected.size, connected.hosts
     try:
         chooser = Chooser(

@@ -8,7 +8,6 @@ import numpy as np
 
 from weft import _core
 from weft.bench.contestants.entry import Call, Contestant, Entry, Invitation, Start, Venue, one_thread
-from weft.runtime.buffers import DTYPES
 from weft.runtime.chooser import Chooser
 from weft.runtime.environment import LOOPBACK
 from weft.runtime.gate import reserve_port
@@ -90,7 +89,6 @@ class Weft(Entry):
     """Starts Weft's ranks as ``weft run`` does, but each by itself."""
 
     name: ClassVar[str] = "weft"
-    dtypes: ClassVar[tuple[str, ...]] = DTYPES
 
     def start(self, venue: Venue) -> Start:
         """One process per rank."""

@@ -47,6 +47,10 @@ class Prepared:
         Equal on two ranks if they are in the same operation.
     start
         First element of each chunk, and the end.
+    share
+        Of a reduce-scatter: the first of this rank's elements, and the end.
+    writes_share_only
+        Whether nothing else of this rank's array is written.
     """
 
     schedule: Schedule | None
@@ -54,6 +58,8 @@ class Prepared:
     record: Record
     fingerprint: int
     start: NDArray[np.int64]
+    share: tuple[int, int] = (0, 0)
+    writes_share_only: bool = False
 
 
 class Dealing(NamedTuple):
@@ -75,6 +81,12 @@ class Buffer(Protocol):
 
     array: Any
     dtype: str
+    copied: bool
+
+    @property
+    def writable(self) -> bool:
+        """Whether what the engine works on may be written to."""
+        ...
 
     @property
     def itemsize(self) -> int:
@@ -109,6 +121,10 @@ class Buffer(Protocol):
 
     def overlaps(self, other: Self) -> bool:
         """Whether they share memory."""
+        ...
+
+    def is_at(self, other: Self) -> bool:
+        """Whether they are the same memory."""
         ...
 
     def divide(self, by: int) -> None:

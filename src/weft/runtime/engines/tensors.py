@@ -33,6 +33,11 @@ class TensorFlat:
     copied: bool
 
     @property
+    def writable(self) -> bool:
+        """Whether what the engine works on may be written to."""
+        return not isinstance(self.array, np.ndarray) or bool(self.array.flags.writeable)
+
+    @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return int(self.values.element_size())
@@ -69,6 +74,12 @@ class TensorFlat:
         begins, ends = mine.data_ptr(), mine.data_ptr() + self.nbytes
         same = mine.device == theirs.device
         return bool(same and begins < theirs.data_ptr() + other.nbytes and theirs.data_ptr() < ends)
+
+    def is_at(self, other: TensorFlat) -> bool:
+        """Whether they are the same memory."""
+        mine, theirs = self.values, other.values
+        same = mine.device == theirs.device and self.nbytes == other.nbytes
+        return bool(same and mine.data_ptr() == theirs.data_ptr())
 
     def divide(self, by: int) -> None:
         """Divide every element."""
