@@ -1,0 +1,63 @@
+"""What Weft takes from inside torch: every name here may change with torch, and nowhere else is one used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import torch
+from torch import distributed as dist
+from torch._C._distributed_c10d import FakeProcessGroup, PrefixStore, TCPStore
+from torch.distributed.constants import default_pg_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEFAULT_TIMEOUT_S: Final[float] = default_pg_timeout.total_seconds()
+"""What torch gives a group that was given no timeout."""
+
+_OUTSIDE: Final = -1
+
+
+def current_backward() -> int | None:
+    """Number of the backward pass that this thread is in."""
+    number: int = torch._C._current_graph_task_id()
+    return None if number == _OUTSIDE else number
+
+
+def at_end_of_backward(call: Callable[[], None]) -> None:
+    """Have a function called when this thread's backward pass is over, which raises what that raises."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+def refuse_steps(check: Callable[[], None]) -> None:
+    """Have a function called before any optimizer steps; what it raises, the step raises."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    register_optimizer_step_pre_hook(lambda *_: check())
+
+
+def store_host(store: Any) -> str | None:
+    """Host of the store behind a group's store, if it has one."""
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return store.host if isinstance(store, TCPStore) else None
+
+
+def make_stand_in(rank: int, size: int) -> Any:
+    """A backend that refuses every collective.
+
+    A process group written in Python has a name only if some backend of torch's own is registered with it,
+    and functional collectives find groups by name. Whatever is not overridden in Python reaches that backend:
+    this one raises, where gloo would work with others than Weft's connections.
+    """
+    kind = cast("Any", FakeProcessGroup)  # torch's own stub lacks its options
+    options = kind.Options()
+    options.error_on_collective = True
+    return kind._create_internal(rank, size, options)
+
+
+def register(group: dist.ProcessGroup, backend: Any) -> None:
+    """Give a group a backend of torch's own for tensors on CPUs."""
+    kind = dist.ProcessGroup.BackendType.CUSTOM
+    group._register_backend(torch.device("cpu"), kind, backend)
+    group._set_default_backend(kind)
