@@ -65,6 +65,8 @@ void check_interrupt() {
 NB_MODULE(_core, m) {
     using namespace weft;
     m.doc() = "Weft's native half: what Python would be too slow for.";
+    // Arrays in shared memory outlive the interpreter where users keep tensors of them.
+    nb::set_leak_warnings(false);
     nb::exception<TooMany>(m, "TooMany");
     m.def("version", [] { return nb::str(WEFT_VERSION); }, "Return the version this extension was built as.");
 

@@ -455,7 +455,7 @@ class Communicator(Exchanges):
         """
         if self.size == 1:
             return _settle(flat, into)
-        prepared = self._prepare("reduce_scatter", flat, op, 0)
+        prepared = self._find("reduce_scatter", flat, op, 0)
         first, last = prepared.share
         if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
             what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"

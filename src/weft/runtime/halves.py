@@ -43,7 +43,7 @@ class Halves:
         if elements < 0:
             msg = f"halves: {elements} elements; expected 0 or more"
             raise InputError(msg)
-        self._communicator, self._elements = communicator, elements
+        self._communicator, self.elements = communicator, elements
         self._dtype = (
             str(dtype).removeprefix("torch.") if not isinstance(dtype, type) else np.dtype(dtype).name
         )
@@ -75,8 +75,8 @@ class Halves:
     def _run(self, name: str, half: int, array: Any, timeout: float | None, *, async_op: bool) -> Any:
         communicator = self._communicator
         flat = communicator._engine.flatten(array, writable=True)
-        if flat.elements != self._elements or flat.dtype != self._dtype:
-            msg = f"{name}: {flat.elements} x {flat.dtype}; expected {self._elements} x {self._dtype}"
+        if flat.elements != self.elements or flat.dtype != self._dtype:
+            msg = f"{name}: {flat.elements} x {flat.dtype}; expected {self.elements} x {self._dtype}"
             raise InputError(msg)
 
         def run() -> Any:

@@ -59,6 +59,11 @@ class Operations:
     def __repr__(self) -> str:
         return f"<Communicator rank {self.rank} of {self.size}>"
 
+    @property
+    def failure(self) -> RuntimeFailure | None:
+        """What ended this communicator; None as long as it can be used."""
+        return self._failure
+
     def use(self, chooser: Chooser) -> None:
         """Take other schedules from here on; every rank calls this between the same two operations."""
         with self._busy:
@@ -113,14 +118,18 @@ class Operations:
         """Run one operation; None where there is nobody to run it with."""
         if self.size == 1:
             return None
+        prepared = self._find(collective, flat, op, root)
+        with self._busy:
+            self.last = prepared.record
+            self._run(prepared, flat, out, op, timeout)
+        return prepared
+
+    def _find(self, collective: str, flat: Buffer, op: str, root: int) -> Prepared:
         key = (collective, flat.elements, flat.dtype, op, root)
         prepared = self._prepared.get(key)
         if prepared is None:
             chosen = self._chooser.choose(collective, flat.nbytes, root)
             prepared = self._prepare(key, chosen, flat)
-        with self._busy:
-            self.last = prepared.record
-            self._run(prepared, flat, out, op, timeout)
         return prepared
 
     def _execute_chosen(self, name: str, chosen: Chosen, flat: Buffer, timeout: float | None) -> None:
