@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         schedule,
         simulation,
         topology,
+        training,
         verification,
     )
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
@@ -84,6 +85,7 @@ _PACKAGES = (
     "schedule",
     "simulation",
     "topology",
+    "training",
     "verification",
 )
 
@@ -137,6 +139,7 @@ __all__ = [
     "simulation",
     "split",
     "topology",
+    "training",
     "verification",
     "verify",
 ]

@@ -97,6 +97,12 @@ MAX_LATENCY_PS: Final = 3600 * 10**12
 MAX_SIZE_BYTES: Final = 1 << 50
 """Largest buffer of a collective."""
 
+MAX_LAYERS: Final = 1 << 16
+"""Layers of a model whose training is modelled, or fusions of them that are compared."""
+
+MAX_SAMPLES: Final = 1 << 20
+"""Measured times that a line is fitted through."""
+
 MAX_TIME_PS: Final = (1 << 61) - 1
 """Simulated time is a signed 64-bit count of picoseconds; this leaves room to add."""
 

@@ -59,6 +59,7 @@ PUBLIC = [
     "simulation",
     "split",
     "topology",
+    "training",
     "verification",
     "verify",
 ]

@@ -1,0 +1,103 @@
+"""Which layers' gradients travel together.
+
+Gradients become ready from the last layer to the first, so groups are runs of layers in that order. One group
+is one collective: few groups save what every call costs, many groups start earlier.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+from weft.errors import InputError
+from weft.training.layers import check_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.training.layers import Layer
+
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+"""Numbers of layers, group by group in the order in which they are sent."""
+
+
+def fuse(layers: Sequence[Layer], threshold_bytes: int) -> Groups:
+    """Fuse neighbouring layers up to a size.
+
+    The rule: walk from the last layer to the first; a layer joins the open group unless that would then have
+    more than `threshold_bytes`, else it opens the next one. Layers are never cut, so one that is larger than
+    the threshold is a group of its own. Layers without parameters are in no group.
+
+    Raises
+    ------
+    InputError
+        If the threshold is less than one byte, or there are no layers.
+
+    Examples
+    --------
+    >>> from weft.training import Layer
+    >>> model = [Layer(name, size, 0.0, 0.0) for name, size in (("a", 4), ("b", 9), ("c", 3), ("d", 2))]
+    >>> fuse(model, 5), fuse(model, 14)
+    (((3, 2), (1,), (0,)), ((3, 2, 1), (0,)))
+    """
+    check_layers(layers)
+    if threshold_bytes < 1:
+        msg = f"threshold of {threshold_bytes} bytes: give at least 1, which fuses nothing"
+        raise InputError(msg)
+    groups: list[list[int]] = []
+    filled = 0
+    for index in range(len(layers) - 1, -1, -1):
+        size = layers[index].size_bytes
+        if not size:
+            continue
+        if groups and filled + size <= threshold_bytes:
+            groups[-1].append(index)
+            filled += size
+        else:
+            groups.append([index])
+            filled = size
+    return tuple(map(tuple, groups))
+
+
+def distinct_thresholds(layers: Sequence[Layer], most: int) -> list[int]:
+    """Smallest threshold of each different fusion, from one layer to everything, ascending.
+
+    Where there are more than `most`, as many thresholds in even ratios; some of these may fuse alike.
+    """
+    found: list[int] = []
+    for threshold in _changes(layers):
+        if len(found) == most:
+            break
+        found.append(threshold)
+    else:
+        return found
+    low, high = found[0], sum(layer.size_bytes for layer in layers)
+    return sorted({round(low * (high / low) ** (step / (most - 1))) for step in range(most)})
+
+
+def _changes(layers: Sequence[Layer]) -> Iterator[int]:
+    """Each threshold from which on another fusion results."""
+    sizes = [layer.size_bytes for layer in layers]
+    threshold = min((size for size in sizes if size), default=1)
+    while True:
+        yield threshold
+        groups = fuse(layers, threshold)
+        if len(groups) < 2:
+            return
+        # The next change is the first group that can take in the layer after it.
+        threshold = min(
+            sum(sizes[index] for index in group) + sizes[after[0]] for group, after in pairwise(groups)
+        )
+
+
+def digest(groups: Groups) -> str:
+    """SHA-256 of a fusion: ranks that agree on this send the same groups in the same order.
+
+    Examples
+    --------
+    >>> digest(((1, 0),)) == digest(((1,), (0,)))
+    False
+    """
+    text = ";".join(",".join(map(str, group)) for group in groups)
+    return hashlib.sha256(b"weft fusion 1\0" + text.encode()).hexdigest()
