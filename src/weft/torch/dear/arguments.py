@@ -1,0 +1,90 @@
+"""What users give to DeAR, checked, and parameters in the order that ranks and checkpoints share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from weft.errors import InputError
+from weft.torch.dear.fusion import POLICIES, Parameters
+from weft.torch.dear.sharding import ELEMENTWISE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.torch.dear.units import Unit
+
+MODES: Final = ("gradients", "parameters")
+
+
+def check_choices(
+    optimizer_class: Any, mode: str, policy: str, fusion_mb: float | None
+) -> type[torch.optim.Optimizer]:
+    """Refuse what cannot be; returns the class."""
+    if not (isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)):
+        msg = f"expected the class of an optimizer, such as torch.optim.SGD, not {optimizer_class!r}"
+        raise InputError(msg)
+    if issubclass(optimizer_class, torch.optim.LBFGS | torch.optim.SparseAdam):
+        msg = f"{optimizer_class.__name__} does not work parameter by parameter on dense gradients"
+        raise InputError(msg)
+    if mode not in MODES:
+        msg = f"mode {mode!r} is unknown; expected {' or '.join(MODES)}"
+        raise InputError(msg)
+    if mode == "parameters" and not issubclass(optimizer_class, ELEMENTWISE):
+        known = ", ".join(one.__name__ for one in ELEMENTWISE)
+        msg = f"{optimizer_class.__name__} is not known to work element by element, as {known} do"
+        raise InputError(f"{msg}; use mode='gradients'")
+    if policy not in (*POLICIES, "auto"):
+        msg = f"policy {policy!r} is unknown; expected auto, {' or '.join(POLICIES)}"
+        raise InputError(msg)
+    if mode == "parameters" and policy == "wfbp":
+        msg = "policy 'wfbp' all-reduces gradients; it has no use for mode='parameters'"
+        raise InputError(msg)
+    if fusion_mb is not None and not 0 < fusion_mb < float("inf"):
+        msg = f"fusion_mb={fusion_mb}: expected megabytes, more than 0"
+        raise InputError(msg)
+    return optimizer_class
+
+
+def number_parameters(
+    model: torch.nn.Module, groups: Sequence[dict[str, Any]], units: Sequence[Unit]
+) -> tuple[Parameters, list[int]]:
+    """Number what is trained, in the order of the model, and say in which group of parameters each is.
+
+    Raises
+    ------
+    InputError
+        If a parameter is not the model's, or nothing is trained.
+    """
+    known = set(model.parameters())
+    group_of = {one: number for number, group in enumerate(groups) for one in group["params"]}
+    for one, number in group_of.items():
+        if one not in known:
+            msg = f"group {number} has a parameter of shape {tuple(one.shape)} that is not the model's"
+            raise InputError(msg)
+    unit_of = {one: number for number, unit in enumerate(units) for one in unit.own}
+    found = [(name, one) for name, one in model.named_parameters() if one in group_of and one.requires_grad]
+    if not found:
+        msg = "no parameter requires a gradient"
+        raise InputError(msg)
+    tensors = [one for _, one in found]
+    parameters = Parameters(tensors, [name for name, _ in found], [unit_of[one] for one in tensors])
+    return parameters, [group_of[one] for one in tensors]
+
+
+def find_places(parameters: Parameters, groups: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """Place of each parameter in a state as torch writes it: counted through all groups."""
+    ordered = [one for group in groups for one in group["params"]]
+    place = {one: number for number, one in enumerate(ordered)}
+    return {number: place[one] for number, one in enumerate(parameters.tensors)}
+
+
+def pack_groups(groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups of parameters as torch writes them: with places instead of tensors."""
+    packed, count = [], 0
+    for group in groups:
+        size = len(group["params"])
+        packed.append({**group, "params": list(range(count, count + size))})
+        count += size
+    return packed

@@ -1,0 +1,63 @@
+"""Checkpoints of all ranks' shares, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from weft.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.torch.dear.fusion import Parameters
+
+
+def merge(
+    checkpoints: Sequence[dict[str, Any]], parameters: Parameters, places: Mapping[int, int]
+) -> dict[str, Any]:
+    """State of all parameters from what `DeAR.state_dict` gave on every rank in mode ``parameters``.
+
+    Parameters
+    ----------
+    checkpoints
+        Of all ranks, in any order.
+    parameters
+        What is trained.
+    places
+        Place of each in a state as torch writes it.
+
+    Raises
+    ------
+    FormatError
+        If ranks are missing, or they are of other parameters.
+    """
+    abouts = [checkpoint.get("weft", {}) for checkpoint in checkpoints]
+    if any("cuts" not in about for about in abouts):
+        raise FormatError("checkpoints", "a list is for the shares of mode 'parameters', one of every rank")
+    ranks = sorted(about["rank"] for about in abouts)
+    size = abouts[0]["size"]
+    if ranks != list(range(size)):
+        raise FormatError("checkpoints", f"they are of ranks {ranks}; expected 0 to {size - 1}, each once")
+    state: dict[int, dict[str, Any]] = {}
+    for checkpoint, about in zip(checkpoints, abouts, strict=True):
+        for place, values in checkpoint["state"].items():
+            number, first, last = about["cuts"][int(place)]
+            if not 0 <= number < parameters.count or last > parameters.tensors[number].numel():
+                raise FormatError("checkpoints", "they are of other parameters than this model's")
+            whole = state.setdefault(places[number], {})
+            for name, value in values.items():
+                _put(whole, name, value, first, last, parameters.tensors[number])
+    return {"state": state, "param_groups": checkpoints[0]["param_groups"]}
+
+
+def _put(
+    whole: dict[str, Any], name: str, value: Any, first: int, last: int, parameter: torch.nn.Parameter
+) -> None:
+    if isinstance(value, torch.Tensor) and value.dim():
+        if name not in whole:
+            whole[name] = torch.zeros_like(parameter, dtype=value.dtype)
+        whole[name].reshape(-1)[first:last] = value
+    else:
+        whole[name] = value

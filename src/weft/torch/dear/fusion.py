@@ -1,0 +1,167 @@
+"""Which parameters travel together.
+
+A `FusionPlan` is the same on every rank, or nothing works: it is made from what rank 0 measured and told
+everybody, and its digest is compared before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+POLICIES = ("dear", "wfbp")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters in one bucket.
+
+    Parameters
+    ----------
+    members
+        Numbers of the parameters, in the order in which their gradients become ready.
+    names
+        Their names in the model.
+    size_bytes
+        All of them.
+    """
+
+    members: tuple[int, ...]
+    names: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class FusionPlan:
+    """Groups in the order in which they are reduced, and how they are sent.
+
+    Parameters
+    ----------
+    groups
+        Every parameter that is trained is in one of them.
+    gathering
+        Numbers of the groups in the order in which the forward pass needs them.
+    policy
+        ``dear``: reduce-scatter during the backward pass, all-gather during the next forward pass. ``wfbp``:
+        all-reduce during the backward pass.
+    threshold_bytes
+        What it was fused by.
+    """
+
+    groups: tuple[Group, ...]
+    gathering: tuple[int, ...]
+    policy: str
+    threshold_bytes: int
+
+    @property
+    def digest(self) -> str:
+        """What tells it from every other."""
+        return hashlib.sha256(msgspec.json.encode(self.encode())).hexdigest()
+
+    def encode(self) -> dict[str, Any]:
+        """As plain data, for checkpoints."""
+        return {
+            "groups": [list(group.members) for group in self.groups],
+            "gathering": list(self.gathering),
+            "policy": self.policy,
+            "threshold_bytes": self.threshold_bytes,
+        }
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    groups: list[list[int]]
+    gathering: list[int]
+    policy: str
+    threshold_bytes: int
+
+
+def decode_plan(data: Any, parameters: Parameters) -> FusionPlan:
+    """Plan of a checkpoint, for these parameters.
+
+    Raises
+    ------
+    FormatError
+        If it is something else, or for other parameters.
+    """
+    try:
+        stored = msgspec.convert(data, _Stored)
+    except msgspec.ValidationError as error:
+        raise FormatError("checkpoint", f"its fusion plan cannot be read: {error}") from error
+    members = sorted(member for group in stored.groups for member in group)
+    if members != list(range(parameters.count)) or stored.policy not in POLICIES:
+        msg = "its fusion plan is for other parameters; make the optimizer for the model that was saved"
+        raise FormatError("checkpoint", msg)
+    if sorted(stored.gathering) != list(range(len(stored.groups))):
+        raise FormatError("checkpoint", "its fusion plan gathers other groups than it reduces")
+    groups = tuple(parameters.group(members) for members in stored.groups)
+    return FusionPlan(groups, tuple(stored.gathering), stored.policy, stored.threshold_bytes)
+
+
+class Parameters:
+    """The parameters that are trained, by number: the same numbers on every rank.
+
+    Parameters
+    ----------
+    tensors, names
+        In the order of the model.
+    units
+        Number of the module that each belongs to, as the forward pass calls modules.
+    """
+
+    def __init__(
+        self, tensors: Sequence[torch.nn.Parameter], names: Sequence[str], units: Sequence[int]
+    ) -> None:
+        self.tensors, self.names, self.units = tuple(tensors), tuple(names), tuple(units)
+        self.sizes = tuple(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.tensors)
+
+    def group(self, members: Sequence[int]) -> Group:
+        """These of them in one bucket."""
+        names = tuple(self.names[member] for member in members)
+        return Group(tuple(members), names, sum(self.sizes[member] for member in members))
+
+    def plan(
+        self,
+        layers: Sequence[Sequence[int]],
+        groups: Sequence[Sequence[int]],
+        needed: Sequence[int],
+        policy: str,
+        threshold_bytes: int,
+    ) -> FusionPlan:
+        """Plan that has these layers together.
+
+        Parameters
+        ----------
+        layers
+            Parameters of each layer.
+        groups
+            Numbers of layers that belong together, in the order in which their gradients become ready. What
+            differs in type or device is in different buckets all the same.
+        needed
+            Position of each layer in the forward pass.
+        """
+        found: list[tuple[int, Group]] = []
+        for together in groups:
+            by_kind: dict[Any, list[int]] = {}
+            for layer in together:
+                for member in reversed(layers[layer]):
+                    tensor = self.tensors[member]
+                    by_kind.setdefault((tensor.dtype, tensor.device), []).append(member)
+            first = min(needed[layer] for layer in together)
+            found += ((first, self.group(members)) for members in by_kind.values())
+        gathering = sorted(range(len(found)), key=lambda number: (found[number][0], -number))
+        return FusionPlan(tuple(group for _, group in found), tuple(gathering), policy, threshold_bytes)

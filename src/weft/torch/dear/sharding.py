@@ -1,0 +1,236 @@
+"""Parameters mode: each rank updates what it owns, and parameters instead of gradients are gathered.
+
+The parameters of a bucket lie in one piece of memory, as their gradients do. A rank's share of it consists of
+`Piece`s, each a run of elements of one parameter; the optimizer keeps its state for these alone, so it must
+work element by element. What the state is in full, by parameter, is put together from all ranks' pieces, and
+cut anew for another plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import torch
+
+from weft.errors import FormatError, InputError
+from weft.torch.dear.inner import update
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from weft.torch.dear.bucket import Bucket
+    from weft.torch.dear.channels import Channel
+    from weft.torch.dear.fusion import Parameters
+    from weft.torch.dear.inner import Captured
+
+ELEMENTWISE: Final = (
+    torch.optim.SGD,
+    torch.optim.Adadelta,
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.Rprop,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Elements ``first`` to ``last`` of a parameter, which this rank updates."""
+
+    number: int
+    first: int
+    last: int
+    tensor: torch.nn.Parameter
+
+
+class _Room:
+    """Where a bucket's parameters lie, and which pieces of it are this rank's."""
+
+    def __init__(self, channel: Channel, bucket: Bucket) -> None:
+        self.flat = channel.buffer(bucket.cut.padded, bucket.flat)
+        for slot in bucket.slots:
+            view = self.flat[slot.first : slot.last].view(slot.parameter.shape)
+            view.copy_(slot.parameter.data)
+            slot.parameter.data = view
+        own, first = bucket.cut.own(bucket.flat), bucket.cut.mine.start
+        self.pieces: list[Piece] = []
+        for slot in bucket.slots:
+            start, end = max(slot.first, first), min(slot.last, bucket.cut.mine.stop)
+            if start < end:
+                tensor = torch.nn.Parameter(self.flat[start:end], requires_grad=False)
+                tensor.grad = own[start - first : end - first]
+                self.pieces.append(Piece(slot.number, start - slot.first, end - slot.first, tensor))
+
+
+class Shards:
+    """All pieces of this rank, and the optimizer's state for them.
+
+    Parameters
+    ----------
+    channel
+        Who takes part.
+    inner
+        The optimizer; its own parameters are of no meaning.
+    parameters
+        What is trained.
+    group_of
+        Group of parameters that each parameter belongs to.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        inner: torch.optim.Optimizer,
+        parameters: Parameters,
+        group_of: Sequence[int],
+    ) -> None:
+        self._channel, self._inner, self._parameters = channel, inner, parameters
+        self._group_of = group_of
+        self._rooms: list[_Room] = []
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """All of this rank."""
+        return [piece for room in self._rooms for piece in room.pieces]
+
+    @property
+    def cuts(self) -> list[list[int]]:
+        """Which elements of which parameters are this rank's."""
+        return [[piece.number, piece.first, piece.last] for piece in self.pieces]
+
+    def arrange(self, buckets: Sequence[Bucket]) -> None:
+        """Cut the parameters as these buckets are; every rank does this at the same time."""
+        state = self.gather_state() if self._rooms else {}
+        old = self._rooms  # parameters lie in it until they have moved
+        self._rooms = [_Room(self._channel, bucket) for bucket in buckets]
+        del old
+        self._inner.state.clear()
+        self.cut_state(state)
+
+    def update(
+        self, bucket: Bucket, captured: Captured, unused: Collection[int]
+    ) -> dict[int, dict[str, Any]]:
+        """Update this rank's pieces of a bucket; returns options that the optimizer changed."""
+        part: dict[int, list[torch.nn.Parameter]] = {}
+        for piece in self._rooms[bucket.number].pieces:
+            if piece.number not in unused:
+                part.setdefault(self._group_of[piece.number], []).append(piece.tensor)
+        return update(self._inner, list(part.items()), captured) if part else {}
+
+    def start_gathering(self, bucket: Bucket) -> None:
+        """Give everybody the parameters that this rank has updated."""
+        flat = self._rooms[bucket.number].flat
+        bucket.start_gathering(flat, flat[bucket.cut.mine])
+
+    def gather_state(self) -> dict[int, dict[str, Any]]:
+        """State of every parameter in full, on every rank; every rank calls this."""
+        mine = {piece.number: self._inner.state.get(piece.tensor, {}) for piece in self.pieces}
+        told = [
+            msgspec.json.decode(row, type=dict[str, dict[str, _Value]])
+            for row in self._channel.collect(msgspec.json.encode(_describe(mine, self.pieces)))
+        ]
+        known: dict[int, dict[str, _Value]] = {}
+        for row in told:
+            for text, described in row.items():
+                known.setdefault(int(text), {}).update(described)
+        found: dict[int, dict[str, Any]] = {number: {} for number in sorted(known)}
+        for number, values in sorted(known.items()):
+            for name, value in sorted(values.items()):
+                single = value.value is not None
+                found[number][name] = value.scalar() if single else self._put_together(number, name, value)
+        return found
+
+    def cut_state(self, state: Mapping[int, Mapping[str, Any]]) -> None:
+        """Keep of a state in full what belongs to this rank's pieces."""
+        for piece in self.pieces:
+            values = state.get(piece.number)
+            if values:
+                self._inner.state[piece.tensor] = {
+                    name: _cut_value(value, piece) for name, value in values.items()
+                }
+
+    def local_state(self) -> dict[int, dict[str, Any]]:
+        """State of this rank's pieces, by their place in `cuts`."""
+        return {
+            place: dict(self._inner.state[piece.tensor])
+            for place, piece in enumerate(self.pieces)
+            if piece.tensor in self._inner.state
+        }
+
+    def load_local(self, state: Mapping[int, Mapping[str, Any]], cuts: Any) -> None:
+        """Take over what `local_state` gave.
+
+        Raises
+        ------
+        FormatError
+            If it is of other pieces.
+        """
+        if cuts != self.cuts:
+            msg = (
+                "it holds another rank's share, or that of another cut; load what full_state_dict() gave, or "
+                "a list of the checkpoints of all ranks"
+            )
+            raise FormatError("checkpoint", msg)
+        self._inner.state.clear()
+        for place, values in state.items():
+            piece = self.pieces[int(place)]
+            self._inner.state[piece.tensor] = {
+                name: value.clone() if isinstance(value, torch.Tensor) else value
+                for name, value in values.items()
+            }
+
+    def _put_together(self, number: int, name: str, value: _Value) -> torch.Tensor:
+        """One tensor of a parameter's state, from the pieces of all ranks: a sum; who has none, adds 0."""
+        parameter = self._parameters.tensors[number]
+        dtype = getattr(torch, value.dtype.removeprefix("torch."))
+        whole = torch.zeros(parameter.numel(), dtype=dtype, device=parameter.device)
+        for piece in self.pieces:
+            if piece.number == number and name in self._inner.state.get(piece.tensor, {}):
+                whole[piece.first : piece.last] = self._inner.state[piece.tensor][name]
+        self._channel.sum(whole).wait()
+        return whole.view(parameter.shape)
+
+
+class _Value(msgspec.Struct, omit_defaults=True):
+    """A tensor of the state with one element per element of the parameter, or a single number."""
+
+    dtype: str
+    value: float | int | bool | None = None
+    tensor: bool = True
+
+    def scalar(self) -> Any:
+        if not self.tensor:
+            return self.value
+        return torch.tensor(self.value, dtype=getattr(torch, self.dtype.removeprefix("torch.")))
+
+
+def _describe(state: dict[int, dict[str, Any]], pieces: Sequence[Piece]) -> dict[str, dict[str, _Value]]:
+    sizes = {piece.number: piece.last - piece.first for piece in pieces}
+    found: dict[str, dict[str, _Value]] = {}
+    for number, values in state.items():
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor) and value.shape == (sizes[number],) and value.dim():
+                described = _Value(str(value.dtype))
+            elif isinstance(value, torch.Tensor) and value.numel() == 1:
+                described = _Value(str(value.dtype), value.item())
+            elif isinstance(value, bool | int | float):
+                described = _Value("", value, tensor=False)
+            elif value is None:
+                continue  # made when it is first needed, as the momentum of SGD is
+            else:
+                msg = f"the optimizer keeps {name!r} of a form that cannot be cut: use mode='gradients'"
+                raise InputError(msg)
+            found.setdefault(str(number), {})[name] = described
+    return found
+
+
+def _cut_value(value: Any, piece: Piece) -> Any:
+    if isinstance(value, torch.Tensor) and value.dim():
+        return value.reshape(-1)[piece.first : piece.last].clone()
+    return value.clone() if isinstance(value, torch.Tensor) else value
