@@ -160,7 +160,10 @@ def run(case: dict[str, Any]) -> float:
         for schedule in schedules:
             schedule.step()
     optimizer.synchronize()
-    error = max(float((a - b).detach().abs().max()) for a, b in zip(model.parameters(), twin.parameters()))
+    error = max(
+        float((a - b).detach().abs().max())
+        for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
     optimizer.close()
     return error
 

@@ -1,0 +1,30 @@
+"""Loss scaling that knows of gradients under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from weft.torch.dear import DeAR
+
+
+class GradScaler(torch.amp.GradScaler):
+    """`torch.amp.GradScaler` for DeAR: scales back the sums, and all ranks skip a step together.
+
+    torch's own would work on gradients that are already under way to other ranks; DeAR refuses that. With any
+    other optimizer this one does what torch's does.
+    """
+
+    def _unscale_grads_(
+        self,
+        optimizer: torch.optim.Optimizer,
+        inv_scale: torch.Tensor,
+        found_inf: torch.Tensor,
+        allow_fp16: bool,  # noqa: FBT001 - as torch calls it
+    ) -> dict[torch.device, torch.Tensor]:
+        if not isinstance(optimizer, DeAR):
+            return super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
+        broken = optimizer.unscale(float(inv_scale))
+        result: Any = found_inf.clone().fill_(float(broken))
+        return {found_inf.device: result}
