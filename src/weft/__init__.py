@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         schedule,
         simulation,
         topology,
+        torch,
         training,
         verification,
     )
@@ -85,6 +86,7 @@ _PACKAGES = (
     "schedule",
     "simulation",
     "topology",
+    "torch",
     "training",
     "verification",
 )
@@ -139,6 +141,7 @@ __all__ = [
     "simulation",
     "split",
     "topology",
+    "torch",
     "training",
     "verification",
     "verify",

@@ -59,6 +59,7 @@ PUBLIC = [
     "simulation",
     "split",
     "topology",
+    "torch",
     "training",
     "verification",
     "verify",
@@ -67,6 +68,7 @@ PUBLIC = [
 PACKAGES = {
     "weft.exchange": ["to_dot", "trace_events", "write_trace"],
     "weft.schedule": ["COLLECTIVES", "Op", "Schedule", "ScheduleBuilder"],
+    "weft.torch": ["Options", "WeftProcessGroup", "communicator", "connect", "ddp_hook"],
     "weft.topology": ["Grid", "Routing", "Topology", "load_topology", "save_topology"],
 }
 

@@ -6,12 +6,16 @@ Importing this registers the backend: ``torch.distributed.init_process_group("we
 from __future__ import annotations
 
 try:
-    import torch as _torch  # noqa: F401 - everything below needs it
+    from torch import distributed as _dist
 except ImportError as error:
     msg = f"weft.torch needs torch ({error}); pip install 'weft[torch]'"
     raise ImportError(msg) from error
 
+from weft.torch.hook import ddp_hook
 from weft.torch.meeting import connect
 from weft.torch.options import Options
+from weft.torch.process_group import BACKEND, WeftProcessGroup, communicator, create
 
-__all__ = ["Options", "connect"]
+__all__ = ["Options", "WeftProcessGroup", "communicator", "connect", "ddp_hook"]
+
+_dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu"])

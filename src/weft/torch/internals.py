@@ -6,14 +6,32 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from torch import distributed as dist
-from torch._C._distributed_c10d import FakeProcessGroup, PrefixStore, TCPStore
+from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, PrefixStore, TCPStore
 from torch.distributed.constants import default_pg_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = [
+    "DEFAULT_TIMEOUT_S",
+    "GradBucket",  # torch.distributed has it too, but does not say so to type checkers
+    "ProcessGroup",
+    "at_end_of_backward",
+    "current_backward",
+    "make_stand_in",
+    "refuse_steps",
+    "register",
+    "store_host",
+]
+
 DEFAULT_TIMEOUT_S: Final[float] = default_pg_timeout.total_seconds()
 """What torch gives a group that was given no timeout."""
+
+ProcessGroup: Any = dist.ProcessGroup
+"""To inherit from: its stub has overloads, but its C++ calls one method of a name with one set of arguments.
+
+It is also wrong about the constructor, which takes a rank and a size from heirs, and no store.
+"""
 
 _OUTSIDE: Final = -1
 

@@ -1,0 +1,121 @@
+"""``ddp_hook``: DistributedDataParallel's gradients through Weft, whatever group it runs on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import distributed as dist
+
+from weft.errors import InputError
+from weft.torch.guard import Guard
+from weft.torch.internals import DEFAULT_TIMEOUT_S, GradBucket
+from weft.torch.meeting import connect
+from weft.torch.process_group import WeftProcessGroup
+from weft.torch.tensors import Staged, write
+from weft.torch.works import guarded, promise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from weft.planning import Plan
+    from weft.runtime.communicator import Communicator
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+_WIRES: Final = {None: None, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def ddp_hook(
+    plan: Plan | str | Path | None = None,
+    *,
+    group: dist.ProcessGroup | None = None,
+    schedule: Schedule | str | Path | None = None,
+    topology: Topology | str | None = None,
+    algorithm: str | None = None,
+    transport: str = "auto",
+    streams: int = 2,
+    wire: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT_S,
+    planning: float = 20.0,
+) -> Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]:
+    """Communication hook that averages gradients with Weft: ``model.register_comm_hook(None, ddp_hook())``.
+
+    All ranks of the group meet when the first bucket is ready. A group of backend weft is used as it is,
+    unless something else is prescribed here.
+
+    Parameters
+    ----------
+    plan, schedule, topology, algorithm, transport, streams, planning
+        As for `weft.init`.
+    group
+        That the model is distributed over; by default all ranks.
+    wire
+        ``"fp16"`` or ``"bf16"``: gradients travel and are added in this type, which halves float32's bytes
+        and loses their precision. By default they travel as they are.
+    timeout
+        Seconds for meeting, and for each bucket.
+
+    Returns
+    -------
+    Callable
+        For ``register_comm_hook``, whose state it does not use.
+
+    Raises
+    ------
+    InputError
+        If `wire` is something else.
+    """
+    if wire not in _WIRES:
+        msg = f"wire {wire!r} is unknown, expected 'fp16', 'bf16' or None"
+        raise InputError(msg)
+    kind = _WIRES[wire]
+    prescribed = any((plan, schedule, topology, algorithm, transport != "auto", streams != 2))
+    made: list[tuple[Communicator, Guard]] = []
+
+    def meet() -> tuple[Communicator, Guard]:
+        found = dist.group.WORLD if group is None else group
+        if isinstance(found, WeftProcessGroup) and not prescribed:
+            return found.communicator, found.guard
+        communicator = connect(
+            found,
+            plan=plan,
+            schedule=schedule,
+            topology=topology,
+            algorithm=algorithm,
+            transport=transport,
+            streams=streams,
+            timeout=timeout,
+            planning=planning,
+        )
+        return communicator, Guard(timeout)
+
+    def weft_hook(state, bucket):  # type: ignore[no-untyped-def]
+        del state
+        if not made:
+            made.append(meet())
+        communicator, guard = made[0]
+        guard.check()
+        buffer = bucket.buffer()
+        run = guarded(lambda: _average(communicator, buffer, kind), [buffer])
+        work = communicator.in_turn(run, async_op=True)
+        guard.started(work)
+        return promise(work, buffer)
+
+    # torch compares them with its own classes, which annotations in the source, being text here, are not.
+    weft_hook.__annotations__ = {
+        "bucket": GradBucket,
+        "return": torch.futures.Future[torch.Tensor],
+    }
+    return weft_hook
+
+
+def _average(communicator: Communicator, buffer: torch.Tensor, kind: torch.dtype | None) -> None:
+    if kind is None or kind == buffer.dtype:
+        communicator.all_reduce(Staged(buffer).numbers, "avg")
+        return
+    # Divided first: a sum of halves may be more than a half can hold.
+    narrow = buffer.detach().div(communicator.size).to(kind)
+    communicator.all_reduce(Staged(narrow).numbers, "sum")
+    write(buffer, narrow)

@@ -1,0 +1,176 @@
+"""Tensors as the runtime takes them: flat, contiguous, of a type that it moves or adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import distributed as dist
+
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NUMPY: Final = frozenset(
+    (torch.float16, torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
+)
+_HAVE_NAN: Final = frozenset(
+    (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+)
+_SUPPORTED: Final = "float16, bfloat16, float32, float64, int32, int64, int8, uint8, bool and complex"
+_OPS: Final = (
+    (dist.ReduceOp.SUM, "sum"),
+    (dist.ReduceOp.AVG, "avg"),
+    (dist.ReduceOp.MIN, "min"),
+    (dist.ReduceOp.MAX, "max"),
+    (dist.ReduceOp.PRODUCT, "prod"),
+)
+_BOOL_OPS: Final = (
+    (dist.ReduceOp.SUM, "max"),
+    (dist.ReduceOp.MAX, "max"),
+    (dist.ReduceOp.BOR, "max"),
+    (dist.ReduceOp.MIN, "min"),
+    (dist.ReduceOp.PRODUCT, "min"),
+    (dist.ReduceOp.BAND, "min"),
+)
+"""Of true and false: one and zero, as bytes."""
+
+
+class Staged:
+    """A tensor's own memory, or a contiguous copy of it that goes back at the end.
+
+    Parameters
+    ----------
+    tensor
+        That `check_input` or `check_output` has seen.
+    """
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self.flat = flat_of(tensor)
+
+    @property
+    def array(self) -> Any:
+        """For the runtime to move."""
+        return array_of(self.flat)
+
+    @property
+    def numbers(self) -> Any:
+        """For the runtime to add."""
+        if self.flat.is_complex():
+            return torch.view_as_real(self.flat).view(-1).numpy()
+        return self.array
+
+    def settle(self) -> None:
+        """Give the tensor what was computed."""
+        if self.flat.data_ptr() != self.tensor.data_ptr():
+            write(self.tensor, self.flat.view(self.tensor.shape))
+
+
+def flat_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Elements of a tensor in one row, as they lie where that is possible."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    flat = plain.contiguous().view(-1)
+    # One element counts as contiguous whatever its stride; but as bytes it cannot be seen then.
+    return flat if flat.stride(0) == 1 else flat.as_strided((flat.numel(),), (1,))
+
+
+def array_of(flat: torch.Tensor) -> Any:
+    """What the runtime takes for a flat tensor: types that it does not know are bytes."""
+    if flat.dtype in _NUMPY:
+        return flat.numpy()
+    return flat if flat.dtype == torch.bfloat16 else flat.view(torch.uint8).numpy()
+
+
+def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Memory of tensors of one size that lie one after the other, in a row; None if they do not."""
+    first = tensors[0]
+    step = first.numel() * first.element_size()
+    storage = first.untyped_storage().data_ptr()
+    for index, tensor in enumerate(tensors):
+        if (
+            not tensor.is_contiguous()
+            or tensor.data_ptr() != first.data_ptr() + index * step
+            or tensor.untyped_storage().data_ptr() != storage
+        ):
+            return None
+    return first.detach().as_strided((len(tensors) * first.numel(),), (1,))
+
+
+def write(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    """Overwrite a tensor, whoever needs its gradient, and also one made for inference."""
+    with torch.inference_mode(tensor.is_inference()):
+        tensor.detach().copy_(values)
+
+
+def spoil(tensor: torch.Tensor) -> None:
+    """Make a result that never came unusable, as far as its type has a value for that."""
+    if tensor.dtype in _HAVE_NAN:
+        with torch.inference_mode(tensor.is_inference()):
+            tensor.detach().fill_(float("nan"))
+
+
+def check_input(name: str, *tensors: torch.Tensor) -> None:
+    """Refuse what cannot be moved.
+
+    Raises
+    ------
+    TypeError
+        If a tensor is not on the CPU, or not strided.
+    """
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            msg = f"{name}: a group of backend weft moves tensors on CPUs, not on {tensor.device}"
+            raise TypeError(f"{msg}; use nccl there, or weft.torch.DeAR over it")
+        if tensor.layout != torch.strided:
+            msg = f"{name}: {tensor.layout} tensors are not supported; use tensor.to_dense()"
+            raise TypeError(msg)
+
+
+def check_output(name: str, *tensors: torch.Tensor) -> None:
+    """Refuse what cannot be moved or written to."""
+    check_input(name, *tensors)
+    for tensor in tensors:
+        pairs = zip(tensor.shape, tensor.stride(), strict=True)
+        if not tensor.is_contiguous() and any(size > 1 and step == 0 for size, step in pairs):
+            msg = f"{name}: several elements of an expanded tensor share memory; use tensor.contiguous()"
+            raise TypeError(msg)
+
+
+def check_pair(name: str, output: torch.Tensor, source: torch.Tensor, *, larger: int, smaller: int) -> None:
+    """Refuse an output that does not fit: `smaller` outputs have as many elements as `larger` inputs."""
+    check_input(name, source)
+    check_output(name, output)
+    if output.dtype != source.dtype:
+        msg = f"{name}: the output is {output.dtype}, the input {source.dtype}; both have one type"
+        raise TypeError(msg)
+    if output.numel() * smaller != source.numel() * larger:
+        msg = f"{name}: {output.numel()} elements of output do not fit {source.numel()} of input"
+        raise InputError(msg)
+
+
+def op_name(name: str, op: Any, tensor: torch.Tensor) -> str:
+    """What the runtime calls a reduction of such a tensor.
+
+    Raises
+    ------
+    TypeError
+        With what is supported.
+    """
+    known = _BOOL_OPS if tensor.dtype == torch.bool else _OPS
+    found = next((word for kind, word in known if op == kind), None)
+    if tensor.is_complex() and found not in ("sum", "avg"):
+        found = None
+    if found is None:
+        names = sorted({str(kind).rpartition(".")[2] for kind, _ in known})
+        allowed = "SUM and AVG" if tensor.is_complex() else ", ".join(names)
+        msg = f"{name}: {op} of {tensor.dtype} is not supported, only {allowed}"
+        raise TypeError(msg)
+    if tensor.dtype not in _NUMPY and tensor.dtype not in _HAVE_NAN and tensor.dtype != torch.bool:
+        msg = f"{name}: {tensor.dtype} can be moved but not added; supported are {_SUPPORTED}"
+        raise TypeError(msg)
+    if found == "avg" and not (tensor.is_floating_point() or tensor.is_complex()):
+        msg = f"{name}: AVG is for floating point, not {tensor.dtype}; use SUM and divide"
+        raise TypeError(msg)
+    return found

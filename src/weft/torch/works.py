@@ -1,0 +1,126 @@
+"""Operations of a process group under way, as torch wants them."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import distributed as dist
+
+from weft.runtime.work import Work as Started
+from weft.torch.tensors import spoil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from weft.torch.guard import Guard
+
+_UNSET: Final = timedelta(0)
+
+
+class Work(dist.Work):
+    """A collective that was started and may not be over.
+
+    Parameters
+    ----------
+    started
+        What runs; over when it returns from `begin` for calls that do not wait.
+    guard
+        Keeps its failure.
+    outputs
+        Tensors that hold its results.
+    source
+        Rank that a received tensor comes from.
+    """
+
+    def __init__(
+        self, started: Started, guard: Guard, outputs: Sequence[torch.Tensor], source: int = -1
+    ) -> None:
+        super().__init__()
+        self._started, self._guard, self._outputs, self._source = started, guard, list(outputs), source
+        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+
+    def wait(self, timeout: timedelta = _UNSET) -> bool:
+        """Return once it is over.
+
+        Raises
+        ------
+        PeerLost, DesyncError, LinkLost
+            If it has failed.
+        TimedOut
+            If it has failed in time's want, or is not over within `timeout`; it then goes on.
+        """
+        seconds = timeout.total_seconds()
+        error = None
+        try:
+            self._started.wait(seconds if seconds > 0 else None)
+        except BaseException as raised:
+            if not self._started.is_completed():
+                raise
+            error = raised
+        if error is not None:
+            self._guard.check()  # what came first: of a group that has failed before, only that says why
+            raise error
+        return True
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """Future of the results; it never completes with an error, see `weft.torch.guard`."""
+        if self._future is None:
+            self._future = promise(self._started, self._outputs)
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Whether it is over, well or not."""
+        return self._started.is_completed()
+
+    def is_success(self) -> bool:
+        """Whether it is over, and well."""
+        return self._started.is_completed() and self._started.future.exception() is None
+
+    def exception(self) -> BaseException | None:
+        """Why it has failed, if it has."""
+        return self._started.future.exception() if self._started.is_completed() else None
+
+    def result(self) -> list[torch.Tensor]:
+        """Tensors that hold the results."""
+        return self._outputs
+
+    def synchronize(self) -> None:
+        """Return once it is over."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """Rank that a received tensor comes from."""
+        return self._source
+
+    _source_rank = source_rank
+
+
+def promise(started: Started, value: Any) -> torch.futures.Future[Any]:
+    """Future that completes with a value when an operation is over, however that ended."""
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    started.future.add_done_callback(lambda _: future.set_result(value))
+    return future
+
+
+def guarded(run: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> Callable[[], Any]:
+    """The same, but when it fails nobody mistakes what is in the outputs for a result."""
+
+    def run_or_spoil() -> Any:
+        try:
+            return run()
+        except BaseException:
+            for output in outputs:
+                spoil(output)
+            raise
+
+    return run_or_spoil
+
+
+def over(result: Any = None) -> Started:
+    """What is over already."""
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return Started(future)
