@@ -1,4 +1,4 @@
-"""Weft in PyTorch: a process group, a hook for DistributedDataParallel, and communicators of torch's groups.
+"""Weft in PyTorch: DeAR, a process group, a hook for DistributedDataParallel.
 
 Importing this registers the backend: ``torch.distributed.init_process_group("weft")``.
 """
@@ -11,11 +11,13 @@ except ImportError as error:
     msg = f"weft.torch needs torch ({error}); pip install 'weft[torch]'"
     raise ImportError(msg) from error
 
+from weft.torch.dear import DeAR
 from weft.torch.hook import ddp_hook
 from weft.torch.meeting import connect
 from weft.torch.options import Options
 from weft.torch.process_group import BACKEND, WeftProcessGroup, communicator, create
+from weft.torch.scaler import GradScaler
 
-__all__ = ["Options", "WeftProcessGroup", "communicator", "connect", "ddp_hook"]
+__all__ = ["DeAR", "GradScaler", "Options", "WeftProcessGroup", "communicator", "connect", "ddp_hook"]
 
 _dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu"])

@@ -21,7 +21,7 @@ class GradScaler(torch.amp.GradScaler):
         optimizer: torch.optim.Optimizer,
         inv_scale: torch.Tensor,
         found_inf: torch.Tensor,
-        allow_fp16: bool,  # noqa: FBT001 - as torch calls it
+        allow_fp16: bool,
     ) -> dict[torch.device, torch.Tensor]:
         if not isinstance(optimizer, DeAR):
             return super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)

@@ -11,6 +11,8 @@ import torch.distributed as dist
 from weft.errors import InputError
 from weft.runtime import Communicator
 from weft.torch.dear.channels import TorchChannel, WeftChannel
+from weft.torch.meeting import connect
+from weft.torch.process_group import BACKEND, communicator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +37,10 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Channe
         raise InputError(msg)
     found: Any = dist.group.WORLD if group is None else group
     if plan is not None or topology is not None:
-        from weft.torch.meeting import connect
-
         made = connect(found, plan=plan, topology=topology, timeout=timeout)
         return _over(made, None, None)
+    if dist.get_backend(found) == BACKEND:
+        return _over(_own_part(communicator(found)), None, None)
     return _over_torch(found)
 
 
