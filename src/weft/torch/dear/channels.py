@@ -93,12 +93,15 @@ class Channel(ABC):
     ----------
     ordered
         Whether what was started later also works on the data later, without waiting in between.
+    counts
+        Whether torch counts what comes in as a change of the tensor, as it does a user's changes.
     """
 
     rank: int
     size: int
     name: str
     ordered: bool
+    counts: bool
     listener: Callable[[Span], None] | None = None
 
     @abstractmethod
@@ -178,6 +181,7 @@ class WeftChannel(Channel):
     """
 
     ordered = True
+    counts = False
     name = "weft"
 
     def __init__(self, communicator: Communicator) -> None:
@@ -265,6 +269,7 @@ class TorchChannel(Channel):
     """
 
     ordered = False
+    counts = True
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group

@@ -411,7 +411,8 @@ class DeAR(torch.optim.Optimizer):
         bucket.wait()
         self._tell("wait", begun, time.perf_counter(), bucket.number)
         if self._shards is None:
-            bucket.check_untouched()
+            if not self._channel.counts:
+                bucket.check_untouched()
             self._apply(bucket)
         bucket.reopen()
 
