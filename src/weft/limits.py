@@ -31,6 +31,9 @@ MAX_PLAN_ENTRIES: Final = 4096
 MAX_TRACE_EVENTS: Final = 5_000_000
 """Spans in one trace file; viewers give up long before."""
 
+MAX_PROFILE_SPANS: Final = 1_000_000
+"""Spans that one rank's profile keeps: some ten thousand steps of ten groups."""
+
 MAX_DEPTH: Final = 64
 """Deepest nesting in any file."""
 

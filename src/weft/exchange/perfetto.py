@@ -1,28 +1,24 @@
 """A simulated run as a Chrome trace, for ui.perfetto.dev or chrome://tracing.
 
 One process has a track per link, named like ``5->9``; another has a track per rank, with what the rank sends,
-for as long as it occupies the rank's own link. Where spans of one track overlap, as flows that share a link
-do, they are put on further tracks of the same name, because viewers only nest spans and would misdraw them.
+for as long as it occupies the rank's own link. Flows that share a link overlap: they are on several tracks of
+that link's name.
 """
 
 from __future__ import annotations
 
-import sys
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import msgspec
 import numpy as np
 
-from weft import limits
-from weft.errors import InputError, LimitError
-from weft.files import replacing
+from weft.errors import InputError
+from weft.exchange.chrome import Tracks, check_count, process, write_events
 from weft.schedule.hops import message_hops
 from weft.schedule.ir import Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
 _PS_PER_US: Final = 10**6
 _LINKS: Final = 1
 _RANKS: Final = 2
+_SMALLER: Final = "use larger segments or a smaller cluster"
 _BLOCK: Final = 1 << 14
 """Spans turned into Python objects at a time, so that a long timeline is never held twice."""
 
@@ -81,16 +78,7 @@ def write_trace(schedule: Schedule, result: Recorded, path: str | Path) -> None:
     LimitError
         If there are more spans than a viewer can show.
     """
-    events = trace_events(schedule, result)
-    encoder = msgspec.json.Encoder()
-    separator = b'{"displayTimeUnit":"ns","traceEvents":[\n'
-    with ExitStack() as stack:
-        stream = sys.stdout.buffer if path == "-" else stack.enter_context(replacing(Path(path)))
-        for event in events:
-            stream.write(separator)
-            stream.write(encoder.encode(event))
-            separator = b",\n"
-        stream.write(b"\n]}\n")
+    write_events(trace_events(schedule, result), path)
 
 
 def trace_events(schedule: Schedule, result: Recorded) -> Iterator[dict[str, Any]]:
@@ -116,7 +104,7 @@ def trace_events(schedule: Schedule, result: Recorded) -> Iterator[dict[str, Any
         raise InputError(msg)
     # A route leaves its source once, so the span on a link of the source's own is the one the rank sends in.
     sends = schedule.topology.link_src[spans.link] == schedule.src[spans.row]
-    _check_count(len(spans.row) + int(sends.sum()))
+    check_count(len(spans.row) + int(sends.sum()), _SMALLER)
     return _events(schedule, spans, sends)
 
 
@@ -137,23 +125,13 @@ def check_trace(schedule: Schedule, segments: NDArray[np.int64]) -> None:
     """
     hops = message_hops(schedule)
     # Each segment is a span on every link, and one more at the rank that sends it.
-    _check_count(int((segments * (hops + (hops > 0))).sum()))
-
-
-def _check_count(spans: int) -> None:
-    if spans > limits.MAX_TRACE_EVENTS:
-        msg = (
-            f"a trace of {spans:,} spans is more than the {limits.MAX_TRACE_EVENTS:,} that viewers can show; "
-            "use larger segments or a smaller cluster"
-        )
-        raise LimitError(msg)
+    check_count(int((segments * (hops + (hops > 0))).sum()), _SMALLER)
 
 
 def _events(schedule: Schedule, spans: Spans, sends: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
     for pid, name in ((_LINKS, "links"), (_RANKS, "ranks")):
-        yield _metadata("process_name", pid, 0, {"name": name})
-        yield _metadata("process_sort_index", pid, 0, {"sort_index": pid})
-    tracks = _Tracks(schedule)
+        yield from process(pid, name)
+    tracks = Tracks()
     order = np.lexsort((spans.segment, spans.row, spans.link, spans.start_ps))
     for first in range(0, len(order), _BLOCK):
         block = order[first : first + _BLOCK]
@@ -171,9 +149,11 @@ def _events(schedule: Schedule, spans: Spans, sends: NDArray[np.bool_]) -> Itera
         ):
             event = _span(schedule, row, segment, size)
             event |= {"ts": start / _PS_PER_US, "dur": (end - start) / _PS_PER_US}
-            yield from tracks.place(event, _LINKS, link, start, end)
+            name = schedule.topology.link_name(link)
+            yield from tracks.place(event, _LINKS, link, name, start, end)
             if is_send:
-                yield from tracks.place(event, _RANKS, int(schedule.src[row]), start, end)
+                rank = int(schedule.src[row])
+                yield from tracks.place(event, _RANKS, rank, f"rank {rank}", start, end)
 
 
 def _span(schedule: Schedule, row: int, segment: int, size_bytes: int) -> dict[str, Any]:
@@ -198,36 +178,3 @@ def _span(schedule: Schedule, row: int, segment: int, size_bytes: int) -> dict[s
             "bytes": size_bytes,
         },
     }
-
-
-class _Tracks:
-    """Which track a span goes on: the first of its link or rank that is free by then."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
-        self._lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._count = 0
-
-    def place(
-        self, event: dict[str, Any], pid: int, index: int, start: int, end: int
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the event on its track, and before it the name of a track that is new."""
-        lanes = self._lanes.setdefault((pid, index), [])
-        for lane, (tid, free_from) in enumerate(lanes):
-            if free_from <= start:
-                lanes[lane] = (tid, end)
-                break
-        else:
-            self._count += 1
-            tid = self._count
-            lanes.append((tid, end))
-            yield _metadata("thread_name", pid, tid, {"name": self._name(pid, index)})
-            yield _metadata("thread_sort_index", pid, tid, {"sort_index": index})
-        yield event | {"pid": pid, "tid": tid}
-
-    def _name(self, pid: int, index: int) -> str:
-        return self._schedule.topology.link_name(index) if pid == _LINKS else f"rank {index}"
-
-
-def _metadata(kind: str, pid: int, tid: int, args: dict[str, str | int]) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": pid, "tid": tid, "args": args}
