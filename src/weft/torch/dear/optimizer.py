@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weft.runtime import Communicator
     from weft.topology import Topology
     from weft.torch.dear.bucket import Bucket
-    from weft.torch.dear.channels import Span
+    from weft.torch.dear.channels import Channel, Span
     from weft.torch.dear.fusion import FusionPlan
     from weft.torch.dear.inner import Captured
     from weft.training import Layer, Linear
@@ -156,6 +156,11 @@ class DeAR(torch.optim.Optimizer):
             raise
 
     @property
+    def channel(self) -> Channel:
+        """Who trains together."""
+        return self._channel
+
+    @property
     def fusion(self) -> FusionPlan:
         """Which parameters travel together, and how."""
         return self._exchange.plan
@@ -205,6 +210,7 @@ class DeAR(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         with torch.no_grad():
+            self._tell_backward()
             self._finish_backward()
             if self._max_norm is not None and not self._clipped:
                 self.clip_grad_norm_(self._max_norm)
@@ -349,9 +355,9 @@ class DeAR(torch.optim.Optimizer):
 
     def gradient_ready(self, number: int) -> None:
         """A parameter's gradient is complete in this backward pass."""
+        self._last_gradient = time.perf_counter()
         if not self._paused:
             self._exchange.arrived(number)
-            self._last_gradient = time.perf_counter()
             if self._pilot.measuring:
                 self._pilot.ready(number)
 
@@ -365,6 +371,7 @@ class DeAR(torch.optim.Optimizer):
 
     def forward_began(self) -> None:
         """The model is about to run."""
+        self._tell_backward()
         self._pilot.forward_began()
 
     def forward_ended(self, start: float, end: float) -> None:
@@ -418,8 +425,10 @@ class DeAR(torch.optim.Optimizer):
 
     def _apply(self, bucket: Bucket) -> None:
         """Update the parameters of a bucket, or this rank's pieces of it."""
+        asked = time.perf_counter()
         unused = self._exchange.outcome().unused
         begun = time.perf_counter()
+        self._tell("wait", asked, begun)
         if self._shards is not None:
             changed = self._shards.update(bucket, self._captured, unused)
         else:
@@ -479,6 +488,12 @@ class DeAR(torch.optim.Optimizer):
             self._pilot.heard(span, size)
         if self._listener is not None:
             self._listener(span)
+
+    def _tell_backward(self) -> None:
+        """Tell of the latest backward pass, once."""
+        if self._last_gradient > self._forward_over > 0:
+            self._tell("backward", self._forward_over, self._last_gradient)
+            self._forward_over = self._last_gradient
 
     def _tell(self, kind: str, start: float, end: float, group: int = -1) -> None:
         if self._listener is not None:
