@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.torch.profiling.recording import Recording
 
 NOTICEABLE: Final = 0.05
-"""Share of an iteration that a rank must compute longer than others usually do to count as a straggler."""
+"""Share of an iteration that a rank must wait less than others usually do to count as a straggler."""
 
 
 class RankFigures(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -25,6 +25,7 @@ class RankFigures(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     host: str
     iteration_s: float
     computing_s: float
+    other_s: float
     wait_s: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,23 +40,19 @@ def rank_figures(recording: Recording, figures: Figures) -> RankFigures:
         host=socket.gethostname(),
         iteration_s=figures.whole.median_s,
         computing_s=figures.computing_s,
+        other_s=figures.parts["other"].median_s,
         wait_s=figures.parts["wait"].median_s,
     )
 
 
 def stragglers(ranks: Sequence[RankFigures]) -> list[int]:
-    """Ranks that compute noticeably longer than usual, and wait less: everybody waits for them.
+    """Ranks that wait noticeably less than usual: whatever keeps them busy, everybody waits for them.
 
     Examples
     --------
-    >>> usual = [RankFigures(rank, "a", 1.0, 0.6, 0.4) for rank in range(3)]
-    >>> stragglers([*usual, RankFigures(3, "b", 1.0, 0.98, 0.02)])
+    >>> usual = [RankFigures(rank, "a", 1.0, 0.6, 0.0, 0.4) for rank in range(3)]
+    >>> stragglers([*usual, RankFigures(3, "b", 1.0, 0.6, 0.38, 0.02)])
     [3]
     """
-    computing = median(one.computing_s for one in ranks)
-    waiting = median(one.wait_s for one in ranks)
-    return [
-        one.rank
-        for one in ranks
-        if one.computing_s > computing + NOTICEABLE * one.iteration_s and one.wait_s < waiting
-    ]
+    usual = median(one.wait_s for one in ranks)
+    return [one.rank for one in ranks if one.wait_s < usual - NOTICEABLE * one.iteration_s]

@@ -53,7 +53,7 @@ def summarize(
         *_left_out("groups", len(figures.groups), MOST_GROUPS, "largest"),
         "",
         _communication_line(figures),
-        *_prediction_lines(prediction),
+        *_prediction_lines(prediction, figures),
     ]
     if len(ranks) > 1:
         lines += ["", _text(_rank_table(ranks)), *_left_out("ranks", len(ranks), MOST_RANKS, "slowest")]
@@ -70,11 +70,12 @@ def _head(recording: Recording, figures: Figures) -> str:
     fusion = recording.fusion
     size = sum(group.size_bytes for group in fusion.groups)
     text = (
-        f"rank {recording.rank} of {recording.ranks}: {figures.iterations} iterations by {fusion.policy}, "
-        f"{_megabytes(size)} MB in {len(fusion.groups)} groups (plan {fusion.digest[:8]})"
+        f"rank {recording.rank} of {recording.ranks}: {_count(figures.iterations, 'iteration')} by "
+        f"{fusion.policy}, {_megabytes(size)} MB in {_count(len(fusion.groups), 'group')} "
+        f"(plan {fusion.digest[:8]})"
     )
     if recording.left_out:
-        text += f"\nleft out: {recording.left_out} iterations with other fusions, before this one"
+        text += f"\nleft out: {_count(recording.left_out, 'iteration')} with other fusions, before this one"
     return text
 
 
@@ -119,7 +120,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else "..." + text[3 - most :]
 
 
-def _prediction_lines(prediction: Prediction | str) -> Iterator[str]:
+def _prediction_lines(prediction: Prediction | str, figures: Figures) -> Iterator[str]:
     if not isinstance(prediction, Prediction):
         yield f"no prediction: {prediction}"
         return
@@ -128,6 +129,10 @@ def _prediction_lines(prediction: Prediction | str) -> Iterator[str]:
         f"predicted: {units.human_seconds(model.seconds)} an iteration, {100 * model.hidden:.0f} % hidden; "
         f"measured {units.human_seconds(prediction.measured_s)} ({100 * prediction.deviation:+.0f} %)"
     )
+    waits = _signed(figures.parts["wait"].median_s - model.exposed_s)
+    computes = _signed(figures.computing_s - (model.seconds - model.exposed_s))
+    rest = _signed(figures.parts["other"].median_s)
+    yield f"the difference: computing {computes}, waiting {waits}, other {rest}"
     yield (
         f"ideal lines: wfbp {units.human_seconds(prediction.ideal_wfbp_s)}, "
         f"dear {units.human_seconds(prediction.ideal_dear_s)}"
@@ -135,9 +140,9 @@ def _prediction_lines(prediction: Prediction | str) -> Iterator[str]:
 
 
 def _rank_table(ranks: Sequence[RankFigures]) -> Table:
-    table = _table("rank", "host", "iteration", "computing", "waiting", left=(1,))
+    table = _table("rank", "host", "iteration", "computing", "other", "waiting", left=(1,))
     for one in sorted(ranks, key=lambda one: one.wait_s)[:MOST_RANKS]:
-        times = (units.human_seconds(time) for time in (one.iteration_s, one.computing_s, one.wait_s))
+        times = map(units.human_seconds, (one.iteration_s, one.computing_s, one.other_s, one.wait_s))
         table.add_row(str(one.rank), _short(one.host, MOST_CHARACTERS), *times)
     return table
 
@@ -148,13 +153,21 @@ def _straggler_lines(ranks: Sequence[RankFigures]) -> Iterator[str]:
         yield "no stragglers: no rank keeps the others waiting"
         return
     others = [one.rank for one in ranks if one.rank not in slow]
-    compute, it = ("computes", "it") if len(slow) == 1 else ("compute", "them")
-    wait = "waits" if len(others) == 1 else "wait"
-    yield f"stragglers: {name_ranks(slow)} {compute} longest; {name_ranks(others)} {wait} for {it}"
+    wait, them = "waits" if len(others) == 1 else "wait", "it" if len(slow) == 1 else "them"
+    yield f"stragglers: {name_ranks(slow)}; {name_ranks(others)} {wait} for {them}"
+
+
+def _signed(seconds: float) -> str:
+    seconds = round(seconds, 7)  # what is shorter comes from rounding
+    return ("-" if seconds < 0 else "+") + units.human_seconds(abs(seconds))
 
 
 def _left_out(what: str, count: int, most: int, kept: str) -> list[str]:
     return [f"the {kept} {most} of {count} {what}"] if count > most else []
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _megabytes(size_bytes: int) -> str:
