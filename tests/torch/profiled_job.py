@@ -13,8 +13,7 @@ from torch import nn
 
 import weft
 from weft.errors import InputError
-from weft.torch.dear import DeAR
-from weft.torch.profiling import profile
+from weft.torch import DeAR, profile
 
 torch.set_num_threads(1)
 FOLDER, POLICY = Path(sys.argv[1]), sys.argv[2]

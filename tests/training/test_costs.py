@@ -48,6 +48,11 @@ def test_a_line_survives_noise_and_a_size_that_went_wrong(seed: int) -> None:
     assert line.beta_s_per_byte == pytest.approx(1e-8, rel=0.05)
 
 
+def test_ranks_that_come_late_do_not_count() -> None:
+    late = [(64, 1e-3), (64, 9e-3), (1 << 20, 5e-3), (1 << 20, 2e-1)]
+    assert fit(late) == fit([(64, 1e-3), (1 << 20, 5e-3)])
+
+
 def test_neither_part_of_a_line_is_negative() -> None:
     steep = fit([(1000, 0.001), (2000, 0.003)])
     assert steep.alpha_s == 0

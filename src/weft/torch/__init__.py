@@ -1,4 +1,4 @@
-"""Weft in PyTorch: DeAR, a process group, a hook for DistributedDataParallel.
+"""Weft in PyTorch: DeAR and a profile of it, a process group, a hook for DistributedDataParallel.
 
 Importing this registers the backend: ``torch.distributed.init_process_group("weft")``.
 """
@@ -16,8 +16,18 @@ from weft.torch.hook import ddp_hook
 from weft.torch.meeting import connect
 from weft.torch.options import Options
 from weft.torch.process_group import BACKEND, WeftProcessGroup, communicator, create
+from weft.torch.profiling import profile
 from weft.torch.scaler import GradScaler
 
-__all__ = ["DeAR", "GradScaler", "Options", "WeftProcessGroup", "communicator", "connect", "ddp_hook"]
+__all__ = [
+    "DeAR",
+    "GradScaler",
+    "Options",
+    "WeftProcessGroup",
+    "communicator",
+    "connect",
+    "ddp_hook",
+    "profile",
+]
 
 _dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,9 +25,10 @@ _TOO_GOOD: Final = 1e-3
 def fit(samples: Iterable[tuple[int, float]]) -> AlphaBeta:
     """Fit seconds over bytes.
 
-    Several times of one size count as their median, because what disturbs a measurement only ever makes it
-    longer. Through the medians goes the line whose relative errors add up to least, so that small sizes count
-    as much as large ones and one size that went wrong counts little; neither of its parts is negative.
+    Several times of one size count as their lower quartile, because what disturbs a collective, such as a
+    rank that comes late, only ever makes it longer. Through these goes the line whose relative errors add up
+    to least, so that small sizes count as much as large ones and one size that went wrong counts little;
+    neither of its parts is negative.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def fit(samples: Iterable[tuple[int, float]]) -> AlphaBeta:
         msg = f"a line needs times of at least two sizes, not of {len(by_size)}; measure another size"
         raise InputError(msg)
     sizes = np.array(sorted(by_size), dtype=np.float64)
-    times = np.array([median(by_size[size]) for size in sorted(by_size)])
+    times = np.array([_lower_quartile(by_size[size]) for size in sorted(by_size)])
     weights = np.ones(len(sizes))
     alpha = beta = 0.0
     for _ in range(_ROUNDS):
@@ -65,6 +65,10 @@ def fit(samples: Iterable[tuple[int, float]]) -> AlphaBeta:
         errors = np.abs((alpha + beta * sizes) / times - 1)
         weights = 1 / np.maximum(errors, _TOO_GOOD)
     return AlphaBeta(alpha, beta)
+
+
+def _lower_quartile(times: list[float]) -> float:
+    return sorted(times)[(len(times) - 1) // 4]
 
 
 def _weighted(

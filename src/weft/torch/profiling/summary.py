@@ -129,10 +129,10 @@ def _prediction_lines(prediction: Prediction | str, figures: Figures) -> Iterato
         f"predicted: {units.human_seconds(model.seconds)} an iteration, {100 * model.hidden:.0f} % hidden; "
         f"measured {units.human_seconds(prediction.measured_s)} ({100 * prediction.deviation:+.0f} %)"
     )
-    waits = _signed(figures.parts["wait"].median_s - model.exposed_s)
-    computes = _signed(figures.computing_s - (model.seconds - model.exposed_s))
-    rest = _signed(figures.parts["other"].median_s)
-    yield f"the difference: computing {computes}, waiting {waits}, other {rest}"
+    computing = figures.computing_s - (model.seconds - model.exposed_s)
+    waiting = figures.parts["wait"].median_s - model.exposed_s
+    rest = prediction.measured_s - model.seconds - computing - waiting
+    yield f"the difference: computing {_signed(computing)}, waiting {_signed(waiting)}, other {_signed(rest)}"
     yield (
         f"ideal lines: wfbp {units.human_seconds(prediction.ideal_wfbp_s)}, "
         f"dear {units.human_seconds(prediction.ideal_dear_s)}"
