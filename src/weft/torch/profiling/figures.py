@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from weft.torch.profiling.recording import Recording, Span
 
 PARTS: Final = ("forward", "backward", "update", "wait", "other")
-"""What an iteration is made of; together they are all of it."""
+"""What an iteration is made of; together they are all of it, and the last is what is left."""
+
+_PASSES: Final = ("forward", "backward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +124,16 @@ def reckon(recording: Recording) -> Figures:
             "of one to the end of the next; profile more, or wait until optimizer.tuning is False"
         )
         raise InputError(msg)
-    bounds = np.array(recording.bounds)
-    sums = {kind: np.zeros(recording.iterations) for kind in (*PARTS, "communication")}
-    for span in _inside(recording):
-        number = bisect_left(recording.bounds, span.end) - 1
-        kind = "communication" if span.kind in COMMUNICATION else span.kind
-        if kind in sums:
-            sums[kind][number] += span.end - span.start
-    _take_out_of_forward(recording, sums)
+    spans = _inside(recording)
+    sums = _sums(recording, spans)
     sent, waited = float(sums.pop("communication").sum()), float(sums["wait"].sum())
-    whole = np.diff(bounds)
-    sums["other"] = np.maximum(0.0, whole - sum(sums[part] for part in PARTS))
+    whole = np.diff(recording.bounds)
+    sums["other"] = np.maximum(0.0, whole - sum(sums.values()))
     return Figures(
         iterations=recording.iterations,
         whole=Spread.of(whole),
         parts={part: Spread.of(sums[part]) for part in PARTS},
-        groups=tuple(_group(recording, number) for number in range(len(recording.fusion.groups))),
+        groups=_groups(recording, spans),
         communication_s=sent / recording.iterations,
         hidden=max(0.0, 1 - waited / sent) if sent else 1.0,
     )
@@ -149,28 +145,39 @@ def _inside(recording: Recording) -> list[Span]:
     return [span for span in recording.spans if first < span.end <= last]
 
 
-def _take_out_of_forward(recording: Recording, sums: dict[str, NDArray[np.float64]]) -> None:
-    """Count waits and updates that happen inside a forward or backward pass as such only."""
-    passes = sorted(
-        (span.start, span.end, span.kind)
-        for span in _inside(recording)
-        if span.kind in ("forward", "backward")
-    )
+def _sums(recording: Recording, spans: Sequence[Span]) -> dict[str, NDArray[np.float64]]:
+    """Seconds of each kind in each iteration; waits and updates inside a pass count as such only."""
+    sums = {kind: np.zeros(recording.iterations) for kind in (*PARTS[:-1], "communication")}
+    passes = sorted((span.start, span.end, span.kind) for span in spans if span.kind in _PASSES)
     starts = [start for start, _, _ in passes]
-    for span in _inside(recording):
-        if span.kind not in ("wait", "update"):
-            continue
-        number = bisect_left(starts, span.end) - 1
-        if number >= 0 and passes[number][0] <= span.start and span.end <= passes[number][1]:
-            _, end, kind = passes[number]
-            sums[kind][bisect_left(recording.bounds, end) - 1] -= span.end - span.start
+    for span in spans:
+        seconds = span.end - span.start
+        kind = "communication" if span.kind in COMMUNICATION else span.kind
+        if kind in sums:
+            sums[kind][_iteration(recording, span.end)] += seconds
+        if kind in ("wait", "update") and (number := bisect_left(starts, span.end) - 1) >= 0:
+            start, end, around = passes[number]
+            if start <= span.start and span.end <= end:
+                sums[around][_iteration(recording, end)] -= seconds
+    return sums
 
 
-def _group(recording: Recording, number: int) -> GroupFigures:
-    group = recording.fusion.groups[number]
-    times: dict[str, list[float]] = {}
-    for span in _inside(recording):
-        if span.group == number and span.kind in COLLECTIVES:
-            times.setdefault(span.kind, []).append(span.end - span.start)
-    spreads: dict[str, Spread] = {kind: Spread.of(times[kind]) for kind in COLLECTIVES if kind in times}
-    return GroupFigures(number, group.size_bytes, len(group.names), spreads)
+def _iteration(recording: Recording, end: float) -> int:
+    """Number of the iteration that a time lies in."""
+    return bisect_left(recording.bounds, end) - 1
+
+
+def _groups(recording: Recording, spans: Sequence[Span]) -> tuple[GroupFigures, ...]:
+    times: dict[tuple[int, str], list[float]] = {}
+    for span in spans:
+        if span.kind in COLLECTIVES:
+            times.setdefault((span.group, span.kind), []).append(span.end - span.start)
+    return tuple(
+        GroupFigures(
+            number,
+            group.size_bytes,
+            len(group.names),
+            {kind: Spread.of(times[number, kind]) for kind in COLLECTIVES if (number, kind) in times},
+        )
+        for number, group in enumerate(recording.fusion.groups)
+    )
