@@ -43,6 +43,7 @@ def flat(model):
 """
 
 RESUME = """
+import copy
 mode, kind = WORDS[0], getattr(torch.optim, WORDS[1])
 words = dict(lr=0.05, momentum=0.9) if kind is torch.optim.SGD else dict(lr=0.01)
 folder = WORDS[2]
@@ -50,7 +51,7 @@ model = make(R)
 optimizer = weft.torch.DeAR(model, kind, mode=mode, tune=False, **words)
 train(model, optimizer, 0, 7)
 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, f"{folder}/{R}.pt")
-full = optimizer.full_state_dict()
+full = copy.deepcopy(optimizer.full_state_dict())
 train(model, optimizer, 7, 12)
 optimizer.synchronize()
 
@@ -66,9 +67,8 @@ assert torch.equal(flat(model), flat(other)), (flat(model) - flat(other)).abs().
 
 # The same in the other mode, and in one process: the full state is torch's own.
 third = make(98)
-turned = weft.torch.DeAR(
-    third, kind, mode="gradients" if mode == "parameters" else "parameters", policy="dear", fusion_mb=0.003, **words
-)
+opposite = "gradients" if mode == "parameters" else "parameters"
+turned = weft.torch.DeAR(third, kind, mode=opposite, policy="dear", fusion_mb=0.003, **words)
 third.load_state_dict(saved["model"])
 turned.load_state_dict(full)
 train(third, turned, 7, 12)
@@ -130,6 +130,7 @@ optimizer.synchronize()
 assert (flat(model) - flat(twin)).abs().max() < 1e-6
 # torch's own changes gradients that are under way.
 stock = torch.amp.GradScaler("cpu")
+optimizer.zero_grad()
 stock.scale(nn.functional.mse_loss(model(x), y)).backward()
 def step():
     stock.step(optimizer)

@@ -68,7 +68,16 @@ PUBLIC = [
 PACKAGES = {
     "weft.exchange": ["to_dot", "trace_events", "write_trace"],
     "weft.schedule": ["COLLECTIVES", "Op", "Schedule", "ScheduleBuilder"],
-    "weft.torch": ["Options", "WeftProcessGroup", "communicator", "connect", "ddp_hook"],
+    "weft.torch": [
+        "DeAR",
+        "GradScaler",
+        "Options",
+        "WeftProcessGroup",
+        "communicator",
+        "connect",
+        "ddp_hook",
+        "profile",
+    ],
     "weft.topology": ["Grid", "Routing", "Topology", "load_topology", "save_topology"],
 }
 

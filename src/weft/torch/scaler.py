@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +16,11 @@ class GradScaler(torch.amp.GradScaler):
     torch's own would work on gradients that are already under way to other ranks; DeAR refuses that. With any
     other optimizer this one does what torch's does.
     """
+
+    def step(self, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> float | None:
+        """Step unless some gradient on some rank is not finite."""
+        with optimizer.scaled() if isinstance(optimizer, DeAR) else nullcontext():
+            return super().step(optimizer, *args, **kwargs)
 
     def _unscale_grads_(
         self,

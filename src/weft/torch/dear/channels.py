@@ -332,7 +332,7 @@ class _TorchCut(Cut):
         return self._channel.pending(
             "reduce_scatter",
             self._group,
-            lambda: dist.reduce_scatter_tensor(shard, bucket, group=group, async_op=True),
+            lambda: dist.reduce_scatter_single(shard, bucket, group=group, async_op=True),
         )
 
     def own(self, bucket: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - it lies beside the bucket
@@ -346,7 +346,7 @@ class _TorchCut(Cut):
         return self._channel.pending(
             "all_gather",
             self._group,
-            lambda: dist.all_gather_into_tensor(bucket, sent, group=group, async_op=True),
+            lambda: dist.all_gather_single(bucket, sent, group=group, async_op=True),
         )
 
     def all_reduce(self, bucket: torch.Tensor) -> Pending:

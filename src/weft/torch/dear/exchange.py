@@ -63,6 +63,7 @@ class Exchange:
         self._next = 0
         self._settled = False
         self._vote: tuple[torch.Tensor, Pending] | None = None
+        self._outcome: Outcome | None = None
 
     @property
     def plan(self) -> FusionPlan:
@@ -121,19 +122,20 @@ class Exchange:
         else:
             self._start_full()
         ballot = torch.tensor([seconds / self.channel.size, *here])
-        self._vote = ballot, self.channel.sum(ballot)
+        self._vote, self._outcome = (ballot, self.channel.sum(ballot)), None
         self._settled = True
         for bucket in self.buckets:
             bucket.check_untouched()
 
     def outcome(self) -> Outcome:
         """What the ranks voted for."""
-        assert self._vote is not None
-        ballot, pending = self._vote
-        pending.wait()
-        here = ballot[_HEAD:]
-        none = frozenset((here == 0).nonzero().flatten().tolist()) if not bool(here.all()) else frozenset()
-        return Outcome(float(ballot[0]), none)
+        if self._outcome is None:
+            assert self._vote is not None
+            ballot, pending = self._vote
+            pending.wait()
+            unused = (ballot[_HEAD:] == 0).nonzero().flatten().tolist()
+            self._outcome = Outcome(float(ballot[0]), frozenset(unused))
+        return self._outcome
 
     def wait_for_sums(self) -> None:
         """Return once this rank has the sums of what it owns."""

@@ -144,7 +144,7 @@ class DeAR(torch.optim.Optimizer):
             )
             self._max_norm = max_norm
             self._paused = False
-            self._clipped = False
+            self._clipped = self._discarded = self._scaled = False
             self._captured: Captured = []
             self._listener: Callable[[Span], None] | None = None
             self._last_step = self._last_gradient = self._forward_over = 0.0
@@ -238,6 +238,8 @@ class DeAR(torch.optim.Optimizer):
             The norm of the averaged gradients before.
         """
         with torch.no_grad():
+            if self._discarded:
+                return torch.tensor(float("inf"))
             self._finish_backward()
             self._exchange.wait_for_sums()
             norm = self._exchange.norm(norm_type)
@@ -258,9 +260,27 @@ class DeAR(torch.optim.Optimizer):
             broken = self._exchange.any_broken()
             if broken:
                 self._exchange.next_round()
+                self._discarded = True
             else:
                 self._exchange.scale(factor)
         return broken
+
+    @contextmanager
+    def scaled(self) -> Iterator[None]:
+        """Within this, `weft.torch.GradScaler` takes a step."""
+        self._scaled = True
+        try:
+            yield
+        finally:
+            self._scaled = False
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Asked by every GradScaler before a step: torch's own has changed gradients under way by then."""
+        if not self._scaled:
+            msg = "torch's GradScaler changes gradients that are under way; use weft.torch.GradScaler"
+            raise InputError(msg)
+        return False
 
     def state_dict(self) -> dict[str, Any]:
         """State as torch's optimizers have it; in mode ``parameters`` that of this rank's share.
@@ -357,6 +377,7 @@ class DeAR(torch.optim.Optimizer):
         """A parameter's gradient is complete in this backward pass."""
         self._last_gradient = time.perf_counter()
         if not self._paused:
+            self._discarded = False
             self._exchange.arrived(number)
             if self._pilot.measuring:
                 self._pilot.ready(number)
