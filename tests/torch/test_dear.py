@@ -40,7 +40,7 @@ def test_training_equals_that_of_one_process(
     ended = finish(started, timeout=110)
     assert [code for code, _ in ended] == [0] * ranks, "\n".join(output[-3000:] for _, output in ended)
     for _, output in ended:
-        found = {name: word for name, word in re.findall(r"<\d+\|(.*)\|.*\|(.*)>", output)}
+        found = dict(re.findall(r"<\d+\|(.*)\|.*\|(.*)>", output))
         assert found == dict.fromkeys(expected(mode, names), "ok"), output
 
 

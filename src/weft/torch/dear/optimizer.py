@@ -181,6 +181,11 @@ class DeAR(torch.optim.Optimizer):
         return None if self._pilot.choice is None else self._pilot.choice.reason
 
     @property
+    def expected_s(self) -> float | None:
+        """Seconds of an iteration by the model, with the fusion that it chose; None before it did."""
+        return None if self._pilot.choice is None else self._pilot.choice.timeline.seconds
+
+    @property
     def tuning(self) -> bool:
         """Whether it still measures, or tries other fusions."""
         return self._pilot.measuring or self._pilot.tuning
