@@ -196,7 +196,7 @@ assert weight[0] == N
 works = [dist.all_reduce(torch.full((10,), float(i)), async_op=True) for i in range(50)]
 assert dist.all_reduce(torch.ones(1)) is None
 dist.barrier()
-dist.monitored_barrier()
+dist.group.WORLD.monitored_barrier()
 assert all(work.is_completed() for work in works)
 everybody = [None] * N
 dist.all_gather_object(everybody, {"rank": R, "text": "x" * R})

@@ -1,0 +1,122 @@
+"""How the ranks of a torch group meet, whatever its backend and its store."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.groups import run_group
+from torch import distributed as dist
+
+from weft.errors import InputError, TimedOut
+from weft.runtime.boards import Note
+from weft.torch import Options, connect
+from weft.torch.meeting import GroupBoard, find_own_address, meet
+
+CONNECT = """
+comm = weft.torch.connect(timeout=30)
+assert (comm.rank, comm.size, comm.timeout) == (R, N, 30)
+x = torch.full((1000,), float(R))
+comm.all_reduce(x)
+assert (x == sum(range(N))).all()
+again = weft.torch.connect(topology=f"ring:{N}", planning=1.0)
+assert again.plan.topology.ranks == N
+comm.close()
+again.all_reduce(x)
+half = dist.new_group([0, 1])
+if R < 2:
+    part = weft.torch.connect(half, algorithm="ring")
+    assert part.size == 2 and part.all_reduce(torch.ones(3))[0] == 2
+else:
+    try:
+        weft.torch.connect(half)
+    except weft.InputError as error:
+        assert "not in the group" in str(error)
+    else:
+        raise AssertionError
+"""
+
+
+@pytest.mark.parametrize("backend", ["gloo", "weft"])
+def test_a_communicator_of_the_ranks_of_any_group(tmp_path: Path, backend: str) -> None:
+    run_group(tmp_path, 3, CONNECT, backend=backend)
+
+
+def test_connecting_needs_a_group() -> None:
+    with pytest.raises(InputError, match="init_process_group"):
+        connect()
+
+
+def test_a_note_in_a_store_carries_the_address() -> None:
+    board = GroupBoard(dist.PrefixStore("group", dist.HashStore()), "key")
+    note = Note(4000, bytes(range(32)), "10.1.2.3")
+    assert board.read(0.05) is None
+    board.leave(note, 1.0)
+    assert board.read(1.0) == note
+    board.remove()
+    assert board.read(0.05) is None
+
+
+def test_ranks_that_do_not_come_are_named() -> None:
+    with pytest.raises(TimedOut) as caught:
+        meet(dist.HashStore(), 0, 3, Options(), timeout=0.5)
+    assert caught.value.missing == (1, 2)
+    with pytest.raises(TimedOut, match="rank 0 has left no note at the process group's store"):
+        meet(dist.HashStore(), 1, 3, Options(), timeout=0.5)
+
+
+def test_rank_0_is_reached_on_the_way_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    assert find_own_address(dist.HashStore(), 1.0) == "127.0.0.1"
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.2")
+    assert find_own_address(dist.HashStore(), 1.0).startswith("127.")
+    store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True, wait_for_workers=False)
+    assert find_own_address(dist.PrefixStore("a", dist.PrefixStore("b", store)), 1.0) == "127.0.0.1"
+    monkeypatch.setenv("MASTER_ADDR", "no such host")
+    with pytest.raises(InputError, match=r"no such host: .*MASTER_ADDR must be reachable"):
+        find_own_address(dist.HashStore(), 1.0)
+
+
+def test_without_torch_the_extra_is_named() -> None:
+    code = "import sys; sys.modules['torch'] = None\nimport weft\ntry:\n    weft.torch\n"
+    code += "except ImportError as error:\n    print(error)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "pip install 'weft[torch]'" in done.stdout
+
+
+RESTART = """
+import os, signal, sys
+import torch
+import torch.distributed as dist
+import weft.torch
+
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+dist.init_process_group("weft")
+x = torch.ones(1000)
+dist.all_reduce(x)
+if attempt == 0:
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        dist.all_reduce(x)
+dist.barrier()
+assert (x == dist.get_world_size()).all()
+dist.destroy_process_group()
+print(f"<done in attempt {attempt}>", flush=True)
+"""
+
+
+def test_torchrun_starts_again_after_a_loss(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(RESTART, "utf-8")
+    torchrun = Path(sys.executable).with_name("torchrun")
+    command = [torchrun, "--standalone", "--nproc-per-node", "3", "--max-restarts", "1", script]
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("<done in attempt 1>") == 3, done.stdout
