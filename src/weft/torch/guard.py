@@ -8,16 +8,18 @@ and before any optimizer steps.
 
 from __future__ import annotations
 
-import concurrent.futures
 import copy
 import threading
 import weakref
-from typing import TYPE_CHECKING, Final
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import TimedOut, WeftError
 from weft.torch.internals import at_end_of_backward, current_backward, refuse_steps
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from weft.runtime.work import Work
 
 _GRACE_S: Final = 10.0
@@ -37,22 +39,34 @@ class Guard:
         self.timeout = timeout
         self.failure: BaseException | None = None
         self._lock = threading.Lock()
-        self._open: set[Work] = set()
-        self._backward: int | None = None
+        self._in_backward: dict[int, list[Work]] = {}
         with _lock:
-            if not _guards:
-                _install()
+            if not _installed.is_set():
+                _installed.set()
+                refuse_steps(_check_all)
             _guards.add(self)
 
     def started(self, work: Work) -> None:
-        """Watch over an operation that was just started; inside a backward pass, its end waits for it."""
-        with self._lock:
-            self._open.add(work)
-        work.future.add_done_callback(lambda _: self._ended(work))
+        """Watch over an operation that was just started.
+
+        If this thread is in a backward pass, that ends only when the operation has. Others that are under way
+        do not concern it: what they wait for may depend on this rank's going on.
+        """
+        work.future.add_done_callback(self._ended)
         number = current_backward()
-        if number is not None and number != self._backward:
-            self._backward = number
-            at_end_of_backward(self._end_backward)
+        if number is None:
+            return
+        with self._lock:
+            first = number not in self._in_backward
+            if first:  # of passes that broke off nobody has seen the end
+                self._in_backward = {
+                    earlier: works
+                    for earlier, works in self._in_backward.items()
+                    if not all(one.is_completed() for one in works)
+                }
+            self._in_backward.setdefault(number, []).append(work)
+        if first:
+            at_end_of_backward(lambda: self._end_backward(number))
 
     def failed(self, failure: BaseException) -> None:
         """Keep a failure; only the first counts, what follows comes from it."""
@@ -65,42 +79,29 @@ class Guard:
             again = copy.copy(self.failure) if isinstance(self.failure, WeftError) else self.failure
             raise again from self.failure
 
-    def finish(self) -> None:
-        """Wait for all that was started, and raise what has failed."""
-        with self._lock:
-            pending = [work.future for work in self._open]
-        patience = self.timeout + _GRACE_S
-        late = concurrent.futures.wait(pending, patience).not_done
-        if late:
-            self.failed(TimedOut("backward", patience, hint=f"{len(late)} operations are under way"))
-        self.check()
-
     def close(self) -> None:
         """Let optimizers step again: whoever closes a communicator knows that it is of no use any more."""
         with _lock:
             _guards.discard(self)
 
-    def _ended(self, work: Work) -> None:
-        with self._lock:
-            self._open.discard(work)
-        error = work.future.exception()
+    def _ended(self, future: Future[Any]) -> None:
+        error = future.exception()
         if error is not None:
             self.failed(error)
 
-    def _end_backward(self) -> None:
-        self._backward = None
-        self.finish()
+    def _end_backward(self, number: int) -> None:
+        with self._lock:
+            works = self._in_backward.pop(number, [])
+        patience = self.timeout + _GRACE_S
+        late = wait([work.future for work in works], patience).not_done
+        if late:
+            self.failed(TimedOut("backward", patience, hint=f"{len(late)} operations are under way"))
+        self.check()
 
 
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 _lock: Final = threading.Lock()
 _installed: Final = threading.Event()
-
-
-def _install() -> None:
-    if not _installed.is_set():
-        _installed.set()
-        refuse_steps(_check_all)
 
 
 def _check_all() -> None:
