@@ -4,7 +4,7 @@ All contestants are in the same processes and take turns, so that whatever else 
 them alike. A turn takes as long as its slowest rank. Every result of a collective is compared with what it
 must be. Communication of DDP is the backward pass minus one without communication, of the same model.
 
-    python benchmarks/torch/process_group.py       # into results/process_group_3.json beside this file
+    python benchmarks/torch/process_group.py       # into results/process_group.json beside this file
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).with_name("results") / "process_group_3.json"
+RESULTS = Path(__file__).with_name("results") / "process_group.json"
 SIZES = {"64KiB": 64 << 10, "1MiB": 1 << 20, "64MiB": 64 << 20}
 WIDTH = 2048
 SHARDED_LAYERS, DDP_LAYERS = 4, 6  # of 16 MiB each
