@@ -17,6 +17,7 @@ from weft.runtime.operations import cut_into_chunks
 if TYPE_CHECKING:
     from weft.runtime.chooser import Chosen
     from weft.runtime.communicator import Communicator
+    from weft.runtime.engines import Buffer
     from weft.schedule import Schedule
 
 FIRST: Final = "first half of all_reduce"
@@ -64,27 +65,49 @@ class Halves:
         """What runs: schedule and bytes of a segment, of either half; None where there is one rank only."""
         return self._pair
 
-    def reduce(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
-        """Add up the arrays of all ranks; this rank's then has the sums of `mine`, the rest is undefined."""
-        return self._run(FIRST, 0, array, timeout, async_op=async_op)
+    def reduce(
+        self, array: Any, op: str = "sum", *, timeout: float | None = None, async_op: bool = False
+    ) -> Any:
+        """Add up the arrays of all ranks; this rank's then has the sums of `mine`, the rest is undefined.
 
-    def gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
-        """Give everybody what each rank has of what it owns."""
-        return self._run(SECOND, 1, array, timeout, async_op=async_op)
-
-    def _run(self, name: str, half: int, array: Any, timeout: float | None, *, async_op: bool) -> Any:
-        communicator = self._communicator
-        flat = communicator._engine.flatten(array, writable=True)
-        if flat.elements != self.elements or flat.dtype != self._dtype:
-            msg = f"{name}: {flat.elements} x {flat.dtype}; expected {self.elements} x {self._dtype}"
+        Parameters
+        ----------
+        array
+            As many elements and of the type that the halves are for.
+        op
+            ``sum``, or ``avg`` for averages instead.
+        """
+        if op not in ("sum", "avg"):
+            msg = f"op {str(op)[:40]!r} has no halves, only sum and avg"
             raise InputError(msg)
+        flat = self._take(FIRST, array)
 
         def run() -> Any:
             if self._pair is not None:
-                communicator._execute_chosen(name, self._pair[half], flat, timeout)
+                self._communicator._execute_chosen(FIRST, self._pair[0], flat, timeout)
+            if op == "avg":
+                flat.part(*self.owned[self._communicator.rank]).divide(self._communicator.size)
             return flat.give_back()
 
-        return communicator._do(run, async_op=async_op)
+        return self._communicator._do(run, async_op=async_op)
+
+    def gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
+        """Give everybody what each rank has of what it owns."""
+        flat = self._take(SECOND, array)
+
+        def run() -> Any:
+            if self._pair is not None:
+                self._communicator._execute_chosen(SECOND, self._pair[1], flat, timeout)
+            return flat.give_back()
+
+        return self._communicator._do(run, async_op=async_op)
+
+    def _take(self, name: str, array: Any) -> Buffer:
+        flat: Buffer = self._communicator._engine.flatten(array, writable=True)
+        if flat.elements != self.elements or flat.dtype != self._dtype:
+            msg = f"{name}: {flat.elements} x {flat.dtype}; expected {self.elements} x {self._dtype}"
+            raise InputError(msg)
+        return flat
 
 
 def _owned(scatter: Schedule, elements: int) -> tuple[tuple[int, int], ...]:

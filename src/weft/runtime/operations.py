@@ -71,6 +71,10 @@ class Operations:
             self._prepared.clear()
             self._known.clear()
 
+    def check_open(self) -> None:
+        """Refuse to go on after `close`."""
+        self._check_open()
+
     def in_turn(self, run: Callable[[], Any], *, async_op: bool = False) -> Any:
         """Do several operations as if they were one.
 

@@ -74,6 +74,19 @@ def make_stand_in(rank: int, size: int) -> Any:
     return kind._create_internal(rank, size, options)
 
 
+def device_of(group: dist.ProcessGroup) -> torch.device:
+    """Where a group takes small tensors: the CPU if it can, else the device that this rank works on."""
+    kinds = [device.type for device in group._device_types]
+    if "cpu" in kinds or not kinds:
+        return torch.device("cpu")
+    return torch.device(kinds[0], torch.get_device_module(kinds[0]).current_device())
+
+
+def copy_all(into: list[torch.Tensor], given: list[Any]) -> None:
+    """Copy many tensors at once."""
+    torch._foreach_copy_(into, given)
+
+
 def register(group: dist.ProcessGroup, backend: Any) -> None:
     """Give a group a backend of torch's own for tensors on CPUs."""
     kind = dist.ProcessGroup.BackendType.CUSTOM

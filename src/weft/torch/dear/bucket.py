@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 import torch
 
 from weft.errors import InputError
+from weft.torch.dear.streams import Streams
+from weft.torch.internals import copy_all
 
 if TYPE_CHECKING:
     from weft.torch.dear.channels import Channel, Pending
@@ -45,9 +47,13 @@ class Bucket:
         Which parameters.
     number
         Of the group.
+    again
+        Whether a gradient that was not cleared is added to, as torch does.
     """
 
-    def __init__(self, channel: Channel, parameters: Parameters, group: Group, number: int) -> None:
+    def __init__(
+        self, channel: Channel, parameters: Parameters, group: Group, number: int, *, again: bool
+    ) -> None:
         tensors = [parameters.tensors[member] for member in group.members]
         self.number, self.size_bytes = number, group.size_bytes
         self.elements = sum(tensor.numel() for tensor in tensors)
@@ -58,52 +64,67 @@ class Bucket:
         for member, tensor in zip(group.members, tensors, strict=True):
             self.slots.append(Slot(self, member, parameters.names[member], tensor, first))
             first += tensor.numel()
+        # A CPU has one order of things; asking for it would cost as much as taking a gradient does.
+        self._streams = None if self.flat.device.type == "cpu" else Streams(self.flat.device)
         self.stage = Stage.OPEN
         self.missing = len(self.slots)
         self.reducing: Pending | None = None
         self.gathering: Pending | None = None
-        self._share = 1.0 / channel.size
+        self._again = again
         self._version = 0
 
-    def take(self, slot: Slot, *, again: bool) -> None:
-        """Take a gradient that has just become ready, as this rank's share of the average.
-
-        Parameters
-        ----------
-        again
-            Whether what the bucket holds from the step before may be added to.
-        """
-        parameter, view = slot.parameter, slot.view
-        gradient = parameter.grad
-        if self.stage is not Stage.OPEN or slot.here or gradient is None:
+    def take(self, slot: Slot) -> None:
+        """Take note of a gradient that has just become ready; it is copied when all of the bucket are."""
+        gradient = slot.parameter.grad
+        if self.stage is not Stage.OPEN or gradient is None:
             self._refuse(slot)
-        if gradient is view:
-            if not again:
+        if gradient is slot.view:
+            if not self._again:
                 msg = f"the gradient of {slot.name} was not cleared: call zero_grad() before backward()"
                 raise InputError(msg)
-            view.mul_(self._share)
-        elif gradient.layout is torch.strided:
-            torch.mul(gradient.detach(), self._share, out=view)
-            parameter.grad = view
-        else:
+        elif gradient.layout is not torch.strided:
             msg = f"the gradient of {slot.name} is sparse; make its layer without sparse=True"
             raise InputError(msg)
-        slot.here = True
-        self.missing -= 1
+        if self._streams is not None:
+            self._streams.note()
+        if not slot.here:
+            slot.here = True
+            self.missing -= 1
 
     def fill(self) -> None:
-        """Take nothing for every gradient that did not come."""
-        if self.missing:
-            for slot in self.slots:
-                if not slot.here:
-                    slot.view.zero_()
-            self.missing = 0
+        """Go without the gradients that did not come, but for those that were added up before."""
+        for slot in self.slots if self.missing else ():
+            gradient = slot.parameter.grad
+            if gradient is not None and (self._again or gradient is not slot.view):
+                slot.here = True
+        self.missing = 0
 
     def start(self, *, whole: bool) -> None:
         """Send what was taken."""
+        if self._streams is not None:
+            self._streams.join()
+        if torch.is_grad_enabled():  # within a backward pass whose gradients can be differentiated
+            with torch.no_grad():
+                self._collect()
+        else:
+            self._collect()
         self.stage = Stage.REDUCING
         self.reducing = self.cut.all_reduce(self.flat) if whole else self.cut.reduce(self.flat)
         self._version = self.flat._version
+
+    def _collect(self) -> None:
+        """Copy gradients into the bucket, where they are found from now on."""
+        into, given = [], []
+        for slot in self.slots:
+            gradient, view = slot.parameter.grad, slot.view
+            if not slot.here:
+                view.zero_()
+            elif gradient is not view:
+                into.append(view)
+                given.append(gradient)
+                slot.parameter.grad = view
+        if into:
+            copy_all(into, given)
 
     def check_untouched(self) -> None:
         """Refuse to go on if somebody changed gradients that are under way."""
@@ -116,8 +137,8 @@ class Bucket:
             )
             raise InputError(msg)
 
-    def start_gathering(self, flat: torch.Tensor, own: torch.Tensor) -> None:
-        """Give everybody what this rank has."""
+    def start_gathering(self, flat: torch.Tensor, own: torch.Tensor | None = None) -> None:
+        """Give everybody what this rank has; by default its averages."""
         self.stage = Stage.GATHERING
         self.gathering = self.cut.gather(flat, own)
         self._version = self.flat._version
@@ -132,6 +153,11 @@ class Bucket:
             self.reducing.wait()
         if self.gathering is not None:
             self.gathering.wait()
+
+    def is_done(self) -> bool:
+        """Whether `wait` would return at once."""
+        under_way = self.gathering or self.reducing
+        return under_way is None or under_way.is_done()
 
     def reopen(self) -> None:
         """Take gradients again."""

@@ -17,13 +17,14 @@ import torch.distributed as dist
 
 from weft import limits
 from weft.errors import InputError, LimitError, RuntimeFailure
+from weft.torch.dear.line import Line
+from weft.torch.internals import device_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.runtime import Communicator
     from weft.runtime.halves import Halves
-    from weft.runtime.work import Work
 
 _LONGEST_NEWS: Final = 64 << 20
 
@@ -40,10 +41,15 @@ class Span(NamedTuple):
 class Pending:
     """Communication that was started; `wait` raises what went wrong."""
 
-    __slots__ = ("_wait",)
+    __slots__ = ("_is_done", "_wait")
 
-    def __init__(self, wait: Callable[[], Any]) -> None:
+    def __init__(self, wait: Callable[[], Any], is_done: Callable[[], bool]) -> None:
         self._wait: Callable[[], Any] | None = wait
+        self._is_done = is_done
+
+    def is_done(self) -> bool:
+        """Whether `wait` would return at once."""
+        return self._wait is None or self._is_done()
 
     def wait(self) -> None:
         """Return once it is over; at once if it was waited for before."""
@@ -71,19 +77,19 @@ class Cut(ABC):
 
     @abstractmethod
     def reduce(self, bucket: torch.Tensor) -> Pending:
-        """Start the first half: add up, each rank its own part."""
+        """Start the first half: average, each rank its own part."""
 
     @abstractmethod
     def own(self, bucket: torch.Tensor) -> torch.Tensor:
-        """The part that this rank has the sums of, after `reduce`; may be changed before `gather`."""
+        """The part that this rank has averages of, after `reduce`; may be changed before `gather`."""
 
     @abstractmethod
-    def gather(self, bucket: torch.Tensor, own: torch.Tensor) -> Pending:
-        """Start the second half: give everybody every rank's own part."""
+    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Pending:
+        """Start the second half: give everybody every rank's own part; by default that of `reduce`."""
 
     @abstractmethod
     def all_reduce(self, bucket: torch.Tensor) -> Pending:
-        """Start the whole."""
+        """Start averaging the whole."""
 
 
 class Channel(ABC):
@@ -187,7 +193,7 @@ class WeftChannel(Channel):
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self.rank, self.size = communicator.rank, communicator.size
-        self._last_end = 0.0
+        self._line = Line(communicator)
 
     def buffer(self, elements: int, like: torch.Tensor) -> torch.Tensor:
         """Memory that the ranks of a machine share, as long as there is room."""
@@ -209,7 +215,7 @@ class WeftChannel(Channel):
 
     def sum(self, tensor: torch.Tensor) -> Pending:
         """Add up, in turn with everything else."""
-        return self.pending(self.communicator.all_reduce(tensor, async_op=True), "vote", -1)
+        return self.pending("vote", -1, lambda: self.communicator.all_reduce(tensor))
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Give everybody rank 0's."""
@@ -224,17 +230,17 @@ class WeftChannel(Channel):
         """Close the communicator."""
         self.communicator.close()
 
-    def pending(self, work: Work, kind: str, group: int) -> Pending:
-        """Wait for a work later; report when it was under way."""
-        submitted = time.perf_counter()
+    def pending(self, kind: str, group: int, run: Callable[[], Any]) -> Pending:
+        """Start something in turn; report when it was under way."""
 
-        def ended(_: Any) -> None:
-            end = time.perf_counter()
-            start, self._last_end = max(submitted, self._last_end), end
-            self.report(kind, group, start, end)
+        def timed() -> None:
+            start = time.perf_counter()
+            run()
+            self.report(kind, group, start, time.perf_counter())
 
-        work.future.add_done_callback(ended)
-        return Pending(lambda: _wait_for(work))
+        self.communicator.check_open()
+        number = self._line.start(timed)
+        return Pending(lambda: self._line.wait(number), lambda: self._line.is_done(number))
 
 
 class _WeftCut(Cut):
@@ -244,19 +250,21 @@ class _WeftCut(Cut):
         self.padded = halves.elements
 
     def reduce(self, bucket: torch.Tensor) -> Pending:
-        work = self._halves.reduce(bucket, async_op=True)
-        return self._channel.pending(work, "reduce_scatter", self._group)
+        array = _seen(bucket)
+        return self._channel.pending("reduce_scatter", self._group, lambda: self._halves.reduce(array, "avg"))
 
     def own(self, bucket: torch.Tensor) -> torch.Tensor:
         return bucket[self.mine]
 
-    def gather(self, bucket: torch.Tensor, own: torch.Tensor) -> Pending:  # noqa: ARG002 - it lies in the bucket
-        work = self._halves.gather(bucket, async_op=True)
-        return self._channel.pending(work, "all_gather", self._group)
+    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Pending:  # noqa: ARG002 - it lies there
+        array = _seen(bucket)
+        return self._channel.pending("all_gather", self._group, lambda: self._halves.gather(array))
 
     def all_reduce(self, bucket: torch.Tensor) -> Pending:
-        work = self._channel.communicator.all_reduce(bucket, async_op=True)
-        return self._channel.pending(work, "all_reduce", self._group)
+        communicator = self._channel.communicator
+        return self._channel.pending(
+            "all_reduce", self._group, lambda: communicator.all_reduce(bucket, "avg")
+        )
 
 
 class TorchChannel(Channel):
@@ -275,6 +283,7 @@ class TorchChannel(Channel):
         self.group = group
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self.name = dist.get_backend(group)
+        self._device = device_of(group)
         self._failure: BaseException | None = None
 
     def buffer(self, elements: int, like: torch.Tensor) -> torch.Tensor:
@@ -286,12 +295,23 @@ class TorchChannel(Channel):
         return _TorchCut(self, elements, torch.empty(0, dtype=dtype, device=device), group)
 
     def sum(self, tensor: torch.Tensor) -> Pending:
-        """Add up."""
-        return self.pending("vote", -1, lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
+        """Add up, on the device of the group."""
+        carrier = tensor.to(self._device)
+        started = self.pending("vote", -1, lambda: dist.all_reduce(carrier, group=self.group, async_op=True))
+
+        def wait() -> None:
+            started.wait()
+            if carrier is not tensor:
+                tensor.copy_(carrier)
+
+        return Pending(wait, started.is_done)
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Give everybody rank 0's."""
-        dist.broadcast(tensor, dist.get_global_rank(self.group, 0), group=self.group)
+        carrier = tensor.to(self._device)
+        dist.broadcast(carrier, dist.get_global_rank(self.group, 0), group=self.group)
+        if carrier is not tensor:
+            tensor.copy_(carrier)
 
     def failure(self) -> BaseException | None:
         """What a wait ended with."""
@@ -315,7 +335,7 @@ class TorchChannel(Channel):
                 raise self._failure from error
             self.report(kind, group, started, time.perf_counter())
 
-        return Pending(wait)
+        return Pending(wait, work.is_completed)
 
 
 class _TorchCut(Cut):
@@ -329,6 +349,7 @@ class _TorchCut(Cut):
 
     def reduce(self, bucket: torch.Tensor) -> Pending:
         group, shard = self._channel.group, self._shard
+        bucket.mul_(1 / self._channel.size)  # not every backend has an average
         return self._channel.pending(
             "reduce_scatter",
             self._group,
@@ -338,9 +359,9 @@ class _TorchCut(Cut):
     def own(self, bucket: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - it lies beside the bucket
         return self._shard
 
-    def gather(self, bucket: torch.Tensor, own: torch.Tensor) -> Pending:
+    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Pending:
         # Not every backend lets what it sends lie inside what it receives.
-        sent = own if own is self._shard else own.clone()
+        sent = self._shard if own is None else own.clone()
 
         group = self._channel.group
         return self._channel.pending(
@@ -351,17 +372,15 @@ class _TorchCut(Cut):
 
     def all_reduce(self, bucket: torch.Tensor) -> Pending:
         group = self._channel.group
+        bucket.mul_(1 / self._channel.size)
         return self._channel.pending(
             "all_reduce", self._group, lambda: dist.all_reduce(bucket, group=group, async_op=True)
         )
 
 
-def _wait_for(work: Work) -> None:
-    try:
-        work.wait()
-    except RuntimeFailure as error:
-        # What comes after a failure fails because of it: the first one says who is to blame.
-        raise error.__cause__ if isinstance(error.__cause__, RuntimeFailure) else error from None
+def _seen(bucket: torch.Tensor) -> Any:
+    """The same memory as the runtime looks at it fastest; numpy has no bfloat16."""
+    return bucket if bucket.dtype is torch.bfloat16 else bucket.numpy()
 
 
 def _numpy_type(dtype: torch.dtype) -> np.dtype[Any]:

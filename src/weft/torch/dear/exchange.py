@@ -81,7 +81,8 @@ class Exchange:
         self.slots = []
         self._plan = plan
         self.buckets = [
-            Bucket(self.channel, self.parameters, group, number) for number, group in enumerate(plan.groups)
+            Bucket(self.channel, self.parameters, group, number, again=self._again)
+            for number, group in enumerate(plan.groups)
         ]
         self.slots = sorted((slot for b in self.buckets for slot in b.slots), key=lambda slot: slot.number)
         for number, grad in kept.items():
@@ -94,7 +95,7 @@ class Exchange:
         self.channel.check()
         slot = self.slots[number]
         bucket = slot.bucket
-        bucket.take(slot, again=self._again)
+        bucket.take(slot)
         if not bucket.missing and not self.serial:
             self._start_full()
 
@@ -109,12 +110,13 @@ class Exchange:
         if self._settled:
             return
         self.channel.check()
-        if all(bucket.missing == len(bucket.slots) for bucket in self.buckets) and self.slots:
-            msg = "step() without gradients: call backward() first, outside of no_sync()"
-            raise InputError(msg)
-        here = [float(slot.here) for slot in self.slots]
         for bucket in self.buckets:
             bucket.fill()
+        here = [float(slot.here) for slot in self.slots]
+        if not any(here):
+            self.next_round()
+            msg = "step() without gradients: call backward() first"
+            raise InputError(msg)
         if self.serial:
             for bucket in self.buckets:
                 bucket.start(whole=self.plan.policy == "wfbp")
@@ -186,7 +188,7 @@ class Exchange:
         self._next = 0
         self._settled = False
         for bucket in self.buckets:
-            if bucket.stage is Stage.REDUCING:
+            if bucket.stage is not Stage.GATHERING:
                 bucket.reopen()
 
     def _start_full(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Captured: TypeAlias = "list[dict[str, Any]]"
 """Options of each group of parameters: learning rate, momentum and so on."""
@@ -39,7 +39,7 @@ def update(inner: torch.optim.Optimizer, part: Part, captured: Captured) -> dict
     saved = inner.param_groups
     inner.param_groups = [{**captured[number], "params": parameters} for number, parameters in part]
     try:
-        inner.step()
+        _step_of(type(inner))(inner)
         changed = {}
         for (number, _), group in zip(part, inner.param_groups, strict=True):
             before = captured[number]
@@ -53,3 +53,9 @@ def update(inner: torch.optim.Optimizer, part: Part, captured: Captured) -> dict
     finally:
         inner.param_groups = saved
     return changed
+
+
+def _step_of(kind: type[torch.optim.Optimizer]) -> Callable[[torch.optim.Optimizer], Any]:
+    """The step itself: what torch puts around it, for hooks and its profiler, is around DeAR's own."""
+    step: Callable[..., Any] = kind.step
+    return getattr(step, "__wrapped__", step) if getattr(step, "hooked", False) else step

@@ -20,14 +20,15 @@ from weft.torch.dear.bucket import Stage
 from weft.torch.dear.exchange import Exchange
 from weft.torch.dear.fusion import POLICIES, decode_plan
 from weft.torch.dear.hooks import Hooks
-from weft.torch.dear.inner import capture, update
+from weft.torch.dear.inner import capture
 from weft.torch.dear.joining import broadcast_from_first, open_channel
 from weft.torch.dear.pilot import Pilot
+from weft.torch.dear.replicas import Replicas
 from weft.torch.dear.sharding import Shards
 from weft.torch.dear.units import find_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from weft.planning import Plan
@@ -131,6 +132,7 @@ class DeAR(torch.optim.Optimizer):
                 # Its own parameter is of no meaning: it is run on pieces, which change with the plan.
                 self._inner = optimizer_class([torch.nn.Parameter(torch.empty(0))], **options)
                 self._shards = Shards(self._channel, self._inner, self._parameters, self._group_of)
+            self._updater = self._shards or Replicas(self._inner, self._group_of)
             self.state = self._inner.state
             self._exchange = Exchange(self._channel, self._parameters, again=not self._sharded)
             policies = POLICIES if policy == "auto" else (policy,)
@@ -231,8 +233,8 @@ class DeAR(torch.optim.Optimizer):
 
     def synchronize(self) -> None:
         """Apply every update that is not applied yet; each rank for itself, at any time between steps."""
-        for number in self.fusion.gathering:
-            self._finish(self._exchange.buckets[number])
+        under_way = (self._exchange.buckets[number] for number in self.fusion.gathering)
+        self._finish([bucket for bucket in under_way if bucket.stage is Stage.GATHERING])
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Scale all gradients so that their norm is at most this; between backward and step, on every rank.
@@ -391,7 +393,7 @@ class DeAR(torch.optim.Optimizer):
         """A module is about to run: its parameters must be up to date."""
         for bucket in self._needs[unit]:
             if bucket.stage is Stage.GATHERING:
-                self._finish(bucket)
+                self._finish_from(bucket)
         if self._pilot.measuring:
             self._pilot.began(unit)
 
@@ -416,66 +418,69 @@ class DeAR(torch.optim.Optimizer):
 
     def _send_results(self) -> None:
         if self.fusion.policy == "wfbp":
-            for bucket in self._exchange.buckets:
-                begun = time.perf_counter()
-                bucket.wait()
-                self._tell("wait", begun, time.perf_counter(), bucket.number)
-                self._apply(bucket)
+            self._finish(self._exchange.buckets)
             return
         if self._shards is None and not self._channel.ordered:
             self._exchange.wait_for_sums()
         for number in self.fusion.gathering:
             bucket = self._exchange.buckets[number]
             if self._shards is None:
-                bucket.start_gathering(bucket.flat, bucket.cut.own(bucket.flat))
+                bucket.start_gathering(bucket.flat)
                 continue
             begun = time.perf_counter()
             assert bucket.reducing is not None
             bucket.reducing.wait()
             self._tell("wait", begun, time.perf_counter(), number)
-            self._apply(bucket)
+            self._apply([bucket])
             self._shards.start_gathering(bucket)
 
-    def _finish(self, bucket: Bucket) -> None:
-        """Wait for a bucket's results, and apply them."""
-        if bucket.stage is not Stage.GATHERING:
-            return
-        begun = time.perf_counter()
-        bucket.wait()
-        self._tell("wait", begun, time.perf_counter(), bucket.number)
-        if self._shards is None:
-            if not self._channel.counts:
-                bucket.check_untouched()
-            self._apply(bucket)
-        bucket.reopen()
+    def _finish(self, buckets: Sequence[Bucket]) -> None:
+        """Wait for the results of buckets, and apply them, as many at a time as have come.
 
-    def _apply(self, bucket: Bucket) -> None:
-        """Update the parameters of a bucket, or this rank's pieces of it."""
+        One call of the optimizer costs as much as a small bucket on its way.
+        """
+        place = 0
+        while place < len(buckets):
+            come = [buckets[place]]
+            begun = time.perf_counter()
+            come[0].wait()
+            self._tell("wait", begun, time.perf_counter(), come[0].number)
+            place += 1
+            while place < len(buckets) and buckets[place].is_done():
+                buckets[place].wait()
+                come.append(buckets[place])
+                place += 1
+            self._apply_results(come)
+
+    def _finish_from(self, bucket: Bucket) -> None:
+        """Apply the results of a bucket that is needed now, and of those after it that have come as well."""
+        order = [self._exchange.buckets[number] for number in self.fusion.gathering]
+        come = [bucket]
+        for other in order[order.index(bucket) + 1 :]:
+            if other.stage is not Stage.GATHERING or not other.is_done():
+                break
+            come.append(other)
+        self._finish(come)
+
+    def _apply_results(self, buckets: Sequence[Bucket]) -> None:
+        if self._shards is None:
+            for bucket in buckets:
+                if not self._channel.counts:
+                    bucket.check_untouched()
+            self._apply(buckets)
+        for bucket in buckets:
+            bucket.reopen()
+
+    def _apply(self, buckets: Sequence[Bucket]) -> None:
+        """Update the parameters of buckets, or this rank's pieces of them."""
         asked = time.perf_counter()
         unused = self._exchange.outcome().unused
         begun = time.perf_counter()
         self._tell("wait", asked, begun)
-        if self._shards is not None:
-            changed = self._shards.update(bucket, self._captured, unused)
-        else:
-            changed = self._update_all(bucket, unused)
+        changed = self._updater.update(buckets, self._captured, unused)
         for number, news in changed.items():
             self.param_groups[number].update(news)
-        self._tell("update", begun, time.perf_counter(), bucket.number)
-
-    def _update_all(self, bucket: Bucket, unused: frozenset[int]) -> dict[int, dict[str, Any]]:
-        part: dict[int, list[torch.nn.Parameter]] = {}
-        held = []
-        for slot in bucket.slots:
-            if slot.number not in unused:
-                parameter = slot.parameter
-                held.append((parameter, parameter.grad))
-                parameter.grad = slot.view
-                part.setdefault(self._group_of[slot.number], []).append(parameter)
-        changed = update(self._inner, list(part.items()), self._captured) if part else {}
-        for parameter, grad in held:
-            parameter.grad = grad
-        return changed
+        self._tell("update", begun, time.perf_counter(), buckets[0].number)
 
     def _steer(self) -> None:
         """Ask for another plan, at the end of a step."""

@@ -114,13 +114,14 @@ class Shards:
         self.cut_state(state)
 
     def update(
-        self, bucket: Bucket, captured: Captured, unused: Collection[int]
+        self, buckets: Sequence[Bucket], captured: Captured, unused: Collection[int]
     ) -> dict[int, dict[str, Any]]:
-        """Update this rank's pieces of a bucket; returns options that the optimizer changed."""
+        """Update this rank's pieces of some buckets; returns options that the optimizer changed."""
         part: dict[int, list[torch.nn.Parameter]] = {}
-        for piece in self._rooms[bucket.number].pieces:
-            if piece.number not in unused:
-                part.setdefault(self._group_of[piece.number], []).append(piece.tensor)
+        for bucket in buckets:
+            for piece in self._rooms[bucket.number].pieces:
+                if piece.number not in unused:
+                    part.setdefault(self._group_of[piece.number], []).append(piece.tensor)
         return update(self._inner, list(part.items()), captured) if part else {}
 
     def start_gathering(self, bucket: Bucket) -> None:
