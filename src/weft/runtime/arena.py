@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import threading
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,6 +34,8 @@ class Arena:
         self.address, self.size = host.arena_address, host.arena_bytes
         self._free: list[tuple[int, int]] = [(0, self.size)]  # (offset, bytes), ascending
         self._lock = threading.Lock()
+        # Arrays end whenever Python collects garbage, even within `allocate`: what they leave is taken later.
+        self._left: deque[tuple[int, int]] = deque()
 
     def allocate(self, size: int) -> int:
         """Offset of `size` bytes that nobody else uses.
@@ -44,6 +47,8 @@ class Arena:
         """
         wanted = max(1, -(-size // _ALIGNMENT)) * _ALIGNMENT
         with self._lock:
+            while self._left:
+                self._join(*self._left.popleft())
             for index, (offset, room) in enumerate(self._free):
                 if room >= wanted:
                     if room == wanted:
@@ -56,16 +61,18 @@ class Arena:
 
     def free(self, offset: int, size: int) -> None:
         """Give back what `allocate` gave."""
+        self._left.append((offset, size))
+
+    def _join(self, offset: int, size: int) -> None:
         size = max(1, -(-size // _ALIGNMENT)) * _ALIGNMENT
-        with self._lock:
-            index = bisect.bisect(self._free, (offset, 0))
-            if index < len(self._free) and offset + size == self._free[index][0]:
-                size += self._free.pop(index)[1]
-            if index and sum(self._free[index - 1]) == offset:
-                offset, before = self._free.pop(index - 1)
-                size += before
-                index -= 1
-            self._free.insert(index, (offset, size))
+        index = bisect.bisect(self._free, (offset, 0))
+        if index < len(self._free) and offset + size == self._free[index][0]:
+            size += self._free.pop(index)[1]
+        if index and sum(self._free[index - 1]) == offset:
+            offset, before = self._free.pop(index - 1)
+            size += before
+            index -= 1
+        self._free.insert(index, (offset, size))
 
     def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """One-dimensional array in the arena; its memory comes back when nothing refers to it any more."""
