@@ -1,0 +1,81 @@
+"""Every Python block of the pages on training is run by two ranks; of a diff, both sides."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from support.groups import start_group
+from support.jobs import finish
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("dear.md", "migration.md")
+BLOCK = re.compile(r"```(python|diff)\n(.*?)```\n", re.DOTALL)
+
+# A block has what its reader has: a model, some data, and a group of ranks if it does not make one itself.
+JOB = """
+import contextlib, json, os, sys
+import torch
+import torch.distributed as dist
+from torch import nn
+import weft.torch
+
+torch.set_num_threads(1)
+os.chdir(sys.argv[2])
+for number, (block, port) in enumerate(json.loads(sys.argv[1])):
+    os.environ["MASTER_PORT"] = str(port)
+    torch.manual_seed(number)
+    given = [(torch.randn(4, 12), torch.randn(4, 5)) for _ in range(8)]
+    names = {
+        "contextlib": contextlib, "torch": torch, "dist": dist, "weft": weft,
+        "model": nn.Sequential(nn.Linear(12, 40), nn.Tanh(), nn.Linear(40, 5)),
+        "loader": given, "criterion": nn.MSELoss(), "inputs": given[0][0], "targets": given[0][1],
+    }
+    if "init_process_group" not in block:
+        dist.init_process_group("weft")
+    try:
+        exec(compile(block, f"block {number}", "exec"), names)
+    except BaseException:
+        print(block, flush=True)
+        raise
+    if isinstance(names.get("optimizer"), weft.torch.DeAR):
+        names["optimizer"].close()
+    if dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
+    print("done", number, flush=True)
+"""
+
+
+def side(diff: str, marks: str) -> str:
+    """One side of a diff."""
+    return "\n".join(line[1:] for line in diff.splitlines() if line[:1] in ("", *marks)) + "\n"
+
+
+def blocks(page: str) -> list[str]:
+    found = []
+    for kind, text in BLOCK.findall((DOCS / page).read_text("utf-8")):
+        found += [text] if kind == "python" else [side(text, " -"), side(text, " +")]
+    return [block for block in found if "horovod" not in block]  # which is not here
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_runs(page: str, tmp_path: Path) -> None:
+    found = blocks(page)
+    assert len(found) > 5
+    given = json.dumps(list(zip(found, free_ports(len(found)), strict=True)))
+    ended = finish(start_group(tmp_path, 2, JOB, given, str(tmp_path)), 100)
+    assert [code for code, _ in ended] == [0, 0], "\n".join(output[-3000:] for _, output in ended)
+    for _, output in ended:
+        assert re.findall(r"^done (\d+)$", output, re.MULTILINE) == [str(n) for n in range(len(found))]
