@@ -86,7 +86,7 @@ def main() -> None:
 
     if isinstance(optimizer, weft.torch.DeAR):
         optimizer.close()  # the last update is applied, and the model is as it should be
-    dist.barrier()  # gloo may hang if its group goes while its threads still let go of the last tensor
+    dist.barrier()  # without this, ranks were seen to hang while they leave gloo
     dist.destroy_process_group()
 
 

@@ -29,6 +29,7 @@ LONG_TOLERANCE = 1e-4  # seen: 1e-6
 
 # Starting a job takes longer than most runs: one job for several. Each counts as another attempt, so that it
 # finds nothing of the one before in torchrun's store; and it could not run if that had left its group behind.
+# gloo comes last: a second group of it in one process may hang.
 SEVERAL = """
 import json, os, runpy, sys
 
