@@ -15,8 +15,8 @@ import torch.distributed as dist
 import weft.torch
 
 
-def parse(description: str, *, width: int, steps: int) -> argparse.Namespace:
-    """Words of the command line, of an example whose model is so wide by default."""
+def parse(description: str, *, width: int, depth: int, steps: int) -> argparse.Namespace:
+    """Words of the command line, of an example whose model is so wide and deep by default."""
     parser = argparse.ArgumentParser(description=description)
     add = parser.add_argument
     add("--way", choices=("dear", "ddp"), default="dear", help="DeAR, or DistributedDataParallel to compare")
@@ -26,6 +26,7 @@ def parse(description: str, *, width: int, steps: int) -> argparse.Namespace:
     add("--fusion-mb", type=float, help="pins how much travels together")
     add("--steps", type=int, default=steps)
     add("--width", type=int, default=width, help="of the model")
+    add("--depth", type=int, default=depth, help="blocks of the model, or of each stage")
     add("--report", type=int, default=10, metavar="STEPS", help="print the loss every so many steps")
     add("--checkpoint", type=Path, metavar="FILE", help="save to it, and go on from it if it is there")
     add("--save", type=int, default=10, metavar="STEPS", help="save every so many steps")

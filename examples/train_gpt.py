@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import weft.torch
 
-BATCH, LENGTH, SYMBOLS, LAYERS, HEADS = 8, 64, 64, 4, 4
+BATCH, LENGTH, SYMBOLS, HEADS = 8, 64, 64, 4
 
 
 class Block(nn.Module):
@@ -41,13 +41,13 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Symbols in, symbols out, by one table; 0.8 million parameters at width 128."""
+    """Symbols in, symbols out, by one table; 0.8 million parameters at width 128 and depth 4."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, depth: int) -> None:
         super().__init__()
         self.symbols = nn.Embedding(SYMBOLS, width)
         self.positions = nn.Embedding(LENGTH, width)
-        self.blocks = nn.Sequential(*(Block(width) for _ in range(LAYERS)))
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(depth)))
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, SYMBOLS, bias=False)
         nn.init.normal_(self.symbols.weight, std=0.02)
@@ -72,9 +72,9 @@ def make_batch(step: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def main() -> None:
     """Train."""
-    words = common.parse("Train a small GPT.", width=128, steps=60)
+    words = common.parse("Train a small GPT.", width=128, depth=4, steps=60)
     torch.manual_seed(0)
-    model = GPT(words.width)
+    model = GPT(words.width, words.depth)
     recipe = {"lr": 3e-3, "weight_decay": 0.1}
 
     # What a script needs of Weft: the import above, the group, the optimizer. The loop is the usual one.

@@ -35,13 +35,14 @@ class Block(nn.Module):
         return functional.relu(self.second_norm(self.second(found)) + self.around(x))
 
 
-def make_model(width: int) -> nn.Module:
-    """Three stages of two blocks each; 175 thousand parameters at width 16."""
+def make_model(width: int, depth: int) -> nn.Module:
+    """Three stages of so many blocks each; 175 thousand parameters at width 16 and depth 2."""
     stem = [nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
     stages: list[nn.Module] = []
     inside = width
     for outside, stride in ((width, 1), (2 * width, 2), (4 * width, 2)):
-        stages += [Block(inside, outside, stride), Block(outside, outside, 1)]
+        stages.append(Block(inside, outside, stride))
+        stages += [Block(outside, outside, 1) for _ in range(depth - 1)]
         inside = outside
     return nn.Sequential(*stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, CLASSES))
 
@@ -56,9 +57,9 @@ def make_batch(step: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def main() -> None:
     """Train."""
-    words = common.parse("Train a small ResNet.", width=16, steps=60)
+    words = common.parse("Train a small ResNet.", width=16, depth=2, steps=60)
     torch.manual_seed(0)
-    model = make_model(words.width)
+    model = make_model(words.width, words.depth)
     recipe = {"lr": 0.02, "momentum": 0.9}
 
     # What a script needs of Weft: the import above, the group, the optimizer. The loop is the usual one.

@@ -138,7 +138,7 @@ def test_a_profile_of_an_example(undisturbed: Undisturbed) -> None:
 
 def test_two_hundred_steps_beside_ddp_on_gloo(tmp_path: Path) -> None:
     # Three ranks, whose sums have an order; and DeAR changes its fusion on the way.
-    words = words_for("train_gpt.py", 200, "--width", "16")
+    words = words_for("train_gpt.py", 200, "--width", "16", "--depth", "1")
     outputs = run_several(tmp_path, 3, words, [*words, "--way", "ddp", "--backend", "gloo"])
     dear, ddp = map(losses, outputs)
     assert len(dear) == 200
