@@ -495,7 +495,7 @@ class DeAR(torch.optim.Optimizer):
         self._arrange(new)
         fallen_back = decided and self._pilot.chose and new.policy == "wfbp"
         if fallen_back and self._channel.rank == 0:
-            warnings.warn(f"DeAR works as WFBP here: {self.decision}", UserWarning, stacklevel=3)
+            warnings.warn(f"DeAR works as WFBP here: {self.decision}", UserWarning, stacklevel=4)
 
     def _arrange(self, plan: FusionPlan) -> None:
         """Lay everything out by a plan; nothing is under way."""
