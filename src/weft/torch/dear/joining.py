@@ -10,7 +10,8 @@ import torch.distributed as dist
 
 from weft.errors import InputError
 from weft.runtime import Communicator
-from weft.torch.dear.channels import TorchChannel, WeftChannel
+from weft.torch.dear.torch_channel import TorchChannel
+from weft.torch.dear.weft_channel import WeftChannel
 from weft.torch.meeting import connect
 from weft.torch.process_group import BACKEND, communicator
 

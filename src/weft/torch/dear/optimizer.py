@@ -17,6 +17,7 @@ import torch
 from weft.errors import FormatError, InputError
 from weft.torch.dear.arguments import MODES, check_choices, find_places, number_parameters, pack_groups
 from weft.torch.dear.bucket import Stage
+from weft.torch.dear.channels import COLLECTIVES, Span
 from weft.torch.dear.exchange import Exchange
 from weft.torch.dear.fusion import POLICIES, decode_plan
 from weft.torch.dear.hooks import Hooks
@@ -24,20 +25,19 @@ from weft.torch.dear.inner import capture
 from weft.torch.dear.joining import broadcast_from_first, open_channel
 from weft.torch.dear.pilot import Pilot
 from weft.torch.dear.replicas import Replicas
+from weft.torch.dear.results import Results
 from weft.torch.dear.sharding import Shards
 from weft.torch.dear.units import find_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from weft.planning import Plan
     from weft.runtime import Communicator
     from weft.topology import Topology
-    from weft.torch.dear.bucket import Bucket
-    from weft.torch.dear.channels import Channel, Span
+    from weft.torch.dear.channels import Channel
     from weft.torch.dear.fusion import FusionPlan
-    from weft.torch.dear.inner import Captured
     from weft.training import Layer, Linear
 
 _MEGABYTE: Final = 10**6
@@ -132,9 +132,10 @@ class DeAR(torch.optim.Optimizer):
                 # Its own parameter is of no meaning: it is run on pieces, which change with the plan.
                 self._inner = optimizer_class([torch.nn.Parameter(torch.empty(0))], **options)
                 self._shards = Shards(self._channel, self._inner, self._parameters, self._group_of)
-            self._updater = self._shards or Replicas(self._inner, self._group_of)
             self.state = self._inner.state
             self._exchange = Exchange(self._channel, self._parameters, again=not self._sharded)
+            updater = self._shards or Replicas(self._inner, self._group_of)
+            self._results = Results(self._exchange, updater, lambda: self.param_groups)
             policies = POLICIES if policy == "auto" else (policy,)
             self._pilot = Pilot(
                 self._channel,
@@ -147,7 +148,6 @@ class DeAR(torch.optim.Optimizer):
             self._max_norm = max_norm
             self._paused = False
             self._clipped = self._discarded = self._scaled = False
-            self._captured: Captured = []
             self._listener: Callable[[Span], None] | None = None
             self._last_step = self._last_gradient = self._forward_over = 0.0
             self._channel.listener = self._hear
@@ -221,8 +221,7 @@ class DeAR(torch.optim.Optimizer):
             self._finish_backward()
             if self._max_norm is not None and not self._clipped:
                 self.clip_grad_norm_(self._max_norm)
-            self._captured = capture(self.param_groups)
-            self._send_results()
+            self._results.send(capture(self.param_groups))
             self._exchange.next_round()
             self._clipped = False
             self._steer()
@@ -233,8 +232,7 @@ class DeAR(torch.optim.Optimizer):
 
     def synchronize(self) -> None:
         """Apply every update that is not applied yet; each rank for itself, at any time between steps."""
-        under_way = (self._exchange.buckets[number] for number in self.fusion.gathering)
-        self._finish([bucket for bucket in under_way if bucket.stage is Stage.GATHERING])
+        self._results.finish_all()
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Scale all gradients so that their norm is at most this; between backward and step, on every rank.
@@ -393,7 +391,7 @@ class DeAR(torch.optim.Optimizer):
         """A module is about to run: its parameters must be up to date."""
         for bucket in self._needs[unit]:
             if bucket.stage is Stage.GATHERING:
-                self._finish_from(bucket)
+                self._results.finish_from(bucket)
         if self._pilot.measuring:
             self._pilot.began(unit)
 
@@ -415,72 +413,6 @@ class DeAR(torch.optim.Optimizer):
         self.synchronize()  # of modules that did not run since the last step
         since = time.perf_counter() - self._last_step if self._last_step else 0.0
         self._exchange.settle(since)
-
-    def _send_results(self) -> None:
-        if self.fusion.policy == "wfbp":
-            self._finish(self._exchange.buckets)
-            return
-        if self._shards is None and not self._channel.ordered:
-            self._exchange.wait_for_sums()
-        for number in self.fusion.gathering:
-            bucket = self._exchange.buckets[number]
-            if self._shards is None:
-                bucket.start_gathering(bucket.flat)
-                continue
-            begun = time.perf_counter()
-            assert bucket.reducing is not None
-            bucket.reducing.wait()
-            self._tell("wait", begun, time.perf_counter(), number)
-            self._apply([bucket])
-            self._shards.start_gathering(bucket)
-
-    def _finish(self, buckets: Sequence[Bucket]) -> None:
-        """Wait for the results of buckets, and apply them, as many at a time as have come.
-
-        One call of the optimizer costs as much as a small bucket on its way.
-        """
-        place = 0
-        while place < len(buckets):
-            come = [buckets[place]]
-            begun = time.perf_counter()
-            come[0].wait()
-            self._tell("wait", begun, time.perf_counter(), come[0].number)
-            place += 1
-            while place < len(buckets) and buckets[place].is_done():
-                buckets[place].wait()
-                come.append(buckets[place])
-                place += 1
-            self._apply_results(come)
-
-    def _finish_from(self, bucket: Bucket) -> None:
-        """Apply the results of a bucket that is needed now, and of those after it that have come as well."""
-        order = [self._exchange.buckets[number] for number in self.fusion.gathering]
-        come = [bucket]
-        for other in order[order.index(bucket) + 1 :]:
-            if other.stage is not Stage.GATHERING or not other.is_done():
-                break
-            come.append(other)
-        self._finish(come)
-
-    def _apply_results(self, buckets: Sequence[Bucket]) -> None:
-        if self._shards is None:
-            for bucket in buckets:
-                if not self._channel.counts:
-                    bucket.check_untouched()
-            self._apply(buckets)
-        for bucket in buckets:
-            bucket.reopen()
-
-    def _apply(self, buckets: Sequence[Bucket]) -> None:
-        """Update the parameters of buckets, or this rank's pieces of them."""
-        asked = time.perf_counter()
-        unused = self._exchange.outcome().unused
-        begun = time.perf_counter()
-        self._tell("wait", asked, begun)
-        changed = self._updater.update(buckets, self._captured, unused)
-        for number, news in changed.items():
-            self.param_groups[number].update(news)
-        self._tell("update", begun, time.perf_counter(), buckets[0].number)
 
     def _steer(self) -> None:
         """Ask for another plan, at the end of a step."""
@@ -510,13 +442,10 @@ class DeAR(torch.optim.Optimizer):
         ]
 
     def _hear(self, span: Span) -> None:
-        if self._pilot.measuring and span.kind != "wait":
-            size = (
-                self._exchange.buckets[span.group].size_bytes
-                if span.group >= 0
-                else self._exchange.vote_bytes
-            )
-            self._pilot.heard(span, size)
+        if self._pilot.measuring and span.kind in COLLECTIVES:
+            vote = span.group < 0
+            buckets = self._exchange.buckets
+            self._pilot.heard(span, self._exchange.vote_bytes if vote else buckets[span.group].size_bytes)
         if self._listener is not None:
             self._listener(span)
 
@@ -528,6 +457,4 @@ class DeAR(torch.optim.Optimizer):
 
     def _tell(self, kind: str, start: float, end: float, group: int = -1) -> None:
         if self._listener is not None:
-            from weft.torch.dear.channels import Span
-
             self._listener(Span(kind, group, start, end))
