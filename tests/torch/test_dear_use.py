@@ -165,8 +165,27 @@ model, optimizer = fresh()
 loss(model).backward()
 refused(lambda: loss(model).backward(), "no_sync")
 
+# A batch is left out on all ranks.
+before = flat(model).clone()
+optimizer.zero_grad()
+loss(model).backward()
+optimizer.zero_grad()
+refused(optimizer.step, "call backward() first")
+loss(model).backward()
+optimizer.step()
+optimizer.synchronize()
+assert not torch.equal(flat(model), before)
+
 model, optimizer = fresh()
 refused(optimizer.step, "call backward() first")
+
+model = make()
+model[0].requires_grad_(False)
+optimizer = weft.torch.DeAR(model, SGD, policy="dear", fusion_mb=0.003, lr=0.1)
+model[0].requires_grad_(True)
+loss(model).backward()
+refused(optimizer.step, "thawed")
+refused(lambda: weft.torch.DeAR(nn.Linear(3, 3, dtype=torch.complex64), SGD, lr=0.1), "complex64")
 
 model, optimizer = fresh()
 loss(model).backward()

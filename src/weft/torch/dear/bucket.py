@@ -154,6 +154,11 @@ class Bucket:
         if self.gathering is not None:
             self.gathering.wait()
 
+    @property
+    def holds(self) -> bool:
+        """Whether it has taken gradients."""
+        return self.stage is Stage.OPEN and self.missing < len(self.slots)
+
     def is_done(self) -> bool:
         """Whether `wait` would return at once."""
         under_way = self.gathering or self.reducing
@@ -177,6 +182,7 @@ class Bucket:
         else:
             msg = (
                 f"a second gradient of {slot.name} came before step(): do all but the last backward() within "
-                "optimizer.no_sync(), and checkpoint activations with use_reentrant=False"
+                "optimizer.no_sync(), checkpoint activations with use_reentrant=False, and leave out a batch "
+                "with optimizer.zero_grad()"
             )
         raise InputError(msg)

@@ -191,6 +191,12 @@ class Exchange:
             if bucket.stage is not Stage.GATHERING:
                 bucket.reopen()
 
+    def discard(self) -> None:
+        """Forget what was taken and sent since the last step; every rank does so at the same time."""
+        if any(bucket.stage is Stage.REDUCING or bucket.holds for bucket in self.buckets):
+            self.wait_for_sums()
+            self.next_round()
+
     def _start_full(self) -> None:
         whole = self.plan.policy == "wfbp"
         while self._next < len(self.buckets) and not self.buckets[self._next].missing:

@@ -122,6 +122,8 @@ class DeAR(torch.optim.Optimizer):
         full = optimizer_class([dict(group) for group in self.param_groups], **options)
         self.defaults, self.param_groups = full.defaults, full.param_groups
         self._parameters, self._group_of = number_parameters(model, self.param_groups, self._units)
+        trained = set(self._parameters.tensors)
+        self._left_out = [one for g in self.param_groups for one in g["params"] if one not in trained]
         self._channel = open_channel(group, plan, topology, timeout)
         try:
             broadcast_from_first(self._channel, [*model.parameters(), *model.buffers()])
@@ -206,7 +208,11 @@ class DeAR(torch.optim.Optimizer):
             self._paused = before
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002 - as torch has it
-        """Clear gradients; always to None, since what they lie in may be under way."""
+        """Clear gradients; always to None, since what they lie in may be under way.
+
+        Between backward and step this leaves out what the backward pass has computed, on every rank.
+        """
+        self._exchange.discard()
         super().zero_grad(set_to_none=True)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -410,6 +416,13 @@ class DeAR(torch.optim.Optimizer):
 
     def _finish_backward(self) -> None:
         """Have everything sent that this backward pass has computed."""
+        for parameter in self._left_out:
+            if parameter.grad is not None:
+                shape = tuple(parameter.shape)
+                msg = (
+                    f"a parameter of shape {shape} did not require a gradient when DeAR was made, but has one"
+                )
+                raise InputError(f"{msg} now; make another DeAR when parameters are thawed")
         self.synchronize()  # of modules that did not run since the last step
         since = time.perf_counter() - self._last_step if self._last_step else 0.0
         self._exchange.settle(since)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from weft.errors import InputError, LimitError
+from weft.runtime.buffers import DTYPES
 from weft.torch.dear.channels import Channel, Cut, Pending
 from weft.torch.dear.line import Line
 
@@ -41,6 +42,9 @@ class WeftChannel(Channel):
         """Memory that the ranks of a machine share, as long as there is room."""
         if like.device.type != "cpu":
             msg = f"a parameter is on {like.device}; the group 'weft' moves CPU memory: use an NCCL group"
+            raise InputError(msg)
+        if str(like.dtype).removeprefix("torch.") not in DTYPES:
+            msg = f"a parameter is of {like.dtype}; DeAR trains {', '.join(DTYPES)}"
             raise InputError(msg)
         kind = np.int16 if like.dtype is torch.bfloat16 else _numpy_type(like.dtype)
         try:
