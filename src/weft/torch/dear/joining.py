@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ import torch.distributed as dist
 
 from weft.errors import InputError
 from weft.runtime import Communicator
+from weft.runtime.roster import check_timeout
 from weft.torch.dear.torch_channel import TorchChannel
 from weft.torch.dear.weft_channel import WeftChannel
 from weft.torch.meeting import connect
@@ -32,7 +34,7 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Channe
         As for `weft.init`.
     """
     if isinstance(group, Communicator):
-        return _over(_own_part(group), plan, topology)
+        return _over(_own_part(group, timeout), plan, topology)
     if not dist.is_initialized():
         msg = "there is no process group; call torch.distributed.init_process_group('weft') first"
         raise InputError(msg)
@@ -41,8 +43,8 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Channe
         made = connect(found, plan=plan, topology=topology, timeout=timeout)
         return _over(made, None, None)
     if dist.get_backend(found) == BACKEND:
-        return _over(_own_part(communicator(found)), None, None)
-    return _over_torch(found)
+        return _over(_own_part(communicator(found), timeout), None, None)
+    return _over_torch(found, timeout)
 
 
 def broadcast_from_first(channel: Channel, tensors: Sequence[torch.Tensor]) -> None:
@@ -64,9 +66,10 @@ def broadcast_from_first(channel: Channel, tensors: Sequence[torch.Tensor]) -> N
             first += size
 
 
-def _own_part(communicator: Communicator) -> Communicator:
+def _own_part(communicator: Communicator, timeout: float) -> Communicator:
     part = communicator.split(0)
     assert part is not None
+    part.timeout = check_timeout(timeout)
     part.use(communicator.chooser)
     return part
 
@@ -79,7 +82,7 @@ def _over(communicator: Communicator, plan: Any, topology: Any) -> WeftChannel:
     return WeftChannel(communicator)
 
 
-def _over_torch(group: dist.ProcessGroup) -> TorchChannel:
+def _over_torch(group: dist.ProcessGroup, timeout: float) -> TorchChannel:
     if dist.get_backend(group) == "gloo":
         warnings.warn(
             "gloo's reduce-scatter is an all-reduce, so that DeAR sends half as much again; "
@@ -88,5 +91,10 @@ def _over_torch(group: dist.ProcessGroup) -> TorchChannel:
             stacklevel=4,
         )
     ranks = dist.get_process_group_ranks(group)
-    made = dist.new_group(ranks, backend=dist.get_backend(group), use_local_synchronization=True)
+    made = dist.new_group(
+        ranks,
+        timedelta(seconds=check_timeout(timeout)),
+        dist.get_backend(group),
+        use_local_synchronization=True,
+    )
     return TorchChannel(made)
