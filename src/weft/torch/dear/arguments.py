@@ -64,7 +64,11 @@ def number_parameters(
             msg = f"group {number} has a parameter of shape {tuple(one.shape)} that is not the model's"
             raise InputError(msg)
     unit_of = {one: number for number, unit in enumerate(units) for one in unit.own}
-    found = [(name, one) for name, one in model.named_parameters() if one in group_of and one.requires_grad]
+    found = [
+        (name, one)
+        for name, one in model.named_parameters()
+        if one in group_of and one.requires_grad and one.numel()
+    ]
     if not found:
         msg = "no parameter requires a gradient"
         raise InputError(msg)

@@ -117,6 +117,11 @@ class Bucket:
         into, given = [], []
         for slot in self.slots:
             gradient, view = slot.parameter.grad, slot.view
+            if slot.here and gradient is None:
+                msg = f"the gradient of {slot.name} was cleared within the backward pass"
+                raise InputError(
+                    f"{msg}; if its weight is used without its module, call synchronize() before"
+                )
             if not slot.here:
                 view.zero_()
             elif gradient is not view:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from weft.errors import FormatError
+from weft.torch.dear.sharding import SCALARS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,9 +56,13 @@ def merge(
 def _put(
     whole: dict[str, Any], name: str, value: Any, first: int, last: int, parameter: torch.nn.Parameter
 ) -> None:
-    if isinstance(value, torch.Tensor) and value.dim():
+    if isinstance(value, torch.Tensor) and name not in SCALARS:
+        if value.numel() != last - first:
+            raise FormatError("checkpoints", f"{name!r} has {value.numel()} elements, not {last - first}")
         if name not in whole:
             whole[name] = torch.zeros_like(parameter, dtype=value.dtype)
         whole[name].reshape(-1)[first:last] = value
+    elif name in whole and whole[name] != value:
+        raise FormatError("checkpoints", f"they are of different steps: {name!r} differs between ranks")
     else:
         whole[name] = value

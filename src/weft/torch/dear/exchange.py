@@ -7,6 +7,7 @@ step, says which parameters got a gradient on any rank, so that one that nobody 
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -72,7 +73,8 @@ class Exchange:
 
     def arrange(self, plan: FusionPlan) -> None:
         """Take another plan; nothing may be under way, and every rank does this at the same time."""
-        mark = torch.tensor([int(plan.digest[:12], 16), self.parameters.count])
+        what = f"{plan.digest} {self.parameters.signature} {self._again}"
+        mark = torch.tensor([int(hashlib.sha256(what.encode()).hexdigest()[:12], 16)])
         table = self.channel.gather_rows(mark)
         if (other := (table != mark).any(1).nonzero()).numel():
             raise DesyncError(int(other[0]), "DeAR: agreeing on a fusion plan")
@@ -113,10 +115,6 @@ class Exchange:
         for bucket in self.buckets:
             bucket.fill()
         here = [float(slot.here) for slot in self.slots]
-        if not any(here):
-            self.next_round()
-            msg = "step() without gradients: call backward() first"
-            raise InputError(msg)
         if self.serial:
             for bucket in self.buckets:
                 bucket.start(whole=self.plan.policy == "wfbp")
@@ -128,6 +126,11 @@ class Exchange:
         self._settled = True
         for bucket in self.buckets:
             bucket.check_untouched()
+        if not any(here) and len(self.outcome().unused) == len(self.slots):
+            self.wait_for_sums()
+            self.next_round()
+            msg = "step() without gradients on any rank: call backward() first"
+            raise InputError(msg)
 
     def outcome(self) -> Outcome:
         """What the ranks voted for."""
@@ -165,8 +168,12 @@ class Exchange:
 
     def norm(self, kind: float) -> torch.Tensor:
         """Norm of all averaged gradients, once the sums are there; every rank asks."""
-        own = [torch.linalg.vector_norm(part, kind, dtype=torch.float64) for _, part in self.own_parts()]
-        parts = torch.stack([one.cpu() for one in own])
+        own = [
+            torch.linalg.vector_norm(part, kind, dtype=torch.float64).cpu()
+            for _, part in self.own_parts()
+            if part.numel()
+        ]
+        parts = torch.stack(own) if own else torch.zeros(1, dtype=torch.float64)
         everybody = self.channel.gather_rows(torch.linalg.vector_norm(parts, kind).reshape(1))
         norm: torch.Tensor = torch.linalg.vector_norm(everybody, kind).float()
         return norm

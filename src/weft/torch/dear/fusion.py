@@ -103,6 +103,9 @@ def decode_plan(data: Any, parameters: Parameters) -> FusionPlan:
         raise FormatError("checkpoint", msg)
     if sorted(stored.gathering) != list(range(len(stored.groups))):
         raise FormatError("checkpoint", "its fusion plan gathers other groups than it reduces")
+    for together in stored.groups:
+        if len({(parameters.tensors[one].dtype, parameters.tensors[one].device) for one in together}) > 1:
+            raise FormatError("checkpoint", "its fusion plan is for parameters of other types")
     groups = tuple(parameters.group(members) for members in stored.groups)
     return FusionPlan(groups, tuple(stored.gathering), stored.policy, stored.threshold_bytes)
 
@@ -123,6 +126,13 @@ class Parameters:
     ) -> None:
         self.tensors, self.names, self.units = tuple(tensors), tuple(names), tuple(units)
         self.sizes = tuple(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    @property
+    def signature(self) -> str:
+        """What must be the same on every rank."""
+        return repr(
+            [(n, tuple(t.shape), str(t.dtype)) for n, t in zip(self.names, self.tensors, strict=True)]
+        )
 
     @property
     def count(self) -> int:

@@ -61,11 +61,16 @@ class Hooks:
             for number, parameter in enumerate(parameters)
         ]
         self._handles += (
-            unit.module.register_forward_pre_hook(_before_unit(called, number))
+            unit.module.register_forward_pre_hook(_before_unit(called, number), prepend=True)
             for number, unit in enumerate(units)
         )
         self._handles += (
             cast("Any", module).register_state_dict_pre_hook(lambda *_: called.synchronize())
+            for module in model.modules()
+        )
+        # An update that is still to come would be made on top of what is loaded.
+        self._handles += (
+            cast("Any", module).register_load_state_dict_pre_hook(lambda *_: called.synchronize())
             for module in model.modules()
         )
         # What is compiled later must not try to compile these: it breaks its graph and calls them.

@@ -91,10 +91,8 @@ def _over_torch(group: dist.ProcessGroup, timeout: float) -> TorchChannel:
             stacklevel=4,
         )
     ranks = dist.get_process_group_ranks(group)
-    made = dist.new_group(
-        ranks,
-        timedelta(seconds=check_timeout(timeout)),
-        dist.get_backend(group),
-        use_local_synchronization=True,
-    )
-    return TorchChannel(made)
+    patience = timedelta(seconds=check_timeout(timeout))
+    everybody = len(ranks) == dist.get_world_size()
+    # Of some ranks only these make the group, and torch names it by them: once left, it cannot be made anew.
+    made = dist.new_group(ranks, patience, dist.get_backend(group), use_local_synchronization=not everybody)
+    return TorchChannel(made, leave=everybody)

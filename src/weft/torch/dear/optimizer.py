@@ -338,8 +338,9 @@ class DeAR(torch.optim.Optimizer):
             state_dict = merge(state_dict, self._parameters, find_places(self._parameters, self.param_groups))
         about = state_dict.get(_KEY, {})
         if "fusion" in about:
-            self._arrange(decode_plan(about["fusion"], self._parameters))
+            plan = decode_plan(about["fusion"], self._parameters)
             self._pilot.keep()
+            self._arrange(self._pilot.allowed(plan))
         if self._shards is None:
             if "cuts" in about:
                 msg = "it holds one rank's share (mode 'parameters'); save full_state_dict() for this mode"
@@ -380,6 +381,8 @@ class DeAR(torch.optim.Optimizer):
                 self.synchronize()
         finally:
             self._hooks.remove()
+            if self._shards is not None:
+                self._shards.close()
             self._channel.close()
 
     # What hooks call
@@ -417,12 +420,14 @@ class DeAR(torch.optim.Optimizer):
     def _finish_backward(self) -> None:
         """Have everything sent that this backward pass has computed."""
         for parameter in self._left_out:
-            if parameter.grad is not None:
+            if parameter.grad is not None and parameter.numel():
                 shape = tuple(parameter.shape)
                 msg = (
                     f"a parameter of shape {shape} did not require a gradient when DeAR was made, but has one"
                 )
                 raise InputError(f"{msg} now; make another DeAR when parameters are thawed")
+        if self._shards is not None:
+            self._shards.check_homes()
         self.synchronize()  # of modules that did not run since the last step
         since = time.perf_counter() - self._last_step if self._last_step else 0.0
         self._exchange.settle(since)

@@ -31,6 +31,9 @@ _DEFAULT_BYTES: Final = 25 << 20
 _FIRST_GROUPS: Final = 4
 """Buckets of several sizes tell latency from bandwidth."""
 
+_WORTH_MEASURING: Final = 1024
+"""Bytes of gradients below which one way is as good as any other."""
+
 _SETTLING: Final = 2
 """Iterations after a change that are not judged."""
 
@@ -82,7 +85,8 @@ class Pilot:
             self._members[unit].append(number)
         self._step = 0
         pinned = threshold_bytes is not None and len(self._policies) == 1
-        self.measuring = not pinned and channel.size > 1
+        enough = sum(parameters.sizes) >= _WORTH_MEASURING
+        self.measuring = not pinned and channel.size > 1 and enough
         self.tuning = False
         self.layers: tuple[Layer, ...] | None = None
         self.costs: Linear | None = None
@@ -144,6 +148,10 @@ class Pilot:
             return self._next_trial(seconds)
         return None
 
+    def allowed(self, plan: FusionPlan) -> FusionPlan:
+        """A plan from elsewhere, with a policy that was asked for here."""
+        return plan if plan.policy in self._policies else replace(plan, policy=self._policies[0])
+
     def keep(self) -> None:
         """Neither measure nor try any more: a checkpoint says how to go on."""
         self.measuring = self.tuning = False
@@ -167,8 +175,10 @@ class Pilot:
         units = range(len(self._units))
         forward: list[list[float]] = [[] for _ in units]
         backward: list[list[float]] = [[] for _ in units]
-        for called, ready, over in self._rounds:
+        for called, ready, ended in self._rounds:
             sequence = sorted(called, key=called.__getitem__)
+            # Who calls the parts of a model and never the whole sees no end of its forward pass.
+            over = max([ended, *called.values()])
             ends = [called[unit] for unit in sequence[1:]] + [over]
             for unit, end in zip(sequence, ends, strict=True):
                 forward[unit].append(max(0.0, end - called[unit]))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from weft.errors import FormatError, InputError
 from weft.torch.dear.inner import update
@@ -39,6 +40,13 @@ ELEMENTWISE: Final = (
 )
 
 
+SCALARS: Final = ("step", "mu_product")
+"""What these optimizers keep once per parameter; everything else has the parameter's shape."""
+
+_shared_out: Any = WeakIdKeyDictionary()
+"""Parameters that lie in the memory of some DeAR."""
+
+
 @dataclass(frozen=True, eq=False)
 class Piece:
     """Elements ``first`` to ``last`` of a parameter, which this rank updates."""
@@ -58,6 +66,7 @@ class _Room:
             view = self.flat[slot.first : slot.last].view(slot.parameter.shape)
             view.copy_(slot.parameter.data)
             slot.parameter.data = view
+        self.homes = [(slot.parameter, slot.parameter.data_ptr()) for slot in bucket.slots]
         own, first = bucket.cut.own(bucket.flat), bucket.cut.mine.start
         self.pieces: list[Piece] = []
         for slot in bucket.slots:
@@ -92,6 +101,11 @@ class Shards:
     ) -> None:
         self._channel, self._inner, self._parameters = channel, inner, parameters
         self._group_of = group_of
+        if any(tensor in _shared_out for tensor in parameters.tensors):
+            msg = "a parameter belongs to another DeAR of mode 'parameters' already; close that one first"
+            raise InputError(msg)
+        for tensor in parameters.tensors:
+            _shared_out[tensor] = True
         self._rooms: list[_Room] = []
 
     @property
@@ -99,10 +113,24 @@ class Shards:
         """All of this rank."""
         return [piece for room in self._rooms for piece in room.pieces]
 
+    def check_homes(self) -> None:
+        """Refuse to go on if a parameter no longer lies where its updates come to."""
+        for room in self._rooms:
+            for parameter, address in room.homes:
+                if parameter.data_ptr() != address:
+                    shape = tuple(parameter.shape)
+                    msg = f"a parameter of shape {shape} was moved in memory after DeAR was made"
+                    raise InputError(f"{msg} (.to(), .data = ...); move it before, or use mode='gradients'")
+
     @property
     def cuts(self) -> list[list[int]]:
         """Which elements of which parameters are this rank's."""
         return [[piece.number, piece.first, piece.last] for piece in self.pieces]
+
+    def close(self) -> None:
+        """Let others have the parameters."""
+        for tensor in self._parameters.tensors:
+            _shared_out.pop(tensor, None)
 
     def arrange(self, buckets: Sequence[Bucket]) -> None:
         """Cut the parameters as these buckets are; every rank does this at the same time."""
@@ -152,8 +180,9 @@ class Shards:
         for piece in self.pieces:
             values = state.get(piece.number)
             if values:
+                whole = self._parameters.tensors[piece.number].numel()
                 self._inner.state[piece.tensor] = {
-                    name: _cut_value(value, piece) for name, value in values.items()
+                    name: _cut_value(name, value, piece, whole) for name, value in values.items()
                 }
 
     def local_state(self) -> dict[int, dict[str, Any]]:
@@ -181,6 +210,8 @@ class Shards:
         self._inner.state.clear()
         for place, values in state.items():
             piece = self.pieces[int(place)]
+            for name, value in values.items():
+                _check_size(name, value, piece.last - piece.first)
             self._inner.state[piece.tensor] = {
                 name: value.clone() if isinstance(value, torch.Tensor) else value
                 for name, value in values.items()
@@ -231,7 +262,15 @@ def _describe(state: dict[int, dict[str, Any]], pieces: Sequence[Piece]) -> dict
     return found
 
 
-def _cut_value(value: Any, piece: Piece) -> Any:
-    if isinstance(value, torch.Tensor) and value.dim():
+def _cut_value(name: str, value: Any, piece: Piece, whole: int) -> Any:
+    _check_size(name, value, whole)
+    if isinstance(value, torch.Tensor) and name not in SCALARS:
         return value.reshape(-1)[piece.first : piece.last].clone()
     return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _check_size(name: str, value: Any, elements: int) -> None:
+    """Refuse a tensor of another parameter's state."""
+    if isinstance(value, torch.Tensor) and value.numel() != (1 if name in SCALARS else elements):
+        msg = f"{name!r} has {value.numel()} elements; expected {elements}: it is of another model"
+        raise FormatError("checkpoint", msg)

@@ -23,13 +23,15 @@ class TorchChannel(Channel):
     ----------
     group
         For DeAR alone: what others do on it would come in between.
+    leave
+        Whether to destroy it at the end.
     """
 
     ordered = False
     counts = True
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
-        self.group = group
+    def __init__(self, group: dist.ProcessGroup, *, leave: bool) -> None:
+        self.group, self._leave = group, leave
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self.name = dist.get_backend(group)
         self._device = device_of(group)
@@ -68,7 +70,8 @@ class TorchChannel(Channel):
 
     def close(self) -> None:
         """Leave the group that was made for DeAR."""
-        dist.destroy_process_group(self.group)
+        if self._leave:
+            dist.destroy_process_group(self.group)
 
     def pending(self, kind: str, group: int, start: Callable[[], dist.Work]) -> Pending:
         """Start something, and wait for it later; on a GPU, waiting means that its stream does."""
