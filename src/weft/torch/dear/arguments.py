@@ -22,6 +22,11 @@ def check_choices(
     optimizer_class: Any, mode: str, policy: str, fusion_mb: float | None
 ) -> type[torch.optim.Optimizer]:
     """Refuse what cannot be; returns the class."""
+    if isinstance(optimizer_class, torch.optim.Optimizer):
+        msg = (
+            f"give the class {type(optimizer_class).__name__} and its options, not an optimizer made of them"
+        )
+        raise InputError(msg)
     if not (isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)):
         msg = f"expected the class of an optimizer, such as torch.optim.SGD, not {optimizer_class!r}"
         raise InputError(msg)
@@ -41,10 +46,25 @@ def check_choices(
     if mode == "parameters" and policy == "wfbp":
         msg = "policy 'wfbp' all-reduces gradients; it has no use for mode='parameters'"
         raise InputError(msg)
+    if fusion_mb is not None and not isinstance(fusion_mb, int | float):
+        msg = f"fusion_mb={fusion_mb!r}: expected a number of megabytes"
+        raise InputError(msg)
     if fusion_mb is not None and not 0 < fusion_mb < float("inf"):
         msg = f"fusion_mb={fusion_mb}: expected megabytes, more than 0"
         raise InputError(msg)
     return optimizer_class
+
+
+def check_model(model: Any) -> None:
+    """Refuse what is no model, or sends gradients itself."""
+    if not isinstance(model, torch.nn.Module):
+        msg = f"expected the model first, then parameters or an optimizer class; got a {type(model).__name__}"
+        raise InputError(msg)
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        msg = (
+            "the model is wrapped in DistributedDataParallel, which sends gradients itself; give model.module"
+        )
+        raise InputError(msg)
 
 
 def number_parameters(

@@ -71,12 +71,13 @@ class Bucket:
         self.reducing: Pending | None = None
         self.gathering: Pending | None = None
         self._again = again
+        self._collected = False
         self._version = 0
 
     def take(self, slot: Slot) -> None:
         """Take note of a gradient that has just become ready; it is copied when all of the bucket are."""
         gradient = slot.parameter.grad
-        if self.stage is not Stage.OPEN or gradient is None:
+        if self.stage is not Stage.OPEN or self._collected or gradient is None:
             self._refuse(slot)
         if gradient is slot.view:
             if not self._again:
@@ -101,19 +102,27 @@ class Bucket:
 
     def start(self, *, whole: bool) -> None:
         """Send what was taken."""
-        if self._streams is not None:
-            self._streams.join()
-        if torch.is_grad_enabled():  # within a backward pass whose gradients can be differentiated
-            with torch.no_grad():
-                self._collect()
+        if self._collected:
+            self.check_untouched()
         else:
-            self._collect()
+            self.collect()
         self.stage = Stage.REDUCING
         self.reducing = self.cut.all_reduce(self.flat) if whole else self.cut.reduce(self.flat)
         self._version = self.flat._version
 
-    def _collect(self) -> None:
-        """Copy gradients into the bucket, where they are found from now on."""
+    def collect(self) -> None:
+        """Copy gradients into the bucket, where they are found from now on; nobody may change them."""
+        if self._streams is not None:
+            self._streams.join()
+        if torch.is_grad_enabled():  # within a backward pass whose gradients can be differentiated
+            with torch.no_grad():
+                self._copy()
+        else:
+            self._copy()
+        self._collected = True
+        self._version = self.flat._version
+
+    def _copy(self) -> None:
         into, given = [], []
         for slot in self.slots:
             gradient, view = slot.parameter.grad, slot.view
@@ -172,6 +181,7 @@ class Bucket:
     def reopen(self) -> None:
         """Take gradients again."""
         self.stage = Stage.OPEN
+        self._collected = False
         self.reducing = self.gathering = None
         self.missing = len(self.slots)
         for slot in self.slots:

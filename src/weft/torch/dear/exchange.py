@@ -98,7 +98,11 @@ class Exchange:
         slot = self.slots[number]
         bucket = slot.bucket
         bucket.take(slot)
-        if not bucket.missing and not self.serial:
+        if bucket.missing:
+            return
+        if self.serial:
+            bucket.collect()
+        else:
             self._start_full()
 
     def settle(self, seconds: float) -> None:

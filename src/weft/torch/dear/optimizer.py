@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import torch
 
 from weft.errors import FormatError, InputError
-from weft.torch.dear.arguments import MODES, check_choices, find_places, number_parameters, pack_groups
+from weft.torch.dear.arguments import (
+    MODES,
+    check_choices,
+    check_model,
+    find_places,
+    number_parameters,
+    pack_groups,
+)
 from weft.torch.dear.bucket import Stage
 from weft.torch.dear.channels import COLLECTIVES, Span
 from weft.torch.dear.exchange import Exchange
@@ -115,8 +122,10 @@ class DeAR(torch.optim.Optimizer):
         timeout: float = 60.0,
         **options: Any,
     ) -> None:
+        check_model(model)
         everything = isinstance(params, type)
-        optimizer_class = check_choices(params if everything else optimizer_class, mode, policy, fusion_mb)
+        given = params if everything or isinstance(params, torch.optim.Optimizer) else optimizer_class
+        optimizer_class = check_choices(given, mode, policy, fusion_mb)
         super().__init__(model.parameters() if everything else cast("Any", params), {})
         self._units = find_units(model)
         full = optimizer_class([dict(group) for group in self.param_groups], **options)
@@ -181,8 +190,14 @@ class DeAR(torch.optim.Optimizer):
 
     @property
     def decision(self) -> str | None:
-        """Why this policy was taken; None before it was."""
-        return None if self._pilot.choice is None else self._pilot.choice.reason
+        """Why this policy was taken; None while that is being found out."""
+        if self._sharded:
+            return "dear: mode 'parameters' has no other policy"
+        if self._pilot.choice is not None and self._pilot.chose:
+            return self._pilot.choice.reason
+        if self._pilot.measuring:
+            return None
+        return f"{self.fusion.policy}: as it was asked for, or as a checkpoint says"
 
     @property
     def expected_s(self) -> float | None:
