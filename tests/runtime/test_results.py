@@ -61,6 +61,28 @@ comm = weft.init(transport=sys.argv[1], algorithm=sys.argv[2])
 R, N = comm.rank, comm.size
 """
 
+MEANWHILE = """
+import time
+array = np.full(3 * N, R + 1.0)
+if R == 2:
+    time.sleep(0.5)
+work = comm.reduce_scatter(array, async_op=True)
+end = time.monotonic() + 60
+while not work.is_completed():
+    assert (array == R + 1).all(), array  # the last rank comes late: the shares of the others are in by then
+    assert time.monotonic() < end
+assert (work.wait() == 6).all()
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "ring"])
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_the_input_of_a_reduce_scatter_may_be_read_meanwhile(
+    tmp_path: Path, transport: str, algorithm: str
+) -> None:
+    done = run_job(tmp_path, 3, NATIVE + MEANWHILE, transport, algorithm)
+    assert done.returncode == 0, done.stdout + done.stderr
+
 
 @pytest.mark.parametrize("algorithm", ["direct", "ring"])
 @pytest.mark.parametrize("transport", ["auto", "tcp"])

@@ -41,11 +41,6 @@ class Flat:
     copied: bool
 
     @property
-    def writable(self) -> bool:
-        """Whether what the runtime works on may be written to."""
-        return self.bytes.flags.writeable
-
-    @property
     def nbytes(self) -> int:
         """Bytes in all."""
         return self.bytes.nbytes

@@ -448,11 +448,7 @@ class Communicator(Exchanges):
         return into
 
     def _reduce_share(self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None) -> Buffer:
-        """Reduce-scatter an array, which is as before afterwards; this rank's share, not divided yet.
-
-        A schedule that writes nothing but the share works in the user's own array: a copy of the whole would
-        cost more than some of the sending.
-        """
+        """Reduce-scatter a copy of an array, so that others may read it; this rank's share, undivided."""
         if self.size == 1:
             return _settle(flat, into)
         prepared = self._find("reduce_scatter", flat, op, 0)
@@ -461,19 +457,9 @@ class Communicator(Exchanges):
             what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
             msg = f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}"
             raise InputError(msg)
-        mine = flat.part(first, last)
-        kept = into is not None and into.is_at(mine)
-        apart = into is None or kept or not into.overlaps(mine)
-        own = flat.copied or (prepared.writes_share_only and flat.writable and apart)
-        work = flat if own else flat.copy()
-        share = work.part(first, last)
-        before = None if flat.copied or kept or work is not flat else share.copy()
-        try:
-            self._execute("reduce_scatter", work, work, op, 0, timeout)
-            return share if kept and work is flat else _settle(share, into)
-        finally:
-            if before is not None:
-                share.fill(before)
+        work = flat.copy()
+        self._execute("reduce_scatter", work, work, op, 0, timeout)
+        return _settle(work.part(first, last), into)
 
     def _tell(self, payload: bytes) -> list[bytes]:
         """Everybody's bytes, by rank."""

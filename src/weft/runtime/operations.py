@@ -158,8 +158,8 @@ class Operations:
             self._prepared.clear()
             self._known.clear()
         scatters = key[0] == "reduce_scatter"
-        share, alone = _share(schedule, start, self.rank) if scatters else ((0, 0), False)
-        found = self._prepared[key] = Prepared(schedule, script, record, mark, start, share, alone)
+        share = _share(schedule, start, self.rank) if scatters else (0, 0)
+        found = self._prepared[key] = Prepared(schedule, script, record, mark, start, share)
         return found
 
     def _exchange(
@@ -218,13 +218,10 @@ def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
 
 
-def _share(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[tuple[int, int], bool]:
-    """Elements of a rank in a reduce-scatter, and whether the schedule writes nothing else there."""
-    mine = schedule.target == rank
-    owned = np.flatnonzero(mine)
-    kept = schedule.dst_slot is None
-    alone = kept and bool(mine[schedule.chunk[schedule.dst == rank]].all())
-    return (int(start[owned[0]]), int(start[owned[-1] + 1])), alone
+def _share(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[int, int]:
+    """Elements of a rank in a reduce-scatter."""
+    owned = np.flatnonzero(schedule.target == rank)
+    return int(start[owned[0]]), int(start[owned[-1] + 1])
 
 
 _here: weakref.WeakSet[Operations] = weakref.WeakSet()

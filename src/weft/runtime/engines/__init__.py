@@ -49,8 +49,6 @@ class Prepared:
         First element of each chunk, and the end.
     share
         Of a reduce-scatter: the first of this rank's elements, and the end.
-    writes_share_only
-        Whether nothing else of this rank's array is written.
     """
 
     schedule: Schedule | None
@@ -59,7 +57,6 @@ class Prepared:
     fingerprint: int
     start: NDArray[np.int64]
     share: tuple[int, int] = (0, 0)
-    writes_share_only: bool = False
 
 
 class Dealing(NamedTuple):
@@ -82,11 +79,6 @@ class Buffer(Protocol):
     array: Any
     dtype: str
     copied: bool
-
-    @property
-    def writable(self) -> bool:
-        """Whether what the engine works on may be written to."""
-        ...
 
     @property
     def itemsize(self) -> int:

@@ -33,11 +33,6 @@ class TensorFlat:
     copied: bool
 
     @property
-    def writable(self) -> bool:
-        """Whether what the engine works on may be written to."""
-        return not isinstance(self.array, np.ndarray) or bool(self.array.flags.writeable)
-
-    @property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return int(self.values.element_size())
