@@ -12,5 +12,6 @@ void bind_runtime(nanobind::module_& m);
 void bind_simulation(nanobind::module_& m);
 void bind_synthesis(nanobind::module_& m);
 void bind_verification(nanobind::module_& m);
+void bind_workflow(nanobind::module_& m);
 
 }  // namespace weft

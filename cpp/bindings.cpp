@@ -109,4 +109,5 @@ NB_MODULE(_core, m) {
     bind_simulation(m);
     bind_synthesis(m);
     bind_verification(m);
+    bind_workflow(m);
 }

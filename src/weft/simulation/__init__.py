@@ -1,6 +1,18 @@
-"""Running a schedule on a simulated network: how long, which link, which rank, and why."""
+"""Running schedules on a simulated network: how long, which link, which rank, and why."""
 
 from weft.simulation.network import simulate
 from weft.simulation.result import PathStep, SimulationResult, Timeline
+from weft.simulation.workflow import Part, Passage, Resource, Work, Workflow, WorkflowResult
 
-__all__ = ["PathStep", "SimulationResult", "Timeline", "simulate"]
+__all__ = [
+    "Part",
+    "Passage",
+    "PathStep",
+    "Resource",
+    "SimulationResult",
+    "Timeline",
+    "Work",
+    "Workflow",
+    "WorkflowResult",
+    "simulate",
+]

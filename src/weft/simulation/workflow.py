@@ -1,0 +1,423 @@
+"""Many collectives and other work at once, on one network: a graph of tasks that every rank carries out.
+
+What a run means is written down in docs/workflow.md. In one paragraph: a task is a row of stages, and every
+rank goes through them; a stage is a part of a collective, or work on a resource of the rank's own (its
+compute unit, a memory port), or a pause. A task begins at a rank when those it comes after have ended
+there; ranks meet in collectives only. Links and resources serve the waiting piece of the smallest (priority,
+task, segment). What is held for a while, such as a buffer, is a token of a pool.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft import _core, limits, units
+from weft.errors import InputError, LimitError, SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+MOST_POOLS: Final = 64
+_NONE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that every rank has one of, and that serves one thing at a time.
+
+    Parameters
+    ----------
+    name
+        For people.
+    bandwidth
+        Bytes per second.
+    latency_ps
+        Until what it has served is through.
+    """
+
+    name: str
+    bandwidth: int
+    latency_ps: int = 0
+
+    def __post_init__(self) -> None:
+        limits.check_text("the name of a resource", self.name, InputError)
+        if self.bandwidth < 1 or self.latency_ps < 0:
+            msg = f"resource {self.name}: {self.bandwidth} B/s and {self.latency_ps} ps"
+            raise InputError(f"{msg}; a bandwidth is at least 1, a latency at least 0")
+        limits.check(f"bandwidth of {self.name}", self.bandwidth, limits.MAX_TIME_PS)
+        limits.check(f"latency of {self.name}", self.latency_ps, limits.MAX_TIME_PS)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A resource that every transfer passes at its sender or its receiver.
+
+    Parameters
+    ----------
+    resource
+        Its number in the workflow.
+    copy, reduce
+        Bytes that pass it for each byte sent, by what the receiver does with them.
+    """
+
+    resource: int
+    copy: Fraction | int = 1
+    reduce: Fraction | int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stage in which a rank carries out some steps of a collective; `pool` as for `Work`."""
+
+    pattern: int
+    part: int = 0
+    pool: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A stage in which a rank works for itself.
+
+    Parameters
+    ----------
+    resource
+        Number of a resource that serves the amount as bytes; None for a pause of so many picoseconds.
+    amount
+        For every rank, or for each.
+    pool
+        A token of this pool is taken before, and held until the task's next stage begins.
+    """
+
+    resource: int | None
+    amount: int | NDArray[np.int64]
+    pool: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """What every resource did, in columns; resources are links first, see `Workflow.resource_name`."""
+
+    task: NDArray[np.int32]
+    resource: NDArray[np.int32]
+    size_bytes: NDArray[np.int64]
+    start_ps: NDArray[np.int64]
+    end_ps: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class WorkflowResult:
+    """Times of one run.
+
+    Parameters
+    ----------
+    time_ps
+        When the last thing happened.
+    began_ps, ended_ps
+        Of each task at each rank.
+    busy_ps
+        How long each resource was occupied; links first.
+    segments, events
+        How much work the engine had.
+    spans
+        All of it, if asked for.
+    cpu_seconds
+        What the simulation cost.
+    """
+
+    time_ps: int
+    began_ps: NDArray[np.int64]
+    ended_ps: NDArray[np.int64]
+    busy_ps: NDArray[np.int64]
+    segments: int
+    events: int
+    spans: Spans | None
+    cpu_seconds: float
+
+
+class Workflow:
+    """A graph of tasks on a topology, and what its ranks have besides links.
+
+    Parameters
+    ----------
+    topology
+        Where it runs.
+    resources
+        What every rank has one of; known by their numbers.
+    pools
+        Tokens that every rank has, pool by pool.
+
+    Examples
+    --------
+    >>> import weft
+    >>> ring = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4@bw=1GB/s,lat=1us"))
+    >>> flow = Workflow(ring.topology, [Resource("compute", units.PS_PER_S)])
+    >>> sums = flow.pattern(ring, 4_000_000)
+    >>> first = flow.task("backward", [Work(0, 5_000_000)])
+    >>> flow.task("all-reduce", [Part(sums)], after=[first])
+    1
+    >>> flow.run().time_ps
+    6011000000
+    """
+
+    def __init__(
+        self, topology: Topology, resources: Sequence[Resource] = (), pools: Sequence[int] = ()
+    ) -> None:
+        limits.check("resources of a rank", len(resources), limits.MAX_LAYERS)
+        if len(pools) > MOST_POOLS or any(not 1 <= tokens <= limits.MAX_SEGMENTS for tokens in pools):
+            msg = f"pools {list(pools)}: at most {MOST_POOLS}, of at least one token each"
+            raise InputError(msg)
+        self.topology, self.resources, self.pools = topology, tuple(resources), tuple(pools)
+        self.names: list[str] = []
+        self._patterns: list[_core.Pattern] = []
+        self._stages: list[tuple[int, int, int, int, int]] = []
+        self._stage_start, self._needs_start = [0], [0]
+        self._needs: list[int] = []
+        self._priority: list[int] = []
+        self._pool: list[int] = []
+        self._amounts: list[NDArray[np.int64]] = []
+        self._known_amounts: dict[int, int] = {}
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return len(self.names)
+
+    def resource_name(self, number: int) -> str:
+        """Name a link, or what a rank has."""
+        links, ranks = self.topology.links, self.topology.ranks
+        if number < links:
+            return self.topology.link_name(number)
+        kind, rank = divmod(number - links, ranks)
+        return f"{self.resources[kind].name} of {rank}"
+
+    def pattern(
+        self,
+        schedule: Schedule,
+        size_bytes: int,
+        *,
+        segment_bytes: int | None = None,
+        parts: Sequence[int] = (),
+        before: Sequence[Passage] = (),
+        after: Sequence[Passage] = (),
+    ) -> int:
+        """Prepare a collective for any number of tasks.
+
+        Parameters
+        ----------
+        schedule
+            On this workflow's topology.
+        size_bytes, segment_bytes
+            As for `weft.simulate`.
+        parts
+            Steps at which its second, third, .. part begins.
+        before, after
+            What transfers pass at their sender and at their receiver.
+
+        Returns
+        -------
+        int
+            Its number, for `Part`.
+        """
+        if schedule.topology != self.topology:
+            msg = f"{schedule.algorithm} was made for {schedule.topology.name}, not for {self.topology.name}"
+            raise InputError(msg)
+        ranks = self.topology.ranks
+        pair_src, pair_dst = _core.default_pairs(schedule.table, ranks)
+        offsets, links = self.topology.routes(pair_src, pair_dst)
+        number = np.searchsorted(np.asarray(parts, np.int64), np.arange(schedule.steps), side="right")
+        try:
+            found = _core.make_pattern(
+                schedule.table,
+                ranks,
+                schedule.slots,
+                schedule.chunk_bytes(size_bytes, 1),
+                segment_bytes or 0,
+                pair_src,
+                pair_dst,
+                schedule.routes,
+                np.concatenate([schedule.route_offsets, offsets[1:] + len(schedule.route_links)]),
+                np.concatenate([schedule.route_links, links]),
+                number.astype(np.int32),
+                self._passages(before),
+                self._passages(after),
+                limits.MAX_SEGMENTS,
+            )
+        except _core.TooMany as error:
+            msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use larger segments"
+            raise LimitError(f"{schedule.algorithm}: {msg}") from error
+        self._patterns.append(found)
+        return len(self._patterns) - 1
+
+    def task(
+        self,
+        name: str,
+        stages: Sequence[Part | Work],
+        *,
+        after: Sequence[int] = (),
+        priority: int = 0,
+        pool: int | None = None,
+    ) -> int:
+        """Add a task.
+
+        Parameters
+        ----------
+        name
+            For people.
+        stages
+            What every rank does, one after the other; those that are parts are of one pattern.
+        after
+            Earlier tasks that a rank ends first.
+        priority
+            The smaller goes first wherever several wait.
+        pool
+            A token of this pool is taken before the first stage, and held until the last is over.
+
+        Returns
+        -------
+        int
+            Its number.
+        """
+        number = self.tasks
+        limits.check("tasks at all ranks", (number + 1) * self.topology.ranks, limits.MAX_SEGMENTS)
+        if any(not 0 <= before < number for before in after):
+            msg = f"task {name}: after {list(after)}; there are tasks 0 to {number - 1} before it"
+            raise InputError(msg)
+        if len({stage.pattern for stage in stages if isinstance(stage, Part)}) > 1:
+            msg = f"task {name}: its stages are parts of several patterns; make a task for each"
+            raise InputError(msg)
+        held = [stage.pool for stage in stages if stage.pool is not None]
+        if pool is not None:
+            held.append(pool)
+        if len(set(held)) < len(held) or any(not 0 <= one < len(self.pools) for one in held):
+            msg = f"task {name}: takes from pools {held}; each of 0 to {len(self.pools) - 1} once at most"
+            raise InputError(msg)
+        self._stages += [self._stage(name, stage) for stage in stages]
+        self._stage_start.append(len(self._stages))
+        self._needs += dict.fromkeys(after)
+        self._needs_start.append(len(self._needs))
+        self._priority.append(priority)
+        self._pool.append(_NONE if pool is None else pool)
+        self.names.append(name)
+        return number
+
+    def run(self, *, record: bool = False) -> WorkflowResult:
+        """Carry it all out.
+
+        Parameters
+        ----------
+        record
+            Keep what every resource did, for a trace.
+
+        Raises
+        ------
+        LimitError
+            If it is too much, or takes too long, for the engine.
+        SimulationError
+            If a task never ends.
+        """
+        began = time.process_time()
+        found = self._run(record)
+        if found["stuck_task"] >= 0:
+            name, rank, pool = self.names[found["stuck_task"]], found["stuck_rank"], found["stuck_pool"]
+            waits = f", waits for pool {pool}" if pool >= 0 else ""
+            msg = f"no progress: task {name} never ends at rank {rank}{waits}"
+            raise SimulationError(msg)
+        shape = self.tasks, self.topology.ranks
+        columns = ("task", "resource", "bytes", "start_ps", "end_ps")
+        return WorkflowResult(
+            time_ps=found["time_ps"],
+            began_ps=found["began_ps"].reshape(shape),
+            ended_ps=found["ended_ps"].reshape(shape),
+            busy_ps=found["busy_ps"],
+            segments=found["segments"],
+            events=found["events"],
+            spans=Spans(*(found[f"span_{name}"] for name in columns)) if record else None,
+            cpu_seconds=time.process_time() - began,
+        )
+
+    def _run(self, record: bool) -> dict[str, Any]:
+        ranks = self.topology.ranks
+        rates = [np.full(ranks, resource.bandwidth, np.int64) for resource in self.resources]
+        latencies = [np.full(ranks, resource.latency_ps, np.int64) for resource in self.resources]
+        stages = np.array(self._stages, np.int64).reshape(-1, 5).T
+        pattern, part, resource, amounts, pool = (np.ascontiguousarray(column) for column in stages)
+        try:
+            return _core.run_workflow(
+                ranks,
+                np.concatenate([self.topology.bandwidth, *rates]),
+                np.concatenate([self.topology.latency_ps, *latencies]),
+                np.array(self.pools, np.int32),
+                self._patterns,
+                pattern.astype(np.int32),
+                part.astype(np.int32),
+                resource.astype(np.int32),
+                amounts,
+                pool.astype(np.int32),
+                np.concatenate([*self._amounts, np.zeros(0, np.int64)]),
+                np.array(self._priority, np.int64),
+                np.array(self._stage_start, np.int32),
+                np.array(self._pool, np.int32),
+                np.array(self._needs_start, np.int64),
+                np.array(self._needs, np.int32),
+                record,
+                limits.MAX_SEGMENTS,
+                limits.MAX_TIME_PS,
+            )
+        except OverflowError as error:
+            msg = f"takes more than the {limits.MAX_TIME_PS // units.PS_PER_S:,} s that the engine counts"
+            raise LimitError(f"{self.tasks:,} tasks on {self.topology.name}: {msg}") from error
+        except _core.TooMany as error:
+            msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use larger segments or fewer iterations"
+            raise LimitError(f"{self.tasks:,} tasks on {self.topology.name}: {msg}") from error
+
+    def _first(self, resource: int) -> int:
+        if not 0 <= resource < len(self.resources):
+            msg = f"resource {resource}: there are 0 to {len(self.resources) - 1}"
+            raise InputError(msg)
+        return self.topology.links + resource * self.topology.ranks
+
+    def _passages(self, passages: Sequence[Passage]) -> NDArray[np.int32]:
+        rows: list[int] = []
+        for passage in passages:
+            copy, reduce = Fraction(passage.copy), Fraction(passage.reduce)
+            common = copy.denominator * reduce.denominator
+            rows += [self._first(passage.resource), int(copy * common), int(reduce * common), common]
+        return np.array(rows, np.int32)
+
+    def _stage(self, name: str, stage: Part | Work) -> tuple[int, int, int, int, int]:
+        pool = _NONE if stage.pool is None else stage.pool
+        if isinstance(stage, Part):
+            if not (
+                0 <= stage.pattern < len(self._patterns)
+                and 0 <= stage.part < self._patterns[stage.pattern].parts
+            ):
+                msg = f"task {name}: there is no part {stage.part} of pattern {stage.pattern}"
+                raise InputError(msg)
+            return stage.pattern, stage.part, _NONE, 0, pool
+        resource = _NONE if stage.resource is None else self._first(stage.resource)
+        return _NONE, 0, resource, self._amount(name, stage.amount), pool
+
+    def _amount(self, name: str, amount: int | NDArray[np.int64]) -> int:
+        """Where the amounts of every rank begin; equal ones are kept once."""
+        ranks = self.topology.ranks
+        if isinstance(amount, int) and amount in self._known_amounts:
+            return self._known_amounts[amount]
+        column = np.broadcast_to(np.asarray(amount, np.int64), ranks)
+        if column.min() < 0 or column.max() > limits.MAX_TIME_PS:
+            msg = f"task {name}: amounts {column.min()} to {column.max()}; they are at least 0 and below 2^61"
+            raise InputError(msg)
+        self._amounts.append(column)
+        where = (len(self._amounts) - 1) * ranks
+        if isinstance(amount, int):
+            self._known_amounts[amount] = where
+        return where
