@@ -216,6 +216,7 @@ private:
     struct Part {  // a task at a rank
         int32_t needs = 0;
         int32_t stage = kNone;
+        int32_t held = kNone;  // the pool of the last token that one of its stages took
         int32_t duties = 0;  // segments of this stage that the rank has still to send or receive
     };
     struct Live {  // counters of a pattern while a task carries it out
@@ -294,19 +295,19 @@ private:
         }
     }
 
-    void give_back(int32_t task, int32_t rank) {
-        int32_t stage = part(task, rank).stage;
-        if (stage == kNone) return;
-        int32_t pool = stage_of(task, stage).pool;
-        if (pool != kNone) admission_.release(pool, rank);
+    // Holds a stage's token in place of the one before; none at the end.
+    void hold(int32_t task, int32_t rank, int32_t pool) {
+        int32_t& held = part(task, rank).held;
+        if (held != kNone) admission_.release(held, rank);
+        held = pool;
     }
 
     void begin(int32_t task, int32_t rank) {
-        give_back(task, rank);
         Part& mine = part(task, rank);
         int64_t& began = outcome_.began_ps[place(task, rank)];
         if (began < 0) began = now_;
         const Stage& stage = stage_of(task, ++mine.stage);
+        if (stage.pool != kNone) hold(task, rank, stage.pool);
         if (stage.pattern != kNone) return open(task, rank, stage);
         int64_t amount = input_.amounts[stage.amounts + rank];
         if (amount == 0) {
@@ -378,7 +379,7 @@ private:
     }
 
     void end(int32_t task, int32_t rank) {
-        give_back(task, rank);
+        hold(task, rank, kNone);
         const WorkflowTask& found = input_.tasks[task];
         if (found.pool != kNone) admission_.release(found.pool, rank);
         int64_t where = static_cast<int64_t>(place(task, rank));

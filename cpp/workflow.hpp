@@ -64,7 +64,7 @@ struct Stage {
     int32_t pattern = kNone, part = 0;
     int32_t first_resource = kNone;  // of rank r, number `first_resource` + r
     int64_t amounts = 0;             // where its amounts begin
-    int32_t pool = kNone;            // a token of this is held until the next stage begins
+    int32_t pool = kNone;            // a token of this is held until the next one is, or the end
 };
 
 struct WorkflowTask {

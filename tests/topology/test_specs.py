@@ -349,3 +349,25 @@ def test_any_text_is_a_topology_or_an_error(text: str) -> None:
     spec = re.sub(r"[0-9]{4,}", "16", text)
     with contextlib.suppress(WeftError):
         load_topology(f"ring:{spec}")
+
+
+def test_a_grid_may_have_a_latency_for_each_dimension() -> None:
+    topology = load_topology("torus:3x3@lat=70ns/400ns")
+    ends = zip(
+        topology.link_src.tolist(), topology.link_dst.tolist(), topology.latency_ps.tolist(), strict=True
+    )
+    assert {latency for src, dst, latency in ends if src // 3 == dst // 3} == {400_000}
+    assert set(topology.latency_ps.tolist()) == {70_000, 400_000}
+    with pytest.raises(TopologyError, match="2 latencies for 3 dimensions; give one, or one each"):
+        load_topology("torus:3x3x3@lat=70ns/400ns")
+
+
+def test_the_platform_of_ace() -> None:
+    topology = load_topology("ace:4x2x2")
+    assert topology.ranks == 16
+    out = [(0, 4), (0, 12), (0, 2), (0, 1)]
+    links = {pair: topology.links_between(*pair) for pair in out}
+    assert [len(links[pair]) for pair in out] == [1, 1, 2, 2]  # two links along an axis of two
+    assert [int(topology.bandwidth[links[pair][0]]) // 10**9 for pair in out] == [200, 200, 25, 25]
+    with pytest.raises(TopologyError, match="ace:LxVxH"):
+        load_topology("ace:4x4")

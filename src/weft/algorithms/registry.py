@@ -120,6 +120,7 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
         Algorithm("halving_doubling", _HALVES, "halve data, double distance; few steps, optimal volume"),
         Algorithm("ring2d", ("all_reduce",), "rings along the rows and columns of a 2D grid", 0.25),
         Algorithm("bucket", _HALVES, "rings in every direction of a torus or mesh at once", 8.0),
+        Algorithm("four_phase", ("all_reduce",), "inside packages, between them axis by axis, inside", 1.0),
         Algorithm("hierarchical", _TREES, "inside each group, between their leaders, inside each group", 0.1),
         Algorithm("blueconnect", _HALVES, "one ring stage per level of the network"),
         Algorithm("direct", _ALL, "every rank straight to every other"),

@@ -95,7 +95,8 @@ class Work:
     amount
         For every rank, or for each.
     pool
-        A token of this pool is taken before, and held until the task's next stage begins.
+        A token of this pool is taken before, and held until the task's next stage that takes one begins, or
+        until the task ends.
     """
 
     resource: int | None

@@ -16,7 +16,7 @@ from weft.topology.graph import Grid, Routing, Topology
 from weft.topology.wiring import Wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from weft.topology.spec import Options
 
@@ -148,8 +148,8 @@ def dgx_h100(spec: str, shape: list[int], options: Options) -> Topology:
 def hosts(spec: str, shape: list[int], options: Options) -> Topology:
     """``hosts:8,4,2``: uneven hosts behind one core switch, an uplink each."""
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
-    intra = options.speeds("intra", speed, len(shape), "hosts")
-    uplink = options.speeds("uplink", speed, len(shape), "hosts")
+    intra = options.speeds("intra", [speed], len(shape), "hosts")
+    uplink = options.speeds("uplink", [speed], len(shape), "hosts")
     intra_latency = options.latency("intra_lat", latency)
     wiring = _wiring(spec, sum(shape), len(shape) + 1, cables=sum(shape) + len(shape))
     core = wiring.switch(len(shape))
@@ -162,6 +162,24 @@ def hosts(spec: str, shape: list[int], options: Options) -> Topology:
     for host in range(len(shape)):
         wiring.cable(wiring.switch(host), core, bandwidth=uplink[host], latency_ps=latency)
     return wiring.build(spec, hosts=tuple(members))
+
+
+def ace(spec: str, shape: list[int], options: Options) -> Topology:
+    """Packages of L accelerators, V times H of them on a torus: the platform of the ACE paper.
+
+    Two links of 200 GB/s and 90 cycles within a package, two of 25 GB/s and 500 cycles along either axis
+    between packages; a cycle is that of 1.245 GHz.
+    """
+    _take_shape(spec, shape, 3, "ace:LxVxH, such as ace:4x4x4")
+    return _grid(
+        spec,
+        shape,
+        options,
+        wrap=True,
+        wrap2="double",
+        bandwidths=(200 * 10**9, 25 * 10**9, 25 * 10**9),
+        latencies=(72_290, 401_607, 401_607),
+    )
 
 
 BUILDERS: Final[dict[str, Callable[[str, list[int], Options], Topology]]] = {
@@ -177,6 +195,7 @@ BUILDERS: Final[dict[str, Callable[[str, list[int], Options], Topology]]] = {
     "dgx-a100": dgx_a100,
     "dgx-h100": dgx_h100,
     "hosts": hosts,
+    "ace": ace,
 }
 
 SHAPES: Final = {
@@ -192,6 +211,7 @@ SHAPES: Final = {
     "dgx-a100": "1",
     "dgx-h100": "1",
     "hosts": "8,4,2",
+    "ace": "4x4x4",
 }
 """A shape of each kind, for those who forget it."""
 
@@ -209,6 +229,7 @@ _OPTIONS: Final = {
     "dgx-a100": "nvlink, nic, lat, nic_lat",
     "dgx-h100": "nvlink, nic, lat, nic_lat",
     "hosts": "bw, lat, intra, intra_lat, uplink",
+    "ace": _GRID_OPTIONS,
 }
 
 
@@ -232,13 +253,23 @@ def _wiring(spec: str, ranks: int, switches: int = 0, *, cables: int) -> Wiring:
     return Wiring(ranks, switches)
 
 
-def _grid(spec: str, shape: list[int], options: Options, *, wrap: bool) -> Topology:
+def _grid(
+    spec: str,
+    shape: list[int],
+    options: Options,
+    *,
+    wrap: bool,
+    wrap2: str = "single",
+    bandwidths: Sequence[int] = (DEFAULT_BANDWIDTH,),
+    latencies: Sequence[int] = (DEFAULT_LATENCY_PS,),
+) -> Topology:
     limits.check(f"{spec}: dimensions", len(shape), limits.MAX_DIMENSIONS)
     limits.check(f"{spec}: ranks", math.prod(shape), limits.MAX_RANKS)
-    speeds = options.speeds("bw", DEFAULT_BANDWIDTH, len(shape), "dimensions")
-    back = options.speeds("back", 0, len(shape), "dimensions")
-    latency, count = options.latency(), options.count("links", 1)
-    double = options.choice("wrap2", ("single", "double"), "single") == "double"
+    speeds = options.speeds("bw", bandwidths, len(shape), "dimensions")
+    back = options.speeds("back", [0], len(shape), "dimensions")
+    latencies = options.latencies(latencies, len(shape), "dimensions")
+    count = options.count("links", 1)
+    double = options.choice("wrap2", ("single", "double"), wrap2) == "double"
     closed = tuple(wrap and (size > 2 or (size == 2 and double)) for size in shape)
     grid = Grid(tuple(shape), closed)
     ranks = math.prod(shape)
@@ -255,7 +286,7 @@ def _grid(spec: str, shape: list[int], options: Options, *, wrap: bool) -> Topol
                 following,
                 bandwidth=speeds[axis],
                 back=back[axis] or speeds[axis],
-                latency_ps=latency,
+                latency_ps=latencies[axis],
                 count=count,
             )
     return wiring.build(spec, grid=grid, routing=_DIMENSION_ORDER)

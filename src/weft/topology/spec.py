@@ -17,6 +17,8 @@ from weft.topology import builders
 from weft.topology.faults import apply_faults
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.topology.graph import Topology
 
 _HEAD = re.compile(r"([a-z][a-z0-9-]*):([^@+]*)(?:@([^+]*))?\Z")
@@ -39,23 +41,30 @@ class Options:
         text = self.take(name)
         return default if text is None else units.parse_bandwidth(text)
 
-    def speeds(self, name: str, default: int, count: int, per: str) -> list[int]:
+    def speeds(self, name: str, default: Sequence[int], count: int, per: str) -> list[int]:
         """One bandwidth for all, or one for each, as in ``10GB/s/5GB/s``."""
         text = self.take(name)
-        if text is None:
-            return [default] * count
-        found = [units.parse_bandwidth(part) for part in _SPEED_LIST.split(text)]
-        if len(found) == 1:
-            return found * count
-        if len(found) != count:
-            msg = f"{self.spec}: {name} lists {len(found)} speeds for {count} {per}; give one, or one each"
-            raise TopologyError(msg)
-        return found
+        found = default if text is None else [units.parse_bandwidth(part) for part in _SPEED_LIST.split(text)]
+        return self._one_each(f"{name} lists {len(found)} speeds", found, count, per)
 
     def latency(self, name: str = "lat", default: int = builders.DEFAULT_LATENCY_PS) -> int:
         """A latency in picoseconds."""
         text = self.take(name)
         return default if text is None else units.parse_time(text)
+
+    def latencies(self, default: Sequence[int], count: int, per: str) -> list[int]:
+        """One latency for all, or one for each, as in ``70ns/400ns``, in picoseconds."""
+        text = self.take("lat")
+        found = default if text is None else [units.parse_time(part) for part in text.split("/")]
+        return self._one_each(f"lat lists {len(found)} latencies", found, count, per)
+
+    def _one_each(self, what: str, found: Sequence[int], count: int, per: str) -> list[int]:
+        if len(found) == 1:
+            return list(found) * count
+        if len(found) != count:
+            msg = f"{self.spec}: {what} for {count} {per}; give one, or one each"
+            raise TopologyError(msg)
+        return list(found)
 
     def count(self, name: str, default: int, least: int = 1) -> int:
         """A whole number of at least `least`."""
