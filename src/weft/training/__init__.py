@@ -18,7 +18,7 @@ from weft.training.iteration import (
     serial,
     wfbp,
 )
-from weft.training.layers import Layer
+from weft.training.layers import Exchange, Layer
 from weft.training.tuning import BayesianSearch, BoundedSearch, Search
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "BoundedSearch",
     "Choice",
     "Costs",
+    "Exchange",
     "Groups",
     "Layer",
     "Linear",

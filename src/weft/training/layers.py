@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from weft import limits
@@ -11,6 +11,36 @@ from weft.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An all-to-all between layers: what model-parallel embeddings do in DLRM.
+
+    Forward, it starts when its layer's work is done, and layer number `needed_by` waits for it. Backward is the
+    mirror image: it starts when backward of that layer is done, and its own layer's backward work waits for it.
+
+    Parameters
+    ----------
+    size_bytes
+        What each rank sends in one pass, its own part included.
+    needed_by
+        Number of the layer that waits, counted from 0 in the order of the forward pass.
+
+    Raises
+    ------
+    InputError
+        If either cannot be.
+    """
+
+    size_bytes: int
+    needed_by: int
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 0 or self.needed_by < 0:
+            msg = f"an exchange of {self.size_bytes} bytes for layer {self.needed_by}: neither is below 0"
+            raise InputError(msg)
+        limits.check("bytes of an exchange", self.size_bytes, limits.MAX_SIZE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +55,25 @@ class Layer:
         Of its gradients as they are sent; 0 for a layer without parameters.
     forward_s, backward_s
         Seconds that it computes in one iteration.
+    tensors
+        Bytes of each trainable tensor, in the order in which they are registered; none given means one of
+        `size_bytes`.
+    exchange
+        An all-to-all after its forward work and before its backward work. Such a layer is spread over the
+        ranks and has no gradients to add up: `size_bytes` is 0.
 
     Raises
     ------
     InputError
-        If a size or a time cannot be.
+        If a size or a time cannot be, or tensors are not what `size_bytes` says.
     """
 
     name: str
     size_bytes: int
     forward_s: float
     backward_s: float
+    tensors: tuple[int, ...] = field(default=(), kw_only=True)
+    exchange: Exchange | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         limits.check_text("the name of a layer", self.name, InputError, empty=True)
@@ -47,6 +85,17 @@ class Layer:
             if not 0 <= seconds < math.inf:
                 msg = f"layer {self.name}: {seconds} s of {what}; a time is at least 0 and finite"
                 raise InputError(msg)
+        if self.tensors and (min(self.tensors) < 0 or sum(self.tensors) != self.size_bytes):
+            msg = f"layer {self.name}: its tensors have {sum(self.tensors)} bytes and not {self.size_bytes}"
+            raise InputError(msg)
+        if self.exchange is not None and self.size_bytes:
+            msg = f"layer {self.name}: {self.size_bytes} bytes of gradients and an exchange; it has only one of them"
+            raise InputError(msg)
+
+    @property
+    def tensor_bytes(self) -> tuple[int, ...]:
+        """Bytes of each trainable tensor; a layer that does not say is one, and none if it has no bytes."""
+        return self.tensors or ((self.size_bytes,) if self.size_bytes else ())
 
 
 def check_layers(layers: Sequence[Layer]) -> None:
@@ -55,6 +104,13 @@ def check_layers(layers: Sequence[Layer]) -> None:
         msg = "a model has at least one layer"
         raise InputError(msg)
     limits.check("layers", len(layers), limits.MAX_LAYERS)
+    for number, layer in enumerate(layers):
+        if layer.exchange is not None and not number < layer.exchange.needed_by < len(layers):
+            msg = (
+                f"layer {number} ({layer.name}): its exchange is needed by layer {layer.exchange.needed_by}; "
+                f"expected a later layer, {number + 1} to {len(layers) - 1}"
+            )
+            raise InputError(msg)
 
 
 def forward_seconds(layers: Sequence[Layer]) -> float:
