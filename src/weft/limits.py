@@ -103,6 +103,9 @@ MAX_SIZE_BYTES: Final = 1 << 50
 MAX_LAYERS: Final = 1 << 16
 """Layers of a model whose training is modelled, or fusions of them that are compared."""
 
+MAX_BATCH: Final = 1 << 20
+"""Samples that one rank computes in an iteration."""
+
 MAX_SAMPLES: Final = 1 << 20
 """Measured times that a line is fitted through."""
 
