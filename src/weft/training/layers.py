@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Exchange:
     """An all-to-all between layers: what model-parallel embeddings do in DLRM.
 
-    Forward, it starts when its layer's work is done, and layer number `needed_by` waits for it. Backward is the
-    mirror image: it starts when backward of that layer is done, and its own layer's backward work waits for it.
+    Forward, it starts when its layer's work is done, and layer number `needed_by` waits for it. Backward is
+    the mirror image: it starts when backward of that layer is done, and its own layer's backward work waits
+    for it.
 
     Parameters
     ----------
@@ -85,11 +86,14 @@ class Layer:
             if not 0 <= seconds < math.inf:
                 msg = f"layer {self.name}: {seconds} s of {what}; a time is at least 0 and finite"
                 raise InputError(msg)
-        if self.tensors and (min(self.tensors) < 0 or sum(self.tensors) != self.size_bytes):
+        if min(self.tensors, default=0) < 0:
+            msg = f"layer {self.name}: a tensor of {min(self.tensors)} bytes; a size is at least 0"
+            raise InputError(msg)
+        if self.tensors and sum(self.tensors) != self.size_bytes:
             msg = f"layer {self.name}: its tensors have {sum(self.tensors)} bytes and not {self.size_bytes}"
             raise InputError(msg)
         if self.exchange is not None and self.size_bytes:
-            msg = f"layer {self.name}: {self.size_bytes} bytes of gradients and an exchange; it has only one of them"
+            msg = f"layer {self.name}: {self.size_bytes} bytes of gradients and an exchange; only one can be"
             raise InputError(msg)
 
     @property

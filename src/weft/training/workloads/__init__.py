@@ -1,0 +1,77 @@
+"""Models to train, as lists of operators with shapes; a device turns each into layers with times.
+
+A new model is one function that returns a `Workload`, and one line here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError
+from weft.training.workloads.dlrm import dlrm
+from weft.training.workloads.gnmt import gnmt
+from weft.training.workloads.inception import inception_v4
+from weft.training.workloads.multitree import NETWORKS
+from weft.training.workloads.operators import Operator, Product, Work
+from weft.training.workloads.transformers import bert_base, bert_large, gpt2_medium
+from weft.training.workloads.vision import densenet201, resnet50, vgg16
+from weft.training.workloads.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["WORKLOADS", "Operator", "Product", "Work", "Workload", "load_workload"]
+
+WORKLOADS: Final[dict[str, Callable[..., Workload]]] = {
+    "resnet50": resnet50,
+    "densenet201": densenet201,
+    "inception-v4": inception_v4,
+    "vgg16": vgg16,
+    "bert-base": bert_base,
+    "bert-large": bert_large,
+    "gpt2-medium": gpt2_medium,
+    "gnmt": gnmt,
+    "dlrm": dlrm,
+    **NETWORKS,
+}
+"""Name and definition of each."""
+
+
+def load_workload(name: str, **options: object) -> Workload:
+    """Give a workload by its name.
+
+    Parameters
+    ----------
+    name
+        One of `WORKLOADS`.
+    options
+        What its definition takes: ``image``, ``sequence``, ``steps`` and the like.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name, or it has no such option.
+
+    Examples
+    --------
+    >>> bert = load_workload("bert-large", sequence=128)
+    >>> bert.tensors, bert.parameters
+    (398, 336232258)
+    """
+    define = WORKLOADS.get(name)
+    if define is None:
+        close = difflib.get_close_matches(name, WORKLOADS, 3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ";"
+        msg = f"there is no workload {name!r}{hint} known: {', '.join(WORKLOADS)}"
+        raise InputError(msg)
+    known = inspect.signature(define).parameters
+    for option, value in options.items():
+        if option not in known:
+            msg = f"workload {name} has no option {option!r}; it has {', '.join(known) or 'none'}"
+            raise InputError(msg)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            msg = f"workload {name}: {option} is {value!r}; expected a whole number of at least 1"
+            raise InputError(msg)
+    return define(**options)
