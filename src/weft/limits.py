@@ -106,6 +106,9 @@ MAX_LAYERS: Final = 1 << 16
 MAX_BATCH: Final = 1 << 20
 """Samples that one rank computes in an iteration."""
 
+MAX_TASKS: Final = 1 << 22
+"""Tasks of the iterations that are modelled: a thousand layers cut into a thousand parts each, four times."""
+
 MAX_SAMPLES: Final = 1 << 20
 """Measured times that a line is fitted through."""
 

@@ -32,7 +32,11 @@ STEP: Final = 4
 
 
 class Costs(Protocol):
-    """Seconds of each collective, over bytes of the whole buffer. Nothing to send costs nothing."""
+    """Seconds of each collective, over bytes of the whole buffer. Nothing to send costs nothing.
+
+    Costs for a model whose layers exchange something also have an ``all_to_all``, over bytes that each rank
+    sends, its own part included.
+    """
 
     def reduce_scatter(self, size_bytes: int, /) -> float:
         """Seconds until every rank has the sums of its part."""
@@ -69,11 +73,12 @@ class AlphaBeta:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A line for each collective."""
+    """A line for each collective; an all-to-all only where a model needs one."""
 
     reduce_scatter: AlphaBeta
     all_gather: AlphaBeta
     all_reduce: AlphaBeta
+    all_to_all: AlphaBeta | None = None
 
     @classmethod
     def in_halves(cls, reduce_scatter: AlphaBeta, all_gather: AlphaBeta) -> Linear:

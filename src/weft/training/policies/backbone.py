@@ -1,0 +1,150 @@
+"""What every policy shares: layers that compute one after the other, exchanges between them, and buckets.
+
+A layer with an exchange (the embeddings of DLRM) sends an all-to-all when its forward work is done, and the
+layer that needs the result waits for it; backward goes the other way round. Somebody always waits for these,
+so they go before gradients wherever both wait.
+
+Nothing is charged for the optimizer's update: it reads and writes memory for a time that is the same under
+every policy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError
+from weft.training.graph import Graph
+from weft.training.layers import check_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.training.fusion import Groups
+    from weft.training.layers import Layer
+
+MEBIBYTE: Final = 1 << 20
+EXCHANGES_FIRST: Final = -1
+"""Priority of exchanges; that of gradients is at least 0."""
+
+MOST_ITERATIONS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Gradients that travel together: their bytes, and the layers that they are of."""
+
+    size_bytes: int
+    layers: tuple[int, ...]
+
+    @property
+    def last(self) -> int:
+        """The layer whose backward work completes the bucket: the first one of the model."""
+        return min(self.layers)
+
+
+class Backbone:
+    """The forward and backward chains of some iterations, in a graph that a policy completes.
+
+    Parameters
+    ----------
+    layers
+        In the order of the forward pass.
+    iterations
+        How many the graph will have.
+    blocking
+        Whether computing stops during an exchange.
+    """
+
+    def __init__(self, layers: Sequence[Layer], iterations: int, *, blocking: bool = False) -> None:
+        check_layers(layers)
+        if not 2 <= iterations <= MOST_ITERATIONS:
+            msg = f"{iterations} iterations: a steady state needs 2 to {MOST_ITERATIONS}"
+            raise InputError(msg)
+        self.layers, self.iterations = layers, iterations
+        self.graph = Graph()
+        self.computed: tuple[int, ...] = ()
+        """What the next computation waits for in any case: the one before it."""
+        self._blocking = blocking
+        self._arrivals: defaultdict[int, list[int]] = defaultdict(list)
+        self._senders: defaultdict[int, list[int]] = defaultdict(list)
+        for index, layer in enumerate(layers):
+            if layer.exchange is not None:
+                self._senders[layer.exchange.needed_by].append(index)
+
+    def forward(self, index: int, after: Iterable[int] = ()) -> int:
+        """Compute a layer forward, next and after these; returns the number of the task."""
+        layer = self.layers[index]
+        before = (*self.computed, *after, *self._arrivals.pop(index, ()))
+        task = self.graph.compute(layer.name, layer.forward_s, before, phase="forward", layer=index)
+        self.computed = (task,)
+        if layer.exchange is not None:
+            self._exchange(index, layer.exchange.needed_by, task)
+        return task
+
+    def backward(self, index: int, after: Iterable[int] = ()) -> int:
+        """Compute a layer backward, next and after these; returns the number of the task."""
+        layer = self.layers[index]
+        before = (*self.computed, *after, *self._arrivals.pop(index, ()))
+        task = self.graph.compute(layer.name, layer.backward_s, before, phase="backward", layer=index)
+        self.computed = (task,)
+        for sender in self._senders.get(index, ()):
+            self._exchange(sender, sender, task)
+        return task
+
+    def all_forward(self, after: Iterable[int] = ()) -> None:
+        """Compute all layers forward, the first of them after these."""
+        for index in range(len(self.layers)):
+            self.forward(index, after if index == 0 else ())
+
+    def all_backward(self, collective: str, buckets: Sequence[Bucket]) -> list[int]:
+        """Compute all layers backward, and send each bucket once it is complete; returns the collectives."""
+        complete: defaultdict[int, list[int]] = defaultdict(list)
+        for number, bucket in enumerate(buckets):
+            complete[bucket.last].append(number)
+        sent = []
+        for index in range(len(self.layers) - 1, -1, -1):
+            task = self.backward(index)
+            sent += [
+                self.graph.collective(collective, buckets[number].size_bytes, (task,), group=number)
+                for number in complete[index]
+            ]
+        return sent
+
+    def step(self, after: Iterable[int]) -> int:
+        """Wait for the backward pass and for these: the optimizer's step, for which nothing is charged."""
+        return self.graph.delay("step", 0.0, (*self.computed, *after), phase="update")
+
+    def _exchange(self, layer: int, needed_by: int, after: int) -> None:
+        exchange = self.layers[layer].exchange
+        assert exchange is not None
+        task = self.graph.collective(
+            "all_to_all", exchange.size_bytes, (after,), layer=layer, priority=EXCHANGES_FIRST
+        )
+        self._arrivals[needed_by].append(task)
+        if self._blocking:
+            self.computed = (*self.computed, task)
+
+
+def tensors(layers: Sequence[Layer]) -> list[Bucket]:
+    """Each tensor as a bucket of its own, in the order in which gradients are there: the last first."""
+    return [
+        Bucket(size, (index,))
+        for index in range(len(layers) - 1, -1, -1)
+        for size in reversed(layers[index].tensor_bytes)
+        if size
+    ]
+
+
+def of_groups(layers: Sequence[Layer], groups: Groups) -> list[Bucket]:
+    """One bucket for each group of layers."""
+    return [Bucket(sum(layers[index].size_bytes for index in group), group) for group in groups]
+
+
+def merged(parts: Sequence[Bucket]) -> Bucket:
+    """One bucket of several."""
+    return Bucket(
+        sum(part.size_bytes for part in parts),
+        tuple(dict.fromkeys(index for part in parts for index in part.layers)),
+    )

@@ -1,0 +1,101 @@
+"""Horovod's tensor fusion: a background thread wakes once per cycle and fuses what is ready.
+
+The defaults are 64 MiB, the size that its documentation gives (``docs/tensor-fusion.rst``; since release
+0.21.0 its code has 128 MiB), and a cycle of 1 ms, as since release 0.21.0 (before, 5 ms). Tensors are fused
+in the order in which they are ready, up to the limit; a tensor is never cut. When the thread wakes is not
+tied to training: here its cycles are counted from the start of the backward pass. The ranks' agreement on
+what is ready is not charged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from weft.errors import InputError
+from weft.training.policies.backbone import MEBIBYTE, Backbone, merged, tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.training.graph import Graph
+    from weft.training.layers import Layer
+    from weft.training.policies.backbone import Bucket
+
+
+def build(
+    layers: Sequence[Layer],
+    *,
+    iterations: int = 4,
+    threshold_bytes: int = 64 * MEBIBYTE,
+    cycle_s: float = 1e-3,
+) -> Graph:
+    """Build the graph.
+
+    Parameters
+    ----------
+    layers
+        In the order of the forward pass.
+    iterations
+        How many, at least 2.
+    threshold_bytes
+        Up to how much is fused; tensors that are larger go alone.
+    cycle_s
+        Seconds from one waking to the next; 0 fuses only what is ready at the same moment.
+    """
+    if threshold_bytes < 1 or not 0 <= cycle_s < math.inf:
+        msg = f"a threshold of {threshold_bytes} bytes and a cycle of {cycle_s} s: give at least 1 and 0"
+        raise InputError(msg)
+    backbone = Backbone(layers, iterations)
+    graph = backbone.graph
+    fused: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    for number, (bucket, delay_s) in enumerate(fusions(layers, threshold_bytes, cycle_s)):
+        fused[bucket.last].append((number, bucket.size_bytes, delay_s))
+    after: tuple[int, ...] = ()
+    for _ in range(iterations):
+        graph.begin()
+        backbone.all_forward(after)
+        sent = []
+        for index in range(len(layers) - 1, -1, -1):
+            task = backbone.backward(index)
+            for number, size_bytes, delay_s in fused[index]:
+                woken = graph.delay("cycle", delay_s, (task,), group=number)
+                sent.append(graph.collective("all_reduce", size_bytes, (woken,), group=number))
+        after = (backbone.step(sent),)
+    graph.finish(after)
+    return graph
+
+
+def fusions(layers: Sequence[Layer], threshold_bytes: int, cycle_s: float) -> Iterator[tuple[Bucket, float]]:
+    """Give each fusion, and the seconds from its last gradient until the thread wakes.
+
+    Examples
+    --------
+    >>> from weft.training import Layer
+    >>> model = [Layer(str(number), 10, 0.0, 0.4) for number in range(4)]
+    >>> [(bucket.layers, round(delay, 9)) for bucket, delay in fusions(model, 100, 1.0)]
+    [((3, 2), 0.2), ((1, 0), 0.4)]
+    """
+    ready: dict[int, float] = {}
+    passed = 0.0
+    for index in range(len(layers) - 1, -1, -1):
+        passed += layers[index].backward_s
+        ready[index] = passed
+    waking = {
+        index: math.ceil(time / cycle_s) * cycle_s if cycle_s else time for index, time in ready.items()
+    }
+    for wakes, together in groupby(tensors(layers), key=lambda tensor: waking[tensor.last]):
+        parts: list[Bucket] = []
+        for tensor in together:
+            if parts and sum(part.size_bytes for part in parts) + tensor.size_bytes > threshold_bytes:
+                yield _fusion(parts, wakes, ready)
+                parts = []
+            parts.append(tensor)
+        yield _fusion(parts, wakes, ready)
+
+
+def _fusion(parts: Sequence[Bucket], wakes_s: float, ready: dict[int, float]) -> tuple[Bucket, float]:
+    bucket = merged(parts)
+    return bucket, max(0.0, wakes_s - ready[bucket.last])

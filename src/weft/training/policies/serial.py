@@ -1,0 +1,46 @@
+"""No overlap: the backward pass, then every all-reduce, then the next forward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.training.fusion import fuse
+from weft.training.layers import total_bytes
+from weft.training.policies.backbone import Backbone, of_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.training.graph import Graph
+    from weft.training.layers import Layer
+
+
+def build(layers: Sequence[Layer], *, iterations: int = 4, threshold_bytes: int | None = None) -> Graph:
+    """Build the graph.
+
+    Parameters
+    ----------
+    layers
+        In the order of the forward pass.
+    iterations
+        How many, at least 2.
+    threshold_bytes
+        As for `weft.training.fuse`; None sends everything in one piece.
+    """
+    backbone = Backbone(layers, iterations, blocking=True)
+    graph = backbone.graph
+    if threshold_bytes is None:
+        threshold_bytes = max(1, total_bytes(layers))
+    buckets = of_groups(layers, fuse(layers, threshold_bytes))
+    after: tuple[int, ...] = ()
+    for _ in range(iterations):
+        graph.begin()
+        backbone.all_forward(after)
+        backbone.all_backward("all_reduce", ())
+        sent = [
+            graph.collective("all_reduce", bucket.size_bytes, backbone.computed, group=number)
+            for number, bucket in enumerate(buckets)
+        ]
+        after = (backbone.step(sent),)
+    graph.finish(after)
+    return graph

@@ -1,0 +1,44 @@
+"""Wait-free backpropagation: every gradient is sent as soon as it is there, behind the backward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.training.fusion import fuse
+from weft.training.policies.backbone import Backbone, of_groups, tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.training.graph import Graph
+    from weft.training.layers import Layer
+    from weft.training.policies.backbone import Bucket
+
+
+def build(layers: Sequence[Layer], *, iterations: int = 4, threshold_bytes: int | None = None) -> Graph:
+    """Build the graph.
+
+    Parameters
+    ----------
+    layers
+        In the order of the forward pass.
+    iterations
+        How many, at least 2.
+    threshold_bytes
+        As for `weft.training.fuse`; None fuses nothing, and sends each tensor alone.
+    """
+    if threshold_bytes is None:
+        return behind_backward(layers, tensors(layers), iterations)
+    return behind_backward(layers, of_groups(layers, fuse(layers, threshold_bytes)), iterations)
+
+
+def behind_backward(layers: Sequence[Layer], buckets: Sequence[Bucket], iterations: int) -> Graph:
+    """All-reduces of these buckets behind the backward pass; the next forward pass waits for all of them."""
+    backbone = Backbone(layers, iterations)
+    after: tuple[int, ...] = ()
+    for _ in range(iterations):
+        backbone.graph.begin()
+        backbone.all_forward(after)
+        after = (backbone.step(backbone.all_backward("all_reduce", buckets)),)
+    backbone.graph.finish(after)
+    return backbone.graph
