@@ -76,7 +76,7 @@ def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) 
     7.0
     """
     done = trace(graph, costs, overhead_s, channels)
-    return _timeline(graph, done)
+    return last_iteration(graph, done)
 
 
 def trace(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> Run:
@@ -180,7 +180,7 @@ def _prices(costs: Costs) -> Callable[[str, int], float]:
     return price
 
 
-def _timeline(graph: Graph, done: Run) -> Timeline:
+def last_iteration(graph: Graph, done: Run) -> Timeline:
     """The last full iteration, counted from its start."""
     iteration = len(graph.starts) - 2
     start, end = (done.began_s[number] for number in graph.starts[-2:])

@@ -1,0 +1,310 @@
+"""Runs a graph of tasks on a whole cluster: every rank, every link, every endpoint, all at once.
+
+Where `weft.training.channel` takes the time of a collective from a table, here its transfers are simulated,
+beside those of other collectives, beside computing, through the resources of the endpoints. Slower, and
+right about what collectives do to each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from weft import limits, units
+from weft.algorithms import registry
+from weft.errors import InputError
+from weft.schedule.passes import halves
+from weft.simulation import Work
+from weft.training.channel import Run, last_iteration
+from weft.training.endpoints import ENDPOINTS, Endpoint
+from weft.training.equipment import CHANNEL, COMPUTE, Equipment
+from weft.training.graph import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.schedule import Schedule
+    from weft.simulation import WorkflowResult
+    from weft.topology import Topology
+    from weft.training.graph import Graph, Task
+    from weft.training.iteration import Timeline
+
+Chooser: TypeAlias = "Callable[[str, int], tuple[Schedule, int | None]]"
+"""Gives for a collective and its bytes the schedule, and the bytes of a segment or None."""
+
+_LARGEST_JITTER: Final = 1.0
+
+
+def by_algorithm(topology: Topology, algorithm: str, segment_bytes: int | None = None) -> Chooser:
+    """One algorithm for everything; halves of its all-reduce where it has no halves of its own.
+
+    An all-to-all goes straight from rank to rank where the algorithm has none.
+
+    Raises
+    ------
+    UnsupportedError
+        If the algorithm does not apply to the topology.
+    """
+    line = registry.find(algorithm)
+    known: dict[str, Schedule] = {}
+
+    def build(collective: str) -> Schedule:
+        if collective in line.collectives:
+            return line.build(topology, collective)
+        if collective == "all_to_all":
+            return registry.find("direct").build(topology, collective)
+        return halves(line.build(topology, "all_reduce"))[collective == "all_gather"]
+
+    def choose(collective: str, _size: int) -> tuple[Schedule, int | None]:
+        if collective not in known:
+            known[collective] = build(collective)
+        return known[collective], segment_bytes
+
+    return choose
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How ranks differ in what they compute.
+
+    Parameters
+    ----------
+    jitter
+        Standard deviation of every computation's time, as a share of it.
+    stragglers
+        Ranks that take so many times as long as the others.
+    seed
+        The same seed gives the same times.
+    """
+
+    jitter: float = 0.0
+    stragglers: Mapping[int, float] = field(default_factory=dict)
+    seed: int = 0
+
+    def check(self, ranks: int) -> None:
+        """Raise an `InputError` if this cannot be."""
+        if not 0 <= self.jitter <= _LARGEST_JITTER:
+            msg = f"a jitter of {self.jitter}: expected a share of the time, 0 to {_LARGEST_JITTER:g}"
+            raise InputError(msg)
+        for rank, factor in self.stragglers.items():
+            if not 0 <= rank < ranks or not 0 < factor < math.inf:
+                msg = f"straggler {rank}, {factor} times as slow: ranks are 0 to {ranks - 1}, factors above 0"
+                raise InputError(msg)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterRun:
+    """What a cluster did.
+
+    Parameters
+    ----------
+    timeline
+        The last full iteration as rank 0 saw it.
+    seconds
+        Of that iteration, from one start of the slowest rank to the next.
+    exposed_s
+        Seconds of it in which a rank computes nothing, on average.
+    computing_s
+        Seconds in which a rank computes, on average.
+    run_ps
+        From the beginning to the end of all iterations.
+    iterations
+        How many these were.
+    flow
+        Times of everything, from the engine; tasks are those of the graph by `tasks`.
+    tasks
+        For each task of the graph, the engine's task that ends with it.
+    equipment
+        On what it ran.
+    """
+
+    timeline: Timeline
+    seconds: float
+    exposed_s: float
+    computing_s: float
+    run_ps: int
+    iterations: int
+    flow: WorkflowResult
+    tasks: NDArray[np.int64]
+    equipment: Equipment
+
+    @property
+    def link_use(self) -> NDArray[np.float64]:
+        """Share of the time that each link is busy."""
+        links = self.equipment.flow.topology.links
+        return self.flow.busy_ps[:links] / max(1, self.run_ps)
+
+    def resource_use(self) -> dict[str, float]:
+        """Share of the time that each kind of resource is busy, on average over ranks; links included."""
+        topology = self.equipment.flow.topology
+        busy = self.flow.busy_ps[topology.links :].reshape(-1, topology.ranks) / max(1, self.run_ps)
+        names = [resource.name for resource in self.equipment.flow.resources]
+        found = {name: float(row.mean()) for name, row in zip(names, busy, strict=True)}
+        return found | {"links": float(self.link_use.mean())}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where a graph runs.
+
+    Parameters
+    ----------
+    topology
+        The network.
+    choose
+        The schedules; `by_algorithm` makes one.
+    endpoint
+        What every rank has; by default communication costs it nothing.
+    channels
+        Collectives that may be under way at a time, in the order in which the first rank begins them; None
+        for any number. With chunks there are any number, and an engine has its own bound.
+    overhead_s
+        Seconds that each collective takes before its first transfer.
+    noise
+        How ranks differ.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> from weft.training import Layer, policies
+    >>> model = [Layer("a", 4_000_000, 0.001, 0.002), Layer("b", 4_000_000, 0.001, 0.002)]
+    >>> topology = load_topology("ring:4@bw=1GB/s,lat=1us")
+    >>> cluster = Cluster(topology, by_algorithm(topology, "ring"))
+    >>> round(cluster.run(policies.find("wfbp").build(model)).seconds, 6)
+    0.016012
+    """
+
+    topology: Topology
+    choose: Chooser
+    endpoint: Endpoint = ENDPOINTS["free"]
+    channels: int | None = 1
+    overhead_s: float = 0.0
+    noise: Noise = Noise()
+
+    def run(self, graph: Graph, *, record: bool = False) -> ClusterRun:
+        """Simulate a graph of at least two iterations.
+
+        Parameters
+        ----------
+        graph
+            Of a policy.
+        record
+            Keep what every link and resource did, for a trace.
+
+        Raises
+        ------
+        InputError
+            If the noise or the graph cannot be.
+        LimitError
+            If it is too much for the engine.
+        """
+        self.noise.check(self.topology.ranks)
+        if not 0 <= self.overhead_s < math.inf:
+            msg = f"an overhead of {self.overhead_s} s: a time is at least 0 and finite"
+            raise InputError(msg)
+        if len(graph.starts) < 2:
+            msg = f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2"
+            raise InputError(msg)
+        builder = _Builder(self, graph)
+        found = builder.equipment.flow.run(record=record)
+        return _judge(graph, found, np.array(builder.tasks), builder.equipment)
+
+
+class _Builder:
+    """Turns the tasks of a graph into tasks of the engine."""
+
+    def __init__(self, cluster: Cluster, graph: Graph) -> None:
+        self.cluster = cluster
+        sizes = [task.size_bytes for task in graph.tasks if task.collective == "all_reduce"]
+        engine = cluster.endpoint.engine
+        main = cluster.choose("all_reduce", max(sizes, default=1))[0] if engine is not None else None
+        channels = cluster.channels if cluster.endpoint.chunk_bytes is None else None
+        self.equipment = Equipment(cluster.topology, cluster.endpoint, main, channels)
+        self._patterns: dict[tuple[str, int], tuple[Schedule, int]] = {}
+        self._random = np.random.default_rng(cluster.noise.seed)
+        self._slow = np.ones(cluster.topology.ranks)
+        for rank, factor in cluster.noise.stragglers.items():
+            self._slow[rank] = factor
+        self.tasks: list[int] = []
+        for task in graph.tasks:
+            after = [self.tasks[number] for number in task.after]
+            self.tasks.append(self._add(task, after))
+
+    def _add(self, task: Task, after: Sequence[int]) -> int:
+        flow = self.equipment.flow
+        if task.kind is Kind.COMPUTE:
+            return flow.task(task.name, [Work(COMPUTE, self._amount(task.seconds))], after=after)
+        if task.kind is Kind.DELAY:
+            return flow.task(task.name, [Work(None, _picoseconds(task.seconds))], after=after)
+        chunk = self.cluster.endpoint.chunk_bytes
+        if chunk is None or task.size_bytes <= chunk:
+            return self._send(task, task.size_bytes, after)
+        if task.collective == "all_to_all":
+            chunk *= self.cluster.topology.ranks  # a chunk for each other rank
+        whole, rest = divmod(task.size_bytes, chunk)
+        limits.check("chunks of a collective", whole + 1, limits.MAX_SEGMENTS)
+        sizes = [chunk] * whole + ([rest] if rest else [])
+        return flow.task(task.name, [], after=[self._send(task, size, after) for size in sizes])
+
+    def _send(self, task: Task, size_bytes: int, after: Sequence[int]) -> int:
+        equipment = self.equipment
+        if size_bytes == 0:
+            return equipment.flow.task(task.name, [], after=after)
+        key = task.collective, size_bytes
+        if key not in self._patterns:
+            schedule, segment = self.cluster.choose(task.collective, size_bytes)
+            self._patterns[key] = schedule, equipment.pattern(schedule, size_bytes, segment)
+        schedule, pattern = self._patterns[key]
+        stages = list(equipment.stages(schedule, pattern, size_bytes))
+        if self.cluster.overhead_s:
+            stages.insert(0, Work(None, _picoseconds(self.cluster.overhead_s)))
+        pool = CHANNEL if equipment.pooled else None
+        return equipment.flow.task(task.name, stages, after=after, priority=task.priority, pool=pool)
+
+    def _amount(self, seconds: float) -> int | NDArray[np.int64]:
+        noise = self.cluster.noise
+        if not noise.jitter and not noise.stragglers:
+            return _picoseconds(seconds)
+        factors = np.maximum(0.0, self._random.normal(1.0, noise.jitter, len(self._slow))) * self._slow
+        return np.ceil(seconds * factors * units.PS_PER_S).astype(np.int64)
+
+
+def _picoseconds(seconds: float) -> int:
+    return math.ceil(seconds * units.PS_PER_S)
+
+
+def _judge(graph: Graph, flow: WorkflowResult, tasks: NDArray[np.int64], equipment: Equipment) -> ClusterRun:
+    # What is cut into chunks is several tasks of the engine, and begins with the first that does.
+    began = np.minimum.reduceat(flow.began_ps, np.concatenate([[0], tasks[:-1] + 1]))
+    ended = flow.ended_ps[tasks]
+    starts = began[graph.starts].max(axis=1)
+    last = len(graph.starts) - 2
+    mine = [
+        number
+        for number, task in enumerate(graph.tasks)
+        if task.kind is Kind.COMPUTE and task.iteration == last
+    ]
+    seconds = float(starts[-1] - starts[-2]) / units.PS_PER_S
+    computing = float((ended[mine] - began[mine]).sum(axis=0).mean()) / units.PS_PER_S
+    first = Run(
+        tuple((began[:, 0] / units.PS_PER_S).tolist()),
+        tuple((ended[:, 0] / units.PS_PER_S).tolist()),
+        tuple((np.diff(starts) / units.PS_PER_S).tolist()),
+        float(ended[:, 0].max()) / units.PS_PER_S,
+    )
+    return ClusterRun(
+        timeline=last_iteration(graph, first),
+        seconds=seconds,
+        exposed_s=max(0.0, seconds - computing),
+        computing_s=computing,
+        run_ps=flow.time_ps,
+        iterations=len(graph.starts),
+        flow=flow,
+        tasks=tasks,
+        equipment=equipment,
+    )

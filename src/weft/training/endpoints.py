@@ -1,0 +1,199 @@
+"""What communication costs the accelerator itself: its processors, its memory, and the bus to the network.
+
+A collective that runs as a kernel occupies processors and reads memory for every byte that it sends: twice
+where it adds (its own data and what it received), once where it forwards. What it takes, computing does not
+have. ACE (Rashidi et al., ISCA 2021) moves this into an engine beside the network interface: buffers are
+read once into its SRAM and written back once, whatever is sent in between. An `Endpoint` is one such
+configuration; the five of the paper are in `ENDPOINTS`. Every figure is a field, so that one can be changed
+at a time.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from weft import limits
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from weft.training.devices import Device
+
+_GB: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that carries out collectives by itself, chunk by chunk, from a memory of its own.
+
+    Parameters
+    ----------
+    sram_bytes
+        Its memory, divided among the phases of a collective and the results that wait to be written back.
+    fsms
+        State machines; each takes one chunk at a time through all its phases.
+    alus, alu_bytes, clock_hz
+        Units that add, bytes that each adds in a cycle, and cycles per second.
+    """
+
+    sram_bytes: int = 4 << 20
+    fsms: int = 16
+    alus: int = 4
+    alu_bytes: int = 64
+    clock_hz: int = 1_245_000_000
+
+    def __post_init__(self) -> None:
+        if min(self.sram_bytes, self.fsms, self.alus, self.alu_bytes, self.clock_hz) < 1:
+            msg = f"{self}: every figure is at least 1"
+            raise InputError(msg)
+        limits.check("SRAM of an engine", self.sram_bytes, limits.MAX_SIZE_BYTES)
+        limits.check("state machines of an engine", self.fsms, limits.MAX_SEGMENTS)
+
+    @property
+    def adding_bandwidth(self) -> int:
+        """Bytes per second that its units add."""
+        return self.alus * self.alu_bytes * self.clock_hz
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How collectives are carried out at a rank.
+
+    Parameters
+    ----------
+    name, summary
+        For people.
+    processors
+        Of the device's units, how many communicate instead of computing.
+    memory_bandwidth
+        Bytes per second that communication may read and computing then lacks; None if it needs none.
+    copy_reads, reduce_reads
+        Bytes read for each byte sent: where the receiver copies, and where it adds. An engine reads each
+        byte of a buffer once instead.
+    overlaps
+        Whether it communicates while the rank computes.
+    engine
+        Carries collectives out in place of the processors.
+    chunk_bytes
+        Buffers are cut into chunks that follow one another through the network; None leaves them whole.
+    processor_bandwidth
+        Bytes per second that one processor can read for communication.
+    bus_bandwidth
+        Bytes per second between memory and network, each way.
+    """
+
+    name: str
+    summary: str
+    processors: int = 0
+    memory_bandwidth: int | None = None
+    copy_reads: Fraction = Fraction(1)
+    reduce_reads: Fraction = Fraction(2)
+    overlaps: bool = True
+    engine: Engine | None = None
+    chunk_bytes: int | None = 64 << 10
+    processor_bandwidth: int = 64 * 1_245_000_000
+    bus_bandwidth: int = 500 * _GB
+
+    def __post_init__(self) -> None:
+        speeds = (self.processor_bandwidth, self.bus_bandwidth, self.memory_bandwidth or 1)
+        if self.processors < 0 or min(speeds) < 1 or min(self.copy_reads, self.reduce_reads) < 0:
+            msg = f"endpoint {self.name}: speeds are at least 1, processors and reads at least 0"
+            raise InputError(msg)
+        if self.chunk_bytes is not None and self.chunk_bytes < 1:
+            msg = f"endpoint {self.name}: chunks of {self.chunk_bytes} bytes; they have at least 1"
+            raise InputError(msg)
+        if self.engine is not None and self.chunk_bytes is None:
+            msg = f"endpoint {self.name}: an engine works on chunks; give their size"
+            raise InputError(msg)
+
+    @property
+    def read_bandwidth(self) -> int | None:
+        """Bytes per second that it reads: what memory gives, and processors can take."""
+        if self.memory_bandwidth is None:
+            return None
+        if self.engine is not None:
+            return self.memory_bandwidth
+        return min(self.memory_bandwidth, self.processors * self.processor_bandwidth)
+
+    def leaves(self, device: Device) -> Device:
+        """What is left of a device for computing.
+
+        Raises
+        ------
+        InputError
+            If nothing is.
+
+        Examples
+        --------
+        >>> from weft.training.devices import find_device
+        >>> find_endpoint("comm-opt").leaves(find_device("ace-npu")).memory_bytes_per_s
+        450000000000.0
+        """
+        if not self.overlaps:
+            return device
+        taken = (self.memory_bandwidth or 0) / device.memory_bytes_per_s
+        compute = 1 - self.processors / device.units
+        if taken >= 1 or compute <= 0:
+            what = f"{self.processors} of {device.units} processors and {taken:.0%} of the memory bandwidth"
+            msg = f"endpoint {self.name} takes {what} of {device.name}: nothing is left to compute with"
+            raise InputError(msg)
+        return device.share(compute=compute, memory_bandwidth=1 - taken)
+
+
+ENDPOINTS: Final = {
+    endpoint.name: endpoint
+    for endpoint in (
+        Endpoint("free", "costs nothing, and collectives stay whole", chunk_bytes=None),
+        Endpoint("ideal", "costs nothing, in chunks: what no engine can beat"),
+        Endpoint(
+            "no-overlap",
+            "everything communicates, after the backward pass",
+            processors=80,
+            memory_bandwidth=900 * _GB,
+            overlaps=False,
+        ),
+        Endpoint(
+            "comm-opt",
+            "6 processors and 450 GB/s communicate: the network is filled",
+            processors=6,
+            memory_bandwidth=450 * _GB,
+        ),
+        Endpoint(
+            "comp-opt",
+            "2 processors and 128 GB/s communicate: little is taken from computing",
+            processors=2,
+            memory_bandwidth=128 * _GB,
+        ),
+        Endpoint(
+            "ace",
+            "an engine with 4 MiB and 16 state machines, which reads 128 GB/s",
+            memory_bandwidth=128 * _GB,
+            engine=Engine(),
+        ),
+    )
+}
+"""By name; the last five are those of the paper."""
+
+
+def find_endpoint(name: str) -> Endpoint:
+    """Endpoint of a name.
+
+    Raises
+    ------
+    InputError
+        If there is none; says which there are.
+
+    Examples
+    --------
+    >>> find_endpoint("ace").engine.fsms
+    16
+    """
+    found = ENDPOINTS.get(name)
+    if found is None:
+        close = difflib.get_close_matches(name, ENDPOINTS, 1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        msg = f"there is no endpoint {name!r}; {hint}Known: {', '.join(ENDPOINTS)}"
+        raise InputError(msg)
+    return found
