@@ -36,7 +36,8 @@ int64_t scaled(int64_t bytes, const Hop& hop) {
     return static_cast<int64_t>(wide);
 }
 
-// One server per resource; each takes the waiting piece of work of the smallest (priority, task, segment).
+// One server per resource; each takes the waiting piece of work of the smallest (priority, task, segment). A rank's
+// own work comes before the segments of the same task.
 class Servers {
 public:
     Servers(const WorkflowInput& input, Calendar& calendar, WorkflowOutcome& outcome, bool record)
@@ -47,14 +48,14 @@ public:
           servers_(input.rate.size()) {}
 
     void offer_work(int32_t resource, int32_t task, int32_t rank, int64_t bytes) {
-        offer(resource, {input_.tasks[task].priority, static_cast<uint64_t>(rank), bytes, task, rank, kWork});
+        offer(resource, {input_.tasks[task].priority, 0, bytes, task, rank, kWork});
     }
 
     void offer_segment(int32_t task, int32_t segment, uint32_t hop) {
         const Pattern& pattern = *input_.patterns[input_.tasks[task].pattern];
         const Hop& here = pattern.path(segment)[hop];
         const Segment& found = pattern.program.segments[segment];
-        offer(here.resource, {input_.tasks[task].priority, found.key, scaled(found.bytes, here), task, segment, hop});
+        offer(here.resource, {input_.tasks[task].priority, found.key + 1, scaled(found.bytes, here), task, segment, hop});
     }
 
     void is_free(int32_t resource) {
