@@ -9,6 +9,7 @@ task, segment). What is held for a while, such as a buffer, is a token of a pool
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 MOST_POOLS: Final = 64
+MOST_IN_RATIO: Final = (1 << 31) - 1
+MOST_PRIORITY: Final = 1 << 62
 _NONE: Final = -1
 
 
@@ -67,12 +70,25 @@ class Passage:
     resource
         Its number in the workflow.
     copy, reduce
-        Bytes that pass it for each byte sent, by what the receiver does with them.
+        Bytes that pass it for each byte sent, by what the receiver does with them; 0 if those do not pass it.
     """
 
     resource: int
     copy: Fraction | int = 1
     reduce: Fraction | int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.copy >= 0 and self.reduce >= 0):
+            msg = f"a passage of {self.copy} and {self.reduce} bytes a byte; both are at least 0"
+            raise InputError(msg)
+        limits.check("a passage's ratio over a common denominator", max(self.ratios), MOST_IN_RATIO)
+
+    @property
+    def ratios(self) -> tuple[int, int, int]:
+        """Numerator for copies, numerator for reductions, and the denominator of both."""
+        copy, reduce = Fraction(self.copy), Fraction(self.reduce)
+        common = math.lcm(copy.denominator, reduce.denominator)
+        return int(copy * common), int(reduce * common), common
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +118,29 @@ class Work:
     resource: int | None
     amount: int | NDArray[np.int64]
     pool: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collective:
+    """What a pattern was made from; the fields are those of `Workflow.pattern`."""
+
+    schedule: Schedule
+    size_bytes: int
+    segment_bytes: int | None
+    parts: tuple[int, ...]
+    before: tuple[Passage, ...]
+    after: tuple[Passage, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What every rank does; the fields are those of `Workflow.task`."""
+
+    name: str
+    stages: tuple[Part | Work, ...]
+    after: tuple[int, ...]
+    priority: int
+    pool: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,12 +212,14 @@ class Workflow:
     def __init__(
         self, topology: Topology, resources: Sequence[Resource] = (), pools: Sequence[int] = ()
     ) -> None:
-        limits.check("resources of a rank", len(resources), limits.MAX_LAYERS)
+        limits.check("resources of all ranks", len(resources) * topology.ranks, limits.MAX_SEGMENTS)
         if len(pools) > MOST_POOLS or any(not 1 <= tokens <= limits.MAX_SEGMENTS for tokens in pools):
             msg = f"pools {list(pools)}: at most {MOST_POOLS}, of at least one token each"
             raise InputError(msg)
         self.topology, self.resources, self.pools = topology, tuple(resources), tuple(pools)
         self.names: list[str] = []
+        self._tasks: list[Task] = []
+        self._collectives: list[Collective] = []
         self._patterns: list[_core.Pattern] = []
         self._stages: list[tuple[int, int, int, int, int]] = []
         self._stage_start, self._needs_start = [0], [0]
@@ -192,6 +233,19 @@ class Workflow:
     def tasks(self) -> int:
         """How many there are."""
         return len(self.names)
+
+    @property
+    def patterns(self) -> int:
+        """How many there are."""
+        return len(self._patterns)
+
+    def task_at(self, number: int) -> Task:
+        """Return a task as it was given."""
+        return self._tasks[number]
+
+    def pattern_at(self, number: int) -> Collective:
+        """Return what a pattern was made from."""
+        return self._collectives[number]
 
     def resource_name(self, number: int) -> str:
         """Name a link, or what a rank has."""
@@ -232,10 +286,20 @@ class Workflow:
         if schedule.topology != self.topology:
             msg = f"{schedule.algorithm} was made for {schedule.topology.name}, not for {self.topology.name}"
             raise InputError(msg)
+        if segment_bytes is not None and segment_bytes < 1:
+            msg = f"segment_bytes {segment_bytes}: must be at least 1, or None to send each message whole"
+            raise InputError(msg)
+        limits.check("size_bytes", size_bytes, limits.MAX_SIZE_BYTES)
+        steps = schedule.steps
+        if list(parts) != sorted({step for step in parts if 0 < step < steps}):
+            msg = (
+                f"parts {list(parts)}: each begins at a later step than the one before, from 1 to {steps - 1}"
+            )
+            raise InputError(f"{schedule.algorithm} of {steps} steps: {msg}")
         ranks = self.topology.ranks
         pair_src, pair_dst = _core.default_pairs(schedule.table, ranks)
         offsets, links = self.topology.routes(pair_src, pair_dst)
-        number = np.searchsorted(np.asarray(parts, np.int64), np.arange(schedule.steps), side="right")
+        number = np.searchsorted(np.asarray(parts, np.int64), np.arange(steps), side="right")
         try:
             found = _core.make_pattern(
                 schedule.table,
@@ -257,6 +321,8 @@ class Workflow:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use larger segments"
             raise LimitError(f"{schedule.algorithm}: {msg}") from error
         self._patterns.append(found)
+        given = Collective(schedule, size_bytes, segment_bytes, tuple(parts), tuple(before), tuple(after))
+        self._collectives.append(given)
         return len(self._patterns) - 1
 
     def task(
@@ -290,11 +356,17 @@ class Workflow:
         """
         number = self.tasks
         limits.check("tasks at all ranks", (number + 1) * self.topology.ranks, limits.MAX_SEGMENTS)
+        limits.check("stages of all tasks", len(self._stages) + len(stages), limits.MAX_SEGMENTS)
+        limits.check(f"task {name}: its priority or that negated", abs(priority), MOST_PRIORITY)
         if any(not 0 <= before < number for before in after):
             msg = f"task {name}: after {list(after)}; there are tasks 0 to {number - 1} before it"
             raise InputError(msg)
-        if len({stage.pattern for stage in stages if isinstance(stage, Part)}) > 1:
+        found = [stage for stage in stages if isinstance(stage, Part)]
+        if len({stage.pattern for stage in found}) > 1:
             msg = f"task {name}: its stages are parts of several patterns; make a task for each"
+            raise InputError(msg)
+        if len({stage.part for stage in found}) < len(found):
+            msg = f"task {name}: enters parts {[stage.part for stage in found]}; each once at most"
             raise InputError(msg)
         held = [stage.pool for stage in stages if stage.pool is not None]
         if pool is not None:
@@ -309,6 +381,7 @@ class Workflow:
         self._priority.append(priority)
         self._pool.append(_NONE if pool is None else pool)
         self.names.append(name)
+        self._tasks.append(Task(name, tuple(stages), tuple(dict.fromkeys(after)), priority, pool))
         return number
 
     def run(self, *, record: bool = False) -> WorkflowResult:
@@ -390,9 +463,7 @@ class Workflow:
     def _passages(self, passages: Sequence[Passage]) -> NDArray[np.int32]:
         rows: list[int] = []
         for passage in passages:
-            copy, reduce = Fraction(passage.copy), Fraction(passage.reduce)
-            common = copy.denominator * reduce.denominator
-            rows += [self._first(passage.resource), int(copy * common), int(reduce * common), common]
+            rows += [self._first(passage.resource), *passage.ratios]
         return np.array(rows, np.int32)
 
     def _stage(self, name: str, stage: Part | Work) -> tuple[int, int, int, int, int]:
@@ -413,10 +484,14 @@ class Workflow:
         ranks = self.topology.ranks
         if isinstance(amount, int) and amount in self._known_amounts:
             return self._known_amounts[amount]
-        column = np.broadcast_to(np.asarray(amount, np.int64), ranks)
+        column = np.asarray(amount)
+        if column.dtype.kind not in "iu" or column.shape not in ((), (ranks,)):
+            msg = f"task {name}: amounts are one whole number below 2^61, or one for each of {ranks} ranks"
+            raise InputError(f"{msg}, not {column.dtype} of shape {column.shape}")
         if column.min() < 0 or column.max() > limits.MAX_TIME_PS:
             msg = f"task {name}: amounts {column.min()} to {column.max()}; they are at least 0 and below 2^61"
             raise InputError(msg)
+        column = np.full(ranks, column, np.int64)  # a copy: what the caller does to his comes too late
         self._amounts.append(column)
         where = (len(self._amounts) - 1) * ranks
         if isinstance(amount, int):
