@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from torch import distributed as dist
 from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, PrefixStore, TCPStore
 from torch.distributed.constants import default_pg_timeout
+from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
+    "DispatchMode",
     "GradBucket",  # torch.distributed has it too, but does not say so to type checkers
     "ProcessGroup",
     "at_end_of_backward",
+    "changes_inputs",
     "current_backward",
+    "family",
     "make_stand_in",
     "refuse_steps",
     "register",
     "store_host",
+    "without_fused_kernels",
 ]
 
 DEFAULT_TIMEOUT_S: Final[float] = default_pg_timeout.total_seconds()
@@ -33,7 +39,31 @@ ProcessGroup: Any = dist.ProcessGroup
 It is also wrong about the constructor, which takes a rank and a size from heirs, and no store.
 """
 
+DispatchMode: Any = TorchDispatchMode
+"""To inherit from, and without types: while it is on, ``__torch_dispatch__`` sees every operation."""
+
 _OUTSIDE: Final = -1
+
+
+def family(operation: Any) -> Any:
+    """The operation without its overload: what the table of `torch.utils.flop_counter` is by."""
+    return operation._overloadpacket
+
+
+@contextmanager
+def without_fused_kernels() -> Iterator[None]:
+    """Leave oneDNN out, whose layers are one operation each; torch's own switch for it warns on every use."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+def changes_inputs(operation: Any) -> bool:
+    """Whether an operation writes to what it was given."""
+    return bool(operation._schema.is_mutable)
 
 
 def current_backward() -> int | None:

@@ -193,6 +193,9 @@ class SystolicArray:
     def seconds(self, operator: Operator, batch: int, dtype: str) -> tuple[float, float]:
         """Seconds of the forward and the backward pass over a batch; it computes in `dtype` fp32 alone."""
         del dtype
+        if operator.flops:
+            msg = f"{self.name} needs shapes, and {operator.name} has only FLOPs; take another device"
+            raise InputError(msg)
         rounds = ceil(batch / self.elements)
         forward = backward = 0
         for product in operator.products:

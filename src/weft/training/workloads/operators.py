@@ -117,6 +117,8 @@ class Operator:
         for them; the operator's own parameters are spread over the ranks, and `tensors` is empty.
     with_next
         It belongs to the layer of the operator after it, not to that before.
+    flops
+        Of one sample forward, in addition to those of `products`: where shapes are not known.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Operator:
     input_gradient: bool = True
     exchange: tuple[int, str] | None = None
     with_next: bool = False
+    flops: int = 0
 
     @property
     def starts_layer(self) -> bool:
@@ -138,13 +141,14 @@ class Operator:
 
     def forward(self, batch: int, element_bytes: int) -> Work:
         """Work of the forward pass over a batch."""
-        flops = sum(product.flops for product in self.products)
+        flops = self.flops + sum(product.flops for product in self.products)
         moved = batch * self.forward_elements + self.forward_weights
         return Work(batch * flops, moved * element_bytes, self.kernels[0])
 
     def backward(self, batch: int, element_bytes: int) -> Work:
         """Work of the backward pass over a batch."""
-        flops = sum(product.flops for product in self.products) * (2 if self.input_gradient else 1)
+        flops = self.flops + sum(product.flops for product in self.products)
+        flops *= 2 if self.input_gradient else 1
         moved = batch * self.backward_elements + self.backward_weights
         return Work(batch * flops, moved * element_bytes, self.kernels[1])
 
