@@ -191,6 +191,17 @@ def test_shapes_that_are_not_known_are_no_food_for_the_array() -> None:
         workload.layers(find_device("multitree-array"))
 
 
+def test_a_model_on_the_meta_device_is_traced_without_computing() -> None:
+    def make(device: str) -> tuple[nn.Module, torch.Tensor]:
+        with torch.device(device):
+            model = nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 8))
+            return model, torch.zeros(4, 64)
+
+    real, meta = (trace(lambda device=device: make(device)) for device in ("cpu", "meta"))
+    assert real.operators == meta.operators
+    assert real.operators[0].forward(1, 4).flops == 2 * 64 * 32
+
+
 def test_tracing_leaves_no_hook_behind() -> None:
     model = nn.Sequential(nn.Linear(8, 4), nn.ReLU())
     trace(lambda: (model, torch.zeros(2, 8)))

@@ -26,6 +26,7 @@ __all__ = [
     "make_stand_in",
     "refuse_steps",
     "register",
+    "storage",
     "store_host",
     "without_fused_kernels",
 ]
@@ -59,6 +60,11 @@ def without_fused_kernels() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+def storage(tensor: torch.Tensor) -> int:
+    """Number of the memory of a tensor, which others may share; also on the meta device, where none is."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def changes_inputs(operation: Any) -> bool:

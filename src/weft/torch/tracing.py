@@ -25,7 +25,7 @@ from torch.utils.flop_counter import flop_registry
 
 from weft import limits
 from weft.errors import InputError
-from weft.torch.internals import DispatchMode, changes_inputs, family, without_fused_kernels
+from weft.torch.internals import DispatchMode, changes_inputs, family, storage, without_fused_kernels
 from weft.training.workloads import Operator, Workload
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def trace(make_model: str | Callable[[], Any]) -> Workload:
     make_model
         A function, or ``"script.py:function"``, that takes nothing and returns the model and an example of
         its input: a tensor, a tuple of arguments, or a dict of keyword arguments. The first dimension of the
-        first tensor is the number of samples, and the workload's batch unless somebody asks for another.
+        first tensor is the number of samples, and the workload's batch unless somebody asks for another. On
+        the meta device nothing is computed, and large models are traced at once.
 
     Raises
     ------
@@ -213,7 +214,7 @@ class _Layers:
     def run(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Run the forward pass; what is computed is kept for `operators`."""
         handles = [module.register_forward_pre_hook(self._enter, with_kwargs=True) for module in self._names]
-        weights = {_storage(parameter) for parameter in self._model.parameters()}
+        weights = {storage(parameter) for parameter in self._model.parameters()}
         counter = _Counter(self._add, weights)
         try:
             # Fused kernels would hide their products from the counter.
@@ -286,14 +287,14 @@ class _Counter(DispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         inputs, outputs = list(_tensors((args, kwargs))), list(_tensors(result))
-        places = {_storage(tensor) for tensor in inputs}
-        is_view = not changes_inputs(func) and all(_storage(tensor) in places for tensor in outputs)
+        places = {storage(tensor) for tensor in inputs}
+        is_view = not changes_inputs(func) and all(storage(tensor) in places for tensor in outputs)
         if is_view or not outputs:
             return result
         formula = flop_registry.get(family(func))
         count = _Count(flops=int(formula(*args, **kwargs, out_val=result)) if formula else 0, kernels=1)
         for tensor in (*inputs, *outputs):
-            if _storage(tensor) in self._weights:
+            if storage(tensor) in self._weights:
                 count.weights += tensor.numel()
             else:
                 count.elements += tensor.numel()
@@ -333,7 +334,3 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
     elif isinstance(values, list | tuple):
         for value in values:
             yield from _tensors(value)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage().data_ptr())
