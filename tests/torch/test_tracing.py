@@ -161,6 +161,17 @@ def test_every_transformer_parameter_belongs_to_a_layer() -> None:
     )
 
 
+def test_a_layer_of_bert_has_the_flops_that_torch_counts_for_one() -> None:
+    model = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True)
+    forward, backward = flops(model, torch.zeros(1, 64, 768))
+    name = "encoder.layer.3."
+    operators = [op for op in load_workload("bert-base").operators if op.name.startswith(name)]
+    assert sum(operator.forward(1, 4).flops for operator in operators) == forward
+    assert sum(operator.backward(1, 4).flops for operator in operators) == backward
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert sum(sum(operator.tensors) for operator in operators) == parameters
+
+
 class Tied(nn.Module):
     """An output that is its own embedding, and a table that nobody trains."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +42,7 @@ COUNTS = {
     "multitree-resnet50": (54, 25_502_912),
     "multitree-transformer": (891, 77_418_328),
 }
+PAGE = Path(__file__).parents[2] / "docs" / "workloads.md"
 GPU = find_device("v100")
 
 
@@ -227,3 +231,25 @@ def test_a_layer_that_does_not_name_its_tensors_is_one() -> None:
     assert Layer("layer", 8, 0.1, 0.2).tensor_bytes == (8,)
     assert Layer("layer", 0, 0.1, 0.2).tensor_bytes == ()
     assert Layer("layer", 8, 0.1, 0.2, tensors=(6, 2)).tensor_bytes == (6, 2)
+
+
+def test_the_page_shows_what_is_computed() -> None:
+    page = PAGE.read_text("utf-8")
+    for name in WORKLOADS:
+        workload = load_workload(name)
+        layers = workload.layers(find_device("multitree-array" if name.startswith("multitree") else "v100"))
+        flops = sum(operator.forward(1, 4).flops for operator in workload.operators)
+        forward, backward = (
+            sum(layer.forward_s for layer in layers),
+            sum(layer.backward_s for layer in layers),
+        )
+        row = (
+            f"| `{name}` | {len(layers)} | {workload.tensors} | {workload.parameters:,} | {workload.batch} "
+            f"| {flops / 1e9:.3g} | {forward * 1e3:.3g} + {backward * 1e3:.3g} |"
+        )
+        assert row in page
+
+
+def test_the_example_of_the_page_runs() -> None:
+    failed, tried = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert (failed, tried > 5) == (0, True)
