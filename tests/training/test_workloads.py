@@ -22,6 +22,7 @@ from weft.training.workloads.operators import (
     lstm,
     normalisation,
     pointwise,
+    spread_embeddings,
 )
 
 COUNTS = {
@@ -180,6 +181,17 @@ def test_a_number_format_that_the_device_lacks_is_named_with_those_it_has() -> N
 def test_a_workload_without_parameters_is_none() -> None:
     with pytest.raises(InputError, match="nothing to train"):
         Workload("empty", "", (pointwise("relu", 10),), 1, "")
+
+
+def test_options_are_bounded_before_anything_is_built() -> None:
+    with pytest.raises(LimitError, match="layers of workload gnmt"):
+        load_workload("gnmt", layers=10**8)
+
+
+def test_an_exchange_is_for_an_operator_of_the_workload() -> None:
+    lookups = spread_embeddings("tables", 2, 3, 1, needed_by="top")
+    with pytest.raises(InputError, match="exchanged for top, which it lacks"):
+        Workload("partial", "", (lookups, linear("bottom", 3, 3)), 1, "")
 
 
 def test_operators_have_the_tensors_of_their_modules() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CORE_EFFICIENCY: Final = 0.75
 """Assumption: share of the fp32 peak that products and convolutions reach on ordinary cores.
 
-cuBLAS reaches a seventh of 83 TFLOP/s on a V100, which is 0.76 of the data sheet's 15.7 (Markidis et al.
+The best products reach a seventh of 83 TFLOP/s on a V100, 0.76 of the data sheet's 15.7 (Markidis et al.
 2018, arXiv:1803.04014). Layers of real models are smaller, but some of their convolutions save
 multiplications (Winograd). docs/workloads.md holds the outcome against measurements."""
 

@@ -9,6 +9,7 @@ import difflib
 import inspect
 from typing import TYPE_CHECKING, Final
 
+from weft import limits
 from weft.errors import InputError
 from weft.training.workloads.dlrm import dlrm
 from weft.training.workloads.gnmt import gnmt
@@ -74,4 +75,5 @@ def load_workload(name: str, **options: object) -> Workload:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             msg = f"workload {name}: {option} is {value!r}; expected a whole number of at least 1"
             raise InputError(msg)
+        limits.check(f"{option} of workload {name}", value, limits.MAX_LAYERS)
     return define(**options)

@@ -33,7 +33,7 @@ class Workload:
     Raises
     ------
     InputError
-        If there is no operator with parameters.
+        If there is no operator with parameters, or one is exchanged for an operator that is not there.
     """
 
     name: str
@@ -46,6 +46,12 @@ class Workload:
         if not any(operator.starts_layer for operator in self.operators):
             msg = f"workload {self.name}: no operator has parameters; there is nothing to train"
             raise InputError(msg)
+        names = {operator.name for operator in self.operators}
+        for operator in self.operators:
+            needed_by = operator.exchange[1] if operator.exchange else operator.name
+            if needed_by not in names:
+                msg = f"workload {self.name}: {operator.name} is exchanged for {needed_by}, which it lacks"
+                raise InputError(msg)
 
     @property
     def parameters(self) -> int:
