@@ -303,7 +303,15 @@ def test_a_task_holds_its_own_token_to_its_end() -> None:
     flow.task("two", [Work(None, 10, pool=1), Work(None, 5)], pool=0)
     flow.task("other", [Work(None, 1)], pool=0)
     flow.task("inner", [Work(None, 1, pool=1)])
-    assert [began[0] for began, _ in times(flow)] == [0, 15, 10]
+    assert [began[0] for began, _ in times(flow)] == [0, 15, 15]
+
+
+def test_the_token_of_a_stage_is_held_until_the_next_one_is() -> None:
+    flow = Workflow(both_ways(2), [], [1, 1])
+    flow.task("three", [Work(None, 10, pool=0), Work(None, 5), Work(None, 3, pool=1)])
+    flow.task("first", [Work(None, 1, pool=0)])
+    flow.task("second", [Work(None, 1, pool=1)])
+    assert [began[0] for began, _ in times(flow)] == [0, 15, 18]
 
 
 def test_a_task_without_stages_takes_its_turn_at_its_pool() -> None:

@@ -240,6 +240,7 @@ class Run:
         self.admission = Admission(self.tasks, self.ranks, flow.pools)
         self.gates: dict[int, Gates] = {}
         self.stage: dict[tuple[int, int], int] = {}
+        self.held: dict[tuple[int, int], int | None] = {}
         self.began_ps: dict[tuple[int, int], int] = {}
         self.ended_ps: dict[tuple[int, int], int] = {}
 
@@ -293,12 +294,13 @@ class Run:
             self.begin_stage(number, desk.rank)
 
     def begin_stage(self, number: int, rank: int) -> None:
-        """Begin the next stage, and only now give back the token of the one before."""
-        self.give_back(number, rank)
+        """Begin the next stage; if it took a token, only now give back the one before."""
         self.stage[number, rank] += 1
         self.began_ps.setdefault((number, rank), self.agenda.now)
         task = self.tasks[number]
         stage = task.stages[self.stage[number, rank]]
+        if stage.pool is not None:
+            self.hold(number, rank, stage.pool)
         then = partial(self.next_stage, number, rank)
         if isinstance(stage, Part):
             self.gates_of(number, stage.pattern).pass_(Entered(rank, stage.part))
@@ -310,16 +312,16 @@ class Run:
             hop = Hop(server_of(self.flow, stage.resource, rank), amount)
             self.servers.offer(Job((task.priority, number, ()), (hop,), left=lambda: None, arrived=then))
 
-    def give_back(self, number: int, rank: int) -> None:
-        """Give back the token of the stage that a rank is in."""
-        stage = self.stage[number, rank]
-        pool = None if stage < 0 else self.tasks[number].stages[stage].pool
-        if pool is not None:
-            self.admission.release(Desk(rank, pool))
+    def hold(self, number: int, rank: int, pool: int | None) -> None:
+        """Hold a stage's token in place of the one before; none at the end."""
+        before = self.held.get((number, rank))
+        if before is not None:
+            self.admission.release(Desk(rank, before))
+        self.held[number, rank] = pool
 
     def end(self, number: int, rank: int) -> None:
         """End a task at a rank, and let it enter those that waited for nothing else."""
-        self.give_back(number, rank)
+        self.hold(number, rank, None)
         task = self.tasks[number]
         if task.pool is not None:
             self.admission.release(Desk(rank, task.pool))

@@ -1,0 +1,103 @@
+"""A quick choice of schedules for one size after another: a few algorithms, timed once each.
+
+`weft.plan` finds the best for every size and proves it verified; that takes its time. Whoever wants to know
+what an iteration of training takes asks for a handful of sizes, and wants an answer at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from weft import limits
+from weft.algorithms import registry
+from weft.errors import InputError, LimitError, UnsupportedError
+from weft.planning.segments import search_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+CANDIDATES: Final = (
+    "ring",
+    "bidirectional_ring",
+    "halving_doubling",
+    "multitree",
+    "bucket",
+    "direct",
+    "hdrm",
+)
+"""Those that are best somewhere, and built within a second on a hundred ranks."""
+
+_RATIO_BITS: Final = 4
+"""Sizes within a factor of sixteen share a choice: the winner rarely changes faster."""
+
+
+class QuickChooser:
+    """Schedules for any collective and size on a topology, chosen by simulation when they are first needed.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    algorithms
+        Names to choose from.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> choose = QuickChooser(load_topology("torus:4x4"))
+    >>> schedule, segment_bytes = choose("all_reduce", 64 << 20)
+    >>> schedule.algorithm, segment_bytes
+    ('bucket', None)
+    """
+
+    def __init__(self, topology: Topology, algorithms: Sequence[str] = CANDIDATES) -> None:
+        self.topology = topology
+        self._lines = [registry.find(name) for name in algorithms]
+        self._built: dict[str, list[Schedule]] = {}
+        self._chosen: dict[tuple[str, int], tuple[Schedule, int | None]] = {}
+
+    def __call__(self, collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+        """Schedule for so many bytes, and the bytes of a segment or None."""
+        limits.check("bytes of a collective", size_bytes, limits.MAX_SIZE_BYTES)
+        key = collective, size_bytes.bit_length() // _RATIO_BITS
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(collective, 1 << (key[1] * _RATIO_BITS + _RATIO_BITS // 2))
+        return self._chosen[key]
+
+    @property
+    def chosen(self) -> dict[str, list[str]]:
+        """Algorithms that were chosen so far, by collective."""
+        found: dict[str, list[str]] = {}
+        for (collective, _), (schedule, _segment) in sorted(self._chosen.items(), key=lambda item: item[0]):
+            names = found.setdefault(collective, [])
+            if schedule.algorithm not in names:
+                names.append(schedule.algorithm)
+        return found
+
+    def _choose(self, collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+        found = [search_segments(schedule, size_bytes).result for schedule in self._build(collective)]
+        best = min(found, key=lambda result: result.time_ps)
+        return best.schedule, best.segment_bytes
+
+    def _build(self, collective: str) -> list[Schedule]:
+        if collective in self._built:
+            return self._built[collective]
+        lines = [line for line in self._lines if collective in line.collectives]
+        if not lines and collective == "all_to_all":
+            lines = [registry.find("direct")]  # the only one there is
+        built, reasons = [], []
+        for line in lines:
+            try:
+                built.append(line.build(self.topology, collective))
+            except (UnsupportedError, LimitError) as reason:
+                reasons.append(str(reason))
+        if not built:
+            why = "; ".join(reasons) or "none of them has it"
+            names = ", ".join(line.name for line in self._lines)
+            msg = f"no {collective} on {self.topology.name} by {names}: {why}"
+            raise InputError(msg)
+        self._built[collective] = built
+        return built
