@@ -109,6 +109,9 @@ MAX_BATCH: Final = 1 << 20
 MAX_TASKS: Final = 1 << 22
 """Tasks of the iterations that are modelled: a thousand layers cut into a thousand parts each, four times."""
 
+MAX_SWEEP: Final = 10_000
+"""Jobs of one sweep."""
+
 MAX_SAMPLES: Final = 1 << 20
 """Measured times that a line is fitted through."""
 

@@ -38,6 +38,8 @@ VERBS: Final = {
     "export": "Write a schedule to a file.",
     "verify": "Prove that a schedule computes its collective.",
     "simulate": "Run one schedule on its simulated network.",
+    "train": "Simulate an iteration of training on a cluster.",
+    "reproduce": "Run what a paper claims, beside its numbers.",
     "run": "Start the ranks of a job on this machine.",
     "probe": "Measure the cluster that a job runs on.",
     "bench": "Time collectives for real, beside other runtimes.",

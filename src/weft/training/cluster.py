@@ -115,10 +115,10 @@ class ClusterRun:
         From the beginning to the end of all iterations.
     iterations
         How many these were.
+    began_ps, ended_ps
+        Of each task of the graph at each rank.
     flow
-        Times of everything, from the engine; tasks are those of the graph by `tasks`.
-    tasks
-        For each task of the graph, the engine's task that ends with it.
+        Times of everything, from the engine, whose tasks are chunks where collectives are cut.
     equipment
         On what it ran.
     """
@@ -129,8 +129,9 @@ class ClusterRun:
     computing_s: float
     run_ps: int
     iterations: int
+    began_ps: NDArray[np.int64]
+    ended_ps: NDArray[np.int64]
     flow: WorkflowResult
-    tasks: NDArray[np.int64]
     equipment: Equipment
 
     @property
@@ -304,7 +305,8 @@ def _judge(graph: Graph, flow: WorkflowResult, tasks: NDArray[np.int64], equipme
         computing_s=computing,
         run_ps=flow.time_ps,
         iterations=len(graph.starts),
+        began_ps=began,
+        ended_ps=ended,
         flow=flow,
-        tasks=tasks,
         equipment=equipment,
     )

@@ -163,7 +163,7 @@ POLICIES: Final[dict[str, Policy]] = {
     line.name: line
     for line in (
         Policy("serial", "ideal-wfbp", "no overlap: backward, then all-reduces, then the next forward"),
-        Policy("wfbp", "ideal-wfbp", "every tensor its own all-reduce behind the backward pass"),
+        Policy("wfbp", "ideal-wfbp", "all-reduces behind the backward pass, of every tensor unless fused"),
         Policy("ddp", "ideal-wfbp", "PyTorch's buckets of 25 MiB, the first of 1 MiB, behind backward"),
         Policy("horovod", "ideal-wfbp", "what is ready in a cycle of 1 ms is fused, up to 64 MiB"),
         Policy("mg-wfbp", "ideal-wfbp", "gradients merged where latency saved outweighs waiting"),

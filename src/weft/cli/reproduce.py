@@ -1,0 +1,81 @@
+"""``weft reproduce``: claims of a paper beside what comes out here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.lines import printable
+from weft.cli.output import make_console, print_facts, print_json, print_line, progress, write_output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.papers import Reproduction, Row
+
+
+@click.command(
+    "reproduce",
+    epilog=options.examples(
+        "weft reproduce dear", "weft reproduce ace --json", "weft reproduce ace --charts pictures"
+    ),
+)
+@click.argument("paper", metavar="dear|ace")
+@click.option("--charts", metavar="FOLDER", help="Write its charts there, as SVG.")
+@options.as_json
+def command(paper: str, charts: str | None, as_json: bool) -> None:
+    """Run what a paper claims, and print its numbers beside ours.
+
+    Every row has the claim, the set-up, the paper's number, ours, how far apart they are, and why. Nothing is
+    tuned to a number; what a paper leaves open is listed as an assumption.
+    """
+    from weft.papers import reproduce
+
+    with progress(f"reproduce {paper}") as report:
+        found = reproduce(paper, report)
+    if charts is not None:
+        folder = Path(charts)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, picture in found.charts.items():
+            write_output(str(folder / f"{paper}-{name}.svg"), picture.encode())
+    if as_json:
+        print_json(found.as_dict())
+        return
+    _show(found, make_console())
+    if charts is not None:
+        click.echo(f"\nwrote {len(found.charts)} charts to {printable(charts)}")
+
+
+def _show(found: Reproduction, console: Console) -> None:
+    print_line(console, found.title, "bold")
+    print_line(console, found.reference)
+    for row in found.rows:
+        console.print()
+        print_line(console, row.claim, "bold")
+        print_facts(
+            console,
+            [
+                ("set-up", row.setup),
+                ("paper", _number(row, row.paper)),
+                ("ours", _ours(row)),
+                *([("why", row.why)] if row.why else []),
+            ],
+        )
+    console.print()
+    print_line(console, "Assumptions", "bold")
+    for assumption in found.assumptions:
+        print_line(console, f"- {assumption}")
+
+
+def _number(row: Row, value: float | None) -> str:
+    if value is None:
+        return "not known"
+    return f"{'up to ' if row.at_most and value == row.paper else ''}{value:.3g}{row.unit}"
+
+
+def _ours(row: Row) -> str:
+    text = f"{row.ours:.3g}{row.unit}"
+    return text if row.deviation is None else f"{text} ({row.deviation:+.1%})"

@@ -1,0 +1,316 @@
+"""``weft train``: simulate an iteration of training, or many, and say what is exposed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft import units
+from weft.cli import options
+from weft.cli.lines import printable
+from weft.cli.output import (
+    check_outputs,
+    make_console,
+    make_table,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    progress,
+)
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.cli.train_point import Outcome, Point
+
+
+def _read_pairs(
+    _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Read ``NAME=VALUE`` words."""
+    pairs = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            msg = f"{option.opts[0]} {word}: expected NAME=VALUE"
+            raise InputError(msg)
+        pairs.append((name, value))
+    return tuple(pairs)
+
+
+def _read_stragglers(
+    ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
+) -> tuple[tuple[int, float], ...]:
+    found = []
+    for rank, factor in _read_pairs(ctx, option, words):
+        try:
+            found.append((int(rank), float(factor)))
+        except ValueError as error:
+            msg = f"--straggler {rank}={factor}: expected a rank and how many times as slow, such as 3=1.5"
+            raise InputError(msg) from error
+    return tuple(found)
+
+
+def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
+    return units.parse_time(text) / units.PS_PER_S
+
+
+def _read_fusion(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else units.parse_size(text)
+
+
+@click.command(
+    "train",
+    epilog=options.examples(
+        "weft train torus:4x4 --model resnet50 --device v100",
+        "weft train 'switch:64@bw=1.25GB/s,lat=25us' --model bert-large --device rtx2080ti --policy dear",
+        "weft train ace:4x4x4 --model resnet50 --device ace-npu --endpoint ace --algorithm four_phase",
+        "weft train 'switch:{scale}' --model resnet50 --sweep policy=ddp,dear --sweep scale=8,16,32",
+        "weft train plan.weft --model model.py:make_model --trace trace.json",
+    ),
+)
+@click.argument("topology", metavar="TOPOLOGY|PLAN")
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME|FILE:FUNCTION",
+    help="A workload, or a function that returns a torch module.",
+)
+@click.option("--device", default="v100", show_default=True, metavar="NAME", help="What computes.")
+@click.option("--batch", type=click.IntRange(min=1), help="Samples per rank; by default the model's own.")
+@click.option("--dtype", metavar="NAME", help="Number format; by default the device's usual one.")
+@click.option(
+    "--policy",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="When gradients are sent; auto chooses WFBP or DeAR and its fusion.",
+)
+@click.option("--fusion", callback=_read_fusion, metavar="SIZE", help="How much is sent together.")
+@click.option(
+    "--option",
+    "policy_options",
+    multiple=True,
+    callback=_read_pairs,
+    metavar="NAME=VALUE",
+    help="Further option of the policy; repeat for several.",
+)
+@click.option(
+    "--endpoint", default="free", show_default=True, metavar="NAME", help="What communication costs a rank."
+)
+@click.option(
+    "--algorithm",
+    default="auto",
+    show_default=True,
+    metavar="NAME",
+    help="Of the collectives; auto takes the fastest of a few, or what a plan says.",
+)
+@click.option(
+    "--channels",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Collectives under way at a time.",
+)
+@click.option(
+    "--overhead",
+    default="0s",
+    show_default=True,
+    callback=_read_time,
+    metavar="TIME",
+    help="What every collective takes before it sends.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(2, 1000),
+    help="How many to simulate; by default as many as the policy needs.",
+)
+@click.option(
+    "--jitter",
+    type=float,
+    default=0.0,
+    show_default=True,
+    callback=options.check_number,
+    help="Standard deviation of computing times, as a share.",
+)
+@click.option(
+    "--straggler",
+    "stragglers",
+    multiple=True,
+    callback=_read_stragglers,
+    metavar="RANK=FACTOR",
+    help="A slow rank; repeat for several.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the jitter.")
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="KEY=VALUE,..",
+    help="Simulate every combination: policy, fusion, scale, batch, endpoint, device, algorithm, model.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1, 256), help="Processes of a sweep; by default one for each processor."
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["processes", "mpi"]),
+    default="processes",
+    show_default=True,
+    help="Where a sweep runs.",
+)
+@click.option("--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
+@options.as_json
+def command(
+    topology: str,
+    model: str,
+    device: str,
+    batch: int | None,
+    dtype: str | None,
+    policy: str,
+    fusion: int | None,
+    policy_options: tuple[tuple[str, str], ...],
+    endpoint: str,
+    algorithm: str,
+    channels: int,
+    overhead: float,
+    iterations: int | None,
+    jitter: float,
+    stragglers: tuple[tuple[int, float], ...],
+    seed: int,
+    sweeps: tuple[str, ...],
+    jobs: int | None,
+    executor: str,
+    trace: str | None,
+    as_json: bool,
+) -> None:
+    """Simulate an iteration of data-parallel training.
+
+    TOPOLOGY is whatever weft topology takes; a PLAN, which weft plan wrote, brings its schedules. Every rank
+    computes the layers of the model on its device and sends its gradients by the policy, over the network,
+    through its endpoint: all of it at once, so that what contends is seen to contend.
+    """
+    from weft.cli.train_point import Point, as_dict, run_point
+
+    check_outputs(trace, as_json=as_json)
+    point = Point(
+        topology,
+        model,
+        device,
+        batch,
+        dtype,
+        policy,
+        fusion,
+        policy_options,
+        endpoint,
+        algorithm,
+        channels,
+        overhead,
+        iterations,
+        jitter,
+        stragglers,
+        seed,
+    )
+    if sweeps:
+        if trace is not None:
+            msg = "--trace: a sweep writes none; trace one of its jobs by itself"
+            raise InputError(msg)
+        _sweep(point, sweeps, executor, jobs, as_json)
+        return
+    options.refuse_unused("jobs", "executor", reason="one job runs by itself; they are for --sweep")
+    with progress("train") as report:
+        report("simulating", 0, 0)
+        outcome = run_point(point, record=trace is not None)
+        if trace is not None:
+            from weft.training.trace import write_training_trace
+
+            write_training_trace(outcome.graph, outcome.run, trace)
+    if as_json:
+        print_json(as_dict(outcome))
+    elif trace != "-":
+        _show(outcome, make_console())
+        if trace is not None:
+            click.echo(f"\nwrote {printable(trace)}")
+
+
+def _show(outcome: Outcome, console: Console) -> None:
+    from weft.cli.train_point import as_dict
+    from weft.units import human_seconds
+
+    found = as_dict(outcome)
+    seconds = found["seconds"]
+
+    def share(part: float) -> str:
+        return f"{human_seconds(part)} ({part / seconds:.1%})" if seconds else human_seconds(part)
+
+    head = f"{found['policy']} for {found['model']} on {found['topology']}, {found['ranks']:,} ranks"
+    print_line(console, printable(head), "bold")
+    by = "; ".join(f"{name} by {' and '.join(how)}" for name, how in found["algorithms"].items())
+    size = f"{found['parameter_bytes'] / 2**20:,.1f} MiB"
+    settings = ", ".join(f"{name} {_plain(name, value)}" for name, value in found["options"].items())
+    print_facts(
+        console,
+        [
+            (
+                "model",
+                f"{found['layers']:,} layers, {size} of gradients; "
+                f"{found['batch']:,} samples per rank on {found['device']}",
+            ),
+            ("policy", f"{found['policy']}{f', {settings}' if settings else ''}: {outcome.policy.summary}"),
+            *([("advice", printable(outcome.reason))] if outcome.reason else []),
+            ("endpoint", f"{found['endpoint']}: {outcome.endpoint.summary}"),
+            ("schedules", by or "none"),
+            ("iteration", f"{human_seconds(seconds)}, {found['samples_per_s']:,.0f} samples/s"),
+            ("computing", share(found["computing_s"])),
+            ("exposed", share(found["exposed_s"])),
+            ("sending", f"{human_seconds(found['communication_s'])} in all, seen from rank 0"),
+            (
+                "at best",
+                ", ".join(f"{name} {human_seconds(value)}" for name, value in found["lines"].items()),
+            ),
+            ("busy", ", ".join(f"{name} {value:.1%}" for name, value in found["resource_use"].items())),
+            ("busiest", ", ".join(f"{link['link']} {link['busy']:.1%}" for link in found["busiest_links"])),
+        ],
+    )
+
+
+def _plain(name: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    return units.format_size(value) if name.endswith("_bytes") else f"{value:g}"
+
+
+def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | None, as_json: bool) -> None:
+    from weft.cli.train_sweep import expand, open_executor, sweep
+
+    places = expand(point, sweeps)
+    with progress("train") as report, open_executor(executor, jobs and min(jobs, len(places))) as pool:
+        found = sweep(places, pool, report)
+    if as_json:
+        print_json({"results": found})
+        return
+    keys = list(places[0].values)
+    console = make_console()
+    table = make_table(*keys, "iteration", "samples/s", "exposed", "% exposed", left=tuple(keys))
+    for row in found:
+        cells = [printable(row["sweep"][key]) for key in keys]
+        if "error" in row:
+            table.add_row(*cells, "-", "-", "-", "-")
+        else:
+            exposed = row["exposed_s"] / row["seconds"] if row["seconds"] else math.nan
+            table.add_row(
+                *cells,
+                units.human_seconds(row["seconds"]),
+                f"{row['samples_per_s']:,.0f}",
+                units.human_seconds(row["exposed_s"]),
+                f"{100 * exposed:.1f}",
+            )
+    print_table(console, table)
+    for row in found:
+        if "error" in row:
+            what = ", ".join(f"{key} {value}" for key, value in row["sweep"].items())
+            print_line(console, printable(f"{what}: {row['error']}"))

@@ -1,0 +1,279 @@
+"""One simulated training job, from plain values to plain values: what a sweep hands to its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from weft import units
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.planning import Plan
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+    from weft.training import Layer
+    from weft.training.cluster import Chooser, Cluster, ClusterRun
+    from weft.training.devices import Machine
+    from weft.training.endpoints import Endpoint
+    from weft.training.graph import Graph
+    from weft.training.policies import Policy
+    from weft.training.workloads import Workload
+
+AUTO: Final = "auto"
+_FUSION: Final = {
+    "threshold_bytes": ("threshold_bytes",),
+    "bucket_bytes": ("bucket_bytes", "first_bucket_bytes"),
+    "partition_bytes": ("partition_bytes",),
+}
+"""Options that ``--fusion`` sets, by the one that a policy has."""
+
+_BUSIEST: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A job; the fields are the options of ``weft train``."""
+
+    topology: str
+    model: str
+    device: str
+    batch: int | None = None
+    dtype: str | None = None
+    policy: str = AUTO
+    fusion: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    endpoint: str = "free"
+    algorithm: str = AUTO
+    channels: int = 1
+    overhead_s: float = 0.0
+    iterations: int | None = None
+    jitter: float = 0.0
+    stragglers: tuple[tuple[int, float], ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a job, with all that led there."""
+
+    point: Point
+    workload: Workload
+    machine: Machine
+    endpoint: Endpoint
+    layers: tuple[Layer, ...]
+    batch: int
+    policy: Policy
+    options: dict[str, Any]
+    reason: str
+    lines: dict[str, float]
+    graph: Graph
+    cluster: Cluster
+    run: ClusterRun
+
+
+def run_point(point: Point, *, record: bool = False) -> Outcome:
+    """Simulate a job.
+
+    Raises
+    ------
+    InputError
+        If something of it is unknown or cannot be; says what there is.
+    """
+    from weft.training import policies
+    from weft.training.cluster import Cluster, Noise
+    from weft.training.costs import Simulated
+    from weft.training.devices import find_device
+    from weft.training.endpoints import find_endpoint
+
+    if point.policy != AUTO:
+        policies.find(point.policy)
+    endpoint, machine = find_endpoint(point.endpoint), find_device(point.device)
+    workload = _load_model(point.model)
+    batch = point.batch if point.batch is not None else workload.batch
+    layers = workload.layers(_what_is_left(endpoint, machine), batch, point.dtype)
+    topology, choose = _network(point.topology, point.algorithm)
+    costs = Simulated(choose)
+    policy, options, reason = _choose_policy(point, endpoint, layers, costs)
+    graph = policy.build(layers, iterations=point.iterations, costs=costs, **options)
+    noise = Noise(point.jitter, dict(point.stragglers), point.seed)
+    cluster = Cluster(topology, choose, endpoint, point.channels, point.overhead_s, noise)
+    run = cluster.run(graph, record=record)
+    lines = {name: line.seconds(layers, costs) for name, line in policies.LINES.items()}
+    return Outcome(
+        point, workload, machine, endpoint, layers, batch, policy, options, reason, lines, graph, cluster, run
+    )
+
+
+def measure(point: Point) -> dict[str, Any]:
+    """Simulate a job and give its figures: what a worker of a sweep does."""
+    return as_dict(run_point(point))
+
+
+def as_dict(outcome: Outcome) -> dict[str, Any]:
+    """Figures of a job, ready for JSON."""
+    from weft.training.layers import backward_seconds, forward_seconds, total_bytes
+
+    run, topology, layers = outcome.run, outcome.cluster.topology, outcome.layers
+    return {
+        "topology": topology.name,
+        "ranks": topology.ranks,
+        "model": outcome.workload.name,
+        "device": outcome.machine.name,
+        "batch": outcome.batch,
+        "parameter_bytes": total_bytes(layers),
+        "layers": len(layers),
+        "policy": outcome.policy.name,
+        "options": outcome.options,
+        "reason": outcome.reason,
+        "endpoint": outcome.endpoint.name,
+        "algorithms": _algorithms(outcome),
+        "iterations": run.iterations,
+        "seconds": run.seconds,
+        "samples_per_s": topology.ranks * outcome.batch / run.seconds if run.seconds else None,
+        "forward_s": forward_seconds(layers),
+        "backward_s": backward_seconds(layers),
+        "computing_s": run.computing_s,
+        "exposed_s": run.exposed_s,
+        "communication_s": run.timeline.communication_s,
+        "lines": outcome.lines,
+        "resource_use": run.resource_use(),
+        "busiest_links": busiest_links(outcome),
+        "segments": run.flow.segments,
+        "events": run.flow.events,
+        "simulation_seconds": run.flow.cpu_seconds,
+    }
+
+
+def busiest_links(outcome: Outcome) -> list[dict[str, Any]]:
+    """Links that are busy the largest share of the time."""
+    import numpy as np
+
+    use, topology = outcome.run.link_use, outcome.cluster.topology
+    return [
+        {"link": topology.link_name(link), "busy": float(use[link])}
+        for link in np.argsort(-use, kind="stable")[:_BUSIEST].tolist()
+    ]
+
+
+def _algorithms(outcome: Outcome) -> dict[str, list[str]]:
+    """Which algorithms carried out which collectives."""
+    found: dict[str, list[str]] = {}
+    for task in outcome.graph.tasks:
+        if task.collective and task.size_bytes:
+            size = min(task.size_bytes, outcome.endpoint.chunk_bytes or task.size_bytes)
+            name = outcome.cluster.choose(task.collective, size)[0].algorithm
+            names = found.setdefault(task.collective, [])
+            if name not in names:
+                names.append(name)
+    return found
+
+
+def _load_model(model: str) -> Workload:
+    from weft.training.workloads import load_workload
+
+    if ":" in model:
+        from weft.torch.tracing import trace
+
+        return trace(model)
+    return load_workload(model)
+
+
+def _what_is_left(endpoint: Endpoint, machine: Machine) -> Machine:
+    from weft.training.devices import Device
+
+    if endpoint.memory_bandwidth is None or not endpoint.overlaps:
+        return machine
+    if not isinstance(machine, Device):
+        msg = f"endpoint {endpoint.name} takes memory bandwidth, which {machine.name} does not model"
+        raise InputError(f"{msg}; use free, ideal or no-overlap")
+    return endpoint.leaves(machine)
+
+
+@lru_cache(maxsize=4)
+def _network(source: str, algorithm: str) -> tuple[Topology, Chooser]:
+    """A topology and who chooses schedules on it; a worker keeps them for its next job."""
+    from weft.cli.inputs import obtain_network
+    from weft.planning.quick import QuickChooser
+    from weft.topology import Topology
+    from weft.training.cluster import by_algorithm
+
+    found = obtain_network(source)
+    topology = found if isinstance(found, Topology) else found.topology
+    if algorithm != AUTO:
+        return topology, by_algorithm(topology, algorithm)
+    quick = QuickChooser(topology)
+    return topology, quick if isinstance(found, Topology) else _from_plan(found, quick)
+
+
+def _from_plan(plan: Plan, otherwise: Chooser) -> Chooser:
+    """What a plan says of its collective; for others, and for all-reduces in halves, a quick choice."""
+
+    def choose(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+        if collective != plan.collective:
+            return otherwise(collective, size_bytes)
+        choice = plan.choose(size_bytes)
+        return choice.schedule, choice.segment_bytes
+
+    return choose
+
+
+def _choose_policy(
+    point: Point, endpoint: Endpoint, layers: Sequence[Layer], costs: Any
+) -> tuple[Policy, dict[str, Any], str]:
+    """Policy of a job with its options, and why this one."""
+    from weft.training import best, policies
+
+    if not endpoint.overlaps and point.policy not in (AUTO, "serial"):
+        msg = f"endpoint {endpoint.name} communicates after the backward pass; use --policy serial"
+        raise InputError(msg)
+    if not endpoint.overlaps:
+        policy, reason = policies.find("serial"), f"serial: endpoint {endpoint.name} does not overlap"
+    elif point.policy == AUTO:
+        candidates = None if point.fusion is None else [point.fusion]
+        choice = best(layers, costs, candidates=candidates)
+        chosen = {"threshold_bytes": choice.threshold_bytes}
+        return policies.find(choice.policy), chosen, choice.reason
+    else:
+        policy = policies.find(point.policy)
+        other = best(layers, costs, ("dear", "wfbp")) if policy.name == "dear" else None
+        loses = other is not None and other.policy == "wfbp"
+        reason = f"use WFBP: {other.reason.removeprefix('wfbp: ')}" if loses and other is not None else ""
+    return policy, _read_options(policy, point), reason
+
+
+def _read_options(policy: Policy, point: Point) -> dict[str, Any]:
+    """Options of a policy, from the words of the command line."""
+    known = policy.options
+    found: dict[str, Any] = {}
+    if point.fusion is not None:
+        names = [name for name in _FUSION if name in known]
+        if not names:
+            msg = (
+                f"policy {policy.name} fuses nothing that --fusion could set; its options: {', '.join(known)}"
+            )
+            raise InputError(msg)
+        found.update(dict.fromkeys(_FUSION[names[0]], point.fusion))
+    for name, text in point.options:
+        if name not in known:
+            msg = f"policy {policy.name} has no option {name!r}; its options: {', '.join(known) or 'none'}"
+            raise InputError(msg)
+        found[name] = _read_option(name, text)
+    return found
+
+
+def _read_option(name: str, text: str) -> int | float | None:
+    if text == "none":
+        return None
+    if name.endswith("_bytes"):
+        return units.parse_size(text)
+    if name.endswith("_s"):
+        return units.parse_time(text) / units.PS_PER_S
+    try:
+        return int(text)
+    except ValueError as error:
+        msg = f"--option {name}={text}: expected a whole number, or none"
+        raise InputError(msg) from error

@@ -1,0 +1,47 @@
+"""Claims of papers beside what comes out here: one module per paper.
+
+No constant is tuned to hit a number. A row that deviates says by how much and, where it can be known, why; a
+set-up that the paper leaves open is a named assumption.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError
+from weft.papers.claims import Reproduction, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PAPERS: Final = {
+    "dear": "DeAR (ICDCS 2023): reduce-scatter behind backward, all-gather behind the next forward.",
+    "ace": "ACE (ISCA 2021): an engine that takes collectives off the accelerator.",
+}
+
+__all__ = ["PAPERS", "Reproduction", "Row", "reproduce"]
+
+
+def reproduce(
+    paper: str, report: Callable[[str, int, int], None] = lambda _text, _done, _all: None
+) -> Reproduction:
+    """Run what a paper claims.
+
+    Parameters
+    ----------
+    paper
+        One of `PAPERS`.
+    report
+        Called with a text, steps done and steps in all.
+
+    Raises
+    ------
+    InputError
+        If the paper is unknown.
+    """
+    if paper not in PAPERS:
+        msg = f"there is no paper {paper!r}; known: {', '.join(PAPERS)}"
+        raise InputError(msg)
+    found: Reproduction = import_module(f"weft.papers.{paper}").reproduce(report)
+    return found

@@ -1,0 +1,166 @@
+"""Small SVG charts of reproductions: lines over numbers, and bars side by side."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+WIDTH: Final = 720
+HEIGHT: Final = 360
+_LEFT: Final = 64
+_RIGHT: Final = 190
+_TOP: Final = 44
+_BOTTOM: Final = 52
+_COLOURS: Final = ("#3465a4", "#cc5500", "#2e8b57", "#8b3a8b", "#a0862c", "#555555", "#b22222", "#20908d")
+_DASHES: Final = ("", "6 4", "2 3")
+
+
+def line_chart(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    log_x: bool = False,
+    dashed: Sequence[str] = (),
+) -> str:
+    """Draw lines through points; those named in `dashed` are limits rather than results."""
+    points = [point for line in series.values() for point in line]
+    xs = [x for x, _ in points]
+    scale = _Scale(min(xs), max(xs), 0.0, max(y for _, y in points), log_x=log_x)
+    parts = [*_frame(title, x_label, y_label, scale), *_x_numbers(scale, sorted(set(xs)))]
+    for number, (name, line) in enumerate(series.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        dash = _DASHES[1] if name in dashed else _DASHES[0]
+        path = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in sorted(line))
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" '
+            f'stroke-dasharray="{dash}"/>'
+        )
+        if name not in dashed:
+            parts += [
+                f'<circle cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="3" fill="{colour}"/>'
+                for x, y in line
+            ]
+        parts += _legend(number, name, colour)
+    return _svg(title, parts)
+
+
+def bar_chart(
+    title: str,
+    y_label: str,
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    *,
+    line_at: float | None = None,
+) -> str:
+    """Draw a bar for each series in each group; `line_at` is a value to compare with, such as 1."""
+    highest = max((value for values in series.values() for value in values if value is not None), default=1.0)
+    scale = _Scale(0, max(1, len(groups)), 0.0, max(highest, line_at or 0.0))
+    parts = list(_frame(title, "", y_label, scale))
+    room = (scale.x(1) - scale.x(0)) * 0.8
+    width = room / max(1, len(series))
+    for number, (name, values) in enumerate(series.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        for group, value in enumerate(values):
+            if value is None:
+                continue
+            left = scale.x(group) + room / 8 + number * width
+            top = scale.y(value)
+            parts.append(
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{width * 0.9:.1f}" '
+                f'height="{scale.y(0) - top:.1f}" fill="{colour}"><title>{escape(name)}: {value:.3g}</title></rect>'
+            )
+        parts += _legend(number, name, colour)
+    for group, text in enumerate(groups):
+        middle = (scale.x(group) + scale.x(group + 1)) / 2
+        parts.append(_text(middle, HEIGHT - _BOTTOM + 18, text, "middle"))
+    if line_at is not None:
+        y = scale.y(line_at)
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#333" '
+            'stroke-dasharray="4 3"/>'
+        )
+    return _svg(title, parts)
+
+
+class _Scale:
+    """Where numbers lie in the picture."""
+
+    def __init__(
+        self, x_low: float, x_high: float, y_low: float, y_high: float, *, log_x: bool = False
+    ) -> None:
+        self._log_x = log_x
+        self._x_low, self._x_high = self._bend(x_low), self._bend(x_high)
+        self.ticks = _ticks(y_low, y_high)
+        self._y_low, self._y_high = y_low, max(y_high, self.ticks[-1])
+
+    def _bend(self, x: float) -> float:
+        return math.log2(x) if self._log_x else x
+
+    def x(self, x: float) -> float:
+        span = (self._x_high - self._x_low) or 1.0
+        return _LEFT + (self._bend(x) - self._x_low) / span * (WIDTH - _LEFT - _RIGHT)
+
+    def y(self, y: float) -> float:
+        span = (self._y_high - self._y_low) or 1.0
+        return HEIGHT - _BOTTOM - (y - self._y_low) / span * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers from the low end to beyond the high one."""
+    span = (high - low) or 1.0
+    step = 10 ** math.floor(math.log10(span / 4))
+    step = next(step * factor for factor in (1, 2, 2.5, 5, 10) if span / (step * factor) <= 5)
+    return [low + step * number for number in range(math.ceil(span / step) + 1)]
+
+
+def _frame(title: str, x_label: str, y_label: str, scale: _Scale) -> Iterator[str]:
+    yield _text(_LEFT, 24, title, "start", size=16)
+    for tick in scale.ticks:
+        y = scale.y(tick)
+        yield f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
+        yield _text(_LEFT - 6, y + 4, f"{tick:g}", "end")
+    middle = (_LEFT + WIDTH - _RIGHT) / 2
+    yield _text(middle, HEIGHT - 12, x_label, "middle")
+    height = (_TOP + HEIGHT - _BOTTOM) / 2
+    yield (
+        f'<text x="16" y="{height:.1f}" text-anchor="middle" transform="rotate(-90 16 {height:.1f})">'
+        f"{escape(y_label)}</text>"
+    )
+
+
+def _x_numbers(scale: _Scale, xs: Sequence[float]) -> Iterator[str]:
+    last = -math.inf
+    for x in xs:
+        place = scale.x(x)
+        if place - last >= 34:
+            last = place
+            yield _text(place, HEIGHT - _BOTTOM + 18, f"{x:g}", "middle")
+
+
+def _legend(number: int, name: str, colour: str) -> list[str]:
+    y = _TOP + 20 * number
+    left = WIDTH - _RIGHT + 14
+    return [
+        f'<rect x="{left}" y="{y - 9}" width="12" height="12" fill="{colour}"/>',
+        _text(left + 18, y + 2, name, "start"),
+    ]
+
+
+def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
+
+
+def _svg(title: str, parts: Sequence[str]) -> str:
+    label = escape(title, {'"': "&quot;"})
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" font-family="sans-serif" font-size="12" fill="#222" role="img" aria-label="{label}">'
+    )
+    back = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
+    return "\n".join([head, back, *parts, "</svg>\n"])
