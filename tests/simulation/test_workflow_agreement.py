@@ -118,7 +118,7 @@ def fields(stage: Part | Work) -> tuple[object, object]:
     return (stage.pattern, stage.part) if isinstance(stage, Part) else (stage.resource, stage.amount)
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(workflows())
 def test_both_engines_agree_on_any_workflow(flow: Workflow) -> None:
     event(f"{len(flow.pools)} pools, {flow.patterns} patterns")
@@ -132,7 +132,7 @@ def test_both_engines_agree_on_any_workflow(flow: Workflow) -> None:
         check_agreement(flow)
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(workflows(orderly=True))
 def test_a_workflow_in_order_always_ends(flow: Workflow) -> None:
     assert (flow.run().ended_ps >= 0).all()
