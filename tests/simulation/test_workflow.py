@@ -220,14 +220,15 @@ def test_a_move_within_a_rank_passes_nothing() -> None:
 
 @pytest.mark.parametrize("receiver", [0, 1, 2])
 def test_a_ranks_own_work_goes_before_what_comes_in_for_the_same_task(receiver: int) -> None:
-    """At 30 all wait for the receiver's compute unit: its work of 20, two segments of 5."""
+    """At 30 all wait for the receiver's compute unit: two segments of 5 since 5, its work of 20 since 10."""
     topology = both_ways(3)
     flow = Workflow(topology, [COMPUTE])
     ranks = np.arange(3)
     sends = [(0, src, receiver) for src in ranks.tolist() if src != receiver]
     pattern = flow.pattern(rows(topology, *sends, op=Op.REDUCE), 5, after=[Passage(0)])
     flow.task("before", [Work(0, 30)], priority=-1)
-    flow.task("own", [Work(0, np.where(ranks == receiver, 20, 0)), Part(pattern)])
+    pause, work = (np.where(ranks == receiver, amount, 0) for amount in (10, 20))
+    flow.task("own", [Work(None, pause), Work(0, work), Part(pattern)])
     assert times(flow)[1][1][receiver] == 30 + 20 + 5 + 5
     spans = flow.run(record=True).spans
     assert spans is not None
