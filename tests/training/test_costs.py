@@ -101,6 +101,14 @@ def test_simulated_costs_agree_with_the_closed_form_of_a_ring() -> None:
         assert simulated.all_gather(size) == pytest.approx(formula.all_gather(size), rel=0.01)
 
 
+def test_an_all_to_all_is_simulated_as_a_direct_one() -> None:
+    topology = "star:4@bw=1GB/s,lat=0s"
+    # Each rank sends three quarters of its buffer through its one link.
+    assert Simulated.on(topology, "ring").all_to_all(1 << 20) == pytest.approx(0.75e-9 * (1 << 20), rel=0.4)
+    exact = weft.simulate(weft.algorithms.direct.all_to_all(weft.load_topology(topology)), 1 << 20).seconds
+    assert Simulated.on(topology, "ring").all_to_all(1 << 20) == pytest.approx(exact)
+
+
 def test_sizes_are_simulated_once_and_what_runs_may_change_with_the_size() -> None:
     asked: list[tuple[str, int]] = []
     ring = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4"))

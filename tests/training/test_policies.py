@@ -67,7 +67,13 @@ variants = st.one_of(
     st.tuples(st.just("ddp"), st.fixed_dictionaries({"bucket_bytes": st.integers(1, 99_999)})),
     st.tuples(
         st.just("horovod"),
-        st.fixed_dictionaries({"threshold_bytes": st.integers(1, 99_999), "cycle_s": st.floats(0.01, 5.0)}),
+        st.fixed_dictionaries(
+            {
+                "threshold_bytes": st.integers(1, 99_999),
+                "cycle_s": st.floats(0.01, 5.0),
+                "host_share": st.floats(0.0, 1.0),
+            }
+        ),
     ),
     st.tuples(
         st.just("zero"),
@@ -185,6 +191,10 @@ def test_horovod_sends_at_the_ticks_of_its_cycle() -> None:
     fused = list(horovod.fusions(layers, 100, 5.0))
     assert [(bucket.layers, round(delay, 9)) for bucket, delay in fused] == [((2, 1, 0), 2.9)]
     assert [bucket.layers for bucket, _ in horovod.fusions(layers, 2, 5.0)] == [(2, 1), (0,)]
+    # A host that runs ahead fuses more, and what is fused waits for its last gradient only.
+    assert [delay for _, delay in horovod.fusions(layers, 100, 1.0, host_share=0.0)] == [0.0]
+    ahead = [bucket.layers for bucket, _ in horovod.fusions(layers, 100, 1.0, host_share=0.6)]
+    assert ahead == [(2, 1), (0,)]
     done = trace(find("horovod").build(layers, cycle_s=1.0), Linear(*[AlphaBeta(0.1, 0.0)] * 3))
     assert done.iteration_s[-1] == pytest.approx(3.1)
 
@@ -288,6 +298,7 @@ def test_one_layer_without_parameters_only_computes(name: str) -> None:
         ("zero", {"stage": 1}, "expected 2, which spreads gradients"),
         ("ddp", {"bucket_bytes": 0}, "give at least 1"),
         ("horovod", {"cycle_s": -1.0}, "a cycle of -1.0 s"),
+        ("horovod", {"host_share": 2.0}, "a share from 0 to 1"),
         ("bytescheduler", {"partition_bytes": 0}, "parts of 0 bytes"),
         ("mg-wfbp", {"smallest_bytes": -1}, "merging below -1 bytes"),
     ],

@@ -147,11 +147,18 @@ class Simulated:
         segment_bytes: int | None = None,
         sharing: str = "queue",
     ) -> Simulated:
-        """One algorithm's all-reduce on a topology, and the two halves of just that."""
-        whole = registry.find(algorithm).build(load_topology(topology), "all_reduce")
+        """One algorithm's all-reduce on a topology, the two halves of just that, and a direct all-to-all."""
+        cluster = load_topology(topology)
+        whole = registry.find(algorithm).build(cluster, "all_reduce")
         scatter, gather = halves(whole)
         schedules = {"all_reduce": whole, "reduce_scatter": scatter, "all_gather": gather}
-        return cls(lambda collective, _size: (schedules[collective], segment_bytes), sharing=sharing)
+
+        def choose(collective: str, _size_bytes: int) -> tuple[Schedule, int | None]:
+            if collective not in schedules:
+                schedules[collective] = registry.find("direct").build(cluster, collective)
+            return schedules[collective], segment_bytes
+
+        return cls(choose, sharing=sharing)
 
     def reduce_scatter(self, size_bytes: int, /) -> float:
         """Seconds until every rank has the sums of its part."""
@@ -164,6 +171,10 @@ class Simulated:
     def all_reduce(self, size_bytes: int, /) -> float:
         """Seconds until every rank has all sums."""
         return self._seconds("all_reduce", size_bytes)
+
+    def all_to_all(self, size_bytes: int, /) -> float:
+        """Seconds until every rank has what all others sent to it."""
+        return self._seconds("all_to_all", size_bytes)
 
     def _seconds(self, collective: str, size_bytes: int) -> float:
         if not size_bytes:

@@ -5,6 +5,9 @@ The defaults are 64 MiB, the size that its documentation gives (``docs/tensor-fu
 in the order in which they are ready, up to the limit; a tensor is never cut. When the thread wakes is not
 tied to training: here its cycles are counted from the start of the backward pass. The ranks' agreement on
 what is ready is not charged.
+
+The thread sees a tensor when the host hands it over. On a CPU that is when its gradient is there, the default
+here; a host that drives a GPU runs ahead of it, so that more is fused in a cycle: `host_share` says how far.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ def build(
     iterations: int = 4,
     threshold_bytes: int = 64 * MEBIBYTE,
     cycle_s: float = 1e-3,
+    host_share: float = 1.0,
 ) -> Graph:
     """Build the graph.
 
@@ -44,14 +48,19 @@ def build(
         Up to how much is fused; tensors that are larger go alone.
     cycle_s
         Seconds from one waking to the next; 0 fuses only what is ready at the same moment.
+    host_share
+        Share of the backward pass after which the host has handed over everything, 0 to 1.
     """
     if threshold_bytes < 1 or not 0 <= cycle_s < math.inf:
         msg = f"a threshold of {threshold_bytes} bytes and a cycle of {cycle_s} s: give at least 1 and 0"
         raise InputError(msg)
+    if not 0 <= host_share <= 1:
+        msg = f"a host that takes {host_share} of the backward pass: expected a share from 0 to 1"
+        raise InputError(msg)
     backbone = Backbone(layers, iterations)
     graph = backbone.graph
     fused: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
-    for number, (bucket, delay_s) in enumerate(fusions(layers, threshold_bytes, cycle_s)):
+    for number, (bucket, delay_s) in enumerate(fusions(layers, threshold_bytes, cycle_s, host_share)):
         fused[bucket.last].append((number, bucket.size_bytes, delay_s))
     after: tuple[int, ...] = ()
     for _ in range(iterations):
@@ -68,7 +77,9 @@ def build(
     return graph
 
 
-def fusions(layers: Sequence[Layer], threshold_bytes: int, cycle_s: float) -> Iterator[tuple[Bucket, float]]:
+def fusions(
+    layers: Sequence[Layer], threshold_bytes: int, cycle_s: float, host_share: float = 1.0
+) -> Iterator[tuple[Bucket, float]]:
     """Give each fusion, and the seconds from its last gradient until the thread wakes.
 
     Examples
@@ -83,10 +94,12 @@ def fusions(layers: Sequence[Layer], threshold_bytes: int, cycle_s: float) -> It
     for index in range(len(layers) - 1, -1, -1):
         passed += layers[index].backward_s
         ready[index] = passed
-    waking = {
-        index: math.ceil(time / cycle_s) * cycle_s if cycle_s else time for index, time in ready.items()
-    }
-    for wakes, together in groupby(tensors(layers), key=lambda tensor: waking[tensor.last]):
+
+    def waking(tensor: Bucket) -> float:
+        seen_s = host_share * ready[tensor.last]
+        return math.ceil(seen_s / cycle_s) * cycle_s if cycle_s else seen_s
+
+    for wakes, together in groupby(tensors(layers), key=waking):
         parts: list[Bucket] = []
         for tensor in together:
             if parts and sum(part.size_bytes for part in parts) + tensor.size_bytes > threshold_bytes:

@@ -1,0 +1,203 @@
+"""Searches for a fusion, held against trying every fusion there is.
+
+Trying them all is what a running job can never afford, and a model of one can. A search is judged by how far
+it ends from the best of them, and after how many evaluations it first came near.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from weft import limits
+from weft.errors import InputError
+from weft.training.channel import run
+from weft.training.choice import MOST_CANDIDATES
+from weft.training.costs import Linear
+from weft.training.fitting import fit
+from weft.training.fusion import distinct_thresholds, fuse
+from weft.training.layers import total_bytes
+from weft.training.policies import find
+from weft.training.tuning import MEBIBYTE, BayesianSearch, BoundedSearch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from weft.training.costs import Costs
+    from weft.training.fusion import Groups
+    from weft.training.layers import Layer
+    from weft.training.tuning import Search
+
+NEAR: Final = 0.02
+"""A search has come near when it tried something that takes no more than this share longer than the best."""
+
+FIRST_GUESS: Final = 25 * MEBIBYTE
+"""Where the search of the DeAR paper's code begins."""
+
+_BOUNDS: Final = (MEBIBYTE, 256 * MEBIBYTE)
+_ITERATIONS: Final = 3
+"""Enough for policies with a barrier: from the second iteration on, all are alike."""
+
+_FITTED: Final = (1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
+
+
+class Fusions:
+    """How long an iteration takes with each fusion, computed when it is asked for, and once.
+
+    Parameters
+    ----------
+    layers
+        In the order of the forward pass.
+    costs
+        Of the collectives.
+    policy
+        One that fuses by ``threshold_bytes`` and waits for all of it at the end of an iteration.
+    options
+        Further options of the policy.
+
+    Examples
+    --------
+    >>> from weft.training import Layer, Linear
+    >>> model = [Layer(str(number), 1000, 1e-3, 2e-3) for number in range(8)]
+    >>> fusions = Fusions(model, Linear.ring(4, alpha_s=1e-3, beta_s_per_byte=0.0), "wfbp")
+    >>> fusions.best(), round(fusions.seconds(1000), 6), round(fusions.seconds(4000), 6)
+    (4000, 0.058, 0.03)
+    """
+
+    def __init__(self, layers: Sequence[Layer], costs: Costs, policy: str = "dear", **options: Any) -> None:
+        self.layers, self.costs = layers, costs
+        self.policy = find(policy)
+        if "threshold_bytes" not in self.policy.options or self.policy.line == "ideal-overlap":
+            msg = f"policy {policy} does not fuse by a threshold; there is nothing to search for"
+            raise InputError(msg)
+        self._options = options
+        self._known: dict[Groups, float] = {}
+
+    def seconds(self, threshold_bytes: int) -> float:
+        """Seconds of an iteration with the fusion of this threshold."""
+        groups = fuse(self.layers, threshold_bytes)
+        if groups not in self._known:
+            graph = self.policy.build(
+                self.layers,
+                iterations=_ITERATIONS,
+                costs=self.costs,
+                threshold_bytes=threshold_bytes,
+                **self._options,
+            )
+            self._known[groups] = run(graph, self.costs).seconds
+        return self._known[groups]
+
+    def best(self, most: int = limits.MAX_LAYERS) -> int:
+        """The threshold of the fastest of all fusions.
+
+        Parameters
+        ----------
+        most
+            If there are more fusions than this, as many in even ratios are tried.
+        """
+        return min(distinct_thresholds(self.layers, most), key=self.seconds)
+
+    def as_lines(self) -> Fusions:
+        """The same with costs that are lines through those of a few sizes."""
+        return Fusions(self.layers, believed(self.costs), self.policy.name, **self._options)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a search did.
+
+    Parameters
+    ----------
+    search
+        Its name.
+    evaluations
+        How many it made in all.
+    needed
+        After how many it had first come `NEAR`; None if never.
+    threshold_bytes, seconds
+        What it ended with.
+    distance
+        By which share that takes longer than the best there is.
+    """
+
+    search: str
+    evaluations: int
+    needed: int | None
+    threshold_bytes: int
+    seconds: float
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Searches beside the best of all fusions."""
+
+    fusions: int
+    threshold_bytes: int
+    seconds: float
+    outcomes: tuple[Outcome, ...]
+
+
+def report(fusions: Fusions, belief: Fusions | None = None, *, most: int = limits.MAX_LAYERS) -> Report:
+    """Try every fusion, and every search.
+
+    The searches are: ``model``, the best fusion that a model expects, without a search; ``bounded``,
+    `BoundedSearch` from there; and ``bayesian``, the search of the DeAR paper, from 25 MiB.
+
+    Parameters
+    ----------
+    fusions
+        What is searched.
+    belief
+        The model; by default the same with lines through the costs, as a job would measure them.
+    most
+        As for `Fusions.best`, of what is searched; of the model at most `MOST_CANDIDATES`.
+    """
+    layers = fusions.layers
+    tried = {fuse(layers, threshold) for threshold in distinct_thresholds(layers, most)}
+    threshold = fusions.best(most)
+    fastest = fusions.seconds(threshold)
+    start = (belief or fusions.as_lines()).best(min(most, MOST_CANDIDATES))
+    smallest = min((layer.size_bytes for layer in layers if layer.size_bytes), default=1)
+    bounds = smallest, max(smallest, total_bytes(layers))
+    searches: Mapping[str, Callable[[], Search]] = {
+        "model": lambda: BoundedSearch(bounds, start, 1),
+        "bounded": lambda: BoundedSearch(bounds, start, noise=0.0),
+        "bayesian": lambda: BayesianSearch(_BOUNDS, FIRST_GUESS),
+    }
+    outcomes = tuple(outcome(name, make(), fusions.seconds, fastest) for name, make in searches.items())
+    return Report(len(tried), threshold, fastest, outcomes)
+
+
+def outcome(name: str, search: Search, seconds: Callable[[int], float], fastest_s: float) -> Outcome:
+    """Run a search to its end.
+
+    Parameters
+    ----------
+    name
+        For the outcome.
+    search
+        That has not begun.
+    seconds
+        Gives the time for a threshold.
+    fastest_s
+        The best there is.
+    """
+    needed = None
+    while (threshold := search.ask()) is not None:
+        took = seconds(threshold)
+        search.tell(took)
+        if needed is None and took <= fastest_s * (1 + NEAR):
+            needed = len(search.tried)
+    took = search.tried[search.best]
+    return Outcome(name, len(search.tried), needed, search.best, took, took / fastest_s - 1)
+
+
+def believed(costs: Costs) -> Linear:
+    """Lines through what collectives of a few sizes cost, as a job would measure them."""
+    return Linear(
+        *(
+            fit([(size, cost(size)) for size in _FITTED])
+            for cost in (costs.reduce_scatter, costs.all_gather, costs.all_reduce)
+        )
+    )
