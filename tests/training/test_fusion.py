@@ -7,11 +7,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from training.models import models, uniform
+from training.models import costs, models, uniform
 
 from weft.errors import InputError
-from weft.training import Layer, digest, fuse
-from weft.training.fusion import distinct_thresholds
+from weft.training import Layer, Linear, digest, fuse
+from weft.training.channel import run
+from weft.training.fusion import condense, distinct_thresholds
+from weft.training.layers import Exchange
+from weft.training.policies import find
 
 
 def model(*sizes: int) -> tuple[Layer, ...]:
@@ -47,6 +50,26 @@ def test_every_layer_with_parameters_is_in_one_group_and_none_could_have_taken_a
     assert all(size <= threshold or len(group) == 1 for size, group in zip(sizes, groups, strict=True))
     for (size, _), (_, after) in pairwise(zip(sizes, groups, strict=True)):
         assert size + layers[after[0]].size_bytes > threshold
+
+
+@given(models, st.integers(1, 99_999), costs, st.sampled_from(["serial", "wfbp", "zero", "dear"]))
+def test_condensed_layers_take_as_long(
+    layers: tuple[Layer, ...], threshold: int, prices: Linear, name: str
+) -> None:
+    groups = fuse(layers, threshold)
+    few = condense(layers, groups)
+    assert [few[group[0]].size_bytes for group in fuse(few, threshold)] == [
+        sum(layers[index].size_bytes for index in group) for group in groups
+    ]
+    graphs = [find(name).build(model, threshold_bytes=threshold) for model in (layers, few)]
+    one, other = (run(graph, prices) for graph in graphs)
+    assert one.seconds == pytest.approx(other.seconds, rel=1e-9, abs=1e-9)
+    assert one.exposed_s == pytest.approx(other.exposed_s, rel=1e-9, abs=1e-6)
+
+
+def test_layers_with_an_exchange_are_not_condensed() -> None:
+    layers = (Layer("a", 0, 1.0, 1.0, exchange=Exchange(5, 2)), *model(1, 1))
+    assert condense(layers, fuse(layers, 10)) == layers
 
 
 @given(models)

@@ -15,7 +15,7 @@ from weft.training.channel import run
 from weft.training.choice import MOST_CANDIDATES
 from weft.training.costs import Linear
 from weft.training.fitting import fit
-from weft.training.fusion import distinct_thresholds, fuse
+from weft.training.fusion import condense, distinct_thresholds, fuse
 from weft.training.layers import total_bytes
 from weft.training.policies import find
 from weft.training.tuning import MEBIBYTE, BayesianSearch, BoundedSearch
@@ -61,7 +61,7 @@ class Fusions:
     >>> model = [Layer(str(number), 1000, 1e-3, 2e-3) for number in range(8)]
     >>> fusions = Fusions(model, Linear.ring(4, alpha_s=1e-3, beta_s_per_byte=0.0), "wfbp")
     >>> fusions.best(), round(fusions.seconds(1000), 6), round(fusions.seconds(4000), 6)
-    (4000, 0.058, 0.03)
+    (5000, 0.058, 0.03)
     """
 
     def __init__(self, layers: Sequence[Layer], costs: Costs, policy: str = "dear", **options: Any) -> None:
@@ -78,7 +78,7 @@ class Fusions:
         groups = fuse(self.layers, threshold_bytes)
         if groups not in self._known:
             graph = self.policy.build(
-                self.layers,
+                condense(self.layers, groups),
                 iterations=_ITERATIONS,
                 costs=self.costs,
                 threshold_bytes=threshold_bytes,
