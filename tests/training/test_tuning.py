@@ -119,6 +119,20 @@ def test_a_search_told_the_same_asks_the_same() -> None:
         )
 
 
+def test_others_are_tried_after_the_start_and_the_search_goes_on_from_the_best_of_them() -> None:
+    # A deep valley far from the start that steps of two octaves jump over.
+    def curve(threshold: int) -> float:
+        return 1.0 if 190 * MIB < threshold < 210 * MIB else 2.0 + abs(math.log2(threshold / MIB))
+
+    alone, told = (BoundedSearch(BOUNDS, MIB, others=others) for others in ((), (7 * MIB, 200 * MIB)))
+    run(alone, curve)
+    assert run(told, curve)[:3] == [MIB, 7 * MIB, 200 * MIB]
+    assert curve(alone.best) == 2.0
+    assert curve(told.best) == 1.0
+    outside = BoundedSearch(BOUNDS, MIB, others=(1, 1 << 40))
+    assert run(outside, curve)[:2] == [MIB, 256 * MIB]
+
+
 def test_before_anything_is_told_the_start_is_best() -> None:
     assert BoundedSearch(BOUNDS, 7 * MIB).best == 7 * MIB
     assert BayesianSearch(start=7 * MIB).best == 7 * MIB

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from weft import limits
 from weft.errors import InputError
 from weft.training.channel import run
-from weft.training.choice import MOST_CANDIDATES
 from weft.training.costs import Linear
 from weft.training.fitting import fit
 from weft.training.fusion import condense, distinct_thresholds, fuse
@@ -33,6 +32,9 @@ NEAR: Final = 0.02
 
 FIRST_GUESS: Final = 25 * MEBIBYTE
 """Where the search of the DeAR paper's code begins."""
+
+CANDIDATES: Final = 5
+"""How many of the model's fusions the bounded search tries before it looks around."""
 
 _BOUNDS: Final = (MEBIBYTE, 256 * MEBIBYTE)
 _ITERATIONS: Final = 3
@@ -95,7 +97,25 @@ class Fusions:
         most
             If there are more fusions than this, as many in even ratios are tried.
         """
-        return min(distinct_thresholds(self.layers, most), key=self.seconds)
+        return self.good(1, most)[0]
+
+    def good(self, count: int, most: int = limits.MAX_LAYERS) -> list[int]:
+        """Thresholds of the fastest fusions, the best first, no two with equally many groups.
+
+        Parameters
+        ----------
+        count
+            How many at most.
+        most
+            As for `best`.
+        """
+        fastest: dict[int, int] = {}
+        for threshold in distinct_thresholds(self.layers, most):
+            groups = len(fuse(self.layers, threshold))
+            known = fastest.get(groups)
+            if known is None or self.seconds(threshold) < self.seconds(known):
+                fastest[groups] = threshold
+        return sorted(fastest.values(), key=self.seconds)[:count]
 
     def as_lines(self) -> Fusions:
         """The same with costs that are lines through those of a few sizes."""
@@ -142,7 +162,8 @@ def report(fusions: Fusions, belief: Fusions | None = None, *, most: int = limit
     """Try every fusion, and every search.
 
     The searches are: ``model``, the best fusion that a model expects, without a search; ``bounded``,
-    `BoundedSearch` from there; and ``bayesian``, the search of the DeAR paper, from 25 MiB.
+    `BoundedSearch` from there and from the model's next best; and ``bayesian``, the search of the DeAR paper,
+    from 25 MiB.
 
     Parameters
     ----------
@@ -151,18 +172,18 @@ def report(fusions: Fusions, belief: Fusions | None = None, *, most: int = limit
     belief
         The model; by default the same with lines through the costs, as a job would measure them.
     most
-        As for `Fusions.best`, of what is searched; of the model at most `MOST_CANDIDATES`.
+        As for `Fusions.best`.
     """
     layers = fusions.layers
     tried = {fuse(layers, threshold) for threshold in distinct_thresholds(layers, most)}
     threshold = fusions.best(most)
     fastest = fusions.seconds(threshold)
-    start = (belief or fusions.as_lines()).best(min(most, MOST_CANDIDATES))
+    start, *others = (belief or fusions.as_lines()).good(CANDIDATES, most)
     smallest = min((layer.size_bytes for layer in layers if layer.size_bytes), default=1)
     bounds = smallest, max(smallest, total_bytes(layers))
     searches: Mapping[str, Callable[[], Search]] = {
         "model": lambda: BoundedSearch(bounds, start, 1),
-        "bounded": lambda: BoundedSearch(bounds, start, noise=0.0),
+        "bounded": lambda: BoundedSearch(bounds, start, noise=0.0, others=others),
         "bayesian": lambda: BayesianSearch(_BOUNDS, FIRST_GUESS),
     }
     outcomes = tuple(outcome(name, make(), fusions.seconds, fastest) for name, make in searches.items())

@@ -18,7 +18,7 @@ from weft.errors import InputError
 from weft.training.gaussian_process import GaussianProcess, expected_improvement
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
 MOST_EVALUATIONS: Final = 10
 MEBIBYTE: Final = 1 << 20
@@ -114,6 +114,10 @@ class BoundedSearch(Search):
         As for `Search`.
     noise
         Share of an iteration's time by which two measurements of the same thing may differ.
+    others
+        Thresholds that a model thinks nearly as good, in the order in which they are tried after the start;
+        the search then looks around the best of all these. Times over thresholds are jagged, and a model
+        that is a little wrong about them is still right about where the good ones are.
 
     Examples
     --------
@@ -131,11 +135,13 @@ class BoundedSearch(Search):
         evaluations: int = MOST_EVALUATIONS,
         *,
         noise: float = 0.02,
+        others: Sequence[int] = (),
     ) -> None:
         if not 0 <= noise < 1:
             msg = f"noise of {noise}: expected a share of the time, from 0 to below 1"
             raise InputError(msg)
         self.noise = noise
+        self.others = tuple(min(bounds[1], max(bounds[0], other)) for other in others)
         super().__init__(bounds, start, evaluations)
 
     @property
@@ -148,10 +154,14 @@ class BoundedSearch(Search):
         return self.start
 
     def _propose(self) -> Generator[int, float, None]:
-        seconds = yield self.start
-        fastest = seconds
+        yield self.start
+        for other in self.others:
+            if other not in self.tried:
+                yield other
+        centre = super().best
+        fastest = self.tried[centre]
         for direction in (1, -1):
-            reach, improved = self.start, False
+            reach, improved = centre, False
             while (reach := self._move(reach, direction * _FIRST_STEP)) not in self.tried:
                 seconds = yield reach
                 if seconds >= fastest:
