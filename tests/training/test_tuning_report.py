@@ -38,21 +38,17 @@ def misjudged(layers: tuple[Layer, ...], seed: int) -> tuple[Layer, ...]:
     )
 
 
-@pytest.fixture(scope="module", params=["1.25GB/s", "12.5GB/s"])
-def network(request: pytest.FixtureRequest) -> Simulated:
-    """Sixteen hosts of four, on 10 and on 100 Gbit/s; the simulator's times are not quite lines."""
-    return Simulated.on(f"{HOSTS}@intra=12GB/s,uplink={request.param}", "ring")
-
-
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("prefetch", [1, None])
+@pytest.mark.parametrize(("uplink", "prefetch"), [("1.25GB/s", 1), ("12.5GB/s", None)])
 def test_the_bounded_search_comes_within_two_percent_of_all_fusions(
-    name: str, prefetch: int | None, network: Simulated
+    name: str, uplink: str, prefetch: int | None
 ) -> None:
+    # 64 ranks on 10 and on 100 Gbit/s, whose simulated times are not quite lines.
+    network = Simulated.on(f"{HOSTS}@intra=12GB/s,uplink={uplink}", "ring")
     layers = layers_of(name)
     truth = Fusions(layers, network, prefetch=prefetch)
     belief = Fusions(misjudged(layers, 7), believed(network), prefetch=prefetch)
-    found = report(truth, belief, most=100)
+    found = report(truth, belief, most=60)
     bounded = next(line for line in found.outcomes if line.search == "bounded")
     assert bounded.distance <= NEAR
     assert bounded.needed is not None
