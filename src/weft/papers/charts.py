@@ -73,7 +73,8 @@ def bar_chart(
             top = scale.y(value)
             parts.append(
                 f'<rect x="{left:.1f}" y="{top:.1f}" width="{width * 0.9:.1f}" '
-                f'height="{scale.y(0) - top:.1f}" fill="{colour}"><title>{escape(name)}: {value:.3g}</title></rect>'
+                f'height="{scale.y(0) - top:.1f}" fill="{colour}">'
+                f"<title>{escape(name)}: {value:.3g}</title></rect>"
             )
         parts += _legend(number, name, colour)
     for group, text in enumerate(groups):
@@ -160,7 +161,8 @@ def _svg(title: str, parts: Sequence[str]) -> str:
     label = escape(title, {'"': "&quot;"})
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" font-family="sans-serif" font-size="12" fill="#222" role="img" aria-label="{label}">'
+        f'height="{HEIGHT}" font-family="sans-serif" font-size="12" fill="#222" role="img" '
+        f'aria-label="{label}">'
     )
     back = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
     return "\n".join([head, back, *parts, "</svg>\n"])
