@@ -250,16 +250,11 @@ def _show(outcome: Outcome, console: Console) -> None:
     head = f"{found['policy']} for {found['model']} on {found['topology']}, {found['ranks']:,} ranks"
     print_line(console, printable(head), "bold")
     by = "; ".join(f"{name} by {' and '.join(how)}" for name, how in found["algorithms"].items())
-    size = f"{found['parameter_bytes'] / 2**20:,.1f} MiB"
     settings = ", ".join(f"{name} {_plain(name, value)}" for name, value in found["options"].items())
     print_facts(
         console,
         [
-            (
-                "model",
-                f"{found['layers']:,} layers, {size} of gradients; "
-                f"{found['batch']:,} samples per rank on {found['device']}",
-            ),
+            ("model", _model(found)),
             ("policy", f"{found['policy']}{f', {settings}' if settings else ''}: {outcome.policy.summary}"),
             *([("advice", printable(outcome.reason))] if outcome.reason else []),
             ("endpoint", f"{found['endpoint']}: {outcome.endpoint.summary}"),
@@ -276,6 +271,12 @@ def _show(outcome: Outcome, console: Console) -> None:
             ("busiest", ", ".join(f"{link['link']} {link['busy']:.1%}" for link in found["busiest_links"])),
         ],
     )
+
+
+def _model(found: dict[str, Any]) -> str:
+    size = f"{found['parameter_bytes'] / 2**20:,.1f} MiB"
+    what = f"{found['layers']:,} layers, {size} of gradients"
+    return f"{what}; {found['batch']:,} samples per rank on {found['device']}"
 
 
 def _plain(name: str, value: Any) -> str:
