@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
-from weft.errors import InputError
+from weft.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
-    from weft.training import Layer
+    from weft.training import Costs, Layer
     from weft.training.cluster import Chooser, Cluster, ClusterRun
     from weft.training.devices import Machine
     from weft.training.endpoints import Endpoint
@@ -102,7 +103,7 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     noise = Noise(point.jitter, dict(point.stragglers), point.seed)
     cluster = Cluster(topology, choose, endpoint, point.channels, point.overhead_s, noise)
     run = cluster.run(graph, record=record)
-    lines = {name: line.seconds(layers, costs) for name, line in policies.LINES.items()}
+    lines = _lines(layers, costs)
     return Outcome(
         point, workload, machine, endpoint, layers, batch, policy, options, reason, lines, graph, cluster, run
     )
@@ -157,6 +158,17 @@ def busiest_links(outcome: Outcome) -> list[dict[str, Any]]:
         {"link": topology.link_name(link), "busy": float(use[link])}
         for link in np.argsort(-use, kind="stable")[:_BUSIEST].tolist()
     ]
+
+
+def _lines(layers: Sequence[Layer], costs: Costs) -> dict[str, float]:
+    """Times that cannot be beaten; without those of halves where an algorithm has none."""
+    from weft.training.policies import LINES
+
+    found = {}
+    for name, line in LINES.items():
+        with suppress(UnsupportedError):
+            found[name] = line.seconds(layers, costs)
+    return found
 
 
 def _algorithms(outcome: Outcome) -> dict[str, list[str]]:
@@ -222,7 +234,7 @@ def _from_plan(plan: Plan, otherwise: Chooser) -> Chooser:
 
 
 def _choose_policy(
-    point: Point, endpoint: Endpoint, layers: Sequence[Layer], costs: Any
+    point: Point, endpoint: Endpoint, layers: Sequence[Layer], costs: Costs
 ) -> tuple[Policy, dict[str, Any], str]:
     """Policy of a job with its options, and why this one."""
     from weft.training import best, policies
@@ -234,15 +246,27 @@ def _choose_policy(
         policy, reason = policies.find("serial"), f"serial: endpoint {endpoint.name} does not overlap"
     elif point.policy == AUTO:
         candidates = None if point.fusion is None else [point.fusion]
-        choice = best(layers, costs, candidates=candidates)
-        chosen = {"threshold_bytes": choice.threshold_bytes}
-        return policies.find(choice.policy), chosen, choice.reason
+        possible = _has_halves(layers, costs)
+        choice = best(layers, costs, ("dear", "wfbp") if possible else ("wfbp",), candidates)
+        reason = choice.reason if possible else f"wfbp: {point.algorithm} has no halves, which dear needs"
+        return policies.find(choice.policy), {"threshold_bytes": choice.threshold_bytes}, reason
     else:
         policy = policies.find(point.policy)
-        other = best(layers, costs, ("dear", "wfbp")) if policy.name == "dear" else None
+        other = best(layers, costs) if policy.name == "dear" else None
         loses = other is not None and other.policy == "wfbp"
         reason = f"use WFBP: {other.reason.removeprefix('wfbp: ')}" if loses and other is not None else ""
     return policy, _read_options(policy, point), reason
+
+
+def _has_halves(layers: Sequence[Layer], costs: Costs) -> bool:
+    """Whether there is a reduce-scatter for these layers at all."""
+    from weft.training.layers import total_bytes
+
+    try:
+        costs.reduce_scatter(total_bytes(layers))
+    except UnsupportedError:
+        return False
+    return True
 
 
 def _read_options(policy: Policy, point: Point) -> dict[str, Any]:

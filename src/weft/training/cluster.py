@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import limits, units
 from weft.algorithms import registry
-from weft.errors import InputError
+from weft.errors import InputError, ScheduleError, UnsupportedError
 from weft.schedule.passes import halves
 from weft.simulation import Work
 from weft.training.channel import Run, last_iteration
@@ -48,7 +48,7 @@ def by_algorithm(topology: Topology, algorithm: str, segment_bytes: int | None =
     Raises
     ------
     UnsupportedError
-        If the algorithm does not apply to the topology.
+        If the algorithm does not apply to the topology; when it is asked for halves that it does not have.
     """
     line = registry.find(algorithm)
     known: dict[str, Schedule] = {}
@@ -58,7 +58,11 @@ def by_algorithm(topology: Topology, algorithm: str, segment_bytes: int | None =
             return line.build(topology, collective)
         if collective == "all_to_all":
             return registry.find("direct").build(topology, collective)
-        return halves(line.build(topology, "all_reduce"))[collective == "all_gather"]
+        try:
+            return halves(line.build(topology, "all_reduce"))[collective == "all_gather"]
+        except ScheduleError as error:
+            why = f"has no {collective}, and its all-reduce is not two halves"
+            raise UnsupportedError(algorithm, why, "use a policy that sends all-reduces") from error
 
     def choose(collective: str, _size: int) -> tuple[Schedule, int | None]:
         if collective not in known:
