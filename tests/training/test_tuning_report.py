@@ -91,7 +91,7 @@ def test_what_is_believed_is_a_line_through_the_costs() -> None:
     assert lines.all_reduce.beta_s_per_byte == pytest.approx(2e-9, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["ddp", "bytescheduler", "mg-wfbp"])
+@pytest.mark.parametrize("name", ["ddp", "horovod", "bytescheduler", "mg-wfbp"])
 def test_policies_without_a_threshold_have_nothing_to_search(name: str) -> None:
-    with pytest.raises(InputError, match="does not fuse by a threshold"):
+    with pytest.raises(InputError, match="does not fuse by a threshold alone; expected one of serial, wfbp"):
         Fusions(uniform(3, 1.0, 2.0), Linear.ring(2, 0.0, 1e-9), name)

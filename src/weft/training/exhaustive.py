@@ -33,6 +33,9 @@ NEAR: Final = 0.02
 FIRST_GUESS: Final = 25 * MEBIBYTE
 """Where the search of the DeAR paper's code begins."""
 
+FUSING: Final = ("serial", "wfbp", "zero", "dear")
+"""Policies whose groups are those of `weft.training.fuse`."""
+
 CANDIDATES: Final = 5
 """How many of the model's fusions the bounded search tries before it looks around."""
 
@@ -53,7 +56,7 @@ class Fusions:
     costs
         Of the collectives.
     policy
-        One that fuses by ``threshold_bytes`` and waits for all of it at the end of an iteration.
+        One of `FUSING`.
     options
         Further options of the policy.
 
@@ -69,8 +72,8 @@ class Fusions:
     def __init__(self, layers: Sequence[Layer], costs: Costs, policy: str = "dear", **options: Any) -> None:
         self.layers, self.costs = layers, costs
         self.policy = find(policy)
-        if "threshold_bytes" not in self.policy.options or self.policy.line == "ideal-overlap":
-            msg = f"policy {policy} does not fuse by a threshold; there is nothing to search for"
+        if policy not in FUSING:
+            msg = f"policy {policy} does not fuse by a threshold alone; expected one of {', '.join(FUSING)}"
             raise InputError(msg)
         self._options = options
         self._known: dict[Groups, float] = {}
