@@ -55,7 +55,8 @@ public:
         const Pattern& pattern = *input_.patterns[input_.tasks[task].pattern];
         const Hop& here = pattern.path(segment)[hop];
         const Segment& found = pattern.program.segments[segment];
-        offer(here.resource, {input_.tasks[task].priority, found.key + 1, scaled(found.bytes, here), task, segment, hop});
+        int64_t bytes = scaled(found.bytes, here);
+        offer(here.resource, {input_.tasks[task].priority, found.key + 1, bytes, task, segment, hop});
     }
 
     void is_free(int32_t resource) {
