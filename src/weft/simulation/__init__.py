@@ -2,7 +2,8 @@
 
 from weft.simulation.network import simulate
 from weft.simulation.result import PathStep, SimulationResult, Timeline
-from weft.simulation.workflow import Part, Passage, Resource, Work, Workflow, WorkflowResult
+from weft.simulation.tasks import Part, Passage, Resource, Work
+from weft.simulation.workflow import Workflow, WorkflowResult
 
 __all__ = [
     "Part",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.simulation.workflow import Task
+    from weft.simulation.tasks import Task
 
 
 class Desk(NamedTuple):

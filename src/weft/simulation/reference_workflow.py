@@ -27,13 +27,14 @@ from weft.schedule import Op
 from weft.simulation.reference_admission import Admission, Desk
 from weft.simulation.reference_lowering import Passed, Segment, cut_segments, derive_waits
 from weft.simulation.reference_sharing import Agenda
-from weft.simulation.workflow import Part
+from weft.simulation.tasks import Part
 from weft.units import transfer_ps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from weft.simulation.workflow import Collective, Passage, Workflow
+    from weft.simulation.tasks import Collective, Passage
+    from weft.simulation.workflow import Workflow
 
 
 @dataclass(frozen=True, slots=True)
