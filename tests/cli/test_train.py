@@ -50,8 +50,8 @@ def test_a_job_tells_time_exposure_lines_and_use(weft: Run) -> None:
 
 
 def test_left_to_choose_it_says_why(weft: Run) -> None:
-    slow = weft("train", SLOW, "--model", "small.py:make_model").out
-    assert "dear for Sequential" in slow
+    slow = weft("train", "switch:4@bw=600MB/s,lat=25us", "--model", "resnet50").out
+    assert "dear for resnet50" in slow
     assert "ideally" in slow
     fast = weft("train", "switch:4@bw=100GB/s,lat=1us", "--model", "resnet50").out
     assert "so dear cannot win" in fast
@@ -149,8 +149,8 @@ def test_a_job_of_a_sweep_that_cannot_be_says_so_beside_the_others(weft: Run) ->
     assert "policy deer: there is no policy 'deer'" in done.out
 
 
-def test_any_executor_of_concurrent_futures_will_do(tmp_path: Path) -> None:
-    point = Point("ring:{scale}", f"{tmp_path}/small.py:make_model", "v100", policy="wfbp")
+def test_any_executor_of_concurrent_futures_will_do() -> None:
+    point = Point("ring:{scale}", "multitree-alphagozero", "v100", policy="wfbp")
     places = expand(point, ["scale=2,3", "fusion=1,1GB"])
     seen: list[int] = []
     with ThreadPoolExecutor(2) as executor:

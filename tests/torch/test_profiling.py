@@ -19,7 +19,7 @@ from weft.torch.profiling.ranks import RankFigures, rank_figures, stragglers
 from weft.torch.profiling.recording import Recorder, Recording
 from weft.torch.profiling.summary import summarize
 from weft.torch.profiling.trace import events, rank_spans
-from weft.training import POLICIES, AlphaBeta, Layer, Linear, fuse
+from weft.training import FORMULAS, AlphaBeta, Layer, Linear, fuse
 
 
 class Span(NamedTuple):
@@ -62,7 +62,7 @@ def fusion(policy: str) -> Fusion:
 
 def imagined(policy: str, iterations: int = 5, rank: int = 0, **known: Any) -> Recording:
     """Record iterations exactly as the model has them, each with an update at the end of its forward pass."""
-    timeline = POLICIES[policy](LAYERS, GROUPS, COSTS)
+    timeline = FORMULAS[policy](LAYERS, GROUPS, COSTS)
     spans = [Span("step", -1, 99.0, 100.0)]
     for number in range(iterations):
         begin = 100.0 + number * (timeline.seconds + UPDATE_S)
@@ -84,7 +84,7 @@ def imagined(policy: str, iterations: int = 5, rank: int = 0, **known: Any) -> R
 
 @pytest.mark.parametrize("policy", ["dear", "wfbp"])
 def test_the_parts_of_imagined_iterations_are_found(policy: str) -> None:
-    timeline = POLICIES[policy](LAYERS, GROUPS, COSTS)
+    timeline = FORMULAS[policy](LAYERS, GROUPS, COSTS)
     figures = reckon(imagined(policy))
     assert figures.iterations == 5
     assert figures.whole.median_s == pytest.approx(timeline.seconds + UPDATE_S)

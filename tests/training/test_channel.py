@@ -110,7 +110,7 @@ def test_the_policies_of_iteration_come_out_the_same(
     queue_all = {"prefetch": None} if name == "dear" else {}
     graph = find(name).build(layers, threshold_bytes=threshold, **queue_all)
     found = run(graph, prices, overhead)
-    known = iteration.POLICIES[name](layers, fuse(layers, threshold), prices, overhead_s=overhead)
+    known = iteration.FORMULAS[name](layers, fuse(layers, threshold), prices, overhead_s=overhead)
     assert found.seconds == pytest.approx(known.seconds, rel=1e-9, abs=1e-9)
     assert found.exposed_s == pytest.approx(known.exposed_s, rel=1e-9, abs=1e-6)
     assert found.communication_s == pytest.approx(known.communication_s, rel=1e-9, abs=1e-6)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from training.models import costing, costs, models, uniform
 
 from weft.errors import InputError
-from weft.training import POLICIES, AlphaBeta, Layer, Linear, best, fuse
+from weft.training import FORMULAS, AlphaBeta, Layer, Linear, best, fuse
 from weft.training.choice import MARGIN, MOST_CANDIDATES
 
 
@@ -76,7 +76,7 @@ def test_no_fusion_and_no_policy_is_better_than_the_choice(layers: tuple[Layer, 
     for threshold in range(1, total + 2, max(1, total // 40)):
         groups = fuse(layers, threshold)
         for policy in ("dear", "wfbp"):
-            seconds = POLICIES[policy](layers, groups, prices).seconds
+            seconds = FORMULAS[policy](layers, groups, prices).seconds
             assert choice.timeline.seconds <= seconds * (1 + MARGIN) + 2e-9
 
 
@@ -87,7 +87,7 @@ def test_some_hundred_fusions_are_enough_for_hundreds_of_layers() -> None:
     total = sum(layer.size_bytes for layer in layers)
     finely = {fuse(layers, round(total ** (step / 1500))) for step in range(1500)}
     assert len(finely) > 2 * MOST_CANDIDATES
-    fastest = min(POLICIES[choice.policy](layers, groups, prices).seconds for groups in finely)
+    fastest = min(FORMULAS[choice.policy](layers, groups, prices).seconds for groups in finely)
     assert choice.timeline.seconds <= 1.005 * fastest
 
 

@@ -9,7 +9,7 @@ from training.models import costing, costs, models, uniform
 
 from weft.errors import InputError
 from weft.training import (
-    POLICIES,
+    FORMULAS,
     AlphaBeta,
     Layer,
     Linear,
@@ -89,16 +89,16 @@ def test_an_overhead_is_paid_by_every_collective(policy: str, collectives: int) 
     layers = uniform(4, 0.0, 0.0)
     groups = fuse(layers, 1)
     prices = costing(layers, 1.0)
-    plain = POLICIES[policy](layers, groups, prices).seconds
-    assert POLICIES[policy](layers, groups, prices, overhead_s=0.25).seconds == plain + 4 * 0.25 * collectives
+    plain = FORMULAS[policy](layers, groups, prices).seconds
+    assert FORMULAS[policy](layers, groups, prices, overhead_s=0.25).seconds == plain + 4 * 0.25 * collectives
 
 
-@given(models, costs, st.integers(1, 300_000), st.sampled_from(sorted(POLICIES)), st.floats(0, 1))
+@given(models, costs, st.integers(1, 300_000), st.sampled_from(sorted(FORMULAS)), st.floats(0, 1))
 def test_nothing_is_better_than_the_ideal_lines_nor_worse_than_no_overlap(
     layers: tuple[Layer, ...], prices: Linear, threshold: int, policy: str, overhead_s: float
 ) -> None:
     groups = fuse(layers, threshold)
-    timeline = POLICIES[policy](layers, groups, prices, overhead_s=overhead_s)
+    timeline = FORMULAS[policy](layers, groups, prices, overhead_s=overhead_s)
     ideal = ideal_dear(layers, prices) if policy == "dear" else ideal_wfbp(layers, prices)
     assert timeline.seconds >= ideal * (1 - 1e-9)
     computing = sum(layer.forward_s + layer.backward_s for layer in layers)
@@ -136,7 +136,7 @@ def test_a_layer_is_never_computed_before_its_parameters_are_gathered(
 def test_a_model_without_parameters_only_computes() -> None:
     layers = uniform(3, 1.0, 2.0, size_bytes=0)
     prices = Linear.ring(4, 1.0, 1.0)
-    for policy in POLICIES.values():
+    for policy in FORMULAS.values():
         timeline = policy(layers, (), prices)
         assert (timeline.seconds, timeline.exposed_s, timeline.hidden) == (pytest.approx(3.0), 0, 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -86,7 +85,7 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     """
     from weft.training import policies
     from weft.training.cluster import Cluster, Noise
-    from weft.training.costs import Simulated
+    from weft.training.costs import Bounded, Simulated
     from weft.training.devices import find_device
     from weft.training.endpoints import find_endpoint
 
@@ -103,7 +102,8 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     noise = Noise(point.jitter, dict(point.stragglers), point.seed)
     cluster = Cluster(topology, choose, endpoint, point.channels, point.overhead_s, noise)
     run = cluster.run(graph, record=record)
-    lines = _lines(layers, costs)
+    bounds = Bounded(topology)
+    lines = {name: line.seconds(layers, bounds) for name, line in policies.LINES.items()}
     return Outcome(
         point, workload, machine, endpoint, layers, batch, policy, options, reason, lines, graph, cluster, run
     )
@@ -158,17 +158,6 @@ def busiest_links(outcome: Outcome) -> list[dict[str, Any]]:
         {"link": topology.link_name(link), "busy": float(use[link])}
         for link in np.argsort(-use, kind="stable")[:_BUSIEST].tolist()
     ]
-
-
-def _lines(layers: Sequence[Layer], costs: Costs) -> dict[str, float]:
-    """Times that cannot be beaten; without those of halves where an algorithm has none."""
-    from weft.training.policies import LINES
-
-    found = {}
-    for name, line in LINES.items():
-        with suppress(UnsupportedError):
-            found[name] = line.seconds(layers, costs)
-    return found
 
 
 def _algorithms(outcome: Outcome) -> dict[str, list[str]]:

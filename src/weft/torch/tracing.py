@@ -11,6 +11,7 @@ layer reads the data itself), and one and a half times for the rest, as `weft.tr
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 import traceback
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 WANTED: Final = "return (model, example_input), the input with samples along its first dimension"
 """What a function that is traced must do."""
+
+_numbers = itertools.count()
 
 
 def trace(make_model: str | Callable[[], Any]) -> Workload:
@@ -111,7 +114,7 @@ def _loaded(target: str) -> Iterator[tuple[Callable[[], Any], Path]]:
     if not path.is_file():
         msg = f"there is no script {file}; expected script.py:function"
         raise InputError(msg)
-    name = f"weft_traced_{path.stem}"
+    name = f"weft_traced_{path.stem}_{next(_numbers)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         msg = f"{file} is no Python script; expected script.py:function"

@@ -1,15 +1,21 @@
 """Models of training: how long an iteration takes, which fusion and policy suit it, and searches for better.
 
 Nothing here trains. Layers and costs go in, measured or assumed, and times come out, so that a choice can be
-made, explained, and held against what really happens.
+made, explained, and held against what really happens. Three ways lead from layers to times, from fast to
+faithful: `iteration` adds up two policies by hand, which is what a job decides by while it runs; `channel`
+runs the graph of any policy on one channel; `cluster` simulates every rank and link.
 """
 
 from weft.training.choice import Choice, Option, best
-from weft.training.costs import AlphaBeta, Costs, Linear, Simulated
+from weft.training.cluster import Cluster, ClusterRun, Noise, by_algorithm
+from weft.training.costs import AlphaBeta, Bounded, Costs, Linear, Simulated
+from weft.training.devices import find_device
+from weft.training.endpoints import Endpoint, Engine, find_endpoint
 from weft.training.fitting import fit
 from weft.training.fusion import Groups, digest, fuse
+from weft.training.graph import Graph, Task
 from weft.training.iteration import (
-    POLICIES,
+    FORMULAS,
     Span,
     Timeline,
     dear,
@@ -20,30 +26,44 @@ from weft.training.iteration import (
 )
 from weft.training.layers import Exchange, Layer
 from weft.training.tuning import BayesianSearch, BoundedSearch, Search
+from weft.training.workloads import Workload, load_workload
 
 __all__ = [
-    "POLICIES",
+    "FORMULAS",
     "AlphaBeta",
     "BayesianSearch",
+    "Bounded",
     "BoundedSearch",
     "Choice",
+    "Cluster",
+    "ClusterRun",
     "Costs",
+    "Endpoint",
+    "Engine",
     "Exchange",
+    "Graph",
     "Groups",
     "Layer",
     "Linear",
+    "Noise",
     "Option",
     "Search",
     "Simulated",
     "Span",
+    "Task",
     "Timeline",
+    "Workload",
     "best",
+    "by_algorithm",
     "dear",
     "digest",
+    "find_device",
+    "find_endpoint",
     "fit",
     "fuse",
     "ideal_dear",
     "ideal_wfbp",
+    "load_workload",
     "serial",
     "wfbp",
 ]

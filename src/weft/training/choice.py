@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from weft import limits, units
 from weft.errors import InputError
 from weft.training.fusion import distinct_thresholds, fuse
-from weft.training.iteration import POLICIES, ideal_dear, ideal_wfbp
+from weft.training.iteration import FORMULAS, ideal_dear, ideal_wfbp
 from weft.training.layers import backward_seconds, total_bytes
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Option:
     Parameters
     ----------
     policy
-        Name in `weft.training.POLICIES`.
+        Name in `weft.training.FORMULAS`.
     threshold_bytes, groups
         The fusion: `groups` is what `fuse` makes of the threshold.
     timeline
@@ -75,7 +75,7 @@ def best(
     costs
         Of the collectives.
     policies
-        Names in `weft.training.POLICIES`.
+        Names in `weft.training.FORMULAS`.
     candidates
         Thresholds in bytes; by default one for each different fusion, from one layer to everything, or
         `MOST_CANDIDATES` in even ratios where there are more.
@@ -99,10 +99,10 @@ def best(
     >>> print(choice.reason)
     wfbp: communication (120.6 ms in one piece) is shorter than backward (160 ms), so dear cannot win
     """
-    unknown = [name for name in policies if name not in POLICIES]
+    unknown = [name for name in policies if name not in FORMULAS]
     if unknown or not policies:
         problem = f"policy {unknown[0]!r} is unknown" if unknown else "no policies"
-        msg = f"{problem}; expected some of {', '.join(POLICIES)}"
+        msg = f"{problem}; expected some of {', '.join(FORMULAS)}"
         raise InputError(msg)
     if candidates is None:
         candidates = distinct_thresholds(layers, MOST_CANDIDATES)
@@ -116,7 +116,7 @@ def best(
     options = [
         min(
             (
-                Option(name, threshold, groups, POLICIES[name](layers, groups, costs, overhead_s=overhead_s))
+                Option(name, threshold, groups, FORMULAS[name](layers, groups, costs, overhead_s=overhead_s))
                 for groups, threshold in fusions.items()
             ),
             key=lambda option: (round(option.timeline.seconds / _SAME), len(option.groups)),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from weft import limits
 from weft.algorithms import registry
+from weft.algorithms.bounds import lower_bound
 from weft.errors import InputError
 from weft.schedule.passes import halves
 from weft.simulation import simulate
@@ -110,6 +111,38 @@ class Linear:
             raise InputError(msg)
         half = AlphaBeta((workers - 1) * alpha_s, (workers - 1) / workers * beta_s_per_byte)
         return cls.in_halves(half, half)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What no schedule on a topology can beat: for lines that no simulated policy may cross.
+
+    Examples
+    --------
+    >>> Bounded(load_topology("ring:4@bw=1GB/s,lat=0s")).all_reduce(4_000_000)
+    0.003
+    """
+
+    topology: Topology
+
+    def reduce_scatter(self, size_bytes: int, /) -> float:
+        """Least seconds until every rank has the sums of its part."""
+        return self._seconds("reduce_scatter", size_bytes)
+
+    def all_gather(self, size_bytes: int, /) -> float:
+        """Least seconds until every rank has all parts."""
+        return self._seconds("all_gather", size_bytes)
+
+    def all_reduce(self, size_bytes: int, /) -> float:
+        """Least seconds until every rank has all sums."""
+        return self._seconds("all_reduce", size_bytes)
+
+    def all_to_all(self, size_bytes: int, /) -> float:
+        """Least seconds until every rank has what all others sent to it."""
+        return self._seconds("all_to_all", size_bytes)
+
+    def _seconds(self, collective: str, size_bytes: int) -> float:
+        return lower_bound(self.topology, collective, size_bytes).seconds if size_bytes else 0.0
 
 
 class Simulated:

@@ -199,7 +199,7 @@ def dear(layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: f
     return clock.timeline()
 
 
-POLICIES: Final[dict[str, Policy]] = {"serial": serial, "wfbp": wfbp, "dear": dear}
+FORMULAS: Final[dict[str, Policy]] = {"serial": serial, "wfbp": wfbp, "dear": dear}
 
 
 def ideal_wfbp(layers: Sequence[Layer], costs: Costs) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from weft.training import POLICIES, Layer, ideal_dear, ideal_wfbp
+from weft.training import FORMULAS, Layer, ideal_dear, ideal_wfbp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def predict(recording: Recording, figures: Figures) -> Prediction | str:
     total = sum(layer.size_bytes for layer in layers) or 1
     busy = [replace(layer, forward_s=layer.forward_s + update * layer.size_bytes / total) for layer in layers]
     return Prediction(
-        timeline=POLICIES[recording.fusion.policy](busy, groups, costs),
+        timeline=FORMULAS[recording.fusion.policy](busy, groups, costs),
         measured_s=figures.whole.median_s,
         ideal_wfbp_s=ideal_wfbp(busy, costs),
         ideal_dear_s=ideal_dear(busy, costs),

@@ -62,7 +62,7 @@ class Fusion(Protocol):
 
     @property
     def policy(self) -> str:
-        """Name in `weft.training.POLICIES`."""
+        """Name in `weft.training.FORMULAS`."""
 
     @property
     def digest(self) -> str:
