@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 from pathlib import Path
 from typing import Any
 
@@ -317,13 +316,6 @@ def test_a_policy_that_decides_by_costs_asks_for_them() -> None:
 def test_parts_without_number_are_refused() -> None:
     with pytest.raises(LimitError, match="tasks of a graph"):
         find("bytescheduler").build((Layer("a", 1 << 40, 1.0, 2.0),), partition_bytes=1)
-
-
-def test_the_page_on_policies_shows_what_comes_out() -> None:
-    page = Path(__file__).parents[2] / "docs" / "policies.md"
-    failed, tried = doctest.testfile(str(page), module_relative=False)
-    assert tried > 8
-    assert failed == 0
 
 
 @settings(max_examples=20)

@@ -238,7 +238,10 @@ def _choose_policy(
         possible = _has_halves(layers, costs)
         choice = best(layers, costs, ("dear", "wfbp") if possible else ("wfbp",), candidates)
         reason = choice.reason if possible else f"wfbp: {point.algorithm} has no halves, which dear needs"
-        return policies.find(choice.policy), {"threshold_bytes": choice.threshold_bytes}, reason
+        chosen: dict[str, Any] = {"threshold_bytes": choice.threshold_bytes}
+        if choice.policy == "dear":
+            chosen["prefetch"] = None  # all-gathers queue at once, as in weft.torch.DeAR and in that model
+        return policies.find(choice.policy), chosen, reason
     else:
         policy = policies.find(point.policy)
         other = best(layers, costs) if policy.name == "dear" else None
