@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from weft import limits
 from weft.algorithms import registry
 from weft.errors import InputError, LimitError, UnsupportedError
-from weft.planning.segments import search_segments
+from weft.planning.segments import LEAST_SEGMENT, search_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +30,8 @@ CANDIDATES: Final = (
 )
 """Those that are best somewhere, and built within a second on a hundred ranks."""
 
-_RATIO_BITS: Final = 4
-"""Sizes within a factor of sixteen share a choice: the winner rarely changes faster."""
+_RATIO_BITS: Final = 2
+"""Sizes within a factor of four share a choice: the winner rarely changes faster."""
 
 
 class QuickChooser:
@@ -63,9 +63,15 @@ class QuickChooser:
         """Schedule for so many bytes, and the bytes of a segment or None."""
         limits.check("bytes of a collective", size_bytes, limits.MAX_SIZE_BYTES)
         key = collective, size_bytes.bit_length() // _RATIO_BITS
+        tried = 1 << (key[1] * _RATIO_BITS + _RATIO_BITS // 2)
         if key not in self._chosen:
-            self._chosen[key] = self._choose(collective, 1 << (key[1] * _RATIO_BITS + _RATIO_BITS // 2))
-        return self._chosen[key]
+            self._chosen[key] = self._choose(collective, tried)
+        schedule, segment = self._chosen[key]
+        if segment is not None:
+            # As many pieces as at the size that was tried, so that times do not jump; rounded up,
+            # because a chunk that is a byte longer than others must not be cut once more.
+            segment = -(-segment * size_bytes // (tried * LEAST_SEGMENT)) * LEAST_SEGMENT
+        return schedule, segment
 
     @property
     def chosen(self) -> dict[str, list[str]]:
