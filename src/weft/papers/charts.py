@@ -27,20 +27,40 @@ def line_chart(
     *,
     log_x: bool = False,
     dashed: Sequence[str] = (),
+    loose: Sequence[str] = (),
+    y_from: float = 0.0,
 ) -> str:
-    """Draw lines through points; those named in `dashed` are limits rather than results."""
+    """Draw lines through points.
+
+    Parameters
+    ----------
+    title, x_label, y_label
+        For people.
+    series
+        Points by name.
+    log_x
+        Whether equal factors are equally far apart.
+    dashed
+        Names that are limits rather than results.
+    loose
+        Names whose points are not joined.
+    y_from
+        Where the vertical axis begins.
+    """
     points = [point for line in series.values() for point in line]
     xs = [x for x, _ in points]
-    scale = _Scale(min(xs), max(xs), 0.0, max(y for _, y in points), log_x=log_x)
-    parts = [*_frame(title, x_label, y_label, scale), *_x_numbers(scale, sorted(set(xs)))]
+    joined = sorted({x for name, line in series.items() if name not in loose for x, _ in line} or set(xs))
+    scale = _Scale(min(xs), max(xs), y_from, max(y for _, y in points), log_x=log_x)
+    parts = [*_frame(title, x_label, y_label, scale), *_x_numbers(scale, joined)]
     for number, (name, line) in enumerate(series.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         dash = _DASHES[1] if name in dashed else _DASHES[0]
         path = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in sorted(line))
-        parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" '
-            f'stroke-dasharray="{dash}"/>'
-        )
+        if name not in loose:
+            parts.append(
+                f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" '
+                f'stroke-dasharray="{dash}"/>'
+            )
         if name not in dashed:
             parts += [
                 f'<circle cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="3" fill="{colour}"/>'

@@ -1,0 +1,198 @@
+"""Rows of DeAR's reproduction, made of what was computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from weft import units
+from weft.papers.claims import Row
+from weft.papers.dear_cells import FUSED, PLAIN, UNFUSED
+from weft.papers.dear_forms import largest_error
+from weft.papers.dear_setup import NETWORKS, WORKERS
+from weft.papers.dear_tuning import within_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.papers.dear_cells import Cell
+    from weft.papers.dear_setup import Network
+
+_SEARCHES: Final = {
+    "bounded": "our bounded search",
+    "bounded, misjudged": "our bounded search, from a model whose layers' times are off by up to a third,",
+    "bayesian": "the paper's Bayesian search",
+}
+
+
+def rows(
+    cells: Sequence[Cell],
+    points: Sequence[dict[str, float]],
+    startup: dict[str, Any],
+    checked: Sequence[dict[str, Any]],
+) -> Iterator[Row]:
+    """Give all rows: the abstract's claims, each model, closed forms, searches, latency, and the check."""
+    for network in NETWORKS:
+        mine = [cell for cell in cells if cell.setting == f"{network.name}, simulated"]
+        yield from _abstract(network, mine, f"{WORKERS} workers, simulated rings")
+        authors = [cell for cell in cells if cell.setting == f"{network.name}, authors"]
+        yield from _abstract(network, authors, f"{WORKERS} workers, lines of the authors' code")
+    yield from (_model(cell) for cell in cells)
+    yield from _forms(points)
+    yield from _searches(cells)
+    yield from _latency(startup)
+    yield _check(checked)
+
+
+def _abstract(network: Network, cells: Sequence[Cell], setup: str) -> Iterator[Row]:
+    yield _over_best(network, cells, setup)
+    slowest = max(((cell.gain(name), cell, name) for cell in cells for name in FUSED), key=lambda one: one[0])
+    yield Row(
+        f"{network.title}: up to {network.claimed:g} % faster, taken as over any one of the others",
+        f"{setup}; {slowest[1].model} against {slowest[2]}",
+        network.claimed,
+        100 * slowest[0],
+        " %",
+        f"the ideal lines allow {slowest[1].ideal_gain:.1%} here; what is more is how {slowest[2]} fuses",
+        at_most=True,
+    )
+    best = max(cells, key=lambda cell: cell.gain_over_best(UNFUSED, "dear-unfused"))
+    yield Row(
+        f"{network.title}: up to {network.claimed:g} % faster, taken as without fusion on either side",
+        f"{setup}; {best.model} against the better of {' and '.join(UNFUSED)}",
+        network.claimed,
+        100 * best.gain_over_best(UNFUSED, "dear-unfused"),
+        " %",
+        "without fusion start-up latencies dominate; DeAR pays them once per module, in two halves, the "
+        "others once per tensor",
+        at_most=True,
+    )
+
+
+def _over_best(network: Network, cells: Sequence[Cell], setup: str) -> Row:
+    best = max(cells, key=lambda cell: cell.gain_over_best(FUSED))
+    rival = min(FUSED, key=lambda name: best.seconds[name])
+    why = ", ".join(f"{cell.model} {cell.gain_over_best(FUSED):+.1%}" for cell in cells)
+    if all(cell.all_reduce_s <= cell.computing_s[1] for cell in cells):
+        why += "; each model's all-reduce is shorter than its backward pass, so DeAR cannot win: use WFBP"
+    return Row(
+        f"{network.title}: up to {network.claimed:g} % faster than the state of the art",
+        f"{setup}; DeAR as published (10 Bayesian trials) against the best of {', '.join(FUSED)}: "
+        f"{best.model}, {rival}",
+        network.claimed,
+        100 * best.gain_over_best(FUSED),
+        " %",
+        f"{why}; the ideal lines allow at most {max(cell.ideal_gain for cell in cells):.1%} on these "
+        "models, and 25 % on any whose backward pass is twice its forward pass",
+        at_most=True,
+    )
+
+
+def _model(cell: Cell) -> Row:
+    others = [name for name in (*PLAIN, "wfbp-tuned") if not name.startswith("dear")]
+    over = ", ".join(f"{name} {1 + cell.gain(name):.2f}x" for name in others)
+    variants = ", ".join(
+        f"{name.removeprefix('dear-')} {units.human_seconds(seconds)}"
+        for name, seconds in cell.seconds.items()
+        if name.startswith("dear-")
+    )
+    share = cell.reached()
+    if share is None:
+        reached = "even a perfect DeAR gains nothing"
+    elif share > 0:
+        reached = f"{share:.0%} of the ideal gain of {cell.ideal_gain:.1%} is reached"
+    else:
+        reached = f"none of the ideal gain of {cell.ideal_gain:.1%} is reached"
+    lines = ", ".join(
+        f"{name} {units.human_seconds(cell.lines[name])}" for name in ("ideal-wfbp", "ideal-dear")
+    )
+    return Row(
+        f"{cell.model}, {cell.setting}: DeAR over the best of {', '.join(FUSED)}",
+        f"forward {units.human_seconds(cell.computing_s[0])}, backward "
+        f"{units.human_seconds(cell.computing_s[1])}, all-reduce {units.human_seconds(cell.all_reduce_s)}",
+        None,
+        1 + cell.gain_over_best(FUSED),
+        "x",
+        f"{cell.verdict}. Over {over}. {lines}: {reached}. DeAR {variants}",
+    )
+
+
+def _forms(points: Sequence[dict[str, float]]) -> Iterator[Row]:
+    yield Row(
+        "uniform layers take f + max(b, t_ar) under WFBP and max(f, t_ag) + max(b, t_rs) under DeAR",
+        f"f = 1, b = 2, t_ar from {points[0]['ratio']:g} to {points[-1]['ratio']:g}; largest difference",
+        None,
+        100 * largest_error(points),
+        " %",
+        "the first layer's send cannot begin before its backward work, nor forward before its first gather",
+    )
+    peak = max(points, key=lambda point: point["gain"])
+    yield Row(
+        "scheduling alone is worth at most 1.25x where backward is twice forward, at t_ar = 4 f",
+        f"simulated uniform layers; the largest gain is at t_ar = {peak['ratio']:g} f",
+        None,
+        peak["gain"],
+        "x",
+        "our derivation, not the paper's; more than this is fusion, latency, or the other's implementation",
+    )
+
+
+def _searches(cells: Sequence[Cell]) -> Iterator[Row]:
+    simulated = [cell for cell in cells if cell.setting.endswith("simulated")]
+    for name, title in _SEARCHES.items():
+        worst = max(simulated, key=lambda cell: float(cell.tuner["searches"][name]["distance"]))
+        good = sum(within_bounds(cell.tuner, name) for cell in simulated)
+        line = worst.tuner["searches"][name]
+        yield Row(
+            f"{title} ends within 2 % of the best of all fusions after at most 10 evaluations",
+            f"{len(simulated)} pairs of model and network; the worst is {worst.model}, {worst.setting}",
+            None,
+            100 * line["distance"],
+            " %",
+            f"{good} of {len(simulated)} are within 2 %; evaluations until the first that is: "
+            + "; ".join(_needed(network, simulated, name) for network in NETWORKS),
+        )
+
+
+def _needed(network: Network, cells: Sequence[Cell], search: str) -> str:
+    counts = [
+        str(cell.tuner["searches"][search]["needed"] or "never")
+        for cell in cells
+        if cell.setting.startswith(network.name)
+    ]
+    return f"{network.name} {', '.join(counts)}"
+
+
+def _latency(startup: dict[str, Any]) -> Iterator[Row]:
+    few, many = startup["workers"][0], startup["workers"][-1]
+    small = startup["small_all_reduce_s"]
+    yield Row(
+        "start-up latency of an all-reduce grows with the number of workers",
+        f"1 KiB over a ring on {startup['network']}, {many} workers over {few}",
+        None,
+        small[-1] / small[0],
+        "x",
+        f"{units.human_seconds(small[0])} to {units.human_seconds(small[-1])}: a ring has 2 (P - 1) steps",
+    )
+    for name, seconds in startup["seconds"].items():
+        yield Row(
+            f"{name}: an iteration of {startup['model']} with more workers",
+            f"{startup['network']}, {many} workers over {few}",
+            None,
+            seconds[-1] / seconds[0],
+            "x",
+            f"{units.human_seconds(seconds[0])} to {units.human_seconds(seconds[-1])}",
+        )
+
+
+def _check(checked: Sequence[dict[str, Any]]) -> Row:
+    worst = max(checked, key=lambda one: abs(one["difference"]))
+    times = f"{units.human_seconds(worst['channel_s'])} and {units.human_seconds(worst['cluster_s'])}"
+    return Row(
+        "one channel with simulated costs takes as long as every rank and link simulated together",
+        f"{len(checked)} cells; the worst is {worst['policy']}, {worst['model']}, "
+        f"{worst['setting']}: {times}",
+        None,
+        100 * abs(worst["difference"]),
+        " %",
+        "costs are lines between simulated sizes, and ranks of a ring are not done at the same moment",
+    )

@@ -1,0 +1,148 @@
+"""Where DeAR was tried: five models, 16 hosts of four GPUs, two networks; and what is assumed about them.
+
+The paper's abstract names the networks and the number of GPUs; models, batches and hosts are from the
+authors' code. Speeds and latencies of the networks are given by neither. They come from data sheets and from
+NCCL's own table of latencies, and where there is no source they are called assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from weft.topology import load_topology
+from weft.training import AlphaBeta, Linear, Simulated
+from weft.training.devices import find_device
+from weft.training.workloads import load_workload
+
+if TYPE_CHECKING:
+    from weft.topology import Topology
+    from weft.training import Costs, Layer
+
+MODELS: Final = ("resnet50", "densenet201", "inception-v4", "bert-base", "bert-large")
+DEVICE: Final = "rtx2080ti"
+HOSTS: Final = 16
+GPUS: Final = 4
+WORKERS: Final = HOSTS * GPUS
+ALGORITHM: Final = "ring"
+
+PCIE: Final = "12GB/s"
+PCIE_LATENCY: Final = "2850ns"
+"""Half of the 5.7 us from GPU to GPU: a message crosses two links inside a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What joins the hosts.
+
+    Parameters
+    ----------
+    name, title
+        Short, and for people.
+    uplink, latency
+        Of the cable from each host to the switch.
+    claimed
+        The abstract's "up to", in percent.
+    """
+
+    name: str
+    title: str
+    uplink: str
+    latency: str
+    claimed: float
+
+    def topology(self, hosts: int = HOSTS) -> Topology:
+        """So many hosts of four GPUs on it.
+
+        Examples
+        --------
+        >>> NETWORKS[0].topology(2).ranks
+        8
+        """
+        sizes = ",".join([str(GPUS)] * hosts)
+        options = f"intra={PCIE},intra_lat={PCIE_LATENCY},uplink={self.uplink},lat={self.latency}"
+        return load_topology(f"hosts:{sizes}@{options}")
+
+    def costs(self, hosts: int = HOSTS) -> Simulated:
+        """Simulated rings over them."""
+        return Simulated.on(self.topology(hosts), ALGORITHM)
+
+
+NETWORKS: Final = (
+    Network("10GbE", "10 Gb/s Ethernet", "1.25GB/s", "12500ns", 83.0),
+    Network("100GbIB", "100 Gb/s InfiniBand", "12.5GB/s", "1950ns", 15.0),
+)
+
+_AUTHORS: Final = {"10GbE": AlphaBeta(7.04e-3, 9.64e-10), "100GbIB": AlphaBeta(8.06e-4, 5.89e-10)}
+
+
+def authors_lines(network: Network) -> Linear:
+    """Lines of the authors' code for 64 workers, of which an all-reduce's halves take half each.
+
+    Examples
+    --------
+    >>> authors_lines(NETWORKS[0]).all_reduce(10_000_000)
+    0.01668
+    """
+    whole = _AUTHORS[network.name]
+    half = AlphaBeta(whole.alpha_s / 2, whole.beta_s_per_byte / 2)
+    return Linear(half, half, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Costs of collectives with a name: ``simulated``, or ``authors`` for the lines of their code."""
+
+    network: Network
+    kind: str
+    costs: Costs
+
+    @property
+    def name(self) -> str:
+        """For keys of the data."""
+        return f"{self.network.name}, {self.kind}"
+
+
+def layers_of(model: str) -> tuple[Layer, ...]:
+    """Layers of a model with the batch of the authors' code, in fp32."""
+    return load_workload(model).layers(find_device(DEVICE), dtype="fp32")
+
+
+ASSUMPTIONS: Final = (
+    (
+        "Of the paper only the abstract was at hand: its tables and figures, and so its figure of any one "
+        "model, were not. Models, batches (64, 32, 64, 64, 32), 64 words per sequence, fp32, 16 hosts x 4 "
+        "GPUs and the defaults of its searches are from the authors' code; that the GPUs are RTX 2080 Ti "
+        "is recalled."
+    ),
+    (
+        "Seconds of layers are a roofline of the RTX 2080 Ti's data sheet at assumed efficiencies "
+        "(docs/workloads.md), not measurements; the optimizer's update costs nothing."
+    ),
+    (
+        "Inside a host 12 GB/s and 5.7 us between two GPUs, and 9.6 us between GPUs of two hosts on "
+        "InfiniBand: what NCCL of those years reckons with for PCIe 3.0 x16 and for rings "
+        "(src/graph/topo.h and tuning.cc)."
+    ),
+    (
+        "Ethernet is TCP: assumed 25 us from host to host beside the 5.7 us over PCIe. Uplinks at the "
+        "speed of the wire, 1.25 and 12.5 GB/s. All four GPUs of a host have 12 GB/s at the same time "
+        "(assumed)."
+    ),
+    (
+        "Collectives are one ring over all 64 GPUs, as NCCL did, each half of an all-reduce half of that "
+        "ring, one collective at a time, whole messages. Launching a collective costs nothing."
+    ),
+    (
+        "The authors' lines (a + b x bytes of an all-reduce at 64 workers, from the code of their "
+        "MG-WFBP) are a second set-up. Their a for 10 Gb/s is three times a fitted number, their second "
+        "network is called 56 Gb/s, and their b for 10 Gb/s is less than a wire of 10 Gb/s allows (2 x "
+        "15/16 / 1.25 GB/s = 1.5 ns per byte)."
+    ),
+    (
+        "Policies are those of docs/policies.md with their defaults; MG-WFBP knows the true costs, "
+        "ByteScheduler has parts of 4 MB, Horovod runs once as if the host saw gradients when they are "
+        "there and once as if it had handed over all of them at the start of the backward pass; a GPU's "
+        "host is in between."
+    ),
+)
