@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers import dear_rows
 from weft.papers.claims import Reproduction
-from weft.papers.dear_cells import fill
-from weft.papers.dear_charts import draw
-from weft.papers.dear_forms import RATIOS, UNIFORM_LAYERS, WORKERS, gains, scaling
-from weft.papers.dear_setup import (
+from weft.papers.dear import rows as dear_rows
+from weft.papers.dear.cells import fill
+from weft.papers.dear.charts import draw
+from weft.papers.dear.forms import RATIOS, UNIFORM_LAYERS, WORKERS, gains, scaling
+from weft.papers.dear.setup import (
     ALGORITHM,
     ASSUMPTIONS,
     MODELS,
@@ -32,7 +32,7 @@ from weft.training.policies import find
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.papers.dear_cells import Cell
+    from weft.papers.dear.cells import Cell
     from weft.training.layers import Layer
 
 TITLE: Final = "DeAR: reduce-scatter behind backward, all-gather behind the next forward"

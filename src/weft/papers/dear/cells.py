@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
-from weft.papers.dear_tuning import QuickFusions, search
+from weft.papers.dear.tuning import QuickFusions, search
 from weft.training.channel import run
 from weft.training.exhaustive import FIRST_GUESS
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
@@ -15,7 +15,7 @@ from weft.training.policies import LINES, find
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.papers.dear_setup import Setting
+    from weft.papers.dear.setup import Setting
     from weft.training.costs import Costs
     from weft.training.layers import Layer
 
@@ -68,7 +68,7 @@ class Cell:
     lines
         Times that no fusion can beat, by name.
     tuner
-        Of `weft.papers.dear_tuning`.
+        Of `weft.papers.dear.tuning`.
     """
 
     model: str

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
 from weft.papers.claims import Row
-from weft.papers.dear_cells import FUSED, PLAIN, UNFUSED
-from weft.papers.dear_forms import largest_error
-from weft.papers.dear_setup import NETWORKS, WORKERS
-from weft.papers.dear_tuning import within_bounds
+from weft.papers.dear.cells import FUSED, PLAIN, UNFUSED
+from weft.papers.dear.forms import largest_error
+from weft.papers.dear.setup import NETWORKS, WORKERS
+from weft.papers.dear.tuning import within_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.papers.dear_cells import Cell
-    from weft.papers.dear_setup import Network
+    from weft.papers.dear.cells import Cell
+    from weft.papers.dear.setup import Network
 
 _SEARCHES: Final = {
     "bounded": "our bounded search",

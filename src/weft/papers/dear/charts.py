@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.papers.charts import bar_chart, line_chart
-from weft.papers.dear_cells import FUSED, QUEUED
-from weft.papers.dear_forms import UNIFORM_LAYERS
-from weft.papers.dear_setup import NETWORKS
+from weft.papers.dear.cells import FUSED, QUEUED
+from weft.papers.dear.forms import UNIFORM_LAYERS
+from weft.papers.dear.setup import NETWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.papers.dear_cells import Cell
+    from weft.papers.dear.cells import Cell
 
 
 def draw(

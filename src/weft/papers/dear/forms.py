@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.dear_cells import iteration
-from weft.papers.dear_setup import GPUS
+from weft.papers.dear.cells import iteration
+from weft.papers.dear.setup import GPUS
 from weft.training import AlphaBeta, Layer, Linear, ideal_dear, ideal_wfbp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.papers.dear_setup import Network
+    from weft.papers.dear.setup import Network
 
 FORWARD_S: Final = 1.0
 BACKWARD_S: Final = 2.0
