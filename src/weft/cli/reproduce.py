@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--charts", metavar="FOLDER", help="Write its charts there, as SVG.")
 @options.as_json
 def command(paper: str, charts: str | None, as_json: bool) -> None:
-    """Run what a paper claims, and print its numbers beside ours.
+    """Run what a paper claims, beside its numbers.
 
     Every row has the claim, the set-up, the paper's number, ours, how far apart they are, and why. Nothing is
     tuned to a number; what a paper leaves open is listed as an assumption.

@@ -188,7 +188,7 @@ def command(
     trace: str | None,
     as_json: bool,
 ) -> None:
-    """Simulate an iteration of data-parallel training.
+    """Simulate an iteration of training on a cluster.
 
     TOPOLOGY is whatever weft topology takes; a PLAN, which weft plan wrote, brings its schedules. Every rank
     computes the layers of the model on its device and sends its gradients by the policy, over the network,
