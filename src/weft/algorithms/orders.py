@@ -63,17 +63,19 @@ def ring_order(topology: Topology, *, duplex: bool = False) -> tuple[list[int], 
     """
     if topology.direct:
         order, cycle_possible = _direct_order(topology, duplex)
-        note = _describe_direct(_lengths_along(topology, order, duplex), cycle_possible, duplex)
     else:
         stops = topology.groups or tuple((rank,) for rank in range(topology.ranks))
         first = np.array([stop[0] for stop in stops])
         visit = _best_order(topology, first, [np.arange(len(stops))], duplex)
         order = [rank for index in visit for rank in stops[index]]
-        kind = "" if not topology.groups else "host" if topology.hosts else "switch"
-        note = _describe_switched(topology.ranks, len(stops), kind)
     # On links with a slow way back one turn is better than the other.
     if not duplex and link_seconds(topology, order[::-1]).max() < link_seconds(topology, order).max():
         order = order[::-1]
+    if topology.direct:
+        note = _describe_direct(_lengths_along(topology, order, duplex), cycle_possible, duplex)
+    else:
+        kind = "" if not topology.groups else "host" if topology.hosts else "switch"
+        note = _describe_switched(topology.ranks, len(stops), kind)
     start = order.index(0)
     return order[start:] + order[:start], note
 
