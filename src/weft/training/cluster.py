@@ -72,6 +72,28 @@ def by_algorithm(topology: Topology, algorithm: str, segment_bytes: int | None =
     return choose
 
 
+def cut(endpoint: Endpoint, collective: str, size_bytes: int, ranks: int) -> list[int]:
+    """Bytes of each chunk of a collective.
+
+    Chunks of an all-to-all are large enough for a whole message to every rank.
+
+    Examples
+    --------
+    >>> cut(ENDPOINTS["ace"], "all_reduce", 100_000, 64)
+    [65536, 34464]
+    >>> cut(ENDPOINTS["ace"], "all_to_all", 1_000_000, 64)
+    [524288, 475712]
+    """
+    chunk = endpoint.chunk_bytes
+    if chunk is None:
+        return [size_bytes]
+    if collective == "all_to_all":
+        chunk = max(chunk, endpoint.message_bytes * ranks)
+    whole, rest = divmod(size_bytes, chunk)
+    limits.check("chunks of a collective", whole + 1, limits.MAX_SEGMENTS)
+    return [chunk] * whole + ([rest] if rest or not whole else [])
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """How ranks differ in what they compute.
@@ -246,14 +268,9 @@ class _Builder:
             return flow.task(task.name, [Work(COMPUTE, self._amount(task.seconds))], after=after)
         if task.kind is Kind.DELAY:
             return flow.task(task.name, [Work(None, _picoseconds(task.seconds))], after=after)
-        chunk = self.cluster.endpoint.chunk_bytes
-        if chunk is None or task.size_bytes <= chunk:
-            return self._send(task, task.size_bytes, after)
-        if task.collective == "all_to_all":
-            chunk *= self.cluster.topology.ranks  # a chunk for each other rank
-        whole, rest = divmod(task.size_bytes, chunk)
-        limits.check("chunks of a collective", whole + 1, limits.MAX_SEGMENTS)
-        sizes = [chunk] * whole + ([rest] if rest else [])
+        sizes = cut(self.cluster.endpoint, task.collective, task.size_bytes, self.cluster.topology.ranks)
+        if len(sizes) == 1:
+            return self._send(task, sizes[0], after)
         return flow.task(task.name, [], after=[self._send(task, size, after) for size in sizes])
 
     def _send(self, task: Task, size_bytes: int, after: Sequence[int]) -> int:

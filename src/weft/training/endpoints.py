@@ -78,6 +78,8 @@ class Endpoint:
         Carries collectives out in place of the processors.
     chunk_bytes
         Buffers are cut into chunks that follow one another through the network; None leaves them whole.
+    message_bytes
+        What a chunk of an all-to-all has at least for each rank.
     processor_bandwidth
         Bytes per second that one processor can read for communication.
     bus_bandwidth
@@ -93,6 +95,7 @@ class Endpoint:
     overlaps: bool = True
     engine: Engine | None = None
     chunk_bytes: int | None = 64 << 10
+    message_bytes: int = 8 << 10
     processor_bandwidth: int = 64 * 1_245_000_000
     bus_bandwidth: int = 500 * _GB
 
@@ -101,8 +104,9 @@ class Endpoint:
         if self.processors < 0 or min(speeds) < 1 or min(self.copy_reads, self.reduce_reads) < 0:
             msg = f"endpoint {self.name}: speeds are at least 1, processors and reads at least 0"
             raise InputError(msg)
-        if self.chunk_bytes is not None and self.chunk_bytes < 1:
-            msg = f"endpoint {self.name}: chunks of {self.chunk_bytes} bytes; they have at least 1"
+        if min(self.message_bytes, self.chunk_bytes or 1) < 1:
+            sizes = f"chunks of {self.chunk_bytes} bytes, messages of {self.message_bytes}"
+            msg = f"endpoint {self.name}: {sizes}; they have at least 1"
             raise InputError(msg)
         if self.engine is not None and self.chunk_bytes is None:
             msg = f"endpoint {self.name}: an engine works on chunks; give their size"
