@@ -1,0 +1,167 @@
+"""ACE (Rashidi et al., ISCA 2021): what an engine beside the network interface saves.
+
+Three studies: the arithmetic of reads and sends (`ace_arithmetic`), the bandwidth that endpoints drive alone
+(`ace_bandwidth`), and iterations of three models (`ace_iterations`). Figures of the paper's set-up that its
+abstract does not have are recalled and were not checked; each is a field of an endpoint or a device.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.papers.ace_arithmetic import SHAPES, Arithmetic, arithmetic
+from weft.papers.ace_bandwidth import GB, drive, least, sensitivity
+from weft.papers.ace_charts import draw
+from weft.papers.ace_iterations import BATCHES, NAMES, Point, contended, point, rates, simulated
+from weft.papers.ace_rows import FULL, driven_rows, memory_rows, speed_rows, study_rows
+from weft.papers.claims import Reproduction
+from weft.training.endpoints import ENDPOINTS, Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+TITLE: Final = "ACE: enabling compute-communication overlap in training platforms (ISCA 2021)"
+REFERENCE: Final = "S. Rashidi et al., ISCA 2021, arXiv:2007.00156"
+ASSUMPTIONS: Final = (
+    (
+        "of the paper only the abstract's numbers are certain; figures of the platform, of the five "
+        "endpoints and of their studies are recalled and unchecked"
+    ),
+    "links carry payload at full speed: the paper's 94 % of data among flits would scale all endpoints alike",
+    "kernels read 2 bytes for each byte sent to be added and 1 where it is copied; writes are not charged",
+    (
+        "an FSM stays with a chunk from its first phase to its last; SRAM is divided by what a chunk needs "
+        "in each phase"
+    ),
+    "what an endpoint takes of processors and memory, computing lacks all the time, not only while it sends",
+    (
+        "computing is a roofline (docs/workloads.md), for the paper does not give its model; 'peak' is a "
+        "second set-up: 120 TFLOP/s, no limit of memory, no launches, so that sending weighs the most"
+    ),
+    "gradients and activations are fp16; DLRM has the sizes of MLPerf's, for the paper does not give its own",
+    (
+        "iterations of ResNet-50 and GNMT take the times of all-reduces alone, held against the whole "
+        "platform where that is quick to simulate; those of DLRM are simulated whole"
+    ),
+    "not done: the study of DLRM that looks up the next iteration's embeddings with spare memory bandwidth",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is simulated.
+
+    Parameters
+    ----------
+    shapes
+        Sizes of the platform.
+    size_bytes
+        Of all-reduces alone.
+    study
+        Size of the platform in the studies of sensitivity.
+    study_bytes, thin
+        Of their all-reduces, and which of their figures are taken.
+    checked
+        Models and sizes whose iterations are also simulated whole.
+    """
+
+    shapes: tuple[str, ...] = SHAPES
+    size_bytes: int = 16 << 20
+    study: str = "4x4x4"
+    study_bytes: int = 8 << 20
+    thin: int = 1
+    checked: tuple[tuple[str, str], ...] = (("resnet50", "4x2x2"), ("resnet50", "4x4x2"))
+
+
+def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = None) -> Reproduction:
+    """Run all of it; `effort` allows for less."""
+    effort = effort or Effort()
+    began = time.process_time()
+    steps = 2 * len(effort.shapes) + 8 + 2 * len(effort.checked)
+    done = 0
+
+    def tell(text: str) -> None:
+        nonlocal done
+        report(text, done, steps)
+        done += 1
+
+    counted = {shape: arithmetic(shape) for shape in effort.shapes}
+    driven = {}
+    for shape in effort.shapes:
+        tell(f"all-reduces on {shape}")
+        driven[shape] = rates(shape, effort.size_bytes)
+    curves = sensitivity(effort.study, effort.study_bytes, tell, effort.thin)
+    tell("least memory bandwidth")
+    knees = least_bandwidth(arithmetic(effort.study), effort.study_bytes)
+    points = []
+    for shape in effort.shapes:
+        tell(f"iterations on {shape}")
+        points += [one for name in ("roofline", "peak") for one in _points(name, shape, driven[shape])]
+    checks = []
+    for model, shape in effort.checked:
+        for name in ("roofline", "peak"):
+            tell(f"{model} on all of {shape}")
+            checks.append(_check(next(one for one in points if one.key == (name, model, shape))))
+    rows = (
+        *memory_rows(counted, arithmetic(effort.study), knees),
+        *driven_rows(counted, driven),
+        *study_rows(effort.study, curves),
+        *(row for name in ("roofline", "peak") for row in speed_rows(name, points)),
+    )
+    data: dict[str, Any] = {
+        "arithmetic": [one.as_dict() for one in counted.values()],
+        "payload_gbs": driven,
+        "least_memory_gbs": knees,
+        "sensitivity": {
+            what: {curve.name: [list(pair) for pair in curve.points] for curve in found}
+            for what, found in curves.items()
+        },
+        "iterations": [one.as_dict() for one in points],
+        "checks": checks,
+    }
+    return Reproduction(
+        paper="ace",
+        title=TITLE,
+        reference=REFERENCE,
+        assumptions=ASSUMPTIONS,
+        rows=rows,
+        data=data,
+        charts=draw(counted, driven, arithmetic(effort.study), curves, points),
+        cpu_seconds=time.process_time() - began,
+    )
+
+
+def least_bandwidth(counted: Arithmetic, size_bytes: int) -> dict[str, float]:
+    """GB/s of memory with which the network is driven, by kernels and by an engine with room enough."""
+    kernels = replace(ENDPOINTS["comm-opt"], processors=80)
+    roomy = replace(ENDPOINTS["ace"], engine=Engine(sram_bytes=64 << 20, fsms=256))
+    found = {}
+    for name, endpoint in (("kernels", kernels), ("engine", roomy)):
+
+        def rate(gbs: int, endpoint: Any = endpoint) -> float:
+            return drive(counted.shape, replace(endpoint, memory_bandwidth=gbs * GB), size_bytes).payload_gbs
+
+        found[name] = float(least(rate, FULL * counted.payload_gbs, 32, 900))
+    return found
+
+
+def _points(name: str, shape: str, payload_gbs: Mapping[str, float]) -> Iterator[Point]:
+    for model in BATCHES:
+        run = simulated if model == "dlrm" else point
+        yield run(name, model, shape, payload_gbs)
+
+
+def _check(one: Point) -> dict[str, Any]:
+    """The whole platform beside the times of collectives alone."""
+    seconds, cost = contended(one.computing, one.model, one.shape)
+    apart = max(abs(one.seconds[name] / seconds[name] - 1) for name in NAMES)
+    return {
+        "computing": one.computing,
+        "model": one.model,
+        "shape": one.shape,
+        "seconds": seconds,
+        "largest_difference": apart,
+        "cpu_seconds": cost,
+    }
