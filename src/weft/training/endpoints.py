@@ -104,7 +104,7 @@ class Endpoint:
         if self.processors < 0 or min(speeds) < 1 or min(self.copy_reads, self.reduce_reads) < 0:
             msg = f"endpoint {self.name}: speeds are at least 1, processors and reads at least 0"
             raise InputError(msg)
-        if min(self.message_bytes, self.chunk_bytes or 1) < 1:
+        if self.message_bytes < 1 or (self.chunk_bytes is not None and self.chunk_bytes < 1):
             sizes = f"chunks of {self.chunk_bytes} bytes, messages of {self.message_bytes}"
             msg = f"endpoint {self.name}: {sizes}; they have at least 1"
             raise InputError(msg)

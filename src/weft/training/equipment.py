@@ -116,7 +116,9 @@ def _stay(schedule: Schedule, first: int, last: int, chunk_bytes: int) -> tuple[
             for other, begin, end in ways
         ]
         seconds += float(max(times, default=0.0))
-    return seconds, max(1.0, float(bytes_of[np.unique(schedule.chunk[rows])].sum()))
+    # What a rank only receives, or only sends, needs room as well.
+    own = (schedule.step >= first) & (schedule.step < last) & ((schedule.src == 0) | (schedule.dst == 0))
+    return seconds, max(1.0, float(bytes_of[np.unique(schedule.chunk[own])].sum()))
 
 
 class Equipment:
