@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.papers.ace_bandwidth import all_reduce, drive
-from weft.papers.ace_iterations import NAMES, contended, point, rates
+from weft.papers.ace.bandwidth import all_reduce, drive
+from weft.papers.ace.iterations import NAMES, contended, point, rates
 from weft.training.endpoints import ENDPOINTS
 
 SHAPE = "4x4x4"

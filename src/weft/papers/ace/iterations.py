@@ -2,7 +2,7 @@
 
 Every layer's gradients are sent when they are there, those of the first layers first, and the next forward
 pass waits for each layer's own. The times of collectives are those that the engine of the workflow measures
-alone (`weft.papers.ace_bandwidth`); the whole platform at once, with everything contending, is simulated for
+alone (`weft.papers.ace.bandwidth`); the whole platform at once, with everything contending, is simulated for
 the smaller models to see what that leaves out.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.ace_bandwidth import GB, all_reduce, drive, exchange_seconds
+from weft.papers.ace.bandwidth import GB, all_reduce, drive, exchange_seconds
 from weft.training import AlphaBeta, Linear, channel, policies
 from weft.training.cluster import Cluster, by_algorithm
 from weft.training.devices import Device, find_device

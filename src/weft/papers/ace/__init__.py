@@ -1,7 +1,7 @@
 """ACE (Rashidi et al., ISCA 2021): what an engine beside the network interface saves.
 
-Three studies: the arithmetic of reads and sends (`ace_arithmetic`), the bandwidth that endpoints drive alone
-(`ace_bandwidth`), and iterations of three models (`ace_iterations`). Figures of the paper's set-up that its
+Three studies: the arithmetic of reads and sends (`arithmetic`), the bandwidth that endpoints drive alone
+(`bandwidth`), and iterations of three models (`iterations`). Figures of the paper's set-up that its
 abstract does not have are recalled and were not checked; each is a field of an endpoint or a device.
 """
 
@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.ace_arithmetic import SHAPES, Arithmetic, arithmetic
-from weft.papers.ace_bandwidth import GB, drive, least, sensitivity
-from weft.papers.ace_charts import draw
-from weft.papers.ace_iterations import BATCHES, NAMES, Point, contended, point, rates, simulated
-from weft.papers.ace_rows import FULL, driven_rows, memory_rows, speed_rows, study_rows
+from weft.papers.ace.arithmetic import SHAPES, Arithmetic, arithmetic
+from weft.papers.ace.bandwidth import GB, drive, least, sensitivity
+from weft.papers.ace.charts import draw
+from weft.papers.ace.iterations import BATCHES, NAMES, Point, contended, point, rates, simulated
+from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows
 from weft.papers.claims import Reproduction
 from weft.training.endpoints import ENDPOINTS, Engine
 

@@ -9,9 +9,9 @@ from weft.papers.charts import bar_chart, line_chart
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.papers.ace_arithmetic import Arithmetic
-    from weft.papers.ace_bandwidth import Curve
-    from weft.papers.ace_iterations import Point
+    from weft.papers.ace.arithmetic import Arithmetic
+    from weft.papers.ace.bandwidth import Curve
+    from weft.papers.ace.iterations import Point
 
 _LIMIT: Final = "the network"
 _STUDIES: Final = {

@@ -5,16 +5,16 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from weft.papers.ace_iterations import BASELINES, BATCHES
+from weft.papers.ace.iterations import BASELINES, BATCHES
 from weft.papers.claims import Row
 from weft.training.endpoints import ENDPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from weft.papers.ace_arithmetic import Arithmetic
-    from weft.papers.ace_bandwidth import Curve
-    from weft.papers.ace_iterations import Point
+    from weft.papers.ace.arithmetic import Arithmetic
+    from weft.papers.ace.bandwidth import Curve
+    from weft.papers.ace.iterations import Point
 
 FULL: Final = 0.98
 """Share from which on a bandwidth counts as reached."""
