@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
+from weft.papers.ace.bandwidth import Curve
 from weft.papers.ace.iterations import BASELINES, BATCHES
 from weft.papers.claims import Row
 from weft.training.endpoints import ENDPOINTS
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from weft.papers.ace.arithmetic import Arithmetic
-    from weft.papers.ace.bandwidth import Curve
     from weft.papers.ace.iterations import Point
 
 FULL: Final = 0.98
@@ -78,14 +78,15 @@ def driven_rows(
     each = [
         (name, fmean(gain for (_, other), gain in gains.items() if other == name)) for name in _OVERLAPPING
     ]
+    every = fmean(found["ace"] / found[name] for found in driven.values() for name in BASELINES)
     yield Row(
         "effective network bandwidth 1.44x that of the baselines, on average",
         "all-reduces alone, mean over sizes and both overlapping baselines",
         1.44,
         fmean(gains.values()),
         "x",
-        f"{', '.join(f'{mean:.2f}x over {name}' for name, mean in each)}; over which baselines and workloads "
-        "the paper's mean is taken is not known",
+        f"{', '.join(f'{mean:.2f}x over {name}' for name, mean in each)}; {every:.2f}x if no-overlap "
+        "counts as well; over which baselines and workloads the paper's mean is taken is not known",
     )
     where = max(gains, key=lambda key: gains[key])
     yield Row(
@@ -102,6 +103,7 @@ def driven_rows(
 def study_rows(shape: str, curves: Mapping[str, Sequence[Curve]]) -> Iterator[Row]:
     """Where the curves of the studies become flat."""
     reading = ENDPOINTS["comm-opt"].processor_bandwidth / 1e9
+    sram = Curve("", tuple((kib / 1024, rate) for kib, rate in curves["sram"][0].points))
     studies = (
         ("kernels need 450 GB/s", curves["memory"][0], 450.0, " GB/s", "1.5 bytes read for each byte sent"),
         (
@@ -115,9 +117,9 @@ def study_rows(shape: str, curves: Mapping[str, Sequence[Curve]]) -> Iterator[Ro
         ("ACE needs 16 FSMs", curves["fsms"][0], 16.0, "", "an FSM holds a chunk until it is written back"),
         (
             "ACE needs 4 MB of SRAM",
-            curves["sram"][0],
-            4096.0,
-            " KiB",
+            sram,
+            4.0,
+            " MiB",
             (
                 "a chunk gives its room back when it enters the next phase, and the FSMs bound the chunks; "
                 "what the paper's engine holds besides is not known"
