@@ -24,6 +24,7 @@ The command line turns any of them into one line on stderr and its ``exit_code``
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -51,6 +52,20 @@ class InputError(WeftError, ValueError):
     """Bad use or bad input."""
 
     exit_code = 2
+
+
+def no_such(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """Error about a name that is not known: which ones are close, and which there are.
+
+    Examples
+    --------
+    >>> print(no_such("fruit", "aple", ["apple", "pear"]))
+    there is no fruit 'aple'; did you mean apple? Known: apple, pear
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}? Known" if close else "known"
+    return InputError(f"there is no {kind} {name!r}; {hint}: {', '.join(names)}")
 
 
 class UnitError(InputError):

@@ -106,8 +106,8 @@ MAX_LAYERS: Final = 1 << 16
 MAX_BATCH: Final = 1 << 20
 """Samples that one rank computes in an iteration."""
 
-MAX_TASKS: Final = 1 << 22
-"""Tasks of the iterations that are modelled: a thousand layers cut into a thousand parts each, four times."""
+MAX_TASKS: Final = 1 << 20
+"""Tasks of the iterations that are modelled: a thousand tensors, a thousand times."""
 
 MAX_SWEEP: Final = 10_000
 """Jobs of one sweep."""

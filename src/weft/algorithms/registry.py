@@ -6,13 +6,12 @@ that the module offers.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import InputError, UnsupportedError
+from weft.errors import UnsupportedError, no_such
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
@@ -150,10 +149,7 @@ def find(name: str) -> Algorithm:
     """
     found = ALGORITHMS.get(name)
     if found is None:
-        close = difflib.get_close_matches(name, ALGORITHMS, 3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        msg = f"there is no algorithm {name!r}{hint} Known: {', '.join(ALGORITHMS)}"
-        raise InputError(msg)
+        raise no_such("algorithm", name, ALGORITHMS)
     return found
 
 

@@ -59,7 +59,13 @@ def make_console() -> Console:
     """Make a console on standard output; it honours NO_COLOR and COLUMNS and takes no text for markup."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    class Quiet(Console):
+        """A console that leaves it to ``main`` what a closed pipe means."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    console = Quiet(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if not console.width:  # COLUMNS=0, as some programs set it when they do not know
         console.width = 80
     return console

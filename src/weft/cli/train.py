@@ -273,6 +273,13 @@ def _show(outcome: Outcome, console: Console) -> None:
     )
 
 
+def _refuse_failure(found: list[dict[str, Any]]) -> None:
+    """End as one job would where none of a sweep could be."""
+    if all("error" in row for row in found):
+        msg = f"none of the {len(found):,} jobs could be simulated; the first: {found[0]['error']}"
+        raise InputError(msg)
+
+
 def _model(found: dict[str, Any]) -> str:
     size = f"{found['parameter_bytes'] / 2**20:,.1f} MiB"
     what = f"{found['layers']:,} layers, {size} of gradients"
@@ -293,6 +300,7 @@ def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | Non
         found = sweep(places, pool, report)
     if as_json:
         print_json({"results": found})
+        _refuse_failure(found)
         return
     keys = list(places[0].values)
     console = make_console()
@@ -315,3 +323,4 @@ def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | Non
         if "error" in row:
             what = ", ".join(f"{key} {value}" for key, value in row["sweep"].items())
             print_line(console, printable(f"{what}: {row['error']}"))
+    _refuse_failure(found)

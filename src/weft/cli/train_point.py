@@ -6,30 +6,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from weft import units
-from weft.errors import InputError, UnsupportedError
+from weft.cli.train_policy import AUTO, Wish, choose_policy
+from weft.errors import InputError, WeftError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
-    from weft.training import Costs, Layer
+    from weft.training import Layer
     from weft.training.cluster import Chooser, Cluster, ClusterRun
     from weft.training.devices import Machine
     from weft.training.endpoints import Endpoint
     from weft.training.graph import Graph
     from weft.training.policies import Policy
     from weft.training.workloads import Workload
-
-AUTO: Final = "auto"
-_FUSION: Final = {
-    "threshold_bytes": ("threshold_bytes",),
-    "bucket_bytes": ("bucket_bytes", "first_bucket_bytes"),
-    "partition_bytes": ("partition_bytes",),
-}
-"""Options that ``--fusion`` sets, by the one that a policy has."""
 
 _BUSIEST: Final = 5
 
@@ -97,7 +87,8 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     layers = workload.layers(_what_is_left(endpoint, machine), batch, point.dtype)
     topology, choose = _network(point.topology, point.algorithm)
     costs = Simulated(choose)
-    policy, options, reason = _choose_policy(point, endpoint, layers, costs)
+    wish = Wish(point.policy, point.fusion, point.options)
+    policy, options, reason = choose_policy(wish, endpoint, layers, costs)
     graph = policy.build(layers, iterations=point.iterations, costs=costs, **options)
     noise = Noise(point.jitter, dict(point.stragglers), point.seed)
     cluster = Cluster(topology, choose, endpoint, point.channels, point.overhead_s, noise)
@@ -110,8 +101,20 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
 
 
 def measure(point: Point) -> dict[str, Any]:
-    """Simulate a job and give its figures: what a worker of a sweep does."""
-    return as_dict(run_point(point))
+    """Simulate a job and give its figures: what a worker of a sweep does.
+
+    Raises
+    ------
+    InputError
+        If it cannot be. A user's script may raise what no other process can read, so only text goes back.
+    """
+    try:
+        return as_dict(run_point(point))
+    except WeftError:
+        raise
+    except BaseException as error:  # noqa: BLE001
+        msg = f"{type(error).__name__}: {error}; run it by itself to see more"
+        raise InputError(msg) from None
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:
@@ -220,76 +223,3 @@ def _from_plan(plan: Plan, otherwise: Chooser) -> Chooser:
         return choice.schedule, choice.segment_bytes
 
     return choose
-
-
-def _choose_policy(
-    point: Point, endpoint: Endpoint, layers: Sequence[Layer], costs: Costs
-) -> tuple[Policy, dict[str, Any], str]:
-    """Policy of a job with its options, and why this one."""
-    from weft.training import best, policies
-
-    if not endpoint.overlaps and point.policy not in (AUTO, "serial"):
-        msg = f"endpoint {endpoint.name} communicates after the backward pass; use --policy serial"
-        raise InputError(msg)
-    if not endpoint.overlaps:
-        policy, reason = policies.find("serial"), f"serial: endpoint {endpoint.name} does not overlap"
-    elif point.policy == AUTO:
-        candidates = None if point.fusion is None else [point.fusion]
-        possible = _has_halves(layers, costs)
-        choice = best(layers, costs, ("dear", "wfbp") if possible else ("wfbp",), candidates)
-        reason = choice.reason if possible else f"wfbp: {point.algorithm} has no halves, which dear needs"
-        chosen: dict[str, Any] = {"threshold_bytes": choice.threshold_bytes}
-        if choice.policy == "dear":
-            chosen["prefetch"] = None  # all-gathers queue at once, as in weft.torch.DeAR and in that model
-        return policies.find(choice.policy), chosen, reason
-    else:
-        policy = policies.find(point.policy)
-        other = best(layers, costs) if policy.name == "dear" else None
-        loses = other is not None and other.policy == "wfbp"
-        reason = f"use WFBP: {other.reason.removeprefix('wfbp: ')}" if loses and other is not None else ""
-    return policy, _read_options(policy, point), reason
-
-
-def _has_halves(layers: Sequence[Layer], costs: Costs) -> bool:
-    """Whether there is a reduce-scatter for these layers at all."""
-    from weft.training.layers import total_bytes
-
-    try:
-        costs.reduce_scatter(total_bytes(layers))
-    except UnsupportedError:
-        return False
-    return True
-
-
-def _read_options(policy: Policy, point: Point) -> dict[str, Any]:
-    """Options of a policy, from the words of the command line."""
-    known = policy.options
-    found: dict[str, Any] = {}
-    if point.fusion is not None:
-        names = [name for name in _FUSION if name in known]
-        if not names:
-            msg = (
-                f"policy {policy.name} fuses nothing that --fusion could set; its options: {', '.join(known)}"
-            )
-            raise InputError(msg)
-        found.update(dict.fromkeys(_FUSION[names[0]], point.fusion))
-    for name, text in point.options:
-        if name not in known:
-            msg = f"policy {policy.name} has no option {name!r}; its options: {', '.join(known) or 'none'}"
-            raise InputError(msg)
-        found[name] = _read_option(name, text)
-    return found
-
-
-def _read_option(name: str, text: str) -> int | float | None:
-    if text == "none":
-        return None
-    if name.endswith("_bytes"):
-        return units.parse_size(text)
-    if name.endswith("_s"):
-        return units.parse_time(text) / units.PS_PER_S
-    try:
-        return int(text)
-    except ValueError as error:
-        msg = f"--option {name}={text}: expected a whole number, or none"
-        raise InputError(msg) from error

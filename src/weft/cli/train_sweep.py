@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
+import signal
+import threading
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
+from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
@@ -21,6 +24,7 @@ KEYS: Final = ("policy", "fusion", "scale", "batch", "endpoint", "device", "algo
 """What can be swept over; a scale takes the place of ``{scale}`` in the topology."""
 
 _SCALE: Final = "{scale}"
+_DIED: Final = "its process died, or that of a job beside it; run it by itself to see why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +106,38 @@ def open_executor(kind: str, jobs: int | None) -> Iterator[Executor]:
             how = "mpirun -n 4 python -m mpi4py.futures -m weft train ..."
             msg = f"--executor mpi has no workers; start it as {how}"
             raise InputError(msg)
-        with MPIPoolExecutor() as executor:
-            yield executor
+        with MPIPoolExecutor() as workers:
+            try:
+                yield workers
+            except BaseException:
+                workers.shutdown(wait=False, cancel_futures=True)
+                raise
         return
     context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=context) as executor:
+    executor = ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=context, initializer=_begin_worker)
+    try:
         yield executor
+    except BaseException:
+        # Whoever stops a sweep does not want to wait for what is under way. Without its processes the pool is
+        # broken and ends; to cancel its jobs as well would make it trip over them.
+        for process in multiprocessing.active_children():
+            process.kill()
+        executor.shutdown(wait=False)
+        raise
+    executor.shutdown()
+
+
+def _begin_worker() -> None:
+    """Leave interrupts to the process that started the sweep, and end with it however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def sweep(
@@ -128,17 +158,15 @@ def sweep(
     found: list[dict[str, Any]] = [{} for _ in places]
     waiting = set(futures)
     report("simulating", 0, len(places))
-    try:
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                number = futures[future]
-                try:
-                    found[number] = future.result()
-                except WeftError as error:
-                    found[number] = {"error": str(error)}
-            report("simulating", len(places) - len(waiting), len(places))
-    finally:
-        for future in waiting:
-            future.cancel()
+    while waiting:
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            number = futures[future]
+            try:
+                found[number] = future.result()
+            except WeftError as error:
+                found[number] = {"error": str(error)}
+            except BrokenExecutor:
+                found[number] = {"error": _DIED}
+        report("simulating", len(places) - len(waiting), len(places))
     return [{"sweep": place.values} | figures for place, figures in zip(places, found, strict=True)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from weft.errors import InputError
+from weft.errors import no_such
 from weft.papers.claims import Reproduction, Row
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def reproduce(
         If the paper is unknown.
     """
     if paper not in PAPERS:
-        msg = f"there is no paper {paper!r}; known: {', '.join(PAPERS)}"
-        raise InputError(msg)
+        raise no_such("paper", paper, PAPERS)
     found: Reproduction = import_module(f"weft.papers.{paper}").reproduce(report)
     return found

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -61,7 +62,7 @@ def trace(make_model: str | Callable[[], Any]) -> Workload:
     (16, 36, 64)
     """
     if isinstance(make_model, str):
-        with _loaded(make_model) as (function, script):
+        with _output_on_stderr(), _loaded(make_model) as (function, script):
             return _trace(function, make_model, script)
     return _trace(make_model, getattr(make_model, "__name__", "model"), None)
 
@@ -70,6 +71,10 @@ def _trace(function: Callable[[], Any], name: str, script: Path | None) -> Workl
     with _explained(f"{name} failed", script):
         made = function()
     model, example = _unpack(made, name)
+    if any(isinstance(parameter, nn.UninitializedParameter) for parameter in model.parameters()):
+        with _explained(f"forward of the model of {name} failed", script):
+            values, named = _arguments(example)
+            model(*values, **named)  # lazy modules have shapes from then on
     layers = _Layers(model)
     with _explained(f"forward of the model of {name} failed", script):
         layers.run(*_arguments(example))
@@ -101,6 +106,21 @@ def _batch(example: Any, name: str) -> int:
             return limits.check(f"samples of the input of {name}", len(value), limits.MAX_BATCH)
     msg = f"the example input of {name} has no tensor with samples; {WANTED}"
     raise InputError(msg)
+
+
+@contextmanager
+def _output_on_stderr() -> Iterator[None]:
+    """Send what a script prints to standard error: on standard output it would be taken for the answer."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace") as apart:  # noqa: PTH123
+            os.dup2(2, 1)
+            with redirect_stdout(apart):
+                yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @contextmanager
@@ -143,7 +163,9 @@ def _explained(what: str, script: Path | None) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a script may raise anything, and that is an error of its own
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if script is not None and Path(frame.filename) == script]
         place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""

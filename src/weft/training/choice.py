@@ -125,7 +125,7 @@ def best(
     ]
     options.sort(key=lambda option: _rank(option, margin))
     first, others = options[0], tuple(options[1:])
-    reason = _reason(first, others, layers, costs)
+    reason = _reason(first, others, layers, costs, margin)
     return Choice(first.policy, first.threshold_bytes, first.groups, first.timeline, others, reason)
 
 
@@ -134,7 +134,9 @@ def _rank(option: Option, margin: float) -> tuple[float, bool]:
     return option.timeline.seconds * (1 + margin * is_dear), is_dear
 
 
-def _reason(first: Option, others: Sequence[Option], layers: Sequence[Layer], costs: Costs) -> str:
+def _reason(
+    first: Option, others: Sequence[Option], layers: Sequence[Layer], costs: Costs, margin: float
+) -> str:
     if not others:
         return f"{first.policy}: nothing else was asked for"
     if first.policy == "wfbp" and "dear" in [option.policy for option in others]:
@@ -144,6 +146,8 @@ def _reason(first: Option, others: Sequence[Option], layers: Sequence[Layer], co
     second = others[0]
     took, other = first.timeline.seconds, second.timeline.seconds
     text = f"{first.policy}: {_time(took)} an iteration, {second.policy} {_time(other)}{_gain(other, took)}"
+    if second.policy == "dear" and other <= took:
+        text += f"; dear is worth its hooks from a gain of {margin:.0%} on"
     if (first.policy, second.policy) == ("dear", "wfbp"):
         text += f"; ideally{_gain(ideal_wfbp(layers, costs), ideal_dear(layers, costs))}"
     return text

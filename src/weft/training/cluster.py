@@ -38,6 +38,7 @@ Chooser: TypeAlias = "Callable[[str, int], tuple[Schedule, int | None]]"
 """Gives for a collective and its bytes the schedule, and the bytes of a segment or None."""
 
 _LARGEST_JITTER: Final = 1.0
+_SLOWEST: Final = 1e6
 
 
 def by_algorithm(topology: Topology, algorithm: str, segment_bytes: int | None = None) -> Chooser:
@@ -118,8 +119,9 @@ class Noise:
             msg = f"a jitter of {self.jitter}: expected a share of the time, 0 to {_LARGEST_JITTER:g}"
             raise InputError(msg)
         for rank, factor in self.stragglers.items():
-            if not 0 <= rank < ranks or not 0 < factor < math.inf:
-                msg = f"straggler {rank}, {factor} times as slow: ranks are 0 to {ranks - 1}, factors above 0"
+            if not 0 <= rank < ranks or not 0 < factor <= _SLOWEST:
+                allowed = f"ranks are 0 to {ranks - 1}, factors above 0 and at most {_SLOWEST:,.0f}"
+                msg = f"straggler {rank}, {factor} times as slow: {allowed}"
                 raise InputError(msg)
 
 
@@ -237,6 +239,8 @@ class Cluster:
         if len(graph.starts) < 2:
             msg = f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2"
             raise InputError(msg)
+        count = len(graph.tasks) * self.topology.ranks
+        limits.check("tasks of all ranks", count, limits.MAX_SEGMENTS)
         builder = _Builder(self, graph)
         found = builder.equipment.flow.run(record=record)
         return _judge(graph, found, np.array(builder.tasks), builder.equipment)

@@ -7,12 +7,11 @@ the share of the data sheet's figures that real kernels reach, plus a little for
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 
-from weft.errors import InputError
+from weft.errors import InputError, no_such
 from weft.training.workloads.operators import ELEMENT_BYTES
 
 if TYPE_CHECKING:
@@ -357,8 +356,5 @@ def find_device(name: str) -> Device | SystolicArray:
     """
     found = DEVICES.get(name)
     if found is None:
-        close = difflib.get_close_matches(name, DEVICES, 2, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ";"
-        msg = f"there is no device {name!r}{hint} known: {', '.join(DEVICES)}"
-        raise InputError(msg)
+        raise no_such("device", name, DEVICES)
     return found

@@ -10,13 +10,12 @@ at a time.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
-from weft.errors import InputError
+from weft.errors import InputError, no_such
 
 if TYPE_CHECKING:
     from weft.training.devices import Device
@@ -196,8 +195,5 @@ def find_endpoint(name: str) -> Endpoint:
     """
     found = ENDPOINTS.get(name)
     if found is None:
-        close = difflib.get_close_matches(name, ENDPOINTS, 1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        msg = f"there is no endpoint {name!r}; {hint}Known: {', '.join(ENDPOINTS)}"
-        raise InputError(msg)
+        raise no_such("endpoint", name, ENDPOINTS)
     return found

@@ -7,13 +7,12 @@ policy is never praised for more than there is to gain.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import InputError
+from weft.errors import InputError, no_such
 from weft.training.iteration import ideal_dear, ideal_wfbp
 from weft.training.layers import backward_seconds, check_layers, forward_seconds, total_bytes
 
@@ -189,8 +188,5 @@ def find(name: str) -> Policy:
     """
     found = POLICIES.get(name)
     if found is None:
-        close = difflib.get_close_matches(name, POLICIES, 3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        msg = f"there is no policy {name!r}{hint} Known: {', '.join(POLICIES)}"
-        raise InputError(msg)
+        raise no_such("policy", name, POLICIES)
     return found

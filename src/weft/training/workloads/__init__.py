@@ -5,12 +5,11 @@ A new model is one function that returns a `Workload`, and one line here.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
-from weft.errors import InputError
+from weft.errors import InputError, no_such
 from weft.training.workloads.dlrm import dlrm
 from weft.training.workloads.gnmt import gnmt
 from weft.training.workloads.inception import inception_v4
@@ -63,10 +62,7 @@ def load_workload(name: str, **options: object) -> Workload:
     """
     define = WORKLOADS.get(name)
     if define is None:
-        close = difflib.get_close_matches(name, WORKLOADS, 3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ";"
-        msg = f"there is no workload {name!r}{hint} known: {', '.join(WORKLOADS)}"
-        raise InputError(msg)
+        raise no_such("workload", name, WORKLOADS)
     known = inspect.signature(define).parameters
     for option, value in options.items():
         if option not in known:
