@@ -75,7 +75,7 @@ def test_find_names_close_matches() -> None:
     assert find("swing").name == "swing"
     with pytest.raises(InputError, match=r"no algorithm 'rign'; did you mean ring"):
         find("rign")
-    with pytest.raises(InputError, match=r"no algorithm 'xyz'.*Known: ring, "):
+    with pytest.raises(InputError, match=r"no algorithm 'xyz'.*known: ring, "):
         find("xyz")
 
 

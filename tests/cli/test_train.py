@@ -183,7 +183,7 @@ def test_a_sweep_on_mpi(tmp_path: Path) -> None:
         (("--model", "resnet5"), "there is no workload 'resnet5'; did you mean resnet50"),
         (("--model", "resnet50", "--policy", "deer"), "Known: serial, wfbp, ddp"),
         (("--model", "resnet50", "--endpoint", "acee"), "Known: free, ideal"),
-        (("--model", "resnet50", "--device", "v10"), "known: v100"),
+        (("--model", "resnet50", "--device", "v10"), "Known: v100"),
         (("--model", "resnet50", "--algorithm", "rings"), "Known: ring"),
         (("--model", "resnet50", "--dtype", "fp8"), "expected one of fp32, fp16"),
         (("--model", "resnet50", "--batch", "99999999"), "more than the 1,048,576"),

@@ -460,8 +460,8 @@ def flow_with_all() -> Workflow:
 @pytest.mark.parametrize(
     ("stages", "options", "problem"),
     [
-        ([], {"after": [1]}, r"task bad: after \[1\]; there are tasks 0 to 0 before it"),
-        ([], {"after": [-1]}, r"task bad: after \[-1\]; there are tasks 0 to 0 before it"),
+        ([], {"after": [1]}, r"task bad: after 1; there are tasks 0 to 0 before it"),
+        ([], {"after": [-1]}, r"task bad: after -1; there are tasks 0 to 0 before it"),
         ([Part(0), Part(1)], {}, "task bad: its stages are parts of several patterns; make a task for each"),
         ([Part(0, 1), Part(0, 1)], {}, r"task bad: enters parts \[1, 1\]; each once at most"),
         ([Part(0, 2)], {}, "task bad: there is no part 2 of pattern 0"),

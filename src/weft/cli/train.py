@@ -43,16 +43,20 @@ def _read_pairs(
 
 
 def _read_stragglers(
-    ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
+    _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
 ) -> tuple[tuple[int, float], ...]:
-    found = []
-    for rank, factor in _read_pairs(ctx, option, words):
+    found: dict[int, float] = {}
+    for word in words:
+        rank, _, factor = word.partition("=")
         try:
-            found.append((int(rank), float(factor)))
+            known, found[int(rank)] = len(found), float(factor)
         except ValueError as error:
-            msg = f"--straggler {rank}={factor}: expected a rank and how many times as slow, such as 3=1.5"
+            msg = f"{option.opts[0]} {word}: expected a rank and how many times as slow, such as 3=1.5"
             raise InputError(msg) from error
-    return tuple(found)
+        if len(found) == known:
+            msg = f"{option.opts[0]} {word}: rank {rank} is slow already"
+            raise InputError(msg)
+    return tuple(found.items())
 
 
 def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
@@ -249,7 +253,8 @@ def _show(outcome: Outcome, console: Console) -> None:
 
     head = f"{found['policy']} for {found['model']} on {found['topology']}, {found['ranks']:,} ranks"
     print_line(console, printable(head), "bold")
-    by = "; ".join(f"{name} by {' and '.join(how)}" for name, how in found["algorithms"].items())
+    by = "; ".join(_schedules(name, how, found["planned"]) for name, how in found["algorithms"].items())
+    uses = found["resource_use"].items()
     settings = ", ".join(f"{name} {_plain(name, value)}" for name, value in found["options"].items())
     print_facts(
         console,
@@ -259,7 +264,7 @@ def _show(outcome: Outcome, console: Console) -> None:
             *([("advice", printable(outcome.reason))] if outcome.reason else []),
             ("endpoint", f"{found['endpoint']}: {outcome.endpoint.summary}"),
             ("schedules", by or "none"),
-            ("iteration", f"{human_seconds(seconds)}, {found['samples_per_s']:,.0f} samples/s"),
+            ("iteration", f"{human_seconds(seconds)}, {_rate(found['samples_per_s'])} samples/s"),
             ("computing", share(found["computing_s"])),
             ("exposed", share(found["exposed_s"])),
             ("sending", f"{human_seconds(found['communication_s'])} in all, seen from rank 0"),
@@ -267,7 +272,7 @@ def _show(outcome: Outcome, console: Console) -> None:
                 "at best",
                 ", ".join(f"{name} {human_seconds(value)}" for name, value in found["lines"].items()),
             ),
-            ("busy", ", ".join(f"{name} {value:.1%}" for name, value in found["resource_use"].items())),
+            ("whole run", "busy: " + ", ".join(f"{name} {use:.1%}" for name, use in uses)),
             ("busiest", ", ".join(f"{link['link']} {link['busy']:.1%}" for link in found["busiest_links"])),
         ],
     )
@@ -281,15 +286,32 @@ def _refuse_failure(found: list[dict[str, Any]]) -> None:
 
 
 def _model(found: dict[str, Any]) -> str:
-    size = f"{found['parameter_bytes'] / 2**20:,.1f} MiB"
-    what = f"{found['layers']:,} layers, {size} of gradients"
+    count = found["layers"]
+    what = f"{count:,} layer{'s' * (count != 1)}, {_size(found['parameter_bytes'])} of gradients"
     return f"{what}; {found['batch']:,} samples per rank on {found['device']}"
+
+
+def _schedules(collective: str, algorithms: list[str], planned: str | None) -> str:
+    """Who carries out a collective; with a plan, whether it says so."""
+    source = "" if planned is None else " (planned)" if collective == planned else " (not in the plan)"
+    return f"{collective} by {' and '.join(algorithms)}{source}"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:,.1f} {unit}"
+    return f"{size_bytes} B"
+
+
+def _rate(samples_per_s: float) -> str:
+    return f"{samples_per_s:,.0f}" if samples_per_s >= 100 else f"{samples_per_s:.3g}"
 
 
 def _plain(name: str, value: Any) -> str:
     if value is None:
         return "none"
-    return units.format_size(value) if name.endswith("_bytes") else f"{value:g}"
+    return _size(value) if name.endswith("_bytes") else f"{value:g}"
 
 
 def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | None, as_json: bool) -> None:
@@ -304,9 +326,11 @@ def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | Non
         return
     keys = list(places[0].values)
     console = make_console()
-    table = make_table(*keys, "iteration", "samples/s", "exposed", "% exposed", left=tuple(keys))
+    chosen = [] if "policy" in keys and point.policy != "auto" else ["runs as"]
+    left = (*keys, *chosen)
+    table = make_table(*left, "iteration", "samples/s", "exposed", "% exposed", left=left)
     for row in found:
-        cells = [printable(row["sweep"][key]) for key in keys]
+        cells = [printable(row["sweep"][key]) for key in keys] + [row.get("policy", "-")] * len(chosen)
         if "error" in row:
             table.add_row(*cells, "-", "-", "-", "-")
         else:
@@ -314,7 +338,7 @@ def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | Non
             table.add_row(
                 *cells,
                 units.human_seconds(row["seconds"]),
-                f"{row['samples_per_s']:,.0f}",
+                _rate(row["samples_per_s"]),
                 units.human_seconds(row["exposed_s"]),
                 f"{100 * exposed:.1f}",
             )

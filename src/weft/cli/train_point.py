@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job, with all that led there."""
+    """What came of a job, with all that led there; `planned` is the collective that a plan file brought."""
 
     point: Point
     workload: Workload
@@ -63,6 +63,7 @@ class Outcome:
     graph: Graph
     cluster: Cluster
     run: ClusterRun
+    planned: str | None
 
 
 def run_point(point: Point, *, record: bool = False) -> Outcome:
@@ -85,7 +86,7 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     workload = _load_model(point.model)
     batch = point.batch if point.batch is not None else workload.batch
     layers = workload.layers(_what_is_left(endpoint, machine), batch, point.dtype)
-    topology, choose = _network(point.topology, point.algorithm)
+    topology, choose, planned = _network(point.topology, point.algorithm)
     costs = Simulated(choose)
     wish = Wish(point.policy, point.fusion, point.options)
     policy, options, reason = choose_policy(wish, endpoint, layers, costs)
@@ -96,7 +97,20 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     bounds = Bounded(topology)
     lines = {name: line.seconds(layers, bounds) for name, line in policies.LINES.items()}
     return Outcome(
-        point, workload, machine, endpoint, layers, batch, policy, options, reason, lines, graph, cluster, run
+        point=point,
+        workload=workload,
+        machine=machine,
+        endpoint=endpoint,
+        layers=layers,
+        batch=batch,
+        policy=policy,
+        options=options,
+        reason=reason,
+        lines=lines,
+        graph=graph,
+        cluster=cluster,
+        run=run,
+        planned=planned,
     )
 
 
@@ -134,6 +148,13 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "options": outcome.options,
         "reason": outcome.reason,
         "endpoint": outcome.endpoint.name,
+        "dtype": outcome.point.dtype or outcome.machine.dtypes[0],
+        "channels": outcome.point.channels,
+        "overhead_s": outcome.point.overhead_s,
+        "jitter": outcome.point.jitter,
+        "stragglers": dict(outcome.point.stragglers),
+        "seed": outcome.point.seed,
+        "planned": outcome.planned,
         "algorithms": _algorithms(outcome),
         "iterations": run.iterations,
         "seconds": run.seconds,
@@ -198,7 +219,7 @@ def _what_is_left(endpoint: Endpoint, machine: Machine) -> Machine:
 
 
 @lru_cache(maxsize=4)
-def _network(source: str, algorithm: str) -> tuple[Topology, Chooser]:
+def _network(source: str, algorithm: str) -> tuple[Topology, Chooser, str | None]:
     """A topology and who chooses schedules on it; a worker keeps them for its next job."""
     from weft.cli.inputs import obtain_network
     from weft.planning.quick import QuickChooser
@@ -208,9 +229,11 @@ def _network(source: str, algorithm: str) -> tuple[Topology, Chooser]:
     found = obtain_network(source)
     topology = found if isinstance(found, Topology) else found.topology
     if algorithm != AUTO:
-        return topology, by_algorithm(topology, algorithm)
+        return topology, by_algorithm(topology, algorithm), None
     quick = QuickChooser(topology)
-    return topology, quick if isinstance(found, Topology) else _from_plan(found, quick)
+    if isinstance(found, Topology):
+        return topology, quick, None
+    return topology, _from_plan(found, quick), found.collective
 
 
 def _from_plan(plan: Plan, otherwise: Chooser) -> Chooser:

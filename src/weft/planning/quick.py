@@ -30,6 +30,10 @@ CANDIDATES: Final = (
 )
 """Those that are best somewhere, and built within a second on a hundred ranks."""
 
+FEW: Final = ("ring", "halving_doubling")
+MANY_RANKS: Final = 256
+"""Beyond this many ranks only those few are tried: others have millions of transfers."""
+
 _RATIO_BITS: Final = 2
 """Sizes within a factor of four share a choice: the winner rarely changes faster."""
 
@@ -42,7 +46,7 @@ class QuickChooser:
     topology
         The cluster.
     algorithms
-        Names to choose from.
+        Names to choose from; by default `CANDIDATES`, or `FEW` on many ranks.
 
     Examples
     --------
@@ -53,8 +57,10 @@ class QuickChooser:
     ('bucket', None)
     """
 
-    def __init__(self, topology: Topology, algorithms: Sequence[str] = CANDIDATES) -> None:
+    def __init__(self, topology: Topology, algorithms: Sequence[str] | None = None) -> None:
         self.topology = topology
+        if algorithms is None:
+            algorithms = CANDIDATES if topology.ranks <= MANY_RANKS else FEW
         self._lines = [registry.find(name) for name in algorithms]
         self._built: dict[str, list[Schedule]] = {}
         self._chosen: dict[tuple[str, int], tuple[Schedule, int | None]] = {}

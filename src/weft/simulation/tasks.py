@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral, Rational
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
 
 MOST_IN_RATIO: Final = (1 << 31) - 1
+
+
+def check_whole(what: str, *values: object) -> None:
+    """Raise an `InputError` unless these are whole numbers: half a picosecond would be cut off silently."""
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            msg = f"{what}: {str(value)[:40]!r} is no whole number"
+            raise InputError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class Resource:
 
     def __post_init__(self) -> None:
         limits.check_text("the name of a resource", self.name, InputError)
+        check_whole(f"resource {self.name}", self.bandwidth, self.latency_ps)
         if self.bandwidth < 1 or self.latency_ps < 0:
             msg = f"resource {self.name}: {self.bandwidth} B/s and {self.latency_ps} ps"
             raise InputError(f"{msg}; a bandwidth is at least 1, a latency at least 0")
@@ -66,6 +76,9 @@ class Passage:
     reduce: Fraction | int = 1
 
     def __post_init__(self) -> None:
+        if not all(isinstance(ratio, Rational) for ratio in (self.copy, self.reduce)):
+            msg = f"a passage of {self.copy!r} and {self.reduce!r} bytes a byte; give numbers or fractions"
+            raise InputError(msg)
         if not (self.copy >= 0 and self.reduce >= 0):
             msg = f"a passage of {self.copy} and {self.reduce} bytes a byte; both are at least 0"
             raise InputError(msg)

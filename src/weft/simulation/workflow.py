@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import _core, limits, units
 from weft.errors import InputError, LimitError, SimulationError
-from weft.simulation.tasks import Collective, Part, Passage, Resource, Task, Work
+from weft.simulation.tasks import Collective, Part, Passage, Resource, Task, Work, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,8 +102,9 @@ class Workflow:
         self, topology: Topology, resources: Sequence[Resource] = (), pools: Sequence[int] = ()
     ) -> None:
         limits.check("resources of all ranks", len(resources) * topology.ranks, limits.MAX_SEGMENTS)
+        check_whole("pools", *pools)
         if len(pools) > MOST_POOLS or any(not 1 <= tokens <= limits.MAX_SEGMENTS for tokens in pools):
-            msg = f"pools {list(pools)}: at most {MOST_POOLS}, of at least one token each"
+            msg = f"{len(pools)} pools: at most {MOST_POOLS}, of at least one token each"
             raise InputError(msg)
         self.topology, self.resources, self.pools = topology, tuple(resources), tuple(pools)
         self.names: list[str] = []
@@ -175,10 +176,11 @@ class Workflow:
         if schedule.topology != self.topology:
             msg = f"{schedule.algorithm} was made for {schedule.topology.name}, not for {self.topology.name}"
             raise InputError(msg)
+        check_whole(f"pattern of {schedule.algorithm}", size_bytes, segment_bytes or 0, *parts)
         if segment_bytes is not None and segment_bytes < 1:
             msg = f"segment_bytes {segment_bytes}: must be at least 1, or None to send each message whole"
             raise InputError(msg)
-        limits.check("size_bytes", size_bytes, limits.MAX_SIZE_BYTES)
+        limits.check("size_bytes", max(size_bytes, segment_bytes or 0), limits.MAX_SIZE_BYTES)
         steps = schedule.steps
         if list(parts) != sorted({step for step in parts if 0 < step < steps}):
             msg = (
@@ -246,9 +248,11 @@ class Workflow:
         number = self.tasks
         limits.check("tasks at all ranks", (number + 1) * self.topology.ranks, limits.MAX_SEGMENTS)
         limits.check("stages of all tasks", len(self._stages) + len(stages), limits.MAX_SEGMENTS)
+        check_whole(f"task {name}", priority, *after)
         limits.check(f"task {name}: its priority or that negated", abs(priority), MOST_PRIORITY)
-        if any(not 0 <= before < number for before in after):
-            msg = f"task {name}: after {list(after)}; there are tasks 0 to {number - 1} before it"
+        wrong = next((before for before in after if not 0 <= before < number), None)
+        if wrong is not None:
+            msg = f"task {name}: after {wrong}; there are tasks 0 to {number - 1} before it"
             raise InputError(msg)
         found = [stage for stage in stages if isinstance(stage, Part)]
         if len({stage.pattern for stage in found}) > 1:
