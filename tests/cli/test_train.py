@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -193,6 +197,13 @@ def test_a_sweep_on_mpi(tmp_path: Path) -> None:
         (("--model", "resnet50", "--policy", "dear", "--option", "x=1"), "its options: threshold_bytes"),
         (("--model", "resnet50", "--policy", "dear", "--option", "prefetch"), "expected NAME=VALUE"),
         (("--model", "resnet50", "--straggler", "9=2"), "ranks are 0 to 3"),
+        (("--model", "resnet50", "--straggler", "0=1e15"), "at most 1,000,000"),
+        (("--model", "resnet50", "--straggler", "0=2", "--straggler", "0=3"), "slow already"),
+        (("--model", "resnet50", "--option", "prefetch=1"), "auto chooses options, too"),
+        (
+            ("--model", "resnet50", "--policy", "dear", "--fusion", "1MB", "--option", "threshold_bytes=5"),
+            "set already",
+        ),
         (("--model", "resnet50", "--straggler", "a=b"), "such as 3=1.5"),
         (("--model", "resnet50", "--jitter", "7"), "0 to 1"),
         (("--model", "resnet50", "--sweep", "colour=red"), "keys are policy, fusion"),
@@ -227,3 +238,97 @@ def test_a_script_that_fails_shows_its_own_error_once(weft: Run, tmp_path: Path)
         assert done.err.count(error) == 1
         assert done.err.count("\n") == 1
     assert weft("train", "switch:4", "--model", "small.py:nothing").code == 2
+
+
+HOSTILE = """
+import os
+import sys
+import torch
+
+def good():
+    return torch.nn.Linear(8, 8), torch.zeros(4, 8)
+
+def prints():
+    print("from Python")
+    os.write(1, b"from below\\n")
+    return good()
+
+def lazy():
+    return torch.nn.LazyLinear(8), torch.zeros(4, 8)
+
+def odd():
+    class Odd(BaseException):
+        pass
+    raise Odd("nothing usual")
+
+def dies():
+    os._exit(7)
+"""
+
+
+def test_what_a_script_prints_is_not_part_of_the_answer(weft: Run, tmp_path: Path) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE, "utf-8")
+    done = weft("train", "ring:2", "--model", "hostile.py:prints", "--json")
+    assert done.document["ranks"] == 2
+    assert "from Python" in done.err
+    assert "from below" in done.err
+    assert weft("train", "ring:2", "--model", "hostile.py:lazy", "--json").document["layers"] == 1
+
+
+def test_a_job_that_kills_its_process_does_not_take_finished_ones_along(weft: Run, tmp_path: Path) -> None:
+    (tmp_path / "hostile.py").write_text(HOSTILE, "utf-8")
+    models = ",".join(f"hostile.py:{name}" for name in ("good", "odd", "dies"))
+    words = ("train", "ring:2", "--model", "x", "--sweep", f"model={models}", "--jobs", 1, "--json")
+    found = weft(*words).document["results"]
+    assert found[0]["ranks"] == 2
+    assert "Odd: nothing usual" in found[1]["error"]
+    assert "its process died" in found[2]["error"]
+
+
+def test_a_sweep_of_which_nothing_can_be_fails(weft: Run) -> None:
+    done = weft("train", "ring:2", "--model", "resnet50", "--sweep", "policy=a,b", "--jobs", 1)
+    assert done.code == 2
+    assert "none of the 2 jobs" in done.err
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_sweep_that_is_stopped(tmp_path: Path, sign: signal.Signals) -> None:
+    mark = f"sweep-{secrets.token_hex(8)}"
+    words = ["train", "switch:{scale}", "--model", "resnet50", "--jobs", "2"]
+    scales = ",".join(map(str, range(32, 96)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "weft", *words, "--sweep", f"scale={scales}", "--sweep", "policy=wfbp,ddp"],
+        cwd=tmp_path,
+        env=os.environ | {"WEFT_TEST_MARK": mark},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: len(marked(mark)) >= 4, 60)  # itself, two helpers of Python's, a worker
+        process.send_signal(sign)
+        process.wait(60)
+        wait_until(lambda: not marked(mark), 60)
+    finally:
+        for number in marked(mark):
+            os.kill(number, signal.SIGKILL)
+        process.wait(60)
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that live and have inherited a mark."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it is gone, or somebody else's
+    return found
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
