@@ -326,7 +326,7 @@ def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | Non
         return
     keys = list(places[0].values)
     console = make_console()
-    chosen = [] if "policy" in keys and point.policy != "auto" else ["runs as"]
+    chosen = ["runs as"] if any(place.point.policy == "auto" for place in places) else []
     left = (*keys, *chosen)
     table = make_table(*left, "iteration", "samples/s", "exposed", "% exposed", left=left)
     for row in found:
