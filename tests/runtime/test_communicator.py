@@ -60,7 +60,7 @@ def topologies(name):
     yield f"fullmesh:{N}"
     if name in ("hierarchical", "blueconnect"):
         yield f"hosts:{N - N // 2},{N // 2}"
-    if name in ("bucket", "ring2d", "swing") and N % 2 == 0:
+    if name in ("bucket", "four_phase", "ring2d", "swing") and N % 2 == 0:
         yield f"torus:2x{N // 2}"
     if name == "hdrm" and N == 8:
         yield "bigraph:2,4"

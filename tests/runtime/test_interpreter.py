@@ -29,7 +29,7 @@ def topologies(name: str, ranks: int) -> Iterator[str]:
     yield f"fullmesh:{ranks}"
     if name in ("hierarchical", "blueconnect"):
         yield f"hosts:{ranks - ranks // 2},{ranks // 2}"
-    if name in ("bucket", "ring2d", "swing") and ranks % 2 == 0:
+    if name in ("bucket", "four_phase", "ring2d", "swing") and ranks % 2 == 0:
         yield f"torus:2x{ranks // 2}"
     if name == "hdrm" and ranks == 8:
         yield "bigraph:2,4"
