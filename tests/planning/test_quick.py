@@ -34,11 +34,10 @@ def test_a_little_more_takes_a_little_longer(collective: str) -> None:
         before = seconds
 
 
-def test_choices_are_told_and_kept() -> None:
+def test_choices_are_kept() -> None:
     choose = QuickChooser(load_topology("ring:4"), ["ring"])
     assert choose("all_reduce", 1 << 20)[0] is choose("all_reduce", 1 << 20)[0]
     assert choose("all_to_all", 1 << 20)[0].algorithm == "direct"
-    assert choose.chosen == {"all_reduce": ["ring"], "all_to_all": ["direct"]}
 
 
 def test_where_nothing_applies_the_reasons_are_told() -> None:

@@ -79,16 +79,6 @@ class QuickChooser:
             segment = -(-segment * size_bytes // (tried * LEAST_SEGMENT)) * LEAST_SEGMENT
         return schedule, segment
 
-    @property
-    def chosen(self) -> dict[str, list[str]]:
-        """Algorithms that were chosen so far, by collective."""
-        found: dict[str, list[str]] = {}
-        for (collective, _), (schedule, _segment) in sorted(self._chosen.items(), key=lambda item: item[0]):
-            names = found.setdefault(collective, [])
-            if schedule.algorithm not in names:
-                names.append(schedule.algorithm)
-        return found
-
     def _choose(self, collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
         found = [search_segments(schedule, size_bytes).result for schedule in self._build(collective)]
         best = min(found, key=lambda result: result.time_ps)

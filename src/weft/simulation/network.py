@@ -12,10 +12,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from weft import _core, limits, units
 from weft.errors import LimitError, ScheduleError, SimulationError
+from weft.simulation.paths import find_paths
 from weft.simulation.result import WAITED_FOR, PathStep, SimulationResult, Timeline
 
 if TYPE_CHECKING:
@@ -118,8 +117,6 @@ def _run(
     record: bool,
 ) -> dict[str, Any]:
     topology = schedule.topology
-    pair_src, pair_dst = _core.default_pairs(schedule.table, topology.ranks)
-    offsets, links = topology.routes(pair_src, pair_dst)
     try:
         return _core.simulate(
             schedule.table,
@@ -127,11 +124,7 @@ def _run(
             schedule.slots,
             schedule.chunk_bytes(size_bytes, element_bytes),
             segment_bytes or 0,
-            pair_src,
-            pair_dst,
-            schedule.routes,
-            np.concatenate([schedule.route_offsets, offsets[1:] + len(schedule.route_links)]),
-            np.concatenate([schedule.route_links, links]),
+            *find_paths(schedule),
             topology.bandwidth,
             topology.latency_ps,
             sharing,

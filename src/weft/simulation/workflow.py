@@ -17,6 +17,7 @@ import numpy as np
 
 from weft import _core, limits, units
 from weft.errors import InputError, LimitError, SimulationError
+from weft.simulation.paths import find_paths
 from weft.simulation.tasks import Collective, Part, Passage, Resource, Task, Work, check_whole
 
 if TYPE_CHECKING:
@@ -188,8 +189,6 @@ class Workflow:
             )
             raise InputError(f"{schedule.algorithm} of {steps} steps: {msg}")
         ranks = self.topology.ranks
-        pair_src, pair_dst = _core.default_pairs(schedule.table, ranks)
-        offsets, links = self.topology.routes(pair_src, pair_dst)
         number = np.searchsorted(np.asarray(parts, np.int64), np.arange(steps), side="right")
         try:
             found = _core.make_pattern(
@@ -198,11 +197,7 @@ class Workflow:
                 schedule.slots,
                 schedule.chunk_bytes(size_bytes, 1),
                 segment_bytes or 0,
-                pair_src,
-                pair_dst,
-                schedule.routes,
-                np.concatenate([schedule.route_offsets, offsets[1:] + len(schedule.route_links)]),
-                np.concatenate([schedule.route_links, links]),
+                *find_paths(schedule),
                 number.astype(np.int32),
                 self._passages(before),
                 self._passages(after),

@@ -7,6 +7,7 @@ collectives of one job follow one another on one channel, and `weft.training.ite
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -113,8 +114,32 @@ class Linear:
         return cls.in_halves(half, half)
 
 
+class _ByName(ABC):
+    """Costs that ask one function for every collective."""
+
+    def reduce_scatter(self, size_bytes: int, /) -> float:
+        """Seconds until every rank has the sums of its part."""
+        return self._seconds("reduce_scatter", size_bytes)
+
+    def all_gather(self, size_bytes: int, /) -> float:
+        """Seconds until every rank has all parts."""
+        return self._seconds("all_gather", size_bytes)
+
+    def all_reduce(self, size_bytes: int, /) -> float:
+        """Seconds until every rank has all sums."""
+        return self._seconds("all_reduce", size_bytes)
+
+    def all_to_all(self, size_bytes: int, /) -> float:
+        """Seconds until every rank has what all others sent to it."""
+        return self._seconds("all_to_all", size_bytes)
+
+    @abstractmethod
+    def _seconds(self, collective: str, size_bytes: int) -> float:
+        """Seconds of a collective."""
+
+
 @dataclass(frozen=True)
-class Bounded:
+class Bounded(_ByName):
     """What no schedule on a topology can beat: for lines that no simulated policy may cross.
 
     Examples
@@ -125,27 +150,11 @@ class Bounded:
 
     topology: Topology
 
-    def reduce_scatter(self, size_bytes: int, /) -> float:
-        """Least seconds until every rank has the sums of its part."""
-        return self._seconds("reduce_scatter", size_bytes)
-
-    def all_gather(self, size_bytes: int, /) -> float:
-        """Least seconds until every rank has all parts."""
-        return self._seconds("all_gather", size_bytes)
-
-    def all_reduce(self, size_bytes: int, /) -> float:
-        """Least seconds until every rank has all sums."""
-        return self._seconds("all_reduce", size_bytes)
-
-    def all_to_all(self, size_bytes: int, /) -> float:
-        """Least seconds until every rank has what all others sent to it."""
-        return self._seconds("all_to_all", size_bytes)
-
     def _seconds(self, collective: str, size_bytes: int) -> float:
         return lower_bound(self.topology, collective, size_bytes).seconds if size_bytes else 0.0
 
 
-class Simulated:
+class Simulated(_ByName):
     """Times of the simulator for the schedules that would run, at few sizes, with lines between these.
 
     Sizes are simulated when they are first needed, one above and one below what is asked for, so that
@@ -192,22 +201,6 @@ class Simulated:
             return schedules[collective], segment_bytes
 
         return cls(choose, sharing=sharing)
-
-    def reduce_scatter(self, size_bytes: int, /) -> float:
-        """Seconds until every rank has the sums of its part."""
-        return self._seconds("reduce_scatter", size_bytes)
-
-    def all_gather(self, size_bytes: int, /) -> float:
-        """Seconds until every rank has all parts."""
-        return self._seconds("all_gather", size_bytes)
-
-    def all_reduce(self, size_bytes: int, /) -> float:
-        """Seconds until every rank has all sums."""
-        return self._seconds("all_reduce", size_bytes)
-
-    def all_to_all(self, size_bytes: int, /) -> float:
-        """Seconds until every rank has what all others sent to it."""
-        return self._seconds("all_to_all", size_bytes)
 
     def _seconds(self, collective: str, size_bytes: int) -> float:
         if not size_bytes:
