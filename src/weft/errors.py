@@ -59,8 +59,8 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> InputError:
 
     Examples
     --------
-    >>> print(no_such("fruit", "aple", ["apple", "pear"]))
-    there is no fruit 'aple'; did you mean apple? Known: apple, pear
+    >>> print(no_such("fruit", "aple", ["apple", "cherry"]))
+    there is no fruit 'aple'; did you mean apple? Known: apple, cherry
     """
     names = list(known)
     close = difflib.get_close_matches(name, names, 3, cutoff=0.5)

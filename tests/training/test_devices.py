@@ -169,7 +169,7 @@ def test_every_device_says_where_its_figures_are_from(name: str) -> None:
 
 
 def test_an_unknown_device_is_named_with_those_that_are_known() -> None:
-    with pytest.raises(InputError, match=r"did you mean v100.*known: v100"):
+    with pytest.raises(InputError, match=r"did you mean v100.*Known: v100"):
         find_device("v10")
 
 

@@ -315,11 +315,15 @@ def _plain(name: str, value: Any) -> str:
 
 
 def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | None, as_json: bool) -> None:
-    from weft.cli.train_sweep import expand, open_executor, sweep
+    from weft.cli.train_sweep import expand, heeding_interrupts, open_executor, sweep
 
     places = expand(point, sweeps)
-    with progress("train") as report, open_executor(executor, jobs and min(jobs, len(places))) as pool:
-        found = sweep(places, pool, report)
+    with (
+        progress("train") as report,
+        heeding_interrupts() as stopped,
+        open_executor(executor, jobs and min(jobs, len(places))) as pool,
+    ):
+        found = sweep(places, pool, report, stopped)
     if as_json:
         print_json({"results": found})
         _refuse_failure(found)

@@ -24,6 +24,7 @@ KEYS: Final = ("policy", "fusion", "scale", "batch", "endpoint", "device", "algo
 """What can be swept over; a scale takes the place of ``{scale}`` in the topology."""
 
 _SCALE: Final = "{scale}"
+_PATIENCE_S: Final = 0.2
 _DIED: Final = "its process died, or that of a job beside it; run it by itself to see why"
 
 
@@ -127,6 +128,17 @@ def open_executor(kind: str, jobs: int | None) -> Iterator[Executor]:
     executor.shutdown()
 
 
+@contextmanager
+def heeding_interrupts() -> Iterator[Callable[[], bool]]:
+    """Note an interrupt and tell when asked: amid an executor's own work it would leave a mess."""
+    heard = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: heard.set())
+    try:
+        yield heard.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _begin_worker() -> None:
     """Leave interrupts to the process that started the sweep, and end with it however that ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -141,7 +153,10 @@ def _begin_worker() -> None:
 
 
 def sweep(
-    places: Sequence[Place], executor: Executor, report: Callable[[str, int, int], None] = lambda *_: None
+    places: Sequence[Place],
+    executor: Executor,
+    report: Callable[[str, int, int], None] = lambda *_: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
     """Figures of every job, in order, whichever ends first; a job that cannot be has its ``error`` instead.
 
@@ -153,13 +168,22 @@ def sweep(
         Any of `concurrent.futures`.
     report
         Called with a text, jobs done and jobs in all.
+    stopped
+        Asked several times a second whether to give up.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If so.
     """
     futures = {executor.submit(measure, place.point): number for number, place in enumerate(places)}
     found: list[dict[str, Any]] = [{} for _ in places]
     waiting = set(futures)
     report("simulating", 0, len(places))
     while waiting:
-        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        done, waiting = wait(waiting, _PATIENCE_S, FIRST_COMPLETED)
+        if stopped():
+            raise KeyboardInterrupt
         for future in done:
             number = futures[future]
             try:
