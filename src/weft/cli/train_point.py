@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.topology import Topology
     from weft.training import Layer
-    from weft.training.cluster import Chooser, Cluster, ClusterRun
+    from weft.training.cluster import Cluster, ClusterRun
     from weft.training.devices import Machine
     from weft.training.endpoints import Endpoint
     from weft.training.graph import Graph
     from weft.training.policies import Policy
+    from weft.training.schedules import Chooser
     from weft.training.workloads import Workload
 
 _BUSIEST: Final = 5
@@ -224,7 +225,7 @@ def _network(source: str, algorithm: str) -> tuple[Topology, Chooser, str | None
     from weft.cli.inputs import obtain_network
     from weft.planning.quick import QuickChooser
     from weft.topology import Topology
-    from weft.training.cluster import by_algorithm
+    from weft.training.schedules import by_algorithm
 
     found = obtain_network(source)
     topology = found if isinstance(found, Topology) else found.topology

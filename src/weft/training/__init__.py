@@ -7,7 +7,7 @@ runs the graph of any policy on one channel; `cluster` simulates every rank and 
 """
 
 from weft.training.choice import Choice, Option, best
-from weft.training.cluster import Cluster, ClusterRun, Noise, by_algorithm
+from weft.training.cluster import Cluster, ClusterRun, Noise
 from weft.training.costs import AlphaBeta, Bounded, Costs, Linear, Simulated
 from weft.training.devices import find_device
 from weft.training.endpoints import Endpoint, Engine, find_endpoint
@@ -25,6 +25,7 @@ from weft.training.iteration import (
     wfbp,
 )
 from weft.training.layers import Exchange, Layer
+from weft.training.schedules import by_algorithm
 from weft.training.tuning import BayesianSearch, BoundedSearch, Search
 from weft.training.workloads import Workload, load_workload
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weft import limits, units
-from weft.algorithms import registry
-from weft.errors import InputError, ScheduleError, UnsupportedError
-from weft.schedule.passes import halves
+from weft.errors import InputError
 from weft.simulation import Work
 from weft.training.channel import Run, last_iteration
 from weft.training.endpoints import ENDPOINTS, Endpoint
@@ -24,7 +22,7 @@ from weft.training.equipment import CHANNEL, COMPUTE, Equipment
 from weft.training.graph import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,44 +31,10 @@ if TYPE_CHECKING:
     from weft.topology import Topology
     from weft.training.graph import Graph, Task
     from weft.training.iteration import Timeline
-
-Chooser: TypeAlias = "Callable[[str, int], tuple[Schedule, int | None]]"
-"""Gives for a collective and its bytes the schedule, and the bytes of a segment or None."""
+    from weft.training.schedules import Chooser
 
 _LARGEST_JITTER: Final = 1.0
 _SLOWEST: Final = 1e6
-
-
-def by_algorithm(topology: Topology, algorithm: str, segment_bytes: int | None = None) -> Chooser:
-    """One algorithm for everything; halves of its all-reduce where it has no halves of its own.
-
-    An all-to-all goes straight from rank to rank where the algorithm has none.
-
-    Raises
-    ------
-    UnsupportedError
-        If the algorithm does not apply to the topology; when it is asked for halves that it does not have.
-    """
-    line = registry.find(algorithm)
-    known: dict[str, Schedule] = {}
-
-    def build(collective: str) -> Schedule:
-        if collective in line.collectives:
-            return line.build(topology, collective)
-        if collective == "all_to_all":
-            return registry.find("direct").build(topology, collective)
-        try:
-            return halves(line.build(topology, "all_reduce"))[collective == "all_gather"]
-        except ScheduleError as error:
-            why = f"has no {collective}, and its all-reduce is not two halves"
-            raise UnsupportedError(algorithm, why, "use a policy that sends all-reduces") from error
-
-    def choose(collective: str, _size: int) -> tuple[Schedule, int | None]:
-        if collective not in known:
-            known[collective] = build(collective)
-        return known[collective], segment_bytes
-
-    return choose
 
 
 def cut(endpoint: Endpoint, collective: str, size_bytes: int, ranks: int) -> list[int]:
@@ -200,7 +164,7 @@ class Cluster:
     Examples
     --------
     >>> from weft.topology import load_topology
-    >>> from weft.training import Layer, policies
+    >>> from weft.training import Layer, by_algorithm, policies
     >>> model = [Layer("a", 4_000_000, 0.001, 0.002), Layer("b", 4_000_000, 0.001, 0.002)]
     >>> topology = load_topology("ring:4@bw=1GB/s,lat=1us")
     >>> cluster = Cluster(topology, by_algorithm(topology, "ring"))

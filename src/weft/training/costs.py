@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from weft import limits
-from weft.algorithms import registry
 from weft.algorithms.bounds import lower_bound
 from weft.errors import InputError
-from weft.schedule.passes import halves
 from weft.simulation import simulate
 from weft.topology import load_topology
+from weft.training.schedules import by_algorithm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from weft.schedule import Schedule
     from weft.topology import Topology
+    from weft.training.schedules import Chooser
 
 SMALLEST_BYTES: Final = 1 << 10
 """Where simulated costs begin; whatever is smaller takes as long."""
@@ -174,9 +172,7 @@ class Simulated(_ByName):
     0.006
     """
 
-    def __init__(
-        self, choose: Callable[[str, int], tuple[Schedule, int | None]], *, sharing: str = "queue"
-    ) -> None:
+    def __init__(self, choose: Chooser, *, sharing: str = "queue") -> None:
         self._choose, self._sharing = choose, sharing
         self._known: dict[tuple[str, int], float] = {}
 
@@ -190,16 +186,7 @@ class Simulated(_ByName):
         sharing: str = "queue",
     ) -> Simulated:
         """One algorithm's all-reduce on a topology, the two halves of just that, and a direct all-to-all."""
-        cluster = load_topology(topology)
-        whole = registry.find(algorithm).build(cluster, "all_reduce")
-        scatter, gather = halves(whole)
-        schedules = {"all_reduce": whole, "reduce_scatter": scatter, "all_gather": gather}
-
-        def choose(collective: str, _size_bytes: int) -> tuple[Schedule, int | None]:
-            if collective not in schedules:
-                schedules[collective] = registry.find("direct").build(cluster, collective)
-            return schedules[collective], segment_bytes
-
+        choose = by_algorithm(load_topology(topology), algorithm, segment_bytes, halved=True)
         return cls(choose, sharing=sharing)
 
     def _seconds(self, collective: str, size_bytes: int) -> float:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.ace.bandwidth import GB, all_reduce, drive, exchange_seconds
 from weft.training import AlphaBeta, Linear, channel, policies
-from weft.training.cluster import Cluster, by_algorithm
+from weft.training.cluster import Cluster
 from weft.training.devices import Device, find_device
 from weft.training.endpoints import ENDPOINTS
 from weft.training.graph import Graph
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
+from weft.training.schedules import by_algorithm
 from weft.training.workloads import load_workload
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from weft.papers.dear.setup import (
     layers_of,
 )
 from weft.training.channel import run
-from weft.training.cluster import Cluster, by_algorithm
+from weft.training.cluster import Cluster
 from weft.training.policies import find
+from weft.training.schedules import by_algorithm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,0 +1,64 @@
+"""Which schedules carry out the collectives of a job: a function of the collective and its size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from weft.algorithms import registry
+from weft.errors import ScheduleError, UnsupportedError
+from weft.schedule.passes import halves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+Chooser: TypeAlias = "Callable[[str, int], tuple[Schedule, int | None]]"
+"""Gives for a collective and its bytes the schedule, and the bytes of a segment or None."""
+
+_HALVES: Final = ("reduce_scatter", "all_gather")
+
+
+def by_algorithm(
+    topology: Topology, algorithm: str, segment_bytes: int | None = None, *, halved: bool = False
+) -> Chooser:
+    """One algorithm for everything.
+
+    An all-to-all goes straight from rank to rank where the algorithm has none.
+
+    Parameters
+    ----------
+    topology, algorithm
+        Where, and its name.
+    segment_bytes
+        Of every collective; None for whole messages.
+    halved
+        Whether reduce-scatters and all-gathers are the two halves of its all-reduce, also where it has some
+        of its own; where it has none they are in any case.
+
+    Raises
+    ------
+    UnsupportedError
+        If the algorithm does not apply to the topology; when it is asked for halves that it does not have.
+    """
+    line = registry.find(algorithm)
+    known: dict[str, Schedule] = {}
+
+    def build(collective: str) -> Schedule:
+        if collective in line.collectives and not (halved and collective in _HALVES):
+            return line.build(topology, collective)
+        if collective == "all_to_all":
+            return registry.find("direct").build(topology, collective)
+        try:
+            return halves(line.build(topology, "all_reduce"))[collective == "all_gather"]
+        except ScheduleError as error:
+            why = f"has no {collective}, and its all-reduce is not two halves"
+            raise UnsupportedError(algorithm, why, "use a policy that sends all-reduces") from error
+
+    def choose(collective: str, _size: int) -> tuple[Schedule, int | None]:
+        if collective not in known:
+            known[collective] = build(collective)
+        return known[collective], segment_bytes
+
+    return choose
