@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "clockwork.hpp"
+#include "server_queues.hpp"
 
 namespace weft {
 
@@ -18,37 +19,25 @@ public:
           fifo_(settings.order == Order::fifo),
           record_(settings.record),
           outcome_(outcome),
-          links_(network.bandwidth.size()) {}
+          queues_(network.bandwidth.size()),
+          holder_(network.bandwidth.size(), kNone) {}
 
     void offer(int32_t segment, int64_t now, uint32_t hop = 0) {
-        int32_t link = path(segment)[hop];
-        Link& server = links_[link];
-        server.waiting.push_back({fifo_ ? now : 0, clock_.segment(segment).key, segment, hop, now});
-        std::push_heap(server.waiting.begin(), server.waiting.end(), later);
-        touch(link);
+        queues_.offer(path(segment)[hop], {fifo_ ? now : 0, clock_.segment(segment).key, segment, hop, now});
     }
 
     void handle(const Event& event) {
         if (event.kind == Kind::hop) {
             offer(event.id, event.time, event.hop);
         } else {
-            links_[event.id].wakes = false;
-            touch(event.id);
+            queues_.is_free(event.id);
         }
     }
 
     void start(int64_t now) {
-        for (int32_t link : touched_) {
-            Link& server = links_[link];
-            server.touched = false;
-            if (server.waiting.empty()) continue;
-            if (server.free_at <= now) serve(link, now);
-            if (!server.waiting.empty() && !server.wakes) {
-                server.wakes = true;
-                queue_.push({server.free_at, link, Kind::link_free});
-            }
-        }
-        touched_.clear();
+        queues_.start(
+            now, [&](int32_t link, const Waiting& next) { serve(link, next, now); },
+            [&](int64_t when, int32_t link) { queue_.push({when, link, Kind::link_free}); });
     }
 
 private:
@@ -58,48 +47,26 @@ private:
         int32_t segment;
         uint32_t hop;
         int64_t ready;
-    };
-    struct Link {
-        int64_t free_at = 0;
-        int64_t bytes = -1, duration = 0;  // of the segment served last: most are alike
-        int32_t holder = kNone;
-        bool touched = false, wakes = false;
-        std::vector<Waiting> waiting;
-    };
 
-    static bool later(const Waiting& a, const Waiting& b) {
-        return a.since != b.since ? a.since > b.since : a.key > b.key;
-    }
+        static bool later(const Waiting& a, const Waiting& b) {
+            return a.since != b.since ? a.since > b.since : a.key > b.key;
+        }
+    };
 
     std::span<const int32_t> path(int32_t segment) const {
         return network_.path(clock_.segment(segment).path);
     }
 
     int64_t duration(int32_t link, int64_t bytes) {
-        Link& server = links_[link];
-        if (server.bytes != bytes) {
-            server.bytes = bytes;
-            server.duration = duration_ps(bytes, network_.bandwidth[link]);
-        }
-        return server.duration;
+        return queues_.duration(link, bytes, network_.bandwidth[link]);
     }
 
-    void touch(int32_t link) {
-        if (links_[link].touched) return;
-        links_[link].touched = true;
-        touched_.push_back(link);
-    }
-
-    void serve(int32_t link, int64_t now) {
-        Link& server = links_[link];
-        std::pop_heap(server.waiting.begin(), server.waiting.end(), later);
-        Waiting next = server.waiting.back();
-        server.waiting.pop_back();
+    void serve(int32_t link, const Waiting& next, int64_t now) {
         int32_t segment = next.segment;
         int64_t held = duration(link, clock_.segment(segment).bytes);
-        if (next.ready < now && server.holder != kNone) clock_.blame_link(segment, server.holder, now);
-        server.holder = segment;
-        server.free_at = now + held;
+        if (next.ready < now && holder_[link] != kNone) clock_.blame_link(segment, holder_[link], now);
+        holder_[link] = segment;
+        queues_.occupy(link, now + held);
         outcome_.link_busy_ps[link] += held;
         if (record_) record(segment, link, now, now + held);
 
@@ -130,8 +97,8 @@ private:
     const Network& network_;
     bool fifo_, record_;
     Outcome& outcome_;
-    std::vector<Link> links_;
-    std::vector<int32_t> touched_;
+    ServerQueues<Waiting> queues_;
+    std::vector<int32_t> holder_;  // by link, who was served last
 };
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 
 #include "clockwork.hpp"
 #include "radix_queue.hpp"
+#include "server_queues.hpp"
 #include "workflow.hpp"
 
 namespace weft {
@@ -45,10 +46,10 @@ public:
           calendar_(calendar),
           outcome_(outcome),
           record_(record),
-          servers_(input.rate.size()) {}
+          queues_(input.rate.size()) {}
 
     void offer_work(int32_t resource, int32_t task, int32_t rank, int64_t bytes) {
-        offer(resource, {input_.tasks[task].priority, 0, bytes, task, rank, kWork});
+        queues_.offer(resource, {input_.tasks[task].priority, 0, bytes, task, rank, kWork});
     }
 
     void offer_segment(int32_t task, int32_t segment, uint32_t hop) {
@@ -56,26 +57,15 @@ public:
         const Hop& here = pattern.path(segment)[hop];
         const Segment& found = pattern.program.segments[segment];
         int64_t bytes = scaled(found.bytes, here);
-        offer(here.resource, {input_.tasks[task].priority, found.key + 1, bytes, task, segment, hop});
+        queues_.offer(here.resource, {input_.tasks[task].priority, found.key + 1, bytes, task, segment, hop});
     }
 
-    void is_free(int32_t resource) {
-        servers_[resource].wakes = false;
-        touch(resource);
-    }
+    void is_free(int32_t resource) { queues_.is_free(resource); }
 
     void start(int64_t now) {
-        for (int32_t resource : touched_) {
-            Server& server = servers_[resource];
-            server.touched = false;
-            if (server.waiting.empty()) continue;
-            if (server.free_at <= now) serve(resource, now);
-            if (!server.waiting.empty() && !server.wakes) {
-                server.wakes = true;
-                calendar_.push({server.free_at, 0, resource, Happening::Kind::free});
-            }
-        }
-        touched_.clear();
+        queues_.start(
+            now, [&](int32_t resource, const Waiting& next) { serve(resource, next, now); },
+            [&](int64_t when, int32_t resource) { calendar_.push({when, 0, resource, Happening::Kind::free}); });
     }
 
 private:
@@ -88,48 +78,20 @@ private:
         int32_t task;
         int32_t what;
         uint32_t hop;
+
+        static bool later(const Waiting& a, const Waiting& b) {
+            if (a.priority != b.priority) return a.priority > b.priority;
+            return a.task != b.task ? a.task > b.task : a.key > b.key;
+        }
     };
-    struct Server {
-        int64_t free_at = 0;
-        int64_t bytes = -1, duration = 0;  // of what was served last: most is alike
-        bool touched = false, wakes = false;
-        std::vector<Waiting> waiting;
-    };
-
-    static bool later(const Waiting& a, const Waiting& b) {
-        if (a.priority != b.priority) return a.priority > b.priority;
-        return a.task != b.task ? a.task > b.task : a.key > b.key;
-    }
-
-    void offer(int32_t resource, const Waiting& next) {
-        auto& waiting = servers_[resource].waiting;
-        waiting.push_back(next);
-        std::push_heap(waiting.begin(), waiting.end(), later);
-        touch(resource);
-    }
-
-    void touch(int32_t resource) {
-        if (servers_[resource].touched) return;
-        servers_[resource].touched = true;
-        touched_.push_back(resource);
-    }
 
     int64_t duration(int32_t resource, int64_t bytes) {
-        Server& server = servers_[resource];
-        if (server.bytes != bytes) {
-            server.bytes = bytes;
-            server.duration = duration_ps(bytes, input_.rate[resource]);
-        }
-        return server.duration;
+        return queues_.duration(resource, bytes, input_.rate[resource]);
     }
 
-    void serve(int32_t resource, int64_t now) {
-        Server& server = servers_[resource];
-        std::pop_heap(server.waiting.begin(), server.waiting.end(), later);
-        Waiting next = server.waiting.back();
-        server.waiting.pop_back();
+    void serve(int32_t resource, const Waiting& next, int64_t now) {
         int64_t held = duration(resource, next.bytes);
-        server.free_at = now + held;
+        queues_.occupy(resource, now + held);
         outcome_.busy_ps[resource] += held;
         bool works = next.hop == kWork;
         if (record_) record(next.task, works ? kNone : next.what, resource, now, now + held);
@@ -164,8 +126,7 @@ private:
     Calendar& calendar_;
     WorkflowOutcome& outcome_;
     bool record_;
-    std::vector<Server> servers_;
-    std::vector<int32_t> touched_;
+    ServerQueues<Waiting> queues_;
 };
 
 }  // namespace weft
