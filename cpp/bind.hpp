@@ -7,6 +7,7 @@ namespace weft {
 
 void bind_cuts(nanobind::module_& m);
 void bind_forest(nanobind::module_& m);
+void bind_interfaces(nanobind::module_& m);
 void bind_kernels(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);
 void bind_simulation(nanobind::module_& m);

@@ -104,6 +104,7 @@ NB_MODULE(_core, m) {
             nb::arg("src_slot").none(), nb::arg("dst_slot").none());
 
     bind_forest(m);
+    bind_interfaces(m);
     bind_kernels(m);
     bind_runtime(m);
     bind_simulation(m);

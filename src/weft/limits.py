@@ -74,6 +74,8 @@ MAX_TRANSFERS: Final = 1 << 25
 
 MAX_STEPS: Final = 1 << 22
 MAX_SLOTS: Final = 1 << 10
+MAX_PORTS: Final = 256
+MAX_PACKET_EVENTS: Final = 1 << 34
 MAX_PLACES: Final = 1 << 24
 """Ranks times slots: an executor keeps a little about each."""
 

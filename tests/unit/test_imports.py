@@ -20,7 +20,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     (("errors", "limits", "units", "files", "columns"),),
     ("topology",),
     ("schedule",),
-    ("algorithms", "verification", "simulation", "exchange"),
+    ("algorithms", "verification", "simulation", "exchange", "interfaces"),
     ("training", ("planning", "runtime", "bench", "lab")),
     ("torch", "papers", "report", "probing"),
     (("cli", "__main__"),),

@@ -30,6 +30,7 @@ import numpy as np
 from weft import _core
 from weft.algorithms.distances import longest_path
 from weft.algorithms.multitree_speeds import use_all, ways_to_use
+from weft.topology.listing import listing_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,7 +181,7 @@ def _edges(topology: Topology, trees_per_root: int) -> int:
 
 def _grow_by_turns(usage: Usage, trees_per_root: int, *, paper_order: bool = False) -> Trees:
     topology = usage.topology
-    order = _link_order(topology)
+    order = listing_order(topology)
     columns = _core.grow_multitree_by_turns(
         topology.nodes,
         topology.ranks,
@@ -242,23 +243,6 @@ def _grow_by_symmetry(usage: Usage, trees_per_root: int, shape: tuple[int, ...])
         np.concatenate(blocks),
     )
     return Trees(*columns[:-1], usage.links[columns[-1]], "by symmetry", usage)
-
-
-def _link_order(topology: Topology) -> NDArray[np.int32]:
-    """Order in which a rank looks at its links: on grids back and forth along each axis, else as drawn.
-
-    On a 2D grid that is north, south, west, east, as in the authors' code; step counts depend on it.
-    """
-    links = np.arange(topology.links, dtype=np.int32)
-    if topology.grid is None:
-        return links
-    here = np.array(np.unravel_index(topology.link_src, topology.grid.shape))
-    there = np.array(np.unravel_index(topology.link_dst, topology.grid.shape))
-    axis = np.argmax(here != there, axis=0)
-    shape = np.array(topology.grid.shape)[axis]
-    moved = (np.take_along_axis(there, axis[None], 0) - np.take_along_axis(here, axis[None], 0))[0]
-    forward = moved % shape == 1
-    return links[np.lexsort((links, forward, axis))]
 
 
 def _root_priority(topology: Topology) -> NDArray[np.int32]:

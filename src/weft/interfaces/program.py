@@ -1,0 +1,110 @@
+"""Tables as the engine takes them."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.errors import InputError
+from weft.interfaces.table import REDUCE, Entry, Tables
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.interfaces.channels import Ways
+    from weft.interfaces.hardware import Hardware
+
+
+class Program:
+    """Tables as columns of numbers, and whose entry or message each number is.
+
+    Parameters
+    ----------
+    tables, hardware
+        What is executed, on what.
+    ways
+        Collects the ways of messages.
+
+    Raises
+    ------
+    InputError
+        If an entry waits for a message that nobody sends.
+    """
+
+    def __init__(self, tables: Tables, hardware: Hardware, ways: Ways) -> None:
+        self.ways = ways
+        self.entries: list[tuple[int, Entry]] = []
+        self.sends: list[tuple[int, Entry, int]] = []
+        self.rank_steps, self.step_entries = [0], [0]
+        self.needs: list[int] = []
+        self.entry_sends = [0]
+        self.columns: dict[str, list[int]] = {
+            name: [] for name in ("dst", "from", "to", "path", "step", "bytes", "aggregate_ps")
+        }
+        waiting: dict[tuple[int, str, int, int], list[int]] = {}
+        for rank, entries in enumerate(tables.ranks):
+            self._add_rank(tables, rank, entries, waiting, hardware)
+        self.wakes = [
+            waiting.pop((send.dst, entry.op, entry.flow, rank), [])
+            for rank, entry, number in self.sends
+            for send in (entry.sends[number],)
+        ]
+        for (rank, op, flow, src), entries_waiting in waiting.items():
+            entry = self.entries[entries_waiting[0]][1]
+            who = f"rank {rank}, step {entry.step}"
+            msg = f"{who}: waits for {op} {flow} of rank {src}, which sends no such message"
+            raise InputError(msg)
+
+    def _add_rank(
+        self,
+        tables: Tables,
+        rank: int,
+        entries: tuple[Entry, ...],
+        waiting: dict[tuple[int, str, int, int], list[int]],
+        hardware: Hardware,
+    ) -> None:
+        step = 0
+        for entry in entries:
+            for _ in range(step, entry.step):
+                self.step_entries.append(len(self.needs))
+            step = entry.step
+            number = len(self.needs)
+            self.entries.append((rank, entry))
+            self.needs.append(len(entry.after))
+            for op, flow, src in entry.after:
+                waiting.setdefault((rank, op, flow, src), []).append(number)
+            for index, send in enumerate(entry.sends):
+                route = tables.topology.route(rank, send.dst) if send.route is None else send.route
+                path, source, target = self.ways.find(route, rank, send.dst, send.port)
+                self.sends.append((rank, entry, index))
+                wire = hardware.wire_bytes(entry.size_bytes)
+                cost = hardware.aggregate_ps(wire) if entry.op == REDUCE else 0
+                row = (send.dst, source, target, path, entry.step, entry.size_bytes, cost)
+                for column, value in zip(self.columns.values(), row, strict=True):
+                    column.append(value)
+            self.entry_sends.append(len(self.sends))
+        if entries:
+            self.step_entries.append(len(self.needs))
+        self.rank_steps.append(len(self.step_entries) - 1)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """As the engine takes them."""
+        offsets, links, classes = self.ways.columns()
+        wide = {"bytes", "aggregate_ps"}
+        return {
+            "rank_steps": np.array(self.rank_steps, np.int64),
+            "step_entries": np.array(self.step_entries, np.int64),
+            "entry_needs": np.array(self.needs, np.int32),
+            "entry_sends": np.array(self.entry_sends, np.int64),
+            **{
+                f"send_{name}": np.array(column, np.int64 if name in wide else np.int32)
+                for name, column in self.columns.items()
+            },
+            "wake_offsets": np.array([0, *accumulate(map(len, self.wakes))], np.int64),
+            "wakes": np.array([entry for entries in self.wakes for entry in entries], np.int32),
+            "path_offsets": offsets,
+            "path_channels": links,
+            "path_class": classes,
+        }
