@@ -9,7 +9,7 @@ namespace {
 
 nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
     In<int64_t> rank_steps, In<int64_t> step_entries, In<int32_t> entry_needs, In<int64_t> entry_sends,
-    In<int32_t> send_dst, In<int32_t> send_from, In<int32_t> send_to, In<int32_t> send_path, In<int32_t> send_step,
+    In<int32_t> send_dst, In<int32_t> send_from, In<int32_t> send_to, In<int32_t> send_path, In<int32_t> send_paths, In<int32_t> send_step,
     In<int64_t> send_bytes, In<int64_t> send_aggregate_ps, In<int64_t> wake_offsets, In<int32_t> wakes,
     In<int64_t> path_offsets, In<int32_t> path_channels, In<uint8_t> path_class, In<int64_t> flit_ps,
     In<int64_t> latency_ps, In<int32_t> inject, In<int32_t> eject, int32_t ports, int32_t virtual_channels,
@@ -18,7 +18,7 @@ nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
     int64_t queue_packets, int64_t queue_flits, int64_t send_cycles, int64_t receive_cycles, int64_t nop_ps,
     bool strict, bool prioritised, int32_t pieces, int64_t max_time_ps, int64_t max_events) {
     TableView table{view(rank_steps), view(step_entries), view(entry_needs), view(entry_sends), view(send_dst),
-                    view(send_from), view(send_to), view(send_path), view(send_step), view(send_bytes),
+                    view(send_from), view(send_to), view(send_path), view(send_paths), view(send_step), view(send_bytes),
                     view(send_aggregate_ps), view(wake_offsets), view(wakes)};
     FabricShape shape{view(flit_ps), view(latency_ps), view(path_offsets), view(path_channels), view(path_class),
                       virtual_channels, classes, buffer_flits, router_ps, credit_ps, whole_messages};
@@ -53,7 +53,7 @@ nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
 void bind_interfaces(nb::module_& m) {
     m.def("run_interfaces", &run_interfaces_py, nb::arg("rank_steps"), nb::arg("step_entries"),
           nb::arg("entry_needs"), nb::arg("entry_sends"), nb::arg("send_dst"), nb::arg("send_from"),
-          nb::arg("send_to"), nb::arg("send_path"), nb::arg("send_step"), nb::arg("send_bytes"),
+          nb::arg("send_to"), nb::arg("send_path"), nb::arg("send_paths"), nb::arg("send_step"), nb::arg("send_bytes"),
           nb::arg("send_aggregate_ps"), nb::arg("wake_offsets"), nb::arg("wakes"), nb::arg("path_offsets"),
           nb::arg("path_channels"), nb::arg("path_class"), nb::arg("flit_ps"), nb::arg("latency_ps"),
           nb::arg("inject"), nb::arg("eject"), nb::arg("ports"), nb::arg("virtual_channels"), nb::arg("classes"),

@@ -18,16 +18,10 @@ Fabric::Fabric(const FabricShape& shape, std::vector<Flight>& flights, int32_t p
     for (int32_t i = 0; i < virtual_; ++i) buffers_[i].room = shape.buffer_flits;
 }
 
-int32_t Fabric::hops(int32_t flight) const {
-    int32_t path = flights_[flight].path;
-    return static_cast<int32_t>(shape_.path_offsets[path + 1] - shape_.path_offsets[path]);
-}
-
 int32_t Fabric::next_channel(const Unit& unit) const {
-    const Flight& flight = flights_[unit.flight];
-    if (unit.hop == 0) return flight.inject;
-    int64_t place = shape_.path_offsets[flight.path] + unit.hop - 1;
-    return place < shape_.path_offsets[flight.path + 1] ? shape_.path_channels[place] : flight.eject;
+    if (unit.hop == 0) return flights_[unit.flight].inject;
+    if (gets_out(unit)) return flights_[unit.flight].eject;
+    return shape_.path_channels[shape_.path_offsets[unit.path] + unit.hop - 1];
 }
 
 void Fabric::poke(int32_t channel, int64_t when) {
@@ -63,7 +57,10 @@ bool Fabric::cut_unit(int32_t channel) {
     if (flight.injected == 0) flits += flight.first_more;
     bool is_last = packets == left;
     if (is_last) flits -= flight.last_less;
-    buffers_[port_buffer(channel)].units.push({number, 0, packets, flits, ready, ready, is_last});
+    // A message that keeps its virtual channels keeps its path as well.
+    int64_t turn = shape_.hold ? number : flight.injected / packets;
+    auto path = static_cast<int32_t>(flight.path + turn % flight.paths);
+    buffers_[port_buffer(channel)].units.push({number, path, 0, packets, flits, ready, ready, is_last});
     return true;
 }
 
@@ -79,7 +76,7 @@ int64_t Fabric::room_at(Buffer& buffer, int64_t now) {
 int32_t Fabric::pick(int32_t channel, const Unit& unit, int64_t now, int64_t& retry) {
     int32_t first = 0, count = shape_.virtual_channels;
     if (unit.hop > 0 && shape_.classes > 1) {
-        int32_t number = shape_.path_class[shape_.path_offsets[flights_[unit.flight].path] + unit.hop - 1];
+        int32_t number = shape_.path_class[shape_.path_offsets[unit.path] + unit.hop - 1];
         count /= shape_.classes;
         first = number * count;
     }
@@ -153,8 +150,7 @@ void Fabric::look(const FabricEvent& event) {
         int32_t priority = flights_[unit.flight].priority;
         size_t turn = turn_of(channel, input_of(buffer));
         if (best < channel.wanted_by.size() && std::pair(priority, turn) >= std::pair(best_priority, best_turn)) continue;
-        bool leaves = unit.hop == hops(unit.flight) + 1;
-        int32_t behind = leaves ? 0 : pick(event.id, unit, now, retry);
+        int32_t behind = gets_out(unit) ? 0 : pick(event.id, unit, now, retry);
         if (behind < 0) continue;
         best = i;
         best_priority = priority;
@@ -196,7 +192,7 @@ void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
     }
     leave(from, unit, now, end);
 
-    if (unit.hop == hops(unit.flight) + 1) {
+    if (gets_out(unit)) {
         // What the interface took gives its credit back too.
         quiet_ = std::max(quiet_, end - flit + 2 * latency);
         flight.delivered += unit.packets;

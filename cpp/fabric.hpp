@@ -40,7 +40,8 @@ struct FabricShape {
 
 // A message on its way. Its ports are channels.
 struct Flight {
-    int32_t path = 0, inject = 0, eject = 0, priority = 0;
+    int32_t path = 0, paths = 1;  // the first of so many that its packets take in turn
+    int32_t inject = 0, eject = 0, priority = 0;
     int64_t packets = 1;
     int64_t flits = 1;       // of each packet
     int64_t first_more = 0;  // of the first packet, beyond that
@@ -82,6 +83,7 @@ private:
 
     struct Unit {
         int32_t flight;
+        int32_t path;
         int32_t hop;      // of the channel that it takes next: 0 is the injection port
         int64_t packets;
         int64_t flits;
@@ -114,7 +116,9 @@ private:
     void poke(int32_t channel, int64_t when);
     void want(int32_t buffer, int64_t now);
     int32_t next_channel(const Unit& unit) const;
-    int32_t hops(int32_t flight) const;
+    bool gets_out(const Unit& unit) const {
+        return unit.hop > shape_.path_offsets[unit.path + 1] - shape_.path_offsets[unit.path];
+    }
     int32_t pick(int32_t channel, const Unit& unit, int64_t now, int64_t& retry);
     int64_t room_at(Buffer& buffer, int64_t now);
     bool cut_unit(int32_t channel);

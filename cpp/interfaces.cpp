@@ -128,6 +128,7 @@ void Interfaces::prepare(const PacketForm& form) {
         Flight& flight = flights_[i];
         int64_t bytes = table_.send_bytes[i];
         flight.path = table_.send_path[i];
+        flight.paths = table_.send_paths[i];
         flight.eject = eject_[static_cast<size_t>(table_.send_dst[i]) * rules_.ports + table_.send_to[i]];
         flight.priority = rules_.prioritised ? table_.send_step[i] : 0;
         flight.packets = std::max<int64_t>(1, (bytes + form.payload_bytes - 1) / form.payload_bytes);

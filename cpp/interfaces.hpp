@@ -21,7 +21,8 @@ struct TableView {
     std::span<const int32_t> send_dst;
     std::span<const int32_t> send_from;     // port of the sender, or -1 for any that is free
     std::span<const int32_t> send_to;       // port of the receiver
-    std::span<const int32_t> send_path;
+    std::span<const int32_t> send_path;   // the first of
+    std::span<const int32_t> send_paths;  // so many
     std::span<const int32_t> send_step;
     std::span<const int64_t> send_bytes;
     std::span<const int64_t> send_aggregate_ps;  // what adding it costs the receiver; 0 for a copy

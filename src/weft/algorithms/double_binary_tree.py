@@ -35,7 +35,7 @@ VARIANTS = ({"chunks": 1},)
 """Further options that `weft.plan` tries."""
 
 
-def all_reduce(topology: Topology, *, chunks: int | None = None) -> Schedule:
+def all_reduce(topology: Topology, *, chunks: int | None = None, overlap: bool = True) -> Schedule:
     """Sum up both trees and spread the sums down again, pipelined.
 
     Parameters
@@ -46,6 +46,8 @@ def all_reduce(topology: Topology, *, chunks: int | None = None) -> Schedule:
         Chunks per tree. A chunk follows the one before it two steps later, up and down at the same time, so
         that filling the pipeline costs about ``2 log2 N / chunks`` of the whole. The default, 8 ceil(log2 N),
         keeps that to a quarter; segments cut further without more rows.
+    overlap
+        Whether chunks go down while others still go up. Without, all is summed first.
 
     Returns
     -------
@@ -80,11 +82,13 @@ def all_reduce(topology: Topology, *, chunks: int | None = None) -> Schedule:
     builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=2 * count)
     order = host_major(topology)
     trees = _mirrored_trees(topology.ranks)
-    for number, (parent, colour) in enumerate(zip(trees, _colour(trees), strict=True)):
+    colours = _colour(trees)
+    ups = [_steps_up(parent, colour) for parent, colour in zip(trees, colours, strict=True)]
+    summed = max(int(up.max()) for up in ups) + 2 * count - 1
+    for number, (parent, colour, up) in enumerate(zip(trees, colours, ups, strict=True)):
         chunk = number * count + np.arange(count)
-        up = _steps_up(parent, colour)
         _add(builder, order, parent, up, chunk, Op.REDUCE)
-        start = int(up[parent == int(np.argmin(parent))].max()) + 1
+        start = int(up[parent == int(np.argmin(parent))].max()) + 1 if overlap else summed
         _add(builder, order, parent, _steps_down(parent, colour, start), chunk, Op.COPY)
     return builder.build()
 

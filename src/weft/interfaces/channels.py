@@ -6,7 +6,8 @@ to another rank has a router in front of its interfaces, and ports of its own be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,6 +87,16 @@ def make_channels(topology: Topology, hardware: Hardware, ports: int) -> Channel
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a message goes: the first of some paths that its packets take in turn, and its ports (-1: any)."""
+
+    path: int
+    paths: int
+    source: int
+    target: int
+
+
 class Ways:
     """Ways of messages between their ports: channels, and the class of virtual channels on each.
 
@@ -96,7 +107,7 @@ class Ways:
     def __init__(self, topology: Topology, channels: Channels, virtual_channels: int) -> None:
         self._topology, self._channels = topology, channels
         self.classes = 1 if virtual_channels < 2 or not _closes(topology) else 2
-        self._known: dict[tuple[int, ...], int] = {}
+        self._known: dict[tuple[int, int, tuple[int, ...] | None], Way] = {}
         self._offsets = [0]
         self._links: list[int] = []
         self._class: list[int] = []
@@ -106,21 +117,28 @@ class Ways:
             for column in (channels.inject, channels.eject)
         ]
 
-    def find(self, route: Sequence[int], src: int, dst: int, port: int) -> tuple[int, int, int]:
-        """Number of a way, the sender's port (-1: any), the receiver's port."""
-        middle = list(route)
-        source, target = -1, port
-        if not self._channels.routers[src]:
-            source = self._port_of(2 * src, middle.pop(0), src)
-        if not self._channels.routers[dst]:
-            target = self._port_of(2 * dst + 1, middle.pop(), dst)
-        key = tuple(middle)
+    def find(self, src: int, dst: int, route: tuple[int, ...] | None, port: int) -> Way:
+        """Look up the way from rank to rank along `route`, or the network's own; `port` is the receiver's."""
+        key = (src, dst, route)
         if key not in self._known:
-            self._known[key] = len(self._offsets) - 1
+            routes = tied_routes(self._topology, src, dst) if route is None else [route]
+            self._known[key] = self._add(src, dst, routes)
+        way = self._known[key]
+        return way if way.target >= 0 else replace(way, target=port)
+
+    def _add(self, src: int, dst: int, routes: Sequence[tuple[int, ...]]) -> Way:
+        source = target = -1
+        first = len(self._offsets) - 1
+        for route in routes:
+            middle = list(route)
+            if not self._channels.routers[src]:
+                source = self._port_of(2 * src, middle.pop(0), src)
+            if not self._channels.routers[dst]:
+                target = self._port_of(2 * dst + 1, middle.pop(), dst)
             self._links += middle
             self._class += _classes(self._topology, middle) if self.classes > 1 else [0] * len(middle)
             self._offsets.append(len(self._links))
-        return self._known[key], source, target
+        return Way(first, len(routes), source, target)
 
     def _port_of(self, column: int, link: int, rank: int) -> int:
         port = self._port[column].get(link)
@@ -137,6 +155,61 @@ class Ways:
             np.array(self._links, np.int32),
             np.array(self._class, np.uint8),
         )
+
+
+def tied_routes(topology: Topology, src: int, dst: int) -> list[tuple[int, ...]]:
+    """Routes that the network itself takes, in turn: both ways round where a torus has two of one length.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> ring = load_topology("torus:4x4")
+    >>> [[ring.link_name(link) for link in route] for route in tied_routes(ring, 0, 2)]
+    [['0->1', '1->2'], ['0->3', '3->2']]
+    """
+    grid = topology.grid
+    own = topology.route(src, dst)
+    if grid is None or topology.routing.kind != "dimension-order" or not _closes(topology):
+        return [own]
+    here, there = grid.coordinates(src), grid.coordinates(dst)
+    offsets = [(b - a) % n for a, b, n in zip(here, there, grid.shape, strict=True)]
+    choices = []
+    for offset, size, wraps in zip(offsets, grid.shape, grid.wrap, strict=True):
+        tied = wraps and size > 2 and 2 * offset == size
+        choices.append([offset, offset - size] if tied else [0])
+    if all(len(moves) == 1 for moves in choices):
+        return [own]
+    found = []
+    for moves in product(*choices):
+        route = _walk(topology, src, dst, moves)
+        if route is not None:
+            found.append(route)
+    return found or [own]
+
+
+def _walk(topology: Topology, src: int, dst: int, moves: Sequence[int]) -> tuple[int, ...] | None:
+    """The route in dimension order that makes these moves where they are not 0; None if a link is missing."""
+    assert topology.grid is not None
+    links: list[int] = []
+    at = src
+    for axis in reversed(range(len(moves))):
+        size = topology.grid.shape[axis]
+        here = list(topology.grid.coordinates(at))
+        goal = topology.grid.coordinates(dst)[axis]
+        ahead = (goal - here[axis]) % size
+        back = ahead - size
+        move = moves[axis] or (ahead if ahead <= -back or not topology.grid.wrap[axis] else back)
+        if not topology.grid.wrap[axis]:
+            move = goal - here[axis]
+        for _ in range(abs(move)):
+            here[axis] = (here[axis] + (1 if move > 0 else -1)) % size
+            node = topology.grid.rank(here)
+            between = topology.links_between(at, node)
+            if not between:
+                return None
+            links.append(between[0])
+            at = node
+    return tuple(links)
 
 
 def _closes(topology: Topology) -> bool:

@@ -41,7 +41,7 @@ class Program:
         self.needs: list[int] = []
         self.entry_sends = [0]
         self.columns: dict[str, list[int]] = {
-            name: [] for name in ("dst", "from", "to", "path", "step", "bytes", "aggregate_ps")
+            name: [] for name in ("dst", "from", "to", "path", "paths", "step", "bytes", "aggregate_ps")
         }
         waiting: dict[tuple[int, str, int, int], list[int]] = {}
         for rank, entries in enumerate(tables.ranks):
@@ -76,12 +76,20 @@ class Program:
             for op, flow, src in entry.after:
                 waiting.setdefault((rank, op, flow, src), []).append(number)
             for index, send in enumerate(entry.sends):
-                route = tables.topology.route(rank, send.dst) if send.route is None else send.route
-                path, source, target = self.ways.find(route, rank, send.dst, send.port)
+                way = self.ways.find(rank, send.dst, send.route, send.port)
                 self.sends.append((rank, entry, index))
                 wire = hardware.wire_bytes(entry.size_bytes)
                 cost = hardware.aggregate_ps(wire) if entry.op == REDUCE else 0
-                row = (send.dst, source, target, path, entry.step, entry.size_bytes, cost)
+                row = (
+                    send.dst,
+                    way.source,
+                    way.target,
+                    way.path,
+                    way.paths,
+                    entry.step,
+                    entry.size_bytes,
+                    cost,
+                )
                 for column, value in zip(self.columns.values(), row, strict=True):
                     column.append(value)
             self.entry_sends.append(len(self.sends))
