@@ -6,7 +6,7 @@ to another rank has a router in front of its interfaces, and ports of its own be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -117,14 +117,13 @@ class Ways:
             for column in (channels.inject, channels.eject)
         ]
 
-    def find(self, src: int, dst: int, route: tuple[int, ...] | None, port: int) -> Way:
-        """Look up the way from rank to rank along `route`, or the network's own; `port` is the receiver's."""
+    def find(self, src: int, dst: int, route: tuple[int, ...] | None) -> Way:
+        """Look up the way from rank to rank along `route`, or the network's own."""
         key = (src, dst, route)
         if key not in self._known:
             routes = tied_routes(self._topology, src, dst) if route is None else [route]
             self._known[key] = self._add(src, dst, routes)
-        way = self._known[key]
-        return way if way.target >= 0 else replace(way, target=port)
+        return self._known[key]
 
     def _add(self, src: int, dst: int, routes: Sequence[tuple[int, ...]]) -> Way:
         source = target = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from weft.interfaces.channels import Ways
     from weft.interfaces.hardware import Hardware
+
+
+_COLUMNS: Final = ("dst", "from", "to", "path", "paths", "step", "bytes", "aggregate_ps")
 
 
 class Program:
@@ -40,12 +43,10 @@ class Program:
         self.rank_steps, self.step_entries = [0], [0]
         self.needs: list[int] = []
         self.entry_sends = [0]
-        self.columns: dict[str, list[int]] = {
-            name: [] for name in ("dst", "from", "to", "path", "paths", "step", "bytes", "aggregate_ps")
-        }
+        self.rows: list[tuple[int, ...]] = []
         waiting: dict[tuple[int, str, int, int], list[int]] = {}
         for rank, entries in enumerate(tables.ranks):
-            self._add_rank(tables, rank, entries, waiting, hardware)
+            self._add_rank(rank, entries, waiting, hardware)
         self.wakes = [
             waiting.pop((send.dst, entry.op, entry.flow, rank), [])
             for rank, entry, number in self.sends
@@ -59,7 +60,6 @@ class Program:
 
     def _add_rank(
         self,
-        tables: Tables,
         rank: int,
         entries: tuple[Entry, ...],
         waiting: dict[tuple[int, str, int, int], list[int]],
@@ -75,23 +75,14 @@ class Program:
             self.needs.append(len(entry.after))
             for op, flow, src in entry.after:
                 waiting.setdefault((rank, op, flow, src), []).append(number)
+            cost = hardware.aggregate_ps(hardware.wire_bytes(entry.size_bytes)) if entry.op == REDUCE else 0
             for index, send in enumerate(entry.sends):
-                way = self.ways.find(rank, send.dst, send.route, send.port)
+                way = self.ways.find(rank, send.dst, send.route)
+                port = way.target if way.target >= 0 else send.port
                 self.sends.append((rank, entry, index))
-                wire = hardware.wire_bytes(entry.size_bytes)
-                cost = hardware.aggregate_ps(wire) if entry.op == REDUCE else 0
-                row = (
-                    send.dst,
-                    way.source,
-                    way.target,
-                    way.path,
-                    way.paths,
-                    entry.step,
-                    entry.size_bytes,
-                    cost,
+                self.rows.append(
+                    (send.dst, way.source, port, way.path, way.paths, entry.step, entry.size_bytes, cost)
                 )
-                for column, value in zip(self.columns.values(), row, strict=True):
-                    column.append(value)
             self.entry_sends.append(len(self.sends))
         if entries:
             self.step_entries.append(len(self.needs))
@@ -100,16 +91,15 @@ class Program:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """As the engine takes them."""
         offsets, links, classes = self.ways.columns()
-        wide = {"bytes", "aggregate_ps"}
+        rows = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS))
+        narrow = {name: np.ascontiguousarray(rows[:, i], np.int32) for i, name in enumerate(_COLUMNS[:-2])}
+        wide = {name: np.ascontiguousarray(rows[:, i - 2]) for i, name in enumerate(_COLUMNS[-2:])}
         return {
             "rank_steps": np.array(self.rank_steps, np.int64),
             "step_entries": np.array(self.step_entries, np.int64),
             "entry_needs": np.array(self.needs, np.int32),
             "entry_sends": np.array(self.entry_sends, np.int64),
-            **{
-                f"send_{name}": np.array(column, np.int64 if name in wide else np.int32)
-                for name, column in self.columns.items()
-            },
+            **{f"send_{name}": column for name, column in (narrow | wide).items()},
             "wake_offsets": np.array([0, *accumulate(map(len, self.wakes))], np.int64),
             "wakes": np.array([entry for entries in self.wakes for entry in entries], np.int32),
             "path_offsets": offsets,
