@@ -29,6 +29,7 @@ SPECS = [
     *("bigraph:2,4", "bigraph:4,8", "dragonfly:4,2,2", "dragonfly:9,4,2", "dgx-h100:1", "dgx-h100:2"),
     *("dgx-a100:4", "hosts:8,4,2", "hosts:1,1,1", "ring:2", "ring:4@links=3", "torus:4x4@bw=1GB/s/9GB/s"),
     *("torus:4x4+fail=rank:5", "torus:4x4+fail=0>1", "fattree:16+fail=rank:3", "ring:4@back=1GB/s"),
+    *("servers:2x8", "servers:4x4@nics=4,fabric=bigraph,leaves=4", "servers:4x8@fabric=clos,leaves=2"),
 ]
 
 

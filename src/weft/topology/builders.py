@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft import limits
 from weft.errors import TopologyError
+from weft.topology import servers
 from weft.topology.graph import Grid, Routing, Topology
 from weft.topology.wiring import Wiring
 
@@ -196,6 +197,7 @@ BUILDERS: Final[dict[str, Callable[[str, list[int], Options], Topology]]] = {
     "dgx-h100": dgx_h100,
     "hosts": hosts,
     "ace": ace,
+    "servers": servers.from_spec,
 }
 
 SHAPES: Final = {
@@ -212,6 +214,7 @@ SHAPES: Final = {
     "dgx-h100": "1",
     "hosts": "8,4,2",
     "ace": "4x4x4",
+    "servers": "4x8",
 }
 """A shape of each kind, for those who forget it."""
 
@@ -230,6 +233,9 @@ _OPTIONS: Final = {
     "dgx-h100": "nvlink, nic, lat, nic_lat",
     "hosts": "bw, lat, intra, intra_lat, uplink",
     "ace": _GRID_OPTIONS,
+    "servers": (
+        "nics, nic_at, switches, pcie, pcie_lat, root, fabric, leaves, spines, bw, lat, uplink, uplinks"
+    ),
 }
 
 
