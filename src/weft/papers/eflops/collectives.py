@@ -1,0 +1,62 @@
+"""The all-reduces that are compared: rings and halving-doublings as libraries have them, and EFLOPS's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from weft.algorithms import halving_doubling, hdrm, hierarchical, ring
+from weft.schedule import ScheduleBuilder
+from weft.topology import load_topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+
+def dealt_ring(topology: Topology) -> Schedule:
+    """A ring over ranks that were dealt out to the servers one by one, so that every hop leaves a server.
+
+    Examples
+    --------
+    >>> schedule = dealt_ring(load_topology("servers:2x2"))
+    >>> sorted({(src, dst) for src, dst in zip(schedule.src.tolist(), schedule.dst.tolist())})
+    [(0, 2), (1, 3), (2, 1), (3, 0)]
+    """
+    order = [host[place] for place in range(len(topology.hosts[0])) for host in topology.hosts]
+    return ring.all_reduce(topology, order=order)
+
+
+def farthest_first(topology: Topology) -> Schedule:
+    """Halving-doubling that sends the largest half to the farthest rank, as textbooks and MPICH have it."""
+    return halving_doubling.all_reduce(topology, order="farthest")
+
+
+def mapped(topology: Topology, per_switch: int, switches: int) -> Schedule:
+    """HDRM for GPUs whose own NICs are plugged into a BiGraph; on the ways that the network has anyway.
+
+    Examples
+    --------
+    >>> servers = load_topology("servers:4x2@nics=2,fabric=bigraph,leaves=4")
+    >>> mapped(servers, 2, 4)
+    <Schedule hdrm all_reduce on servers:4x2@nics=2,fabric=bigraph,leaves=4: 8 chunks, 6 steps, 112 transfers>
+    """
+    plain = hdrm.all_reduce(load_topology(f"bigraph:{per_switch},{switches}"))
+    builder = ScheduleBuilder(topology, "all_reduce", plain.algorithm)
+    builder.add(step=plain.step, chunk=plain.chunk, src=plain.src, dst=plain.dst, op=plain.op)
+    return builder.build()
+
+
+NEAREST: Final = "HD, nearest first"
+FARTHEST: Final = "HD, farthest first"
+RING: Final = "ring"
+
+ALGORITHMS: Final[dict[str, Callable[[Topology], Schedule]]] = {
+    RING: ring.all_reduce,
+    "ring, ranks dealt out": dealt_ring,
+    NEAREST: halving_doubling.all_reduce,
+    FARTHEST: farthest_first,
+    "hierarchical": hierarchical.all_reduce,
+}
+"""Those of any network by the names they have here; HD is halving-doubling."""

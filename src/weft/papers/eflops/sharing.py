@@ -1,0 +1,99 @@
+"""What a NIC of one's own is worth: an all-reduce on servers with one for each GPU, and with one or two.
+
+The fabric is one switch that never is a bottleneck, so that all there is to see happens in the servers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.papers.eflops.collectives import ALGORITHMS
+from weft.simulation import simulate
+from weft.topology.servers import Fabric, Server, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from weft.topology import Topology
+
+SERVERS: Final = 8
+USUAL: Final = 8
+"""GPUs of a server where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """One all-reduce on both kinds of server.
+
+    Parameters
+    ----------
+    gpus, nics
+        Of the server that shares.
+    algorithm, size_bytes
+        Of the all-reduce.
+    sharing
+        How messages share a link: ``"queue"``, one after the other, or ``"fluid"``, at equal rates.
+    shared_s, own_s
+        Seconds with shared NICs, and with one for each GPU.
+    """
+
+    gpus: int
+    nics: int
+    algorithm: str
+    size_bytes: int
+    sharing: str
+    shared_s: float
+    own_s: float
+
+    @property
+    def per_nic(self) -> float:
+        """GPUs for each NIC: what sharing costs at most if it is ideal."""
+        return self.gpus / self.nics
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast a NIC of one's own is."""
+        return self.shared_s / self.own_s
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self) | {"gain": self.gain}
+
+
+def servers(gpus: int, nics: int, count: int = SERVERS) -> Topology:
+    """Servers on one switch.
+
+    Examples
+    --------
+    >>> servers(gpus=4, nics=4, count=2).ranks
+    8
+    """
+    return connect(f"{count} servers of {gpus} GPUs and {nics} NICs", count, Server(gpus, nics), Fabric())
+
+
+def sweep(
+    gpus: Sequence[int], nics: Sequence[int], sizes: Sequence[int], report: Callable[[str], None]
+) -> Iterator[Shared]:
+    """Give every combination in which NICs are shared.
+
+    Parameters
+    ----------
+    gpus, nics, sizes
+        GPUs and NICs of a server, and bytes. Links are also shared fairly at the last size.
+    report
+        Called before each number of GPUs.
+    """
+    for many in gpus:
+        report(f"{many} GPUs behind few NICs")
+        for name, build in ALGORITHMS.items():
+            own = build(servers(many, many))
+            runs = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
+            alone = {key: simulate(own, key[0], sharing=key[1]).seconds for key in runs}
+            for few in nics:
+                if few >= many:
+                    continue
+                shared = build(servers(many, few))
+                for size, kind in runs:
+                    seconds = simulate(shared, size, sharing=kind).seconds
+                    yield Shared(many, few, name, size, kind, seconds, alone[size, kind])
