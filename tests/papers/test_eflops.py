@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from weft.topology import load_topology
 from weft.verification import measure_contention, verify
 
 MIB = 1 << 20
+PAGE = Path(__file__).parents[2] / "docs" / "papers" / "eflops.md"
 
 
 def quiet(_text: str) -> None:
@@ -78,6 +81,16 @@ def test_two_nics_halve_what_one_costs() -> None:
     assert cells[2].own_s == cells[1].own_s
     assert 1.5 < cells[1].shared_s / cells[2].shared_s < 2.1
     assert cells[2].per_nic == 4
+
+
+def test_beyond_ideal_sharing_messages_wait_for_two_shared_links_in_line() -> None:
+    own, *shared = (
+        ALGORITHMS[FARTHEST](load_topology(f"servers:8x4@nics={rest}")) for rest in ("4", "2", "2,switches=4")
+    )
+    alone = simulate(own, 64 * MIB).seconds
+    both, nic_only = (simulate(schedule, 64 * MIB).seconds / alone for schedule in shared)
+    assert both > 2.2  # more than the two GPUs of each NIC
+    assert nic_only < 2
 
 
 def test_hdrm_takes_what_its_closed_form_says() -> None:
@@ -221,3 +234,13 @@ def test_the_map_is_the_one_that_hdrm_has_on_the_bare_bigraph() -> None:
         for schedule in (plain, lifted)
     ]
     assert rows[0] == rows[1]
+
+
+def test_the_page_has_every_chart_and_every_assumption(
+    reduced: tuple[Reproduction, list[tuple[int, int]]],
+) -> None:
+    text = PAGE.read_text()
+    shown = re.findall(r"\]\((\.\./images/eflops-[a-z-]+\.svg)\)", text)
+    assert {Path(name).stem.removeprefix("eflops-") for name in shown} == set(reduced[0].charts)
+    assert all((PAGE.parent / name).is_file() for name in shown)
+    assert all(f"- {assumption}\n" in text for assumption in eflops.ASSUMPTIONS)

@@ -28,6 +28,11 @@ ASSUMPTIONS: Final = (
         "numbers are measured on; all set-ups here are ours"
     ),
     (
+        "HD is halving-doubling. Nearest first sends the large parts to near ranks, as HDRM does; farthest "
+        "first is how recursive halving is often described. A ring goes from server to server, or visits "
+        "another with each hop where ranks are dealt out to servers one by one"
+    ),
+    (
         "the wiring of a BiGraph and HDRM's map are those of the simulator of MultiTree's authors; that a "
         "GPU reaches its own NIC over its own PCIe switch is our reading"
     ),

@@ -29,7 +29,7 @@ def dealt_ring(topology: Topology) -> Schedule:
 
 
 def farthest_first(topology: Topology) -> Schedule:
-    """Halving-doubling that sends the largest half to the farthest rank, as textbooks and MPICH have it."""
+    """Halving-doubling that sends the large parts to far ranks, as recursive halving is often described."""
     return halving_doubling.all_reduce(topology, order="farthest")
 
 
