@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         "weft reproduce dear", "weft reproduce ace --json", "weft reproduce ace --charts pictures"
     ),
 )
-@click.argument("paper", metavar="dear|ace|eflops")
+@click.argument("paper", metavar="PAPER")
 @click.option("--charts", metavar="FOLDER", help="Write its charts there, as SVG.")
 @options.as_json
 def command(paper: str, charts: str | None, as_json: bool) -> None:

@@ -204,6 +204,7 @@ class _Maker:
             (int(topology.link_src[link]), int(topology.link_dst[link])): place
             for place, link in enumerate(listing_order(topology).tolist())
         }
+        self.roots = _roots(schedule)
         # Per (rank, chunk): what its value waits for, and whether that was sent on already.
         self.made_of: list[dict[int, tuple[tuple[str, int, int], ...]]] = [{} for _ in range(schedule.ranks)]
         self.unsent: list[dict[tuple[str, int, int], None]] = [{} for _ in range(schedule.ranks)]
@@ -257,12 +258,12 @@ class _Maker:
         for message in messages:
             self._arrives(message)
 
-    def _order(self, message: _Message) -> tuple[int, int, int]:
-        """By flow; children of one rank in the order of its links."""
+    def _order(self, message: _Message) -> tuple[int, int, int, int]:
+        """By root and flow; children of one rank in the order of its links."""
         row = message.row
         ends = self.src[row], self.dst[row]
         parent, child = ends if self.op[row] == Op.COPY else ends[::-1]
-        return self.chunk[row], self.listed.get((parent, child), 0), row
+        return self.roots[row], self.chunk[row], self.listed.get((parent, child), 0), row
 
     def _links(self, row: int) -> tuple[int, ...] | None:
         return None if self.route[row] < 0 else self.schedule.route_of(row)
@@ -301,6 +302,30 @@ class _Maker:
             for chunk, keys in self.made_of[rank].items():
                 self.made_of[rank][chunk] = tuple(key for key in keys if key not in done)
             unsent.clear()
+
+
+def _roots(schedule: Schedule) -> dict[int, int]:
+    """For each message, by its first row: the rank where its sum ends, or where what is copied comes from."""
+    columns = zip(*(getattr(schedule, name).tolist() for name in ("src", "dst", "chunk", "op")), strict=True)
+    rows = list(columns)
+    starts = schedule.message_starts.tolist()
+    roots: dict[int, int] = {}
+    origin: dict[tuple[int, int], int] = {}
+    for row in starts:
+        src, dst, chunk, op = rows[row]
+        if op == Op.COPY:
+            roots[row] = origin[dst, chunk] = origin.get((src, chunk), src)
+        else:
+            origin.pop((dst, chunk), None)
+    ends: dict[tuple[int, int], int] = {}
+    for row in reversed(starts):
+        src, dst, chunk, op = rows[row]
+        if op == Op.REDUCE:
+            roots[row] = ends[src, chunk] = ends.get((dst, chunk), dst)
+        else:
+            ends.pop((src, chunk), None)
+            ends.pop((dst, chunk), None)
+    return roots
 
 
 def _closing_steps(schedule: Schedule) -> set[int]:

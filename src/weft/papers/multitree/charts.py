@@ -1,0 +1,89 @@
+"""Pictures of the reproduction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.papers.charts import bar_chart, line_chart
+from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D
+from weft.papers.multitree.training import speedups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.papers.multitree.reference import Compared
+    from weft.papers.multitree.sweeps import Point
+    from weft.papers.multitree.training import Trained
+
+
+def draw(
+    compared: Sequence[Compared],
+    trained: Sequence[Trained],
+    scaled: Sequence[Point],
+    swept: Sequence[Point],
+) -> dict[str, str]:
+    """Every picture, by name."""
+    charts = {"validation": _validation(compared)}
+    if trained:
+        charts["all-reduce"] = _speedups(trained, "reducing_s", "All-reduce of all gradients, 8x8 torus")
+        charts["training"] = _speedups(trained, "iteration_s", "Iterations, one after the other, 8x8 torus")
+        charts["overlapped"] = _speedups(
+            trained, "overlapped_s", "Iterations, overlapped layer by layer, 8x8 torus"
+        )
+    if scaled:
+        charts["scaling"] = _scaling(scaled)
+    for network in dict.fromkeys(point.network for point in swept):
+        charts[network] = _sizes([point for point in swept if point.network == network], network)
+    return charts
+
+
+def _validation(compared: Sequence[Compared]) -> str:
+    names = dict.fromkeys(row.algorithm for row in compared)
+    return line_chart(
+        "Total cycles beside the authors' simulator",
+        "KiB",
+        "% more than theirs",
+        {
+            name: [(row.kib, 100 * row.deviation) for row in compared if row.algorithm == name]
+            for name in names
+        },
+        log_x=True,
+        loose=tuple(names),
+        y_from=-16,
+    )
+
+
+def _speedups(trained: Sequence[Trained], quantity: str, title: str) -> str:
+    networks = list(dict.fromkeys(row.network for row in trained))
+    series = {
+        name: list(speedups(trained, name, RING, quantity).values())
+        for name in (RING_2D, MULTITREE, MULTITREE_MSG)
+    }
+    return bar_chart(title, "times as fast as ring", networks, series, line_at=1.0)
+
+
+def _scaling(points: Sequence[Point]) -> str:
+    names = dict.fromkeys(point.algorithm for point in points)
+    return line_chart(
+        "Weak scaling on tori, 384 KiB for each node",
+        "nodes",
+        "microseconds",
+        {
+            name: [(point.nodes, 1e6 * point.seconds) for point in points if point.algorithm == name]
+            for name in names
+        },
+    )
+
+
+def _sizes(points: Sequence[Point], network: str) -> str:
+    names = dict.fromkeys(point.algorithm for point in points)
+    return line_chart(
+        f"All-reduce on the {network} of {points[0].nodes} nodes",
+        "KiB",
+        "GB/s",
+        {
+            name: [(point.size_bytes / 1024, point.GBps) for point in points if point.algorithm == name]
+            for name in names
+        },
+        log_x=True,
+    )

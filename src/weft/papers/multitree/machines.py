@@ -1,0 +1,165 @@
+"""MultiTree's machines: networks, what runs on them, and how long that takes by the engine for packets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from weft.algorithms import double_binary_tree, hdrm, multitree, ring, ring2d
+from weft.interfaces import Rules, make_tables, simulate_tables
+from weft.topology import load_topology
+
+if TYPE_CHECKING:
+    from weft.interfaces import PacketResult, Tables
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+LINKS: Final = "bw=16GB/s,lat=150ns"
+PAYLOAD: Final = 256
+
+RING: Final = "ring"
+DOUBLE_TREE: Final = "double tree"
+RING_2D: Final = "2D-ring"
+"""As the authors count it: one dimension, twice."""
+
+RING_2D_WHOLE: Final = "2D-ring, whole"
+HDRM: Final = "HDRM"
+MULTITREE: Final = "MultiTree"
+MULTITREE_MSG: Final = "MultiTree, messages"
+"""With flow control by messages: the co-design."""
+
+_PACKETS: Final = Rules(prioritised=False)
+_LOCKSTEP: Final = Rules(strict=True, prioritised=False, lockstep=True)
+_MESSAGES: Final = Rules("message", strict=True, prioritised=False, lockstep=True)
+RULES: Final = {MULTITREE: _LOCKSTEP, MULTITREE_MSG: _MESSAGES}
+"""Of the authors' scripts. Their arbiters ignore the priority that they set."""
+
+FINE_PACKETS: Final = 1 << 20
+"""So many packets are simulated at most; beyond, times go on along a line."""
+
+
+@dataclass
+class Machine:
+    """A network, and all-reduces on it.
+
+    Parameters
+    ----------
+    network
+        ``torus``, ``mesh``, ``fattree`` or ``bigraph``.
+    nodes
+        How many: a square for the first two; 4 on a switch of a BiGraph.
+    own_trees
+        MultiTree's trees as Weft grows them rather than as the authors do.
+    fine_packets
+        See `FINE_PACKETS`.
+    """
+
+    network: str
+    nodes: int
+    own_trees: bool = False
+    fine_packets: int = FINE_PACKETS
+    _schedules: dict[str, Schedule] = field(default_factory=dict)
+    _known: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        side = round(self.nodes**0.5)
+        spec = {
+            "torus": f"torus:{side}x{side}",
+            "mesh": f"mesh:{side}x{side}",
+            "fattree": f"fattree:{side},{side},{side}",
+            "bigraph": f"bigraph:4x{self.nodes // 4}",
+        }[self.network]
+        self.topology: Topology = load_topology(f"{spec}@{LINKS}")
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """What the paper runs on such a network."""
+        if self.network in ("torus", "mesh"):
+            return (RING, DOUBLE_TREE, RING_2D, MULTITREE, MULTITREE_MSG)
+        if self.network == "bigraph":
+            return (RING, HDRM, MULTITREE, MULTITREE_MSG)
+        return (RING, DOUBLE_TREE, MULTITREE, MULTITREE_MSG)
+
+    def schedule(self, algorithm: str) -> Schedule:
+        """Build an all-reduce once."""
+        kind = {MULTITREE_MSG: MULTITREE, RING_2D: RING_2D_WHOLE}.get(algorithm, algorithm)
+        if kind not in self._schedules:
+            self._schedules[kind] = self._build(kind)
+        return self._schedules[kind]
+
+    def _build(self, algorithm: str) -> Schedule:
+        if algorithm == RING:
+            return ring.all_reduce(self.topology, order=self._ring_order())
+        if algorithm == DOUBLE_TREE:
+            return double_binary_tree.all_reduce(self.topology, chunks=self.nodes // 2, overlap=False)
+        if algorithm == RING_2D_WHOLE:
+            return ring2d.all_reduce(self.topology)
+        if algorithm == HDRM:
+            return hdrm.all_reduce(self.topology)
+        return multitree.all_reduce(self.topology, paper_order=not self.own_trees)
+
+    def _ring_order(self) -> list[int] | None:
+        """The authors' rings leave the switch with each hop; on grids any ring of neighbours is theirs."""
+        if self.network == "bigraph":
+            return alternating_ring(4, self.nodes // 4)
+        if self.network == "fattree":
+            leaf = round(self.nodes**0.5)
+            return [port + leaf * number for port in range(leaf) for number in range(self.nodes // leaf)]
+        return None
+
+    def ports(self, algorithm: str) -> int:
+        """Interfaces of each node: four for what uses all directions of a grid, else one."""
+        grid = self.network in ("torus", "mesh")
+        return 4 if grid and algorithm not in (RING, DOUBLE_TREE) else 1
+
+    def run(self, algorithm: str, size_bytes: int) -> PacketResult:
+        """Simulate packet by packet; of `RING_2D` one dimension."""
+        tables = make_tables(self.schedule(algorithm), size_bytes, ports=self.ports(algorithm))
+        if algorithm == RING_2D:
+            tables = _first_half(tables)
+        return simulate_tables(tables, rules=RULES.get(algorithm, _PACKETS))
+
+    def seconds(self, algorithm: str, size_bytes: int) -> float:
+        """Time of an all-reduce, sums included; beyond `fine_packets` along a line through two smaller."""
+        schedule = self.schedule(algorithm)
+        most = self.fine_packets // schedule.transfers * PAYLOAD * schedule.chunks
+        if size_bytes <= most:
+            return self._simulated(algorithm, size_bytes)
+        high, low = self._simulated(algorithm, most), self._simulated(algorithm, most // 2)
+        return high + (high - low) * (size_bytes - most) / (most - most // 2)
+
+    def _simulated(self, algorithm: str, size_bytes: int) -> float:
+        key = (algorithm, size_bytes)
+        if key not in self._known:
+            self._known[key] = times(algorithm) * self.run(*key).seconds
+        return self._known[key]
+
+
+def times(algorithm: str) -> int:
+    """How often what is simulated counts."""
+    return 2 if algorithm == RING_2D else 1
+
+
+def _first_half(tables: Tables) -> Tables:
+    half = tables.steps // 2
+    ranks = tuple(tuple(entry for entry in entries if entry.step < half) for entries in tables.ranks)
+    return replace(tables, steps=half, ranks=ranks)
+
+
+def alternating_ring(on_switch: int, switches: int) -> list[int]:
+    """A ring through a BiGraph that crosses between its halves with each hop, every cable once at most.
+
+    Examples
+    --------
+    >>> alternating_ring(2, 4)
+    [0, 4, 2, 6, 1, 7, 3, 5]
+    """
+    half = switches // 2
+    order = [0]
+    for port in range(on_switch):
+        for place in range(half):
+            lower = (order[-1] // on_switch + port) % half
+            order.append((lower + half) * on_switch + port)
+            upper = (lower + port + 1) % half
+            order.append(upper * on_switch + port + (place == half - 1))
+    return order[:-1]

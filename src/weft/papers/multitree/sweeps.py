@@ -1,0 +1,76 @@
+"""All-reduces over sizes on four networks, and over numbers of nodes with as much data for each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+NETWORKS: Final = (("torus", 64), ("mesh", 64), ("fattree", 64), ("bigraph", 64))
+SIZES: Final = tuple(1 << power for power in range(15, 27))
+"""32 KiB to 64 MiB, as in the paper."""
+
+SIDES: Final = (4, 6, 8, 10, 12, 14, 16)
+BYTES_PER_NODE: Final = 98304 * 4
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One all-reduce."""
+
+    network: str
+    nodes: int
+    algorithm: str
+    size_bytes: int
+    seconds: float
+
+    @property
+    def GBps(self) -> float:
+        """Buffer size over time, in 10^9 bytes per second."""
+        return self.size_bytes / self.seconds / 1e9
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self) | {"GBps": self.GBps}
+
+
+def over_sizes(
+    networks: Sequence[tuple[str, int]], sizes: Sequence[int], report: Callable[[str], None]
+) -> Iterator[Point]:
+    """Every algorithm of every network at every size."""
+    for network, nodes in networks:
+        report(f"{network} of {nodes}")
+        machine = Machine(network, nodes)
+        for algorithm in machine.algorithms:
+            for size in sizes:
+                yield Point(network, nodes, algorithm, size, machine.seconds(algorithm, size))
+
+
+def over_nodes(sides: Sequence[int], report: Callable[[str], None]) -> Iterator[Point]:
+    """Tori of more and more nodes, with the same data for each node."""
+    for side in sides:
+        nodes = side * side
+        report(f"torus of {nodes}")
+        machine = Machine("torus", nodes)
+        for algorithm in (RING, RING_2D, MULTITREE, MULTITREE_MSG):
+            size = BYTES_PER_NODE * nodes
+            yield Point("torus", nodes, algorithm, size, machine.seconds(algorithm, size))
+
+
+def best(points: Sequence[Point], network: str, size_bytes: int) -> Point:
+    """The fastest on a network at a size."""
+    return min(_at(points, network, size_bytes), key=lambda point: point.seconds)
+
+
+def ratio(points: Sequence[Point], network: str, size_bytes: int, slower: str, faster: str) -> float:
+    """Factor between two algorithms at one place."""
+    by = {point.algorithm: point.seconds for point in _at(points, network, size_bytes)}
+    return by[slower] / by[faster]
+
+
+def _at(points: Sequence[Point], network: str, size_bytes: int) -> list[Point]:
+    return [point for point in points if (point.network, point.size_bytes) == (network, size_bytes)]
