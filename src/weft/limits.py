@@ -62,6 +62,9 @@ MAX_RANKS: Final = 65_536
 MAX_SWITCHES: Final = 65_536
 MAX_LINKS: Final = 4_000_000
 MAX_DIMENSIONS: Final = 16
+MAX_CLOUD_GPUS: Final = 8192
+"""GPUs of a cloud that others share: their jobs are placed one by one, and each looks at every host."""
+
 MAX_ADDRESSES: Final = 1 << 17
 """Links with addresses of their own."""
 

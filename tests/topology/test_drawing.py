@@ -27,6 +27,7 @@ SPECS = [
     *("torus:4x4", "mesh:3x5", "torus:4x4x4", "torus:3x2x2x3", "ring:8", "mesh:8", "mesh:40", "mesh:1x5"),
     *("hypercube:3", "hypercube:4", "hypercube:5", "fullmesh:8", "switch:8", "fattree:16", "fattree:64"),
     *("bigraph:2,4", "bigraph:4,8", "dragonfly:4,2,2", "dragonfly:9,4,2", "dgx-h100:1", "dgx-h100:2"),
+    *("hosts:4,4,2@racks=2/1", "cloud:8x8,24@nic=25GB/s"),
     *("dgx-a100:4", "hosts:8,4,2", "hosts:1,1,1", "ring:2", "ring:4@links=3", "torus:4x4@bw=1GB/s/9GB/s"),
     *("torus:4x4+fail=rank:5", "torus:4x4+fail=0>1", "fattree:16+fail=rank:3", "ring:4@back=1GB/s"),
     *("servers:2x8", "servers:4x4@nics=4,fabric=bigraph,leaves=4", "servers:4x8@fabric=clos,leaves=2"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from weft.errors import LimitError, TopologyError, UnitError, WeftError
 from weft.topology import Topology, load_topology
 from weft.topology.builders import BUILDERS, option_names
+from weft.topology.placements import draw_placement
 from weft.topology.spec import is_spec
 from weft.topology.wiring import Wiring
 
@@ -69,6 +70,11 @@ def speeds(topology: Topology) -> dict[tuple[str, str], int]:
         ("dgx-a100:2", 16, 3, 64),
         ("dgx-h100:4", 32, 5, 128),
         ("hosts:8,4,2", 14, 4, 34),
+        ("hosts:8,8,8@racks=2/1", 24, 6, 58),
+        ("hosts:8,8,8@racks=3", 24, 4, 54),
+        ("hosts:4,2,1@nic=25GB/s", 7, 3, 26),
+        ("cloud:4x8,32@taken=0", 32, 5, 72),
+        ("cloud:4x8,32@taken=0,racks=2", 32, 7, 76),
     ],
 )
 def test_a_spec_has_as_many_ranks_switches_and_links(
@@ -234,6 +240,54 @@ def test_hosts_may_differ_inside() -> None:
     assert (found["0", "s0"], found["3", "s1"]) == (100 * GB, 50 * GB)
 
 
+def test_ranks_may_have_nics_of_their_own() -> None:
+    topology = load_topology("hosts:2,1,3@intra=100GB/s,nic=10GB/s/5GB/s/1GB/s,lat=2us,intra_lat=1us")
+    found = speeds(topology)
+    assert found["1", "s0"] == found["s1", "4"] == 100 * GB
+    assert (found["0", "s2"], found["2", "s2"], found["s2", "5"]) == (10 * GB, 5 * GB, 1 * GB)
+    assert [end for start, end in found if start == "2"] == ["s2"]  # alone in its host
+    assert ("s0", "s2") not in found
+    assert topology.hosts == ((0, 1), (2,), (3, 4, 5))
+
+
+def test_hosts_may_stand_in_racks() -> None:
+    topology = load_topology(
+        "hosts:2,3,1@bw=9GB/s,intra=100GB/s,uplink=10GB/s,racks=2/1,rack_uplink=7GB/s/5GB/s,rack_lat=3us"
+    )
+    found = speeds(topology)
+    assert found["s0", "s3"] == found["s1", "s3"] == found["s4", "s2"] == 10 * GB
+    assert (found["s3", "s5"], found["s5", "s4"]) == (7 * GB, 5 * GB)
+    assert ("s0", "s5") not in found
+    assert topology.latency_ps[-4:].tolist() == [3 * 10**6] * 4
+    assert topology.groups == ((0, 1), (2, 3, 4), (5,))
+    assert speeds(load_topology("hosts:1,1,1@bw=9GB/s,racks=2"))["s4", "s5"] == 9 * GB
+
+
+def test_nics_lead_to_the_switch_of_the_rack() -> None:
+    found = speeds(load_topology("hosts:2,2@nic=10GB/s,racks=1,rack_uplink=1GB/s"))
+    assert (found["0", "s2"], found["3", "s3"], found["s3", "s4"]) == (10 * GB, 10 * GB, 1 * GB)
+
+
+def test_what_a_cloud_hands_out_is_a_cluster_of_hosts() -> None:
+    free = load_topology("cloud:4x3,12@taken=0,bw=1GB/s,uplink=1GB/s/2GB/s/3GB/s/4GB/s,racks=2")
+    assert free == load_topology("hosts:3,3,3,3@bw=1GB/s,uplink=1GB/s/2GB/s/3GB/s/4GB/s,racks=2")
+
+
+def test_a_cloud_leaves_out_hosts_and_racks_that_give_nothing() -> None:
+    seen = set()
+    for draw in range(20):
+        spec = f"cloud:4x2,4@taken=4,draw={draw},racks=2,intra=9GB/s,uplink=1GB/s/2GB/s/3GB/s/4GB/s"
+        topology = load_topology(spec)
+        counts = draw_placement(4, 2, 4, taken=4, seed=draw)
+        racks = {host // 2 for host, count in enumerate(counts) if count}
+        assert [len(host) for host in topology.hosts] == [count for count in counts if count]
+        assert topology.switches == len(topology.hosts) + (len(racks) if len(racks) > 1 else 0) + 1
+        uplinks = {int(speed) // GB for speed in topology.bandwidth} - {9, 25}
+        assert uplinks == {host + 1 for host, count in enumerate(counts) if count}
+        seen.add(len(racks))
+    assert seen == {1, 2}
+
+
 def test_the_digest_knows_everything_but_the_name() -> None:
     ring = load_topology("ring:4")
     assert ring == load_topology("torus:4")
@@ -271,6 +325,20 @@ def test_the_digest_knows_everything_but_the_name() -> None:
         ("ring:8@wrap2=triple", "wrap2=triple is unknown, expected single or double"),
         ("torus:4x4@bw=1GB/s/2GB/s/3GB/s", "lists 3 speeds for 2 dimensions"),
         ("hosts:2,2,2@uplink=1GB/s/2GB/s", "lists 2 speeds for 3 hosts"),
+        ("hosts:2,2@uplink=1GB/s,nic=1GB/s", "uplink one to every host; give one of them"),
+        ("hosts:2,2@nic=1GB/s/2GB/s/3GB/s", "nic lists 3 speeds for 2 hosts"),
+        ("hosts:2,2@rack_uplink=1GB/s", "rack_uplink is for racks; say how many hosts each has"),
+        ("hosts:2,2@rack_lat=1us", "rack_lat is for racks"),
+        ("hosts:2,2@racks=2/1", "racks=2/1 has room for 3 hosts, and there are 2"),
+        ("hosts:2,2@racks=0", "racks=0 must be whole numbers of at least 1"),
+        ("hosts:2,2@racks=two", "racks=two must be whole numbers"),
+        ("hosts:2,2@racks=1,rack_uplink=1GB/s/2GB/s/3GB/s", "lists 3 speeds for 2 racks"),
+        ("cloud:8,24", "expected cloud:HOSTSxGPUS,WANTED"),
+        ("cloud:8x8,33", "33 GPUs are asked for, and 32 are free"),
+        ("cloud:8x8,24@taken=65", "65 GPUs are taken, but there are 64"),
+        ("cloud:8x8,24@rule=nearest", "rule=nearest is unknown, expected packed or random"),
+        ("cloud:8x8,24@draw=-1", "draw=-1 must be a whole number of at least 0"),
+        ("cloud:8x8,24@seed=1", "seed belongs to routing=ecmp"),
         ("ring:8@routing=fastest", "routing 'fastest' is unknown"),
         ("ring:8@seed=-1", "seed=-1 must be a whole number of at least 0"),
         ("ring:8+fial=0-1", "'\\+fial=0-1' must be \\+fail=A-B"),
@@ -306,6 +374,7 @@ def test_a_wrong_quantity_in_a_spec_is_a_unit_error() -> None:
         "dragonfly:70000,1,1",
         "dgx-h100:999999999",
         "hosts:999999999,999999999",
+        "cloud:999999999x999999999,8",
         "ring:8@links=999999999",
         "fattree:32768,32768,2",
         "hypercube:16@links=4",

@@ -56,6 +56,7 @@ def command(
     switch:8  fattree:LEAVES,SPINES,RANKS  bigraph:m,n        ranks on switches
     dragonfly:GROUPS,ROUTERS,RANKS  dgx-a100:K  dgx-h100:K
     hosts:8,4,2                                               uneven hosts behind one core
+    cloud:8x8,24                                              what a shared cloud hands out
     servers:4x8@nics=8,fabric=bigraph,leaves=8                GPUs on PCIe, with NICs, on a fabric
     @bw=16GB/s,lat=150ns                                      speed and latency of the links
     +fail=3-4  +fail=3>4  +fail=rank:7                        what is broken

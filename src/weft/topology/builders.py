@@ -11,9 +11,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
-from weft.errors import TopologyError
+from weft.errors import InputError, LimitError, TopologyError
 from weft.topology import servers
 from weft.topology.graph import Grid, Routing, Topology
+from weft.topology.placements import RULES, draw_placement
 from weft.topology.wiring import Wiring
 
 if TYPE_CHECKING:
@@ -147,22 +148,24 @@ def dgx_h100(spec: str, shape: list[int], options: Options) -> Topology:
 
 
 def hosts(spec: str, shape: list[int], options: Options) -> Topology:
-    """``hosts:8,4,2``: uneven hosts behind one core switch, an uplink each."""
-    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
-    intra = options.speeds("intra", [speed], len(shape), "hosts")
-    uplink = options.speeds("uplink", [speed], len(shape), "hosts")
-    intra_latency = options.latency("intra_lat", latency)
-    wiring = _wiring(spec, sum(shape), len(shape) + 1, cables=sum(shape) + len(shape))
-    core = wiring.switch(len(shape))
-    members: list[tuple[int, ...]] = []
-    for host, count in enumerate(shape):
-        first = sum(shape[:host])
-        members.append(tuple(range(first, first + count)))
-        for rank in members[-1]:
-            wiring.cable(rank, wiring.switch(host), bandwidth=intra[host], latency_ps=intra_latency)
-    for host in range(len(shape)):
-        wiring.cable(wiring.switch(host), core, bandwidth=uplink[host], latency_ps=latency)
-    return wiring.build(spec, hosts=tuple(members))
+    """``hosts:8,4,2``: uneven hosts behind one core switch or in racks, with an uplink or a NIC per rank."""
+    return _hosts(spec, shape, options)
+
+
+def cloud(spec: str, shape: list[int], options: Options) -> Topology:
+    """``cloud:8x8,24``: 24 GPUs of a cloud of 8 hosts with 8 each, of which others have taken some."""
+    number, gpus, wanted = _take_shape(spec, shape, 3, "cloud:HOSTSxGPUS,WANTED, such as cloud:8x8,24")
+    taken = options.count("taken", number * gpus // 2, least=0)
+    rule = options.choice("rule", RULES, RULES[0])
+    try:
+        counts = draw_placement(
+            number, gpus, wanted, taken=taken, rule=rule, seed=options.count("draw", 0, least=0)
+        )
+    except LimitError as error:
+        raise LimitError(f"{spec}: {error}") from error
+    except InputError as error:
+        raise TopologyError(f"{spec}: {error}") from error
+    return _hosts(spec, counts, options)
 
 
 def ace(spec: str, shape: list[int], options: Options) -> Topology:
@@ -196,6 +199,7 @@ BUILDERS: Final[dict[str, Callable[[str, list[int], Options], Topology]]] = {
     "dgx-a100": dgx_a100,
     "dgx-h100": dgx_h100,
     "hosts": hosts,
+    "cloud": cloud,
     "ace": ace,
     "servers": servers.from_spec,
 }
@@ -213,12 +217,14 @@ SHAPES: Final = {
     "dgx-a100": "1",
     "dgx-h100": "1",
     "hosts": "8,4,2",
+    "cloud": "8x8,24",
     "ace": "4x4x4",
     "servers": "4x8",
 }
 """A shape of each kind, for those who forget it."""
 
 _GRID_OPTIONS: Final = "bw, lat, back, links, wrap2"
+_HOST_OPTIONS: Final = "bw, lat, intra, intra_lat, uplink, nic, racks, rack_uplink, rack_lat"
 _OPTIONS: Final = {
     "ring": _GRID_OPTIONS,
     "mesh": _GRID_OPTIONS,
@@ -231,7 +237,8 @@ _OPTIONS: Final = {
     "dragonfly": "bw, lat, local, global",
     "dgx-a100": "nvlink, nic, lat, nic_lat",
     "dgx-h100": "nvlink, nic, lat, nic_lat",
-    "hosts": "bw, lat, intra, intra_lat, uplink",
+    "hosts": _HOST_OPTIONS,
+    "cloud": f"draw, taken, rule, {_HOST_OPTIONS}",
     "ace": _GRID_OPTIONS,
     "servers": (
         "nics, nic_at, switches, pcie, pcie_lat, root, fabric, leaves, spines, bw, lat, uplink, uplinks"
@@ -311,3 +318,55 @@ def _dgx(spec: str, shape: list[int], options: Options, *, nvlink: int, nic: int
             wiring.cable(rank, wiring.switch(boxes), bandwidth=nic, latency_ps=nic_latency)
     members = tuple(tuple(range(8 * box, 8 * box + 8)) for box in range(boxes))
     return wiring.build(spec, hosts=members)
+
+
+def _hosts(spec: str, counts: Sequence[int], options: Options) -> Topology:
+    """Hosts with so many ranks each; one without any is left out, and so is a rack without hosts."""
+    speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
+    intra = options.speeds("intra", [speed], len(counts), "hosts")
+    intra_latency = options.latency("intra_lat", latency)
+    per_rank = "nic" in options.values
+    if per_rank and "uplink" in options.values:
+        msg = f"{spec}: nic gives every rank a cable of its own, uplink one to every host; give one of them"
+        raise TopologyError(msg)
+    outside = options.speeds("nic" if per_rank else "uplink", [speed], len(counts), "hosts")
+    rack_of, rack_speeds, rack_latency = _racks(spec, len(counts), options, speed, latency)
+    given = [host for host, count in enumerate(counts) if count]
+    # A rank with a NIC of its own needs no switch to itself.
+    inside = [host for host in given if counts[host] > 1 or not per_rank]
+    racks = sorted({rack_of[host] for host in given})
+    racks = racks if len(racks) > 1 else []
+    ranks, switches = sum(counts), len(inside) + len(racks) + 1
+    wiring = _wiring(spec, ranks, switches, cables=2 * ranks + len(given) + len(racks))
+    core = wiring.switch(switches - 1)
+    switch_of = {host: wiring.switch(number) for number, host in enumerate(inside)}
+    rack_switch = {rack: wiring.switch(len(inside) + number) for number, rack in enumerate(racks)}
+    members: list[tuple[int, ...]] = []
+    for host in given:
+        first = members[-1][-1] + 1 if members else 0
+        members.append(tuple(range(first, first + counts[host])))
+        for rank in members[-1] if host in switch_of else ():
+            wiring.cable(rank, switch_of[host], bandwidth=intra[host], latency_ps=intra_latency)
+    for host, own in zip(given, members, strict=True):
+        above = rack_switch.get(rack_of[host], core)
+        for end in own if per_rank else [switch_of[host]]:
+            wiring.cable(end, above, bandwidth=outside[host], latency_ps=latency)
+    for rack, end in rack_switch.items():
+        wiring.cable(end, core, bandwidth=rack_speeds[rack], latency_ps=rack_latency)
+    return wiring.build(spec, hosts=tuple(members))
+
+
+def _racks(
+    spec: str, hosts: int, options: Options, speed: int, latency: int
+) -> tuple[list[int], list[int], int]:
+    """Rack of each host, speed of each rack's uplink, and the latency of these."""
+    if "racks" not in options.values:
+        for name in ("rack_uplink", "rack_lat"):
+            if name in options.values:
+                msg = f"{spec}: {name} is for racks; say how many hosts each has, such as racks=2/1"
+                raise TopologyError(msg)
+        return [0] * hosts, [speed], latency
+    sizes = options.division("racks", hosts, "hosts")
+    rack_of = [rack for rack, size in enumerate(sizes) for _ in range(size)]
+    speeds = options.speeds("rack_uplink", [speed], len(sizes), "racks")
+    return rack_of, speeds, options.latency("rack_lat", latency)

@@ -76,6 +76,22 @@ class Options:
             raise TopologyError(msg)
         return int(text)
 
+    def division(self, name: str, total: int, of: str) -> list[int]:
+        """How `total` things are divided: ``2/1``, or ``2`` for twos, of which the last may be smaller."""
+        text = self.take(name) or ""
+        parts = text.split("/")
+        if not all(re.fullmatch(r"[0-9]{1,9}", part) and int(part) for part in parts):
+            msg = f"{self.spec}: {name}={text} must be whole numbers of at least 1, such as 2 or 2/1"
+            raise TopologyError(msg)
+        sizes = [int(part) for part in parts]
+        if len(sizes) == 1:
+            full, rest = divmod(total, sizes[0])
+            return sizes * full + ([rest] if rest else [])
+        if sum(sizes) != total:
+            msg = f"{self.spec}: {name}={text} has room for {sum(sizes)} {of}, and there are {total}"
+            raise TopologyError(msg)
+        return sizes
+
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         """One word out of several."""
         text = self.take(name)
