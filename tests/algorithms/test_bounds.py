@@ -411,6 +411,7 @@ def test_a_certificate_counts_where_it_is_sharper() -> None:
     assert sharper.seconds == pytest.approx(SIZE / 263.3e9)
     assert "no packing of trees carries more than 263.3GB/s" in sharper.explanation
     assert lower_bound(topology, "all_reduce", SIZE, certificate=Prices(1 / 300e9)) == own
+    assert lower_bound(topology, "all_reduce", SIZE, certificate=Prices(0.0)) == own
     with pytest.raises(InputError, match="a certificate bounds all_reduce, not broadcast"):
         lower_bound(topology, "broadcast", SIZE, certificate=Prices(1.0))
 

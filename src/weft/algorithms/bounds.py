@@ -189,6 +189,9 @@ def _certified(topology: Topology, demand: Demand, certificate: Certificate) -> 
         msg = f"a certificate bounds all_reduce, not {demand.collective}; leave it out"
         raise InputError(msg)
     per_byte = Fraction(certificate.seconds_per_byte(topology))
+    if not per_byte:
+        # Prices of one direction alone bound packings of trees; of other schedules they prove nothing.
+        return Finding(per_byte, "certificate", "prices of the links, which are of one direction alone")
     rate = units.format_bandwidth(int(1 / per_byte))
     text = f"prices of the links: no packing of trees carries more than {rate}"
     return Finding(per_byte * demand.size_bytes, "certificate", text)
