@@ -20,6 +20,7 @@ PAPERS: Final = {
     "ace": "ACE (ISCA 2021): an engine that takes collectives off the accelerator.",
     "multitree": "MultiTree (ISCA 2021): spanning trees on every link, and an interface made for them.",
     "eflops": "EFLOPS (HPCA 2020): a network interface for each GPU, a BiGraph, and ranks mapped onto it.",
+    "flexreduce": "FlexReduce (DAC 2020): uneven portions for uneven clusters.",
 }
 
 __all__ = ["PAPERS", "Reproduction", "Row", "reproduce"]

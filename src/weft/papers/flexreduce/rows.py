@@ -1,0 +1,210 @@
+"""Claims of FlexReduce's abstract beside what was simulated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import fmean, geometric_mean
+from typing import TYPE_CHECKING, Final
+
+from weft import units
+from weft.papers.claims import Row
+from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX
+from weft.papers.flexreduce.clusters import ASYMMETRIC, SYMMETRIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from weft.papers.flexreduce.clusters import Scenario, Study
+    from weft.papers.flexreduce.timing import Point
+
+ALIKE: Final = 0.01
+"""Times within this of each other count as equal."""
+
+_BEATS: Final = "beats conventional algorithms on asymmetric structures"
+_EQUALS: Final = "equal or better on symmetric structures"
+_NEAR: Final = 0.95
+"""Share of the bound from which on there is next to nothing left to gain."""
+
+Case = tuple["Scenario", str, list["Point"]]
+"""A cluster, its sort of hosts, and its points by size."""
+
+Draws = list[tuple["Point", bool]]
+"""Points of a study, each with whether the cluster is symmetric."""
+
+
+def case_rows(cases: Sequence[Case]) -> Iterator[Row]:
+    """One row for every cluster: asymmetric ones first, then symmetric ones."""
+    for scenario, inside, points in sorted(cases, key=lambda case: case[0].kind == SYMMETRIC):
+        gains = [point.speedup for point in points]
+        sizes = ", ".join(units.format_size(point.size_bytes) for point in points)
+        even = scenario.kind == SYMMETRIC
+        yield Row(
+            f"{_EQUALS if even else _BEATS}: {scenario.name}, {inside}",
+            f"over the fastest of {len(CONVENTIONAL)} conventional ones, "
+            f"{'the least' if even else 'mean'} of {sizes}",
+            None,
+            min(gains) if even else geometric_mean(gains),
+            "x",
+            f"{'; '.join(map(_explain, points))}{_losses(points)}",
+        )
+
+
+def summary_rows(cases: Sequence[Case]) -> Iterator[Row]:
+    """All clusters together."""
+    for kinds, claim in ((ASYMMETRIC, _BEATS), ((SYMMETRIC,), _EQUALS)):
+        mine = [case for case in cases if case[0].kind in kinds]
+        if mine:
+            yield from _overall(claim, mine, strictly=kinds == ASYMMETRIC)
+    for kind in ASYMMETRIC:
+        last = [found[-1] for scenario, _, found in cases if scenario.kind == kind]
+        if last:
+            yield _balancing(kind, last)
+    yield _yardstick([found[-1] for _, _, found in cases])
+
+
+def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[Row]:
+    """How often, on average, and as it comes."""
+    named = [
+        (f"{scenario.name}, {inside} at {units.format_size(point.size_bytes)}", point)
+        for scenario, inside, points in cases
+        for point in points
+    ]
+    few = f"{len(named)} pairs of cluster and size"
+    gains = {name: point.speedup for name, point in named}
+    yield _share(claim, few, gains, strictly=strictly)
+    most = max(gains, key=gains.__getitem__)
+    yield Row(
+        f"{claim}: on average",
+        f"{few}; over the fastest of {len(CONVENTIONAL)} conventional ones",
+        None,
+        geometric_mean(gains.values()),
+        "x",
+        f"{_over_each([point for _, point in named])}; at most {gains[most]:.2f}x, on {most}",
+    )
+    yield _share(
+        f"{claim}, FlexReduce as it comes",
+        few,
+        {name: point.default_speedup for name, point in named},
+        strictly=strictly,
+        remark="it has one plan for all sizes, chosen by an estimate at 16 MiB; weft plan tries all three",
+    )
+
+
+def draw_rows(study: Study, draws: Draws) -> Iterator[Row]:
+    """Wins, mean and most of what the cloud handed out."""
+    points = [point for point, _ in draws]
+    gains = {f"draw {number}": point.speedup for number, point in enumerate(points)}
+    even = sum(symmetric for _, symmetric in draws)
+    size = units.format_size(points[0].size_bytes)
+    setup = f"{len(draws)} draws of the cloud, {size}, FlexReduce as it comes"
+    claim = f"beats others where GPUs are spread unevenly: {study.name}"
+    reached = fmean(point.fraction(point.best) for point in points)
+    remark = (
+        f"of the bound it reaches {fmean(point.fraction(FLEX) for point in points):.1%} on average, the "
+        f"fastest conventional one {reached:.1%}; {even} of the draws are symmetric"
+    )
+    yield _share(claim, setup, gains, strictly=True, remark=remark)
+    worth = geometric_mean([point.balance_gain for point in points])
+    yield Row(
+        f"{claim}: on average",
+        f"{setup}; over the fastest of {len(CONVENTIONAL)} conventional ones",
+        None,
+        geometric_mean(gains.values()),
+        "x",
+        f"{_over_each(points)}; {worth:.2f}x over equal shares",
+    )
+    most = max(points, key=lambda point: point.speedup)
+    yield Row(
+        f"{claim}: at most",
+        f"{size} on {most.topology}",
+        None,
+        most.speedup,
+        "x",
+        f"over {most.best}, which reaches {most.fraction(most.best):.1%} of the bound",
+    )
+
+
+def _over_each(points: Sequence[Point]) -> str:
+    """Mean over each conventional one, where it applies."""
+    some = [name for name in CONVENTIONAL if any(name in point.seconds for point in points)]
+    return ", ".join(f"{_mean_over(points, name):.2f}x over {name}" for name in some)
+
+
+def _mean_over(points: Sequence[Point], name: str) -> float:
+    return geometric_mean([point.over(name) for point in points if name in point.seconds])
+
+
+def _share(claim: str, setup: str, gains: Mapping[str, float], *, strictly: bool, remark: str = "") -> Row:
+    """Share of cases in which FlexReduce is faster, or not slower."""
+    faster = sum(gain > 1 + ALIKE for gain in gains.values())
+    slower = sum(gain < 1 - ALIKE for gain in gains.values())
+    alike = len(gains) - faster - slower
+    worst = min(gains, key=gains.__getitem__)
+    return Row(
+        f"{claim}: how often",
+        f"{setup}; {'faster' if strictly else 'not slower'} than the fastest conventional one by more than "
+        f"{ALIKE:.0%}",
+        None,
+        100 * (faster if strictly else faster + alike) / len(gains),
+        " %",
+        f"{faster} faster, {alike} within {ALIKE:.0%}, {slower} slower; the least is {gains[worst]:.3f}x, on "
+        f"{worst}{'; ' if remark else ''}{remark}",
+    )
+
+
+def _balancing(kind: str, points: Sequence[Point]) -> Row:
+    """What it is worth that hosts keep shares by what their NICs carry."""
+    gains = [point.balance_gain for point in points]
+    why = "hosts with equal NICs keep equal shares, of which GPUs of small hosts own more, either way"
+    if max(gains) > 1 + ALIKE:
+        why = "with equal shares a slow NIC, or a host with few, carries as much as the others"
+    return Row(
+        f"what it is worth to balance shares: {kind}",
+        f"FlexReduce as it comes over the same with equal shares for hosts, mean of {len(points)} clusters "
+        f"at {units.format_size(points[0].size_bytes)}",
+        None,
+        geometric_mean(gains),
+        "x",
+        f"{min(gains):.2f}x to {max(gains):.2f}x; {why}",
+    )
+
+
+def _yardstick(points: Sequence[Point]) -> Row:
+    """How near to the proven limit FlexReduce is, and how near that is to what can be had."""
+    apart = max(point.packed_s / point.bound_s - 1 for point in points)
+    worst = min(points, key=lambda point: point.fraction(FLEX))
+    bests = Counter(point.best for point in points)
+    return Row(
+        "how near the certified optimum",
+        f"{len(points)} clusters at {units.format_size(points[0].size_bytes)}, mean share of the bound",
+        None,
+        100 * fmean(point.fraction(FLEX) for point in points),
+        " %",
+        f"the least is {worst.fraction(FLEX):.1%}, on {worst.topology}; the fastest conventional one "
+        f"reaches {fmean(point.fraction(point.best) for point in points):.1%} "
+        f"({', '.join(f'{name} {count} times' for name, count in bests.most_common())}); forest's packing of "
+        f"trees takes at most {apart:.2%} more than the bound",
+    )
+
+
+def _explain(point: Point) -> str:
+    return (
+        f"{units.format_size(point.size_bytes)} {point.speedup:.2f}x over {point.best} "
+        f"({point.fraction(FLEX):.0%} and {point.fraction(point.best):.0%} of the bound)"
+    )
+
+
+def _losses(points: Sequence[Point]) -> str:
+    """Why it is not faster, where it is not."""
+    slower = [point for point in points if point.speedup < 1 - ALIKE]
+    if slower:
+        where = ", ".join(units.format_size(point.size_bytes) for point in slower)
+        filling = points[-1].speedup >= 1 - ALIKE
+        reason = (
+            "filling its pipeline is not hidden behind so little data" if filling else "its plan is worse"
+        )
+        return f"; slower at {where}, where {slower[0].best} is nearer the bound: {reason}"
+    last = points[-1]
+    if last.speedup <= 1 + ALIKE and last.fraction(last.best) >= _NEAR:
+        return f"; at {units.format_size(last.size_bytes)} {last.best} leaves nothing to gain"
+    return ""

@@ -1,0 +1,142 @@
+"""Times of all contenders on one cluster, every schedule verified, beside what is proven to be the least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from weft import units
+from weft.algorithms import flexreduce
+from weft.algorithms.bounds import lower_bound
+from weft.algorithms.packing import pack
+from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX, schedules
+from weft.planning.comparison import NEAR_ENOUGH
+from weft.planning.segments import search_segments
+from weft.verification import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+EQUAL: Final = "equal shares"
+"""FlexReduce as it comes, but every host keeps as much as any other, whatever its NIC. Its GPUs divide that
+evenly, so those of small hosts still own more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One cluster and one size.
+
+    Parameters
+    ----------
+    topology
+        Its spec.
+    size_bytes
+        Of the buffer.
+    seconds
+        By contender, each with the best of its options and segment sizes; those that do not apply are
+        missing.
+    default_s
+        FlexReduce as it comes, without other options.
+    bound_s
+        What no schedule beats: cuts, latency, and prices of links that forest's linear programme finds.
+    packed_s
+        What forest's best packing of trees takes, latency apart: next to the bound, it says that there is
+        nothing between the two.
+    """
+
+    topology: str
+    size_bytes: int
+    seconds: Mapping[str, float]
+    default_s: float
+    bound_s: float
+    packed_s: float
+
+    @property
+    def best(self) -> str:
+        """The fastest of the conventional ones."""
+        return min((name for name in CONVENTIONAL if name in self.seconds), key=self.seconds.__getitem__)
+
+    @property
+    def speedup(self) -> float:
+        """FlexReduce over the fastest of the conventional ones."""
+        return self.over(self.best)
+
+    @property
+    def default_speedup(self) -> float:
+        """The same without other options of FlexReduce."""
+        return self.seconds[self.best] / self.default_s
+
+    @property
+    def balance_gain(self) -> float:
+        """FlexReduce as it comes over the same with equal shares for all hosts."""
+        return self.seconds[EQUAL] / self.default_s
+
+    def over(self, name: str) -> float:
+        """How many times as fast as another FlexReduce is."""
+        return self.seconds[name] / self.seconds[FLEX]
+
+    def fraction(self, name: str) -> float:
+        """Share of the bound that a contender reaches."""
+        return self.bound_s / self.seconds[name]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "topology": self.topology,
+            "size_bytes": self.size_bytes,
+            "seconds": dict(self.seconds),
+            "default_s": self.default_s,
+            "bound_s": self.bound_s,
+            "packed_s": self.packed_s,
+            "best_conventional": self.best,
+            "speedup": self.speedup,
+            "balance_gain": self.balance_gain,
+            "fraction_of_bound": {name: self.fraction(name) for name in self.seconds},
+        }
+
+
+def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = False) -> list[Point]:
+    """Build, verify and time every contender.
+
+    Parameters
+    ----------
+    topology
+        Where.
+    sizes
+        Of the buffer, such as ``"64MiB"``.
+    as_it_comes
+        Whether FlexReduce has to do without other options; the others have theirs all the same.
+
+    Raises
+    ------
+    VerificationError
+        If a schedule is wrong.
+    """
+    packing = pack(topology)
+    packed = float(packing.rate)
+    built = {name: schedules(topology, name) for name in CONVENTIONAL}
+    built[FLEX] = (flexreduce.all_reduce(topology),) if as_it_comes else schedules(topology, FLEX)
+    built[EQUAL] = (flexreduce.all_reduce(topology, portions="even"),)
+    for several in built.values():
+        for schedule in several:
+            verify(schedule)
+    points = []
+    for size in sizes:
+        size_bytes = units.parse_size(size)
+        bound = lower_bound(topology, "all_reduce", size_bytes, certificate=packing.certificate).seconds
+        times = {
+            name: [_fastest(schedule, size_bytes, bound) for schedule in several]
+            for name, several in built.items()
+            if several
+        }
+        seconds = {name: min(found) for name, found in times.items()}
+        points.append(Point(topology.name, size_bytes, seconds, times[FLEX][0], bound, size_bytes / packed))
+    return points
+
+
+def _fastest(schedule: Schedule, size_bytes: int, bound_s: float) -> float:
+    found = search_segments(schedule, size_bytes, good_enough_s=bound_s / NEAR_ENOUGH)
+    return found.result.seconds
