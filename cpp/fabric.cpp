@@ -231,13 +231,18 @@ void Fabric::leave(int32_t number, const Unit& unit, int64_t now, int64_t end) {
     want(number, now);
 }
 
+// Where its head is: the packets behind only wait for that.
 int32_t Fabric::stuck_at(int32_t flight) const {
+    int32_t channel = -1, hop = -1;
     for (size_t i = 0; i < channels_.size(); ++i) {
         for (int32_t buffer : channels_[i].wanted_by) {
-            if (buffers_[buffer].units[0].flight == flight) return static_cast<int32_t>(i);
+            const Unit& unit = buffers_[buffer].units[0];
+            if (unit.flight != flight || unit.hop <= hop) continue;
+            hop = unit.hop;
+            channel = static_cast<int32_t>(i);
         }
     }
-    return -1;
+    return channel;
 }
 
 }  // namespace weft

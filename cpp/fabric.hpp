@@ -74,7 +74,7 @@ public:
     int64_t units() const { return units_; }
     int64_t most_flits() const { return most_; }
     std::vector<int64_t>& busy_ps() { return busy_; }
-    // A channel where this flight waits, or -1.
+    // The channel that this flight waits for, or -1.
     int32_t stuck_at(int32_t flight) const;
 
 private:

@@ -33,12 +33,9 @@ public:
             Rank& rank = ranks_[i];
             rank.step = table_.rank_steps[i];
             rank.free_ports = rules_.ports;
-            if (is_nop(static_cast<int32_t>(i))) {
-                rank.idle_until = rules_.nop_ps;
-                wake(static_cast<int32_t>(i), rank.idle_until);
-            } else {
-                wake(static_cast<int32_t>(i), rules_.cycle_ps);
-            }
+            auto number = static_cast<int32_t>(i);
+            if (is_nop(number)) rank.idle_until = rules_.nop_ps;
+            wake(number, std::max(rank.idle_until, rules_.cycle_ps));
         }
         Patience patience;
         std::vector<FabricEvent> batch;

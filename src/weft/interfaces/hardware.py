@@ -93,6 +93,17 @@ class Hardware:
         each = -(-size_bytes // (self.element_bytes * self.lanes))
         return self.lanes * -(-each // self.lane_elements) * self.cycle_ps
 
+    def flits(self, size_bytes: int) -> int:
+        """Flits of a message, with a head for each packet.
+
+        Examples
+        --------
+        >>> find_hardware("multitree-isca21").flits(1024)
+        68
+        """
+        packets = max(1, -(-size_bytes // self.payload_bytes))
+        return packets * (-(-self.payload_bytes // self.flit_bytes) + self.head_flits)
+
     def wire_bytes(self, size_bytes: int) -> int:
         """Bytes of a message as packets carry it: whole ones if they are padded."""
         if not self.padded:

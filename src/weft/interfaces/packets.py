@@ -197,7 +197,10 @@ def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple
     program = Program(tables, hardware, ways)
     switched = not bool(channels.routers.all())
     biggest = max((entry.size_bytes for entry in tables.all_entries()), default=0)
+    slowest = max(int(channels.flit_ps.max()), hardware.cycle_ps)
     try:
+        if max(hardware.flits(biggest) * slowest, hardware.aggregate_ps(biggest)) > limits.MAX_TIME_PS:
+            raise OverflowError  # noqa: TRY301 -- the same answer as where times add up to it
         found = _core.run_interfaces(
             **program.arrays(),
             flit_ps=channels.flit_ps,
