@@ -87,7 +87,7 @@ class Effort:
         Networks and sizes.
     """
 
-    most_kib: int = 1024
+    most_kib: int = 2048
     networks: tuple[str, ...] = training.NETWORKS
     fine_packets: int = 1 << 22
     sides: tuple[int, ...] = sweeps.SIDES
@@ -99,7 +99,12 @@ def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = N
     """Run all of it; `effort` allows for less."""
     effort = effort or Effort()
     began = time.process_time()
-    steps = 17 + 4 * (1 + len(effort.networks)) + len(effort.sides) + len(effort.swept)
+    steps = (
+        reference.rows_up_to(effort.most_kib)
+        + 4 * (1 + len(effort.networks))
+        + len(effort.sides)
+        + len(effort.swept)
+    )
     done = 0
 
     def tell(text: str) -> None:

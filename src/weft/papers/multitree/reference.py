@@ -35,7 +35,10 @@ _TOTALS: Final[dict[tuple[str, int, int], tuple[tuple[str, ...], tuple[int | Non
     ("torus", 16, 512): (_GRID, (74144, 116167, 36588, 35016, 28913)),
     ("torus", 16, 1024): (_GRID, (None, None, 72178, 69019, 45903)),
     ("torus", 36, 288): (_GRID, (51844, None, 42956, 24624, 20551)),
+    ("torus", 16, 2048): (_GRID, (None, None, 136886, None, None)),
     ("torus", 64, 128): (_GRID, (None, None, None, 12342, 11018)),
+    ("torus", 64, 256): (_GRID, (None, None, 42724, None, None)),
+    ("torus", 64, 512): (_GRID, (None, None, None, 40361, 31569)),
     ("mesh", 16, 32): (_GRID, (9345, 10737, 7986, 5368, 5313)),
     ("mesh", 16, 64): (_GRID, (13665, 17905, 14062, 9813, 8953)),
     ("mesh", 16, 128): (_GRID, (22305, 32432, 25440, 17571, 15809)),
@@ -70,7 +73,7 @@ class Compared:
         return asdict(self) | {"deviation": self.deviation}
 
 
-def compare(report: Callable[[str], None], most_kib: int = 1024) -> Iterator[Compared]:
+def compare(report: Callable[[str], None], most_kib: int = 2048) -> Iterator[Compared]:
     """Run every row up to a size, packet by packet."""
     machines: dict[tuple[str, int], Machine] = {}
     for (network, nodes, kib), (algorithms, totals) in _TOTALS.items():
@@ -90,6 +93,11 @@ def compare(report: Callable[[str], None], most_kib: int = 1024) -> Iterator[Com
                     times(algorithm) * found.total_cycles,
                     found.cpu_seconds,
                 )
+
+
+def rows_up_to(most_kib: int) -> int:
+    """How many networks and sizes there are up to a size."""
+    return sum(kib <= most_kib for _, _, kib in _TOTALS)
 
 
 def worst(rows: Sequence[Compared], *algorithms: str) -> Compared:
