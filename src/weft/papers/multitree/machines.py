@@ -37,6 +37,9 @@ RULES: Final = {MULTITREE: _LOCKSTEP, MULTITREE_MSG: _MESSAGES}
 FINE_PACKETS: Final = 1 << 20
 """So many packets are simulated at most; beyond, times go on along a line."""
 
+LEAST_PACKETS: Final = 128
+"""Of a message that such a line begins with: more than an interface's queue holds."""
+
 
 @dataclass
 class Machine:
@@ -122,7 +125,8 @@ class Machine:
     def seconds(self, algorithm: str, size_bytes: int) -> float:
         """Time of an all-reduce, sums included; beyond `fine_packets` along a line through two smaller."""
         schedule = self.schedule(algorithm)
-        most = self.fine_packets // schedule.transfers * PAYLOAD * schedule.chunks
+        packets = max(LEAST_PACKETS, self.fine_packets // schedule.transfers)
+        most = packets * PAYLOAD * schedule.chunks
         if size_bytes <= most:
             return self._simulated(algorithm, size_bytes)
         high, low = self._simulated(algorithm, most), self._simulated(algorithm, most // 2)

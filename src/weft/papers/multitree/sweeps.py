@@ -14,7 +14,7 @@ NETWORKS: Final = (("torus", 64), ("mesh", 64), ("fattree", 64), ("bigraph", 64)
 SIZES: Final = tuple(1 << power for power in range(15, 27))
 """32 KiB to 64 MiB, as in the paper."""
 
-SIDES: Final = (4, 6, 8, 10, 12, 14, 16)
+SIDES: Final = (4, 6, 8, 12, 16)
 BYTES_PER_NODE: Final = 98304 * 4
 
 
