@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from weft.algorithms import double_binary_tree, hdrm, multitree, ring, ring2d
@@ -10,7 +11,7 @@ from weft.interfaces import Rules, make_tables, simulate_tables
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from weft.interfaces import PacketResult, Tables
+    from weft.interfaces import Entry, PacketResult, Tables
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -120,6 +121,8 @@ class Machine:
         tables = make_tables(self.schedule(algorithm), size_bytes, ports=self.ports(algorithm))
         if algorithm == RING_2D:
             tables = _first_half(tables)
+        if self.network == "fattree":
+            tables = _by_source(tables, round(self.nodes**0.5))
         return simulate_tables(tables, rules=RULES.get(algorithm, _PACKETS))
 
     def seconds(self, algorithm: str, size_bytes: int) -> float:
@@ -148,6 +151,26 @@ def _first_half(tables: Tables) -> Tables:
     half = tables.steps // 2
     ranks = tuple(tuple(entry for entry in entries if entry.step < half) for entries in tables.ranks)
     return replace(tables, steps=half, ranks=ranks)
+
+
+def _by_source(tables: Tables, leaf: int) -> Tables:
+    """A fat-tree goes up by the number of the source, whatever links a tree was grown on."""
+    topology = tables.topology
+
+    def route(src: int, dst: int) -> tuple[int, ...]:
+        ends = [topology.ranks + rank // leaf for rank in (src, dst)]
+        spine = topology.ranks + topology.ranks // leaf + src % leaf
+        stops = [src, ends[0], dst] if ends[0] == ends[1] else [src, ends[0], spine, ends[1], dst]
+        return tuple(topology.links_between(a, b)[0] for a, b in pairwise(stops))
+
+    def routed(rank: int, entry: Entry) -> Entry:
+        sends = tuple(replace(send, route=route(rank, send.dst)) for send in entry.sends)
+        return replace(entry, sends=sends)
+
+    ranks = tuple(
+        tuple(routed(rank, entry) for entry in entries) for rank, entries in enumerate(tables.ranks)
+    )
+    return replace(tables, ranks=ranks)
 
 
 def alternating_ring(on_switch: int, switches: int) -> list[int]:
