@@ -46,6 +46,7 @@ _TOTALS: Final[dict[tuple[str, int, int], tuple[tuple[str, ...], tuple[int | Non
     ("mesh", 16, 128): (_GRID, (22305, 32432, 25440, 17571, 15809)),
     ("mesh", 16, 256): (_GRID, (39585, 62100, 42734, 32264, 28687)),
     ("mesh", 16, 512): (_GRID, (None, None, None, 61213, 52995)),
+    ("mesh", 64, 128): (_GRID, (None, None, None, 19461, 18208)),
     ("bigraph", 32, 32): (_BIGRAPH, (33539, 9249, 5350, 5131)),
     ("bigraph", 32, 64): (_BIGRAPH, (37755, 13705, 9571, 9091)),
     ("bigraph", 32, 128): (_BIGRAPH, (46683, 22633, 17973, 17056)),
