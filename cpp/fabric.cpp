@@ -112,12 +112,13 @@ int64_t Fabric::passable(int32_t buffer, int64_t duration) const {
     if (buffer >= virtual_) return 0;
     int32_t input = buffer / shape_.virtual_channels;
     const Channel& channel = channels_[input];
-    if (channel.gave != buffer) return channel.gives_until - duration;
+    int64_t first = channel.gives_until - std::max(duration, channel.giving);
+    if (channel.gave != buffer) return first;
     for (int32_t i = 0; i < shape_.virtual_channels; ++i) {
         int32_t other = input * shape_.virtual_channels + i;
         if (other != buffer && !buffers_[other].units.empty()) return channel.gives_until;
     }
-    return channel.gives_until - duration;
+    return first;
 }
 
 // Inputs that never had a turn come first, then whose last one is longest ago.
@@ -177,7 +178,8 @@ void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
     int32_t input = input_of(from);
     if (unit.hop > 0) {
         Channel& giver = channels_[input];
-        giver.gives_until = std::max(giver.gives_until, now) + unit.flits * flit;
+        giver.giving = unit.flits * flit;
+        giver.gives_until = std::max(giver.gives_until, now) + giver.giving;
         giver.gave = from;
     }
     auto seat = std::find(channel.served.begin(), channel.served.end(), input);

@@ -107,7 +107,8 @@ private:
         bool starved = false;  // somebody waits for a credit that is not on its way yet
         int32_t turn = 0;      // the virtual channel used last
         int64_t gives_until = 0;         // its virtual channels pass on units: when the last of them is through
-        int32_t gave = kNobody;          // which of them went last
+        int64_t giving = 0;              // how long that one takes
+        int32_t gave = kNobody;          // which of them it is from
         std::vector<int32_t> wanted_by;  // buffers whose first unit goes here next, longest wait first
         std::vector<int32_t> served;     // channels these belong to, in the order they had their last turn
         RingBuffer<std::pair<int32_t, int64_t>> entering;  // injection ports: flights, and when each is ready

@@ -54,13 +54,11 @@ public:
     void injected(int32_t flight, int64_t count, int64_t now, int64_t packet_ps) override {
         int32_t number = port_of_[flight];
         Port& port = ports_[number];
-        int64_t before = port.injected;
+        port.before = port.injected;
         port.injected += count;
-        if (port.threshold > before && port.threshold <= port.injected) {
-            int64_t started = now + (port.threshold - before - 1) * packet_ps;
-            port.threshold = 0;
-            queue_.push({std::max(port.not_before, started + port.slack), number, Happening::port_free});
-        }
+        port.began = now;
+        port.packet_ps = packet_ps;
+        if (port.threshold > port.before && port.threshold <= port.injected) free_after(number);
     }
 
     void delivered(int32_t flight, int64_t when) override {
@@ -80,7 +78,8 @@ private:
     struct Port {
         bool busy = false;
         int64_t queued = 0, injected = 0;  // packets, ever
-        int64_t threshold = 0;             // that packet's start makes room for the last one of the message
+        int64_t before = 0, began = 0, packet_ps = 0;  // of the last unit: packets ahead of it, and when they start
+        int64_t threshold = 0;  // that packet's start makes room for the last one of the message
         int64_t not_before = 0, slack = 0;
     };
 
@@ -88,6 +87,7 @@ private:
     void handle(const FabricEvent& event);
     void wake(int32_t rank, int64_t when);
     void issue(int32_t rank, int64_t now);
+    void free_after(int32_t port);
     void send(int32_t number, int32_t rank, int32_t port, int64_t now);
     bool step_done(int32_t rank, int64_t now);
     void met(int32_t send, int64_t now);
@@ -252,6 +252,18 @@ bool Interfaces::step_done(int32_t number, int64_t now) {
     return true;
 }
 
+// The packet that makes room is on its way, in the last unit or before it: the port is free from then on.
+void Interfaces::free_after(int32_t number) {
+    Port& port = ports_[number];
+    int64_t free_at = port.not_before;
+    if (port.threshold > port.before) {
+        int64_t start = port.began + (port.threshold - port.before - 1) * port.packet_ps;
+        free_at = std::max(free_at, start + port.slack);
+    }
+    port.threshold = 0;
+    queue_.push({free_at, number, Happening::port_free});
+}
+
 void Interfaces::send(int32_t number, int32_t rank, int32_t port_number, int64_t now) {
     Port& port = ports_[port_number];
     Flight& flight = flights_[number];
@@ -267,11 +279,8 @@ void Interfaces::send(int32_t number, int32_t rank, int32_t port_number, int64_t
     int64_t rest = rules_.queue_flits - fit * flight.flits;
     int64_t threshold = port.queued - rules_.queue_packets - fit;
     port.slack = (rest > 0 ? flight.flits - rest : flight.flits) * rules_.cycle_ps + rules_.cycle_ps;
-    if (threshold <= port.injected) {
-        queue_.push({port.not_before, port_number, Happening::port_free});
-    } else {
-        port.threshold = threshold;
-    }
+    port.threshold = threshold;
+    if (threshold <= port.injected) free_after(port_number);
     fabric_.enter(number, now + rules_.send_cycles * rules_.cycle_ps, now);
 }
 

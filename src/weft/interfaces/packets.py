@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FLOW_CONTROLS: Final = ("packet", "message")
 DETAILS: Final = ("packet", "message")
 
-_PIECES: Final = 60
+_PIECES: Final = 64
 """Units of a message at the detail of messages: so few cost little and still interleave as packets would."""
 
 
@@ -141,7 +141,7 @@ def simulate_tables(
     rules
         How interfaces and routers go about it.
     detail
-        ``"packet"`` moves packets one by one; ``"message"`` moves messages in at most 60 units each, by the
+        ``"packet"`` moves packets one by one; ``"message"`` moves messages in at most 64 units each, by the
         same rules: for large buffers that is many times faster, and a few per cent off.
 
     Raises
