@@ -7,10 +7,9 @@ steps; inside a step they stay as written, because that is the order in which se
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -19,8 +18,8 @@ from weft import limits
 from weft.errors import FormatError, InputError, LimitError
 from weft.schedule.cuts import make_condition, owners
 from weft.schedule.ir import COLLECTIVES, DEFAULT_ROUTE, Op, Schedule
-from weft.topology.record import TopologyRecord, from_record, to_record
-from weft.topology.spec import parse_spec
+from weft.topology.json_reading import check_length, decode_json, embedded_topology
+from weft.topology.record import TopologyRecord, to_record
 
 if TYPE_CHECKING:
     from weft.topology import Topology
@@ -36,7 +35,6 @@ _MAX_CHUNKS: Final = 1 << 20
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Weight = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Route = list[int | str]
-_Form = TypeVar("_Form")
 
 
 class _Row(msgspec.Struct, array_like=True, gc=False):
@@ -93,15 +91,13 @@ def schedule_from_json(data: bytes | str, source: str = "<json>") -> Schedule:
     <Schedule mine reduce on ring:3: 1 chunks, 1 steps, 2 transfers>
     """
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    if len(data) > limits.MAX_TEXT_BYTES:
-        most = limits.MAX_TEXT_BYTES >> 20
-        raise FormatError(source, f"larger than the {most} MiB of JSON that Weft accepts; use a .weft file")
+    check_length(source, data, "; use a .weft file")
     # The version first: a later one may have keys that are unknown here.
-    version = _decode(source, data, _Versioned).weft_schedule
+    version = decode_json(source, data, _Versioned, "a schedule").weft_schedule
     if version != VERSION:
         problem = f"format {version} is unknown, this Weft reads {VERSION}"
         raise FormatError(source, problem, "weft_schedule")
-    return _build(source, _decode(source, data, _Document))
+    return _build(source, decode_json(source, data, _Document, "a schedule"))
 
 
 def schedule_to_json(schedule: Schedule) -> bytes:
@@ -169,19 +165,8 @@ def _row_texts(schedule: Schedule) -> list[str]:
     ]
 
 
-def _decode(source: str, data: bytes, form: type[_Form]) -> _Form:
-    try:
-        return msgspec.json.decode(data, type=form)
-    except RecursionError as error:
-        raise FormatError(source, "nested too deeply to be a schedule") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(source, "not UTF-8 text") from error
-    except msgspec.DecodeError as error:
-        raise _located(source, data, str(error)) from error
-
-
 def _build(source: str, document: _Document) -> Schedule:
-    topology = _topology(source, document.topology)
+    topology = embedded_topology(source, document.topology)
     if document.collective not in COLLECTIVES:
         problem = f"{document.collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
         raise FormatError(source, problem, "collective")
@@ -206,16 +191,6 @@ def _build(source: str, document: _Document) -> Schedule:
         raise
     except InputError as error:
         raise FormatError(source, str(error)) from error
-
-
-def _topology(source: str, described: str | TopologyRecord) -> Topology:
-    try:
-        if isinstance(described, TopologyRecord):
-            return from_record(described)
-        # Never a file name: reading one schedule must not open other files.
-        return parse_spec(described)
-    except InputError as error:
-        raise FormatError(source, str(error), "topology") from error
 
 
 def _chunks(document: _Document, ranks: int) -> dict[str, Any]:
@@ -327,13 +302,3 @@ def _columns(source: str, rows: list[_Row], table: _RouteTable, chunks: int) -> 
         raise FormatError(source, problem, f"transfers[{index}]")
     order = np.argsort(columns["step"], kind="stable")
     return {name: column[order] for name, column in columns.items()}
-
-
-def _located(source: str, data: bytes, message: str) -> FormatError:
-    """Move the place that msgspec puts at the end of its message to where ours have it."""
-    if match := re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL):
-        return FormatError(source, match[1], match[2] or None)
-    if match := re.fullmatch(r"(.*) \(byte ([0-9]+)\)", message, re.DOTALL):
-        line = data.count(b"\n", 0, int(match[2])) + 1
-        return FormatError(source, match[1], f"line {line}")
-    return FormatError(source, message)
