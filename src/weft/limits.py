@@ -79,6 +79,12 @@ MAX_STEPS: Final = 1 << 22
 MAX_SLOTS: Final = 1 << 10
 MAX_PORTS: Final = 256
 MAX_PACKET_EVENTS: Final = 1 << 34
+MAX_TABLE_STEPS: Final = 1 << 22
+"""Steps of the tables of all ranks together: an interface passes over each, even if it has nothing to do."""
+
+MAX_WAY_LINKS: Final = 1 << 24
+"""Links of all ways that the messages of tables take, together."""
+
 MAX_PLACES: Final = 1 << 24
 """Ranks times slots: an executor keeps a little about each."""
 

@@ -2,7 +2,8 @@
 
 from weft.interfaces.hardware import PRESETS, Hardware, find_hardware
 from weft.interfaces.packets import CODESIGNED, PacketResult, Rules, simulate_tables
-from weft.interfaces.table import Entry, Send, Tables, make_tables
+from weft.interfaces.table import Entry, Send, Tables, default_ports, make_tables
+from weft.interfaces.table_file import tables_from_json, tables_to_json, tables_to_text
 
 __all__ = [
     "CODESIGNED",
@@ -13,7 +14,11 @@ __all__ = [
     "Rules",
     "Send",
     "Tables",
+    "default_ports",
     "find_hardware",
     "make_tables",
     "simulate_tables",
+    "tables_from_json",
+    "tables_to_json",
+    "tables_to_text",
 ]

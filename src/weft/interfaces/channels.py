@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft import limits
 from weft.errors import InputError
 from weft.units import PS_PER_S
 
@@ -137,6 +138,7 @@ class Ways:
             self._links += middle
             self._class += _classes(self._topology, middle) if self.classes > 1 else [0] * len(middle)
             self._offsets.append(len(self._links))
+            limits.check("links of all ways together", len(self._links), limits.MAX_WAY_LINKS)
         return Way(first, len(routes), source, target)
 
     def _port_of(self, column: int, link: int, rank: int) -> int:
@@ -224,12 +226,15 @@ def _classes(topology: Topology, links: Sequence[int]) -> list[int]:
     found: list[int] = []
     dimension, crossed = -1, 0
     for link in links:
-        ends = [int(topology.link_src[link]), int(topology.link_dst[link])]
-        src, dst = (topology.grid.coordinates(end) for end in ends)
-        (along,) = [i for i, (a, b) in enumerate(zip(src, dst, strict=True)) if a != b]
+        ends = int(topology.link_src[link]), int(topology.link_dst[link])
+        # A grid may have links of other kinds as well: across it, or to switches.
+        inside = max(ends) < topology.ranks
+        src, dst = (topology.grid.coordinates(end) if inside else () for end in ends)
+        moved = [i for i, (a, b) in enumerate(zip(src, dst, strict=True)) if a != b]
+        along = moved[0] if len(moved) == 1 else -1
         if along != dimension:
             dimension, crossed = along, 0
-        if topology.grid.shape[along] > 2 and abs(src[along] - dst[along]) > 1:
+        if along >= 0 and topology.grid.shape[along] > 2 and abs(src[along] - dst[along]) > 1:
             crossed = 1
         found.append(crossed)
     return found

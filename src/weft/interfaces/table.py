@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from weft import limits, units
 from weft.errors import ScheduleError, UnsupportedError
+from weft.interfaces.validity import check_tables
 from weft.schedule import Op
 from weft.topology.listing import listing_order
 
@@ -73,46 +76,69 @@ class Tables:
     ----------
     topology
         The network they are for.
-    algorithm
-        What made them.
+    algorithm, collective
+        What made them, and what they carry out.
     size_bytes
-        Of the buffer that addresses count in.
+        Of the buffer of each rank, which addresses count in.
     steps
         Steps of every table, NOPs included.
     ports
         Of each rank.
     ranks
         Entries of each rank in the order of their steps.
+
+    Raises
+    ------
+    ScheduleError
+        If an interface could not carry them out; see `weft.interfaces.validity`.
     """
 
     topology: Topology
     algorithm: str
+    collective: str
     size_bytes: int
     steps: int
     ports: int
     ranks: tuple[tuple[Entry, ...], ...]
 
+    def __post_init__(self) -> None:
+        check_tables(self)
+
+    @property
+    def space_bytes(self) -> int:
+        """What addresses count in: in an all-to-all the buffers of all ranks, one after the other."""
+        return self.size_bytes * (len(self.ranks) if self.collective == "all_to_all" else 1)
+
+    @property
+    def messages(self) -> int:
+        """Sent by all ranks together."""
+        return sum(len(entry.sends) for entry in self.all_entries())
+
     @property
     def entries(self) -> int:
         """Of the longest table; NOPs take one each."""
-        return max(_length(entries) for entries in self.ranks)
+        return max(map(_length, self.ranks))
 
     def entry_bits(self) -> dict[str, int]:
         """Bits of one entry, field by field.
 
-        Children are a list of as many as any entry has, each with a bit that says whether it is there.
+        Children are a list of as many as any entry has, each with a bit that says whether it is there. What a
+        gather waits for beyond its parent is listed there as well, and where anything is waited for that has
+        another flow or operation than the entry, each says which.
         """
-        ranks, flows = len(self.ranks), max(1, 1 + max(entry.flow for entry in self.all_entries()))
-        children = max(1, *(max(len(e.after), len(e.sends)) for e in self.all_entries()))
-        number = _bits(ranks)
+        flows = 1 + max((entry.flow for entry in self.all_entries()), default=0)
+        children = max(map(_children, self.all_entries()), default=1)
+        largest = max((entry.size_bytes for entry in self.all_entries()), default=0)
+        other = any(wait[:2] != (e.op, e.flow) for e in self.all_entries() for wait in e.after)
+        number = _bits(len(self.ranks)) + (1 + _bits(flows) if other else 0)
         return {
             "opcode": 2,
             "flow": _bits(flows),
             "parent": number + 1,
             "children": children * (number + 1),
             "step": _bits(self.steps),
-            "address": _bits(max(2, self.size_bytes)),
-            "size": _bits(1 + max(2, *(entry.size_bytes for entry in self.all_entries()))),
+            "address": _bits(self.space_bytes),
+            "size": _bits(1 + largest),
         }
 
     @property
@@ -130,10 +156,36 @@ def _bits(values: int) -> int:
     return max(1, (values - 1).bit_length())
 
 
+def _children(entry: Entry) -> int:
+    """Ranks that the list of an entry names."""
+    waits = len(entry.after)
+    return max(1, waits if entry.op == REDUCE else len(entry.sends) + max(0, waits - 1))
+
+
 def _length(entries: tuple[Entry, ...]) -> int:
     """Lines of a table: its entries, and a NOP for each step without one before its last."""
     used = {entry.step for entry in entries}
     return len(entries) + sum(step not in used for step in range(max(used, default=0)))
+
+
+def default_ports(topology: Topology) -> int:
+    """Ports of each rank where nobody says how many: one for each link to a switch, or to its neighbours.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> default_ports(load_topology("torus:4x4")), default_ports(load_topology("switch:8"))
+    (4, 1)
+    """
+    ranks, src, dst = topology.ranks, topology.link_src, topology.link_dst
+    links_out = np.bincount(src[src < ranks], minlength=ranks)
+    links_in = np.bincount(dst[dst < ranks], minlength=ranks)
+    switched = np.ones(ranks, bool)
+    direct = (src < ranks) & (dst < ranks)
+    switched[src[direct]] = switched[dst[direct]] = False
+    if switched.any():
+        return min(int(np.minimum(links_out, links_in)[switched].min()), limits.MAX_PORTS)
+    return min(int(links_out.max()), limits.MAX_PORTS)
 
 
 @dataclass(slots=True)
@@ -222,7 +274,9 @@ class _Maker:
         name = self.schedule.algorithm
         steps = self.schedule.steps + len(closing)
         ranks = tuple(map(tuple, self.tables))
-        return Tables(self.schedule.topology, name, self.size_bytes, steps, self.ports, ranks)
+        return Tables(
+            self.schedule.topology, name, self.schedule.collective, self.size_bytes, steps, self.ports, ranks
+        )
 
     def _steps(self) -> Iterator[tuple[int, list[_Message]]]:
         starts = self.schedule.message_starts.tolist()

@@ -1,0 +1,120 @@
+"""What tables must be like before an interface may carry them out; the one place that says so.
+
+`Tables` asks when it is made, whoever makes it, so that the engine never sees a number that was not checked.
+Whether tables compute anything sensible is not asked: that is the schedule's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from weft import limits
+from weft.errors import ScheduleError
+
+if TYPE_CHECKING:
+    from weft.interfaces.table import Entry, Send, Tables
+
+_OPS: Final = ("reduce", "gather")
+
+
+def check_tables(tables: Tables) -> None:
+    """Raise unless every number of some tables is in its range and every wait is for a message that is sent.
+
+    Raises
+    ------
+    ScheduleError
+        Begins with the place, such as ``ranks[3][17]: ``, the entry 17 of rank 3.
+    """
+    _check_frame(tables)
+    known = _messages(tables)
+    passed = 0
+    for rank, entries in enumerate(tables.ranks):
+        before = 0
+        for index, entry in enumerate(entries):
+            place = f"ranks[{rank}][{index}]"
+            _check_entry(tables, rank, entry, place)
+            if entry.step < before:
+                raise _wrong(place, f"step {entry.step} comes after step {before}; put entries in order")
+            before = entry.step
+            for wait in entry.after:
+                if (rank, *wait) not in known:
+                    op, flow, src = wait
+                    raise _wrong(place, f"waits for {op} {flow} of rank {src}, which sends no such message")
+        passed += before
+    _check_bound("ranks", "steps of all ranks together", passed, limits.MAX_TABLE_STEPS + 1)
+
+
+def _check_frame(tables: Tables) -> None:
+    limits.check_text("algorithm: its name", tables.algorithm, ScheduleError)
+    limits.check_text("collective: its name", tables.collective, ScheduleError)
+    _check_bound("size_bytes", "the size", tables.size_bytes, limits.MAX_SIZE_BYTES + 1)
+    _check_bound("steps", "the number of steps", tables.steps, limits.MAX_STEPS + 1)
+    _check_bound("ports", "the number of ports", tables.ports, limits.MAX_PORTS + 1)
+    if tables.ports < 1:
+        raise _wrong("ports", "a rank needs one at least")
+    if len(tables.ranks) != tables.topology.ranks:
+        there = f"{tables.topology.name} has {tables.topology.ranks} ranks"
+        raise _wrong("ranks", f"{len(tables.ranks)} tables, but {there}; give each its own")
+
+
+def _check_entry(tables: Tables, rank: int, entry: Entry, place: str) -> None:
+    if entry.op not in _OPS:
+        raise _wrong(place, f"{entry.op!r} is no operation, expected {' or '.join(_OPS)}")
+    _check_bound(place, "flow", entry.flow, limits.MAX_CHUNKS)
+    _check_bound(place, "step", entry.step, tables.steps)
+    _check_bound(place, "address", entry.address, tables.space_bytes + 1)
+    room = min(tables.space_bytes - entry.address, limits.MAX_SIZE_BYTES)
+    _check_bound(place, "size", entry.size_bytes, room + 1)
+    if entry.op == "reduce" and len(entry.sends) > 1:
+        raise _wrong(place, f"a reduce has one parent, not {len(entry.sends)}")
+    if entry.op == "gather" and not entry.sends:
+        raise _wrong(place, "a gather sends something")
+    if len(set(entry.after)) < len(entry.after):
+        raise _wrong(place, "waits for one message twice")
+    for send in entry.sends:
+        _check_send(tables, rank, send, place)
+
+
+def _check_send(tables: Tables, rank: int, send: Send, place: str) -> None:
+    topology = tables.topology
+    _check_bound(place, "receiver", send.dst, topology.ranks)
+    _check_bound(place, "port", send.port, tables.ports)
+    if send.dst == rank:
+        raise _wrong(place, f"rank {rank} sends to itself")
+    if send.route is None:
+        return
+    at = rank
+    for link in send.route:
+        _check_bound(place, "link", link, topology.links)
+        if topology.link_src[link] != at:
+            where = f"at {topology.node_name(at)}"
+            raise _wrong(place, f"its route is {where}, link {topology.link_name(link)} begins elsewhere")
+        at = int(topology.link_dst[link])
+    if at != send.dst:
+        end = topology.node_name(at)
+        raise _wrong(place, f"its route ends at {end}, not at rank {send.dst}, where it sends to")
+
+
+def _messages(tables: Tables) -> set[tuple[int, str, int, int]]:
+    """Receiver, operation, flow and sender of all messages; no two may be alike."""
+    known: set[tuple[int, str, int, int]] = set()
+    for rank, entries in enumerate(tables.ranks):
+        for index, entry in enumerate(entries):
+            for send in entry.sends:
+                message = (send.dst, entry.op, entry.flow, rank)
+                if message in known:
+                    what = f"{entry.op} {entry.flow} to rank {send.dst}"
+                    raise _wrong(f"ranks[{rank}][{index}]", f"sends {what} a second time")
+                known.add(message)
+    return known
+
+
+def _check_bound(place: str, what: str, value: int, bound: int) -> None:
+    """Raise unless this is a plain number, at least 0 and below `bound`."""
+    if type(value) is not int or not 0 <= value < bound:
+        shown = value if type(value) is int and abs(value) < 10**30 else f"a {type(value).__name__}"
+        raise _wrong(place, f"{what} is {shown}, expected a number from 0 to {bound - 1}")
+
+
+def _wrong(place: str, problem: str) -> ScheduleError:
+    return ScheduleError(f"{place}: {problem}")
