@@ -38,6 +38,7 @@ VERBS: Final = {
     "export": "Write a schedule to a file.",
     "verify": "Prove that a schedule computes its collective.",
     "simulate": "Run one schedule on its simulated network.",
+    "packets": "Run the tables of network interfaces packet by packet.",
     "train": "Simulate an iteration of training on a cluster.",
     "reproduce": "Run what a paper claims, beside its numbers.",
     "run": "Start the ranks of a job on this machine.",

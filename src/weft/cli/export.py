@@ -10,18 +10,28 @@ import click
 from weft.cli import options
 from weft.cli.lines import printable
 from weft.cli.output import check_outputs, make_console, print_facts, print_json, progress, write_output
+from weft.cli.tabling import describe_tables, make_tables_of, table_facts
 from weft.errors import InputError
 
 if TYPE_CHECKING:
+    from weft.interfaces import Tables
     from weft.planning import Plan
     from weft.schedule import Schedule
 
-FORMATS: Final = ("weft", "json", "text", "dot")
-_BY_SUFFIX: Final = {".json": "json", ".txt": "text", ".text": "text", ".dot": "dot", ".gv": "dot"}
-
-
-def _read_size(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
-    return None if text is None else options.read_size(ctx, option, text)
+FORMATS: Final = ("weft", "json", "text", "dot", "ni-table", "ni-text")
+_TABLES: Final = ("ni-table", "ni-text")
+_FOR_ALL_SIZES: Final = (
+    "only a plan chooses by size; a schedule is for all sizes, and --format ni-table writes tables for one"
+)
+_BY_SUFFIX: Final = {
+    ".ni.json": "ni-table",
+    ".ni.txt": "ni-text",
+    ".json": "json",
+    ".txt": "text",
+    ".text": "text",
+    ".dot": "dot",
+    ".gv": "dot",
+}
 
 
 @click.command(
@@ -33,24 +43,27 @@ def _read_size(ctx: click.Context, option: click.Parameter, text: str | None) ->
         "weft export plan.weft --size 64MiB -o best.json",
         "weft export ring:4 --algorithm ring --format text -o -",
         "weft export switch:8 --algorithm double_binary_tree -o tree.dot",
+        "weft export torus:4x4 --algorithm multitree --size 128KiB -o multitree.ni.json",
     ),
 )
-@click.argument("source", metavar="SCHEDULE|PLAN|TOPOLOGY")
+@click.argument("source", metavar="SCHEDULE|PLAN|TOPOLOGY|TABLE")
 @options.algorithm
 @options.collective
 @options.root
 @click.option(
     "--size",
-    callback=_read_size,
+    callback=options.read_optional_size,
     metavar="SIZE",
-    help="Of a plan, the size whose schedule is written, such as 64MiB.",
+    help="Of a plan, the size whose schedule is written, such as 64MiB; of tables, the buffer's.",
 )
+@options.ports
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write; - for standard output.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="Binary, JSON, a listing or a Graphviz drawing; by default as the file's name ends, else weft.",
+    help="Binary, JSON, a listing or a Graphviz drawing; tables of network interfaces, as JSON or as a "
+    "listing; by default as the file's name ends, else weft.",
 )
 @click.option(
     "--chunk", type=click.IntRange(min=0), default=0, show_default=True, help="The chunk a dot file draws."
@@ -62,6 +75,7 @@ def command(
     collective: str,
     root: int,
     size: int | None,
+    ports: int | None,
     output: str,
     form: str | None,
     chunk: int,
@@ -72,15 +86,30 @@ def command(
     With --algorithm the schedule is built on a TOPOLOGY; without it, a SCHEDULE file is read and written in
     another form. Of a PLAN, which weft plan wrote, what it chooses for --size is written. weft and json files
     can be read again by weft verify and weft simulate.
+
+    ni-table is what the network interface of each rank has to know to carry out the schedule for --size: weft
+    packets runs it. A TABLE that was written so can be listed with ni-text.
     """
-    from weft.cli.inputs import obtain
+    from weft.cli.inputs import obtain, obtain_any
 
     check_outputs(output, as_json=as_json)
-    chosen = form or _BY_SUFFIX.get(PurePath(output).suffix.lower(), "weft")
+    name = PurePath(output).name.lower()
+    by_name = next((kind for suffix, kind in _BY_SUFFIX.items() if name.endswith(suffix)), "weft")
+    chosen = form or by_name
     if chosen != "dot":
         options.refuse_unused(
             "chunk", reason=f"only a dot file draws one, this is {chosen}; try --format dot"
         )
+    if chosen in _TABLES:
+        with progress("export") as report:
+            report("tables", 0, 0)
+            found = obtain_any(source, algorithm, collective, root)
+            tables = make_tables_of(source, found, size, ports)[0]
+            data = encode_tables(tables, chosen)
+            write_output(output, data)
+        _show_tables(tables, output, chosen, len(data), as_json=as_json)
+        return
+    options.refuse_unused("ports", reason=f"only tables have ports, this is {chosen}; try --format ni-table")
     with progress("export") as report:
         report("schedule", 0, 0)
         found = obtain(source, algorithm, collective, root)
@@ -106,7 +135,7 @@ def _choose(source: str, found: Schedule | Plan, size: int | None) -> tuple[Sche
     from weft.schedule import Schedule
 
     if isinstance(found, Schedule):
-        options.refuse_unused("size", reason="only a plan chooses by size; a schedule is for all sizes")
+        options.refuse_unused("size", reason=_FOR_ALL_SIZES)
         return found, {}
     if size is None:
         count = f"{len(found.schedules)} schedules" if len(found.schedules) > 1 else "one schedule"
@@ -130,6 +159,26 @@ def encode(schedule: Schedule, form: str, chunk: int = 0) -> bytes:
     from weft.schedule.json_form import schedule_to_json
 
     return encode_schedule(schedule) if form == "weft" else schedule_to_json(schedule)
+
+
+def encode_tables(tables: Tables, form: str) -> bytes:
+    """Bytes of tables, as JSON or as a listing."""
+    from weft.interfaces import tables_to_json, tables_to_text
+
+    return tables_to_json(tables) if form == "ni-table" else tables_to_text(tables).encode()
+
+
+def _show_tables(tables: Tables, output: str, form: str, size: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"file": output, "format": form, "bytes": size, **describe_tables(tables)})
+    elif output != "-":
+        facts = [
+            ("wrote", f"{printable(output)}, {size:,} bytes, {form}"),
+            ("topology", printable(tables.topology.name)),
+            ("collective", printable(tables.collective)),
+            ("algorithm", printable(tables.algorithm)),
+        ]
+        print_facts(make_console(), facts + table_facts(tables))
 
 
 def describe(schedule: Schedule) -> dict[str, str | int]:

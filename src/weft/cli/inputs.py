@@ -11,6 +11,7 @@ from weft.errors import FormatError, InputError
 from weft.files import exists
 
 if TYPE_CHECKING:
+    from weft.interfaces import Tables
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
@@ -66,7 +67,18 @@ def _find_plan(source: str) -> Plan | None:
 
 
 def obtain(source: str, algorithm: str | None, collective: str, root: int) -> Schedule | Plan:
-    """Read a schedule or plan file, whichever it is, or build an algorithm on a topology.
+    """Read a schedule or plan file, or build an algorithm on a topology; see `obtain_any`."""
+    from weft.interfaces import Tables
+
+    found = obtain_any(source, algorithm, collective, root)
+    if isinstance(found, Tables):
+        msg = f"{source}: is a table of network interfaces, not a schedule; weft packets runs it"
+        raise InputError(msg)
+    return found
+
+
+def obtain_any(source: str, algorithm: str | None, collective: str, root: int) -> Schedule | Plan | Tables:
+    """Read a file of a schedule, plan or tables, whichever it is, or build an algorithm on a topology.
 
     Parameters
     ----------
@@ -94,9 +106,10 @@ def obtain(source: str, algorithm: str | None, collective: str, root: int) -> Sc
     return _read(source)
 
 
-def _read(source: str) -> Schedule | Plan:
+def _read(source: str) -> Schedule | Plan | Tables:
     from weft import limits
     from weft.files import read_bytes, standard_input
+    from weft.interfaces.table_file import is_table, tables_from_json
     from weft.planning.plan_file import decode_plan, is_plan
     from weft.schedule.codec import decode_schedule
     from weft.topology.load import read_topology
@@ -105,6 +118,8 @@ def _read(source: str) -> Schedule | Plan:
     data = read_bytes(name, place, limits.MAX_SCHEDULE_BYTES)
     if is_plan(data):
         return decode_plan(data, name)
+    if is_table(data):
+        return tables_from_json(data, name)
     try:
         return decode_schedule(data, name)
     except FormatError as error:

@@ -27,6 +27,11 @@ def read_size(_ctx: click.Context, option: click.Parameter, text: str) -> int:
     return size_bytes
 
 
+def read_optional_size(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    """As `read_size`, where none may be given."""
+    return None if text is None else read_size(ctx, option, text)
+
+
 def read_segment(ctx: click.Context, option: click.Parameter, text: str) -> int | str:
     """Segment size, or one of the words ``auto`` and ``none``."""
     return text if text in ("auto", "none") else read_size(ctx, option, text)
@@ -83,7 +88,7 @@ def refuse_unused(*names: str, reason: str) -> None:
     context = click.get_current_context(silent=True)
     for name in names:
         if context is not None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            msg = f"--{name}: {reason}"
+            msg = f"--{name.replace('_', '-')}: {reason}"
             raise InputError(msg)
 
 
@@ -155,4 +160,11 @@ algorithm: Final = click.option(
     "--algorithm",
     metavar="NAME",
     help="Build this on a topology, which the argument then is.",
+)
+
+ports: Final = click.option(
+    "--ports",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Network interfaces of each rank; by default one for each of its links.",
 )

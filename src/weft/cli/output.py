@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from weft.cli.lines import one_line
 from weft.errors import InputError
 from weft.files import replacing
 
@@ -48,6 +49,18 @@ def largest_unit(reference: float, units: tuple[tuple[str, float], ...]) -> tupl
     ('MB/s', 0.001)
     """
     return next(((name, scale) for name, scale in units if reference >= scale), units[-1])
+
+
+def human_speed(value: float) -> str:
+    """Text for a speed in GB/s.
+
+    Examples
+    --------
+    >>> human_speed(0.5)
+    '500.00 MB/s'
+    """
+    unit, scale = largest_unit(value, SPEED_UNITS)
+    return f"{value / scale:.2f} {unit}"
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -183,6 +196,12 @@ def check_outputs(*paths: str | None, as_json: bool) -> None:
     if len({os.path.realpath(path) for path in files}) < len(files):
         msg = f"{files[0]}: two outputs want this file; give each its own"
         raise InputError(msg)
+
+
+def warn_of(problem: Exception | None) -> None:
+    """Say on standard error what the verifier has against a schedule, if anything."""
+    if problem is not None:
+        click.echo(f"weft: warning: not correct: {one_line(str(problem), LONGEST_LINE)}", err=True)
 
 
 def write_output(path: str, data: bytes) -> None:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
-from weft.cli.lines import one_line, printable
+from weft.cli.busiest import print_busiest_links
+from weft.cli.lines import printable
 from weft.cli.output import (
-    LONGEST_LINE,
-    SPEED_UNITS,
     check_outputs,
-    largest_unit,
+    human_speed,
     make_console,
     make_table,
     print_facts,
@@ -21,6 +20,7 @@ from weft.cli.output import (
     print_line,
     print_table,
     progress,
+    warn_of,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.simulation import SimulationResult
 
-_BUSIEST = 5
 _PATH_ENDS = 3
 
 
@@ -112,8 +111,7 @@ def command(
         bound = _find_bound(found, size)
         if trace is not None:
             _write_trace(trace, result, sharing, order, execution)
-    if problem is not None:
-        click.echo(f"weft: warning: not correct: {one_line(str(problem), LONGEST_LINE)}", err=True)
+    warn_of(problem)
     # A wrong schedule may be faster than any right one.
     limit = Limit(bound, None if bound is None or problem else bound.seconds / result.seconds)
     rules = {"sharing": sharing, "order": order, "execution": execution}
@@ -198,8 +196,8 @@ def _show(
         [
             ("time", human_seconds(result.seconds)),
             *_limit_facts(limit),
-            ("algbw", _speed(result.algbw_GBps)),
-            ("busbw", _speed(result.busbw_GBps)),
+            ("algbw", human_speed(result.algbw_GBps)),
+            ("busbw", human_speed(result.busbw_GBps)),
             ("schedule", f"{plan.steps:,} steps, {plan.transfers:,} transfers, {plan.messages:,} messages"),
             ("run", f"{cut}, {result.segments:,} in all; {how}"),
             ("last rank", f"{slowest}, at {human_seconds(int(result.rank_finish_ps[slowest]) / 1e12)}"),
@@ -207,7 +205,7 @@ def _show(
         ],
     )
     console.print()
-    _show_links(result, console)
+    print_busiest_links(console, plan.topology, result.link_busy_ps, result.time_ps)
     console.print()
     _show_path(result, console)
 
@@ -224,11 +222,6 @@ def _limit_facts(limit: Limit) -> list[tuple[str, str]]:
     return facts
 
 
-def _speed(value: float) -> str:
-    unit, scale = largest_unit(value, SPEED_UNITS)
-    return f"{value / scale:.2f} {unit}"
-
-
 def _path_summary(result: SimulationResult) -> str:
     path = result.critical_path
     waits = [step.waited_for for step in path]
@@ -236,28 +229,6 @@ def _path_summary(result: SimulationResult) -> str:
         f"{len(path):,} transfers, one after the other, take the time: "
         f"{waits.count('dependency'):,} waited for data, {waits.count('link'):,} for a link"
     )
-
-
-def _show_links(result: SimulationResult, console: Console) -> None:
-    import numpy as np
-
-    from weft.units import format_bandwidth
-
-    topology = result.schedule.topology
-    table = make_table("busiest link", "bandwidth", "busy", "% of time", left=("busiest link",))
-    for link in np.argsort(-result.link_busy_ps, kind="stable")[:_BUSIEST].tolist():
-        table.add_row(*_link_cells(result, link, format_bandwidth(int(topology.bandwidth[link]))))
-    print_table(console, table)
-    idle = int((result.link_busy_ps == 0).sum())
-    if idle:
-        console.print(f"{idle:,} of {topology.links:,} links carry nothing")
-
-
-def _link_cells(result: SimulationResult, link: int, speed: str) -> tuple[str, str, str, str]:
-    from weft.units import human_seconds
-
-    busy = human_seconds(int(result.link_busy_ps[link]) / 1e12)
-    return result.schedule.topology.link_name(link), speed, busy, f"{100 * result.utilisation(link):.1f}"
 
 
 def _show_path(result: SimulationResult, console: Console) -> None:

@@ -31,6 +31,7 @@ import msgspec
 from weft import limits, units
 from weft.errors import FormatError, LimitError, ScheduleError
 from weft.interfaces.table import GATHER, Entry, Send, Tables
+from weft.schedule.text import printable
 from weft.topology.json_reading import check_length, decode_json, embedded_topology
 from weft.topology.record import TopologyRecord, to_record
 
@@ -217,7 +218,7 @@ def tables_to_text(tables: Tables) -> str:
     what = f"{tables.algorithm} {tables.collective} of {units.format_size(tables.size_bytes)}"
     bits = tables.entry_bits()
     lines = [
-        f"{what} on {tables.topology.name}: tables of {len(tables.ranks)} ranks with {ports}",
+        printable(f"{what} on {tables.topology.name}: tables of {len(tables.ranks)} ranks with {ports}"),
         f"{tables.entries:,} entries at most of {sum(bits.values())} bits each, {tables.table_bits:,} bits",
         f"bits: {', '.join(f'{name} {count}' for name, count in bits.items())}",
     ]

@@ -1,0 +1,226 @@
+"""``weft packets``: carry out a schedule packet by packet, from the tables of network interfaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli import options
+from weft.cli.busiest import busiest, busy_cells, print_busiest_links
+from weft.cli.lines import printable
+from weft.cli.output import (
+    human_speed,
+    make_console,
+    make_table,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    progress,
+    warn_of,
+)
+from weft.cli.tabling import describe_tables, make_tables_of, table_facts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from weft.interfaces import PacketResult, Rules
+
+
+@click.command(
+    "packets",
+    epilog=options.examples(
+        "weft packets torus:4x4@bw=16GB/s,lat=150ns --algorithm multitree --size 128KiB --codesigned",
+        "weft packets ring.weft --size 1MiB --hardware nvlink --flow-control message",
+        "weft packets plan.weft --size 64MiB --detail message",
+        "weft packets multitree.ni.json --strict --lockstep --json",
+    ),
+)
+@click.argument("source", metavar="SCHEDULE|PLAN|TOPOLOGY|TABLE")
+@click.option(
+    "--size",
+    callback=options.read_optional_size,
+    metavar="SIZE",
+    help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6); a table has its own.",
+)
+@options.algorithm
+@options.collective
+@options.root
+@options.ports
+@click.option(
+    "--hardware",
+    default="multitree-isca21",
+    show_default=True,
+    metavar="NAME",
+    help="Packets, routers and interfaces: multitree-isca21, nvlink, eflops, ethernet-10g or ib-100g.",
+)
+@click.option(
+    "--flow-control",
+    type=click.Choice(["packet", "message"]),
+    default="packet",
+    show_default=True,
+    help="A head for every packet, or one for every message, whose packets stay together.",
+)
+@click.option(
+    "--detail",
+    type=click.Choice(["packet", "message"]),
+    default="packet",
+    show_default=True,
+    help="Move packets one by one, or messages in at most 64 pieces: faster, and a few per cent off.",
+)
+@click.option("--strict", is_flag=True, help="A step of a table begins when all ports of its rank are free.")
+@click.option("--lockstep", is_flag=True, help="An idle step takes as long as a step is estimated to take.")
+@click.option(
+    "--prioritised/--not-prioritised",
+    default=True,
+    show_default=True,
+    help="Where packets meet, the earlier step goes first, or whose turn it is.",
+)
+@click.option(
+    "--codesigned",
+    is_flag=True,
+    help="As MultiTree's interface: message flow control, strict, lockstep, prioritised.",
+)
+@options.as_json
+def command(
+    source: str,
+    size: int | None,
+    algorithm: str | None,
+    collective: str,
+    root: int,
+    ports: int | None,
+    hardware: str,
+    flow_control: str,
+    detail: str,
+    strict: bool,
+    lockstep: bool,
+    prioritised: bool,
+    codesigned: bool,
+    as_json: bool,
+) -> None:
+    """Run the tables of network interfaces packet by packet.
+
+    A SCHEDULE, what a PLAN chooses for the size, or an --algorithm on a TOPOLOGY becomes one table for each
+    rank. A TABLE, which weft export --format ni-table wrote, is carried out as it stands. Flits then go
+    through ports, routers and virtual channels with credits; docs/packets.md has the rules.
+    """
+    from weft.cli.inputs import obtain_any
+    from weft.interfaces import CODESIGNED, Rules, find_hardware, simulate_tables
+    from weft.verification import inspect
+
+    chosen = find_hardware(hardware)
+    if codesigned:
+        reason = "--codesigned says that already; leave one of the two out"
+        options.refuse_unused("flow_control", "strict", "lockstep", "prioritised", reason=reason)
+    rules = CODESIGNED if codesigned else Rules(flow_control, strict, prioritised, lockstep)
+    with progress("packets") as report:
+        report("tables", 0, 0)
+        found = obtain_any(source, algorithm, collective, root)
+        tables, schedule = make_tables_of(source, found, size, ports)
+        report(f"{tables.messages:,} messages", 0, 0)
+        result = simulate_tables(tables, hardware=chosen, rules=rules, detail=detail)
+        problem = None if schedule is None else inspect(schedule).problem
+    warn_of(problem)
+    if as_json:
+        print_json(_as_dict(result) | {"verified": None if schedule is None else problem is None})
+    else:
+        _show(result, make_console())
+
+
+def _heads(result: PacketResult) -> int:
+    """Flits that are heads."""
+    per_message = result.rules.flow_control == "message"
+    return result.hardware.head_flits * (result.tables.messages if per_message else result.packets)
+
+
+def _overhead(result: PacketResult) -> float:
+    """Heads over what follows them."""
+    heads = _heads(result)
+    return heads / (result.flits - heads) if result.flits > heads else 0.0
+
+
+def _show(result: PacketResult, console: Console) -> None:
+    import numpy as np
+
+    from weft.units import format_size, human_seconds
+
+    tables, hardware = result.tables, result.hardware
+    what = f"{tables.algorithm} {tables.collective} of {format_size(tables.size_bytes)}"
+    print_line(console, printable(f"{what} on {tables.topology.name}"), "bold")
+    last = int(np.argmax(result.rank_finish_ps))
+    cycle = human_seconds(hardware.cycle_ps / 1e12)
+    print_facts(
+        console,
+        [
+            ("time", f"{human_seconds(result.seconds)}, {result.cycles:,} cycles of {cycle}"),
+            ("quiet", f"after {result.total_cycles:,} cycles: the last credit is back"),
+            ("algbw", human_speed(result.algbw_GBps)),
+            *table_facts(tables),
+            ("hardware", hardware.name),
+            ("rules", _rules_text(result.rules) + f"; detail of {result.detail}s"),
+            ("packets", f"{result.packets:,} of {tables.messages:,} messages"),
+            (
+                "flits",
+                f"{result.flits:,} of {hardware.flit_bytes} bytes; heads add {100 * _overhead(result):.2f} %",
+            ),
+            ("fullest", f"{result.most_flits:,} of {hardware.buffer_flits:,} flits in a virtual channel"),
+            ("last rank", f"{last}, at {human_seconds(int(result.rank_finish_ps[last]) / 1e12)}"),
+            ("cost", f"{result.cpu_seconds:.2f} CPU seconds, {result.events:,} events"),
+        ],
+    )
+    console.print()
+    print_busiest_links(console, tables.topology, result.link_busy_ps, result.time_ps)
+    _show_ports(result, console)
+
+
+def _rules_text(rules: Rules) -> str:
+    named = {"strict": rules.strict, "lockstep": rules.lockstep, "prioritised": rules.prioritised}
+    return ", ".join([f"{rules.flow_control} flow control", *(name for name, on in named.items() if on)])
+
+
+def _show_ports(result: PacketResult, console: Console) -> None:
+    """Ports of ranks that have a router; others have their links for ports."""
+    if not result.port_busy_ps.any():
+        return
+    console.print()
+    table = make_table("busiest port", "busy", "% of time", left=("busiest port",))
+    ports = result.tables.ports
+    for number in busiest(result.port_busy_ps):
+        way, rest = divmod(number, len(result.port_busy_ps) // 2)
+        name = f"rank {rest // ports}, port {rest % ports} {'in' if way else 'out'}"
+        table.add_row(name, *busy_cells(int(result.port_busy_ps[number]), result.time_ps))
+    print_table(console, table)
+
+
+def _as_dict(result: PacketResult) -> dict[str, Any]:
+    out, into = result.port_busy_ps.reshape(2, -1).tolist()
+    rules = result.rules
+    return {
+        **describe_tables(result.tables),
+        "hardware": result.hardware.name,
+        "flow_control": rules.flow_control,
+        "strict": rules.strict,
+        "lockstep": rules.lockstep,
+        "prioritised": rules.prioritised,
+        "detail": result.detail,
+        "seconds": result.seconds,
+        "time_ps": result.time_ps,
+        "cycles": result.cycles,
+        "quiet_ps": result.quiet_ps,
+        "total_cycles": result.total_cycles,
+        "algbw_GBps": result.algbw_GBps,
+        "packets": result.packets,
+        "flits": result.flits,
+        "head_flits": _heads(result),
+        "head_overhead": _overhead(result),
+        "most_flits": result.most_flits,
+        "buffer_flits": result.hardware.buffer_flits,
+        "units": result.units,
+        "events": result.events,
+        "simulation_seconds": result.cpu_seconds,
+        "rank_finish_ps": result.rank_finish_ps.tolist(),
+        "link_busy_ps": result.link_busy_ps.tolist(),
+        "port_out_busy_ps": out,
+        "port_in_busy_ps": into,
+    }
