@@ -280,7 +280,7 @@ class _Maker:
 
     def _steps(self) -> Iterator[tuple[int, list[_Message]]]:
         starts = self.schedule.message_starts.tolist()
-        ends = [*starts[1:], self.schedule.transfers]
+        ends = [*starts, self.schedule.transfers][1:]
         step = self.schedule.step.tolist()
         messages: list[_Message] = []
         for start, end in zip(starts, ends, strict=True):

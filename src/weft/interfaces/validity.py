@@ -26,7 +26,6 @@ def check_tables(tables: Tables) -> None:
         Begins with the place, such as ``ranks[3][17]: ``, the entry 17 of rank 3.
     """
     _check_frame(tables)
-    known = _messages(tables)
     passed = 0
     for rank, entries in enumerate(tables.ranks):
         before = 0
@@ -36,12 +35,9 @@ def check_tables(tables: Tables) -> None:
             if entry.step < before:
                 raise _wrong(place, f"step {entry.step} comes after step {before}; put entries in order")
             before = entry.step
-            for wait in entry.after:
-                if (rank, *wait) not in known:
-                    op, flow, src = wait
-                    raise _wrong(place, f"waits for {op} {flow} of rank {src}, which sends no such message")
         passed += before
-    _check_bound("ranks", "steps of all ranks together", passed, limits.MAX_TABLE_STEPS + 1)
+    _check_bound("ranks", "the number of steps of all ranks together", passed, limits.MAX_TABLE_STEPS + 1)
+    _check_waits(tables)
 
 
 def _check_frame(tables: Tables) -> None:
@@ -93,6 +89,17 @@ def _check_send(tables: Tables, rank: int, send: Send, place: str) -> None:
     if at != send.dst:
         end = topology.node_name(at)
         raise _wrong(place, f"its route ends at {end}, not at rank {send.dst}, where it sends to")
+
+
+def _check_waits(tables: Tables) -> None:
+    known = _messages(tables)
+    for rank, entries in enumerate(tables.ranks):
+        for index, entry in enumerate(entries):
+            for wait in entry.after:
+                if (rank, *wait) not in known:
+                    op, flow, src = wait
+                    problem = f"waits for {op} {flow} of rank {src}, which sends no such message"
+                    raise _wrong(f"ranks[{rank}][{index}]", problem)
 
 
 def _messages(tables: Tables) -> set[tuple[int, str, int, int]]:
