@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from itertools import product
 from typing import Any
 
@@ -202,7 +203,7 @@ def test_a_file_with_anything_anywhere_is_harmless(
         inner: Any = tree
         for key in place[:-1]:
             inner = inner[key]
-        inner[place[-1]] = data.draw(VALUES)
+        inner[place[-1]] = deepcopy(data.draw(VALUES))
     run_anything(json.dumps(tree).encode())
 
 
