@@ -238,19 +238,12 @@ TINY = replace(PLAIN, virtual_channels=1, buffer_flits=1)
 
 
 @pytest.mark.parametrize("flow_control", ["packet", "message"])
-def test_a_deadlock_is_found_and_named(flow_control: str) -> None:
+@pytest.mark.parametrize("detail", ["packet", "message"])
+@pytest.mark.parametrize("size", [64, 6400])
+def test_a_deadlock_is_found_and_named(flow_control: str, detail: str, size: int) -> None:
     stuck = "no progress; gather 0 from rank 0 to 2, step 0, waits for link s1->s2: .* in a circle"
     with pytest.raises(SimulationError, match=stuck):
-        simulate_tables(two_ahead(64), hardware=TINY, rules=Rules(flow_control))
-
-
-@pytest.mark.parametrize("flow_control", ["packet", "message"])
-@pytest.mark.parametrize("detail", ["packet", "message"])
-def test_long_messages_that_deadlock_are_named(flow_control: str, detail: str) -> None:
-    with pytest.raises(
-        SimulationError, match="no progress; gather 0 from rank 0 to 2, step 0, waits for link"
-    ):
-        simulate_tables(two_ahead(6400), hardware=TINY, rules=Rules(flow_control), detail=detail)
+        simulate_tables(two_ahead(size), hardware=TINY, rules=Rules(flow_control), detail=detail)
 
 
 def test_room_or_more_channels_undo_the_deadlock() -> None:
@@ -280,10 +273,13 @@ def test_too_many_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         simulate_tables(make(MESH, {0: [gather(0, 3, size=64_000)]}))
 
 
-def test_too_much_time_is_refused() -> None:
+@pytest.mark.parametrize("detail", ["packet", "message"])
+@pytest.mark.parametrize("power", range(22, 51, 4))
+def test_too_much_time_is_refused(power: int, detail: str) -> None:
+    """Also where a single piece would take more than the clock can count."""
     slow = load_topology("mesh:2@bw=1B/s")
     with pytest.raises(LimitError, match="takes more than the"):
-        simulate_tables(make(slow, {0: [gather(0, 1, size=4 << 20)]}, size=4 << 20))
+        simulate_tables(make(slow, {0: [gather(0, 1, size=1 << power)]}, size=1 << power), detail=detail)
 
 
 def test_words_that_are_unknown_are_refused() -> None:
@@ -307,5 +303,5 @@ def test_the_details_of_messages_are_near_those_of_packets(hardware: str, rules:
         packets = simulate_tables(tables, hardware=hardware, rules=rules)
         messages = simulate_tables(tables, hardware=hardware, rules=rules, detail="message")
         assert (messages.packets, messages.flits) == (packets.packets, packets.flits)
-        assert messages.time_ps == pytest.approx(packets.time_ps, rel=0.1)
+        assert messages.time_ps == pytest.approx(packets.time_ps, rel=0.22)  # as docs/packets.md says
         assert messages.events <= packets.events

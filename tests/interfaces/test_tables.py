@@ -118,7 +118,7 @@ def test_ring2d_closes_each_dimension() -> None:
     ]
     expected += [(4, "reduce", 0, (), second)]
     expected += [(5, "gather", f, (to,), set()) for f, to in zip((0, 2, 4, 6), down, strict=True)]
-    assert lines(tables.ranks[0]) == expected
+    assert sorted(lines(tables.ranks[0]), key=lambda line: line[:3]) == expected
 
 
 def test_messages_of_a_step_take_the_ports_of_their_receiver_in_turn() -> None:

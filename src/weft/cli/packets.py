@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     type=click.Choice(["packet", "message"]),
     default="packet",
     show_default=True,
-    help="Move packets one by one, or messages in at most 64 pieces: faster, and a few per cent off.",
+    help="Move packets one by one, or messages in at most 60 pieces: faster, and less exact.",
 )
 @click.option("--strict", is_flag=True, help="A step of a table begins when all ports of its rank are free.")
 @click.option("--lockstep", is_flag=True, help="An idle step takes as long as a step is estimated to take.")
