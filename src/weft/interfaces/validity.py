@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.interfaces.table import Entry, Send, Tables
 
 _OPS: Final = ("reduce", "gather")
+_Place = tuple[int, int]  # a rank and its entry
 
 
 def check_tables(tables: Tables) -> None:
@@ -26,12 +27,15 @@ def check_tables(tables: Tables) -> None:
         Begins with the place, such as ``ranks[3][17]: ``, the entry 17 of rank 3.
     """
     _check_frame(tables)
-    passed = 0
+    ends = list(zip(tables.topology.link_src.tolist(), tables.topology.link_dst.tolist(), strict=True))
+    space, passed = tables.space_bytes, 0
     for rank, entries in enumerate(tables.ranks):
         before = 0
         for index, entry in enumerate(entries):
-            place = f"ranks[{rank}][{index}]"
-            _check_entry(tables, rank, entry, place)
+            place = (rank, index)
+            _check_entry(entry, place, tables.steps, space)
+            for send in entry.sends:
+                _check_send(tables, ends, send, place)
             if entry.step < before:
                 raise _wrong(place, f"step {entry.step} comes after step {before}; put entries in order")
             before = entry.step
@@ -53,27 +57,25 @@ def _check_frame(tables: Tables) -> None:
         raise _wrong("ranks", f"{len(tables.ranks)} tables, but {there}; give each its own")
 
 
-def _check_entry(tables: Tables, rank: int, entry: Entry, place: str) -> None:
+def _check_entry(entry: Entry, place: _Place, steps: int, space: int) -> None:
     if entry.op not in _OPS:
         raise _wrong(place, f"{entry.op!r} is no operation, expected {' or '.join(_OPS)}")
     _check_bound(place, "flow", entry.flow, limits.MAX_CHUNKS)
-    _check_bound(place, "step", entry.step, tables.steps)
-    _check_bound(place, "address", entry.address, tables.space_bytes + 1)
-    room = min(tables.space_bytes - entry.address, limits.MAX_SIZE_BYTES)
+    _check_bound(place, "step", entry.step, steps)
+    _check_bound(place, "address", entry.address, space + 1)
+    room = min(space - entry.address, limits.MAX_SIZE_BYTES)
     _check_bound(place, "size", entry.size_bytes, room + 1)
     if entry.op == "reduce" and len(entry.sends) > 1:
         raise _wrong(place, f"a reduce has one parent, not {len(entry.sends)}")
     if entry.op == "gather" and not entry.sends:
         raise _wrong(place, "a gather sends something")
-    if len(set(entry.after)) < len(entry.after):
+    if len(entry.after) > 1 and len(set(entry.after)) < len(entry.after):
         raise _wrong(place, "waits for one message twice")
-    for send in entry.sends:
-        _check_send(tables, rank, send, place)
 
 
-def _check_send(tables: Tables, rank: int, send: Send, place: str) -> None:
-    topology = tables.topology
-    _check_bound(place, "receiver", send.dst, topology.ranks)
+def _check_send(tables: Tables, ends: list[tuple[int, int]], send: Send, place: _Place) -> None:
+    topology, rank = tables.topology, place[0]
+    _check_bound(place, "receiver", send.dst, len(tables.ranks))
     _check_bound(place, "port", send.port, tables.ports)
     if send.dst == rank:
         raise _wrong(place, f"rank {rank} sends to itself")
@@ -81,14 +83,15 @@ def _check_send(tables: Tables, rank: int, send: Send, place: str) -> None:
         return
     at = rank
     for link in send.route:
-        _check_bound(place, "link", link, topology.links)
-        if topology.link_src[link] != at:
+        _check_bound(place, "link", link, len(ends))
+        start, end = ends[link]
+        if start != at:
             where = f"at {topology.node_name(at)}"
             raise _wrong(place, f"its route is {where}, link {topology.link_name(link)} begins elsewhere")
-        at = int(topology.link_dst[link])
+        at = end
     if at != send.dst:
-        end = topology.node_name(at)
-        raise _wrong(place, f"its route ends at {end}, not at rank {send.dst}, where it sends to")
+        name = topology.node_name(at)
+        raise _wrong(place, f"its route ends at {name}, not at rank {send.dst}, where it sends to")
 
 
 def _check_waits(tables: Tables) -> None:
@@ -99,7 +102,7 @@ def _check_waits(tables: Tables) -> None:
                 if (rank, *wait) not in known:
                     op, flow, src = wait
                     problem = f"waits for {op} {flow} of rank {src}, which sends no such message"
-                    raise _wrong(f"ranks[{rank}][{index}]", problem)
+                    raise _wrong((rank, index), problem)
 
 
 def _messages(tables: Tables) -> set[tuple[int, str, int, int]]:
@@ -111,17 +114,18 @@ def _messages(tables: Tables) -> set[tuple[int, str, int, int]]:
                 message = (send.dst, entry.op, entry.flow, rank)
                 if message in known:
                     what = f"{entry.op} {entry.flow} to rank {send.dst}"
-                    raise _wrong(f"ranks[{rank}][{index}]", f"sends {what} a second time")
+                    raise _wrong((rank, index), f"sends {what} a second time")
                 known.add(message)
     return known
 
 
-def _check_bound(place: str, what: str, value: int, bound: int) -> None:
+def _check_bound(place: str | _Place, what: str, value: int, bound: int) -> None:
     """Raise unless this is a plain number, at least 0 and below `bound`."""
     if type(value) is not int or not 0 <= value < bound:
         shown = value if type(value) is int and abs(value) < 10**30 else f"a {type(value).__name__}"
         raise _wrong(place, f"{what} is {shown}, expected a number from 0 to {bound - 1}")
 
 
-def _wrong(place: str, problem: str) -> ScheduleError:
-    return ScheduleError(f"{place}: {problem}")
+def _wrong(place: str | _Place, problem: str) -> ScheduleError:
+    where = place if isinstance(place, str) else f"ranks[{place[0]}][{place[1]}]"
+    return ScheduleError(f"{where}: {problem}")
