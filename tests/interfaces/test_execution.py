@@ -219,6 +219,14 @@ def test_few_credits_slow_a_long_link_down() -> None:
     assert slow.time_ps > 100 / 4 * 200 * CYCLE
 
 
+def test_buffers_for_a_short_link_give_a_fifth_of_a_long_one() -> None:
+    """As docs/packets.md says of message flow control; packets have four virtual channels."""
+    tables = make(load_topology("switch:2@bw=25GB/s,lat=500ns"), {0: [gather(0, 1, size=1 << 20)]})
+    whole, cut = (run(tables, "multitree-isca21", Rules(kind)) for kind in ("message", "packet"))
+    assert whole.flits * 640 / whole.time_ps == pytest.approx(0.2, abs=0.01)
+    assert cut.flits * 640 / cut.time_ps == pytest.approx(0.8, abs=0.04)
+
+
 def circle(ranks: int) -> Topology:
     """Switches in a one-way ring, a rank at each."""
     wiring = Wiring(ranks, ranks)
