@@ -34,7 +34,7 @@ GROWTH = (4 << 20, 16 << 20, 64 << 20)
 def ours(machine: Machine, algorithm: str, size_bytes: int, detail: str = "packet") -> dict[str, Any]:
     """CPU seconds and cycles of one run."""
     schedule = machine.schedule(algorithm)
-    rules = RULES.get(algorithm, Rules(prioritised=False))
+    rules = RULES.get(algorithm, Rules())
     began = time.process_time()
     tables = make_tables(schedule, size_bytes, ports=machine.ports(algorithm))
     found = simulate_tables(tables, rules=rules, detail=detail)

@@ -193,8 +193,8 @@ def test_priority_goes_to_the_earlier_step() -> None:
     """Two ranks send to a third over one link of a switch; the one of the earlier step is done first."""
     early, late = gather(0, 3, size=6400), gather(1, 3, step=5, size=6400)
     tables = make(SWITCH, {0: [late], 1: [early]})
-    ordered = run(tables).arrived
-    fair = run(tables, rules=Rules(prioritised=False)).arrived
+    ordered = run(tables, rules=Rules(prioritised=True)).arrived
+    fair = run(tables).arrived
     assert ordered[3, "gather", 0, 1] < ordered[3, "gather", 1, 0]
     assert ordered[3, "gather", 0, 1] < fair[3, "gather", 0, 1]
 
@@ -202,7 +202,7 @@ def test_priority_goes_to_the_earlier_step() -> None:
 def test_two_senders_share_a_link_by_turns() -> None:
     """A hundred packets each: in turn, so that both end within a packet of each other."""
     tables = make(SWITCH, {0: [gather(0, 3, size=6400)], 1: [gather(1, 3, size=6400)]})
-    found = run(tables, rules=Rules(prioritised=False))
+    found = run(tables)
     ends = sorted(found.arrived.values())
     assert ends[1] - ends[0] <= 5 * CYCLE
     assert found.time_ps >= 2 * 100 * 5 * CYCLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,20 +68,15 @@ if TYPE_CHECKING:
     type=click.Choice(["packet", "message"]),
     default="packet",
     show_default=True,
-    help="Move packets one by one, or messages in at most 60 pieces: faster, and less exact.",
+    help="Move packets one by one, or messages in at most 64 pieces: faster, and less exact.",
 )
 @click.option("--strict", is_flag=True, help="A step of a table begins when all ports of its rank are free.")
 @click.option("--lockstep", is_flag=True, help="An idle step takes as long as a step is estimated to take.")
-@click.option(
-    "--prioritised/--not-prioritised",
-    default=True,
-    show_default=True,
-    help="Where packets meet, the earlier step goes first, or whose turn it is.",
-)
+@click.option("--prioritised", is_flag=True, help="Where packets meet, the earlier step goes first.")
 @click.option(
     "--codesigned",
     is_flag=True,
-    help="As MultiTree's interface: message flow control, strict, lockstep, prioritised.",
+    help="As MultiTree's interface: message flow control, strict, lockstep.",
 )
 @options.as_json
 def command(
@@ -112,8 +108,9 @@ def command(
     chosen = find_hardware(hardware)
     if codesigned:
         reason = "--codesigned says that already; leave one of the two out"
-        options.refuse_unused("flow_control", "strict", "lockstep", "prioritised", reason=reason)
-    rules = CODESIGNED if codesigned else Rules(flow_control, strict, prioritised, lockstep)
+        options.refuse_unused("flow_control", "strict", "lockstep", reason=reason)
+    base = CODESIGNED if codesigned else Rules(flow_control, strict, lockstep=lockstep)
+    rules = replace(base, prioritised=prioritised)
     with progress("packets") as report:
         report("tables", 0, 0)
         found = obtain_any(source, algorithm, collective, root)
