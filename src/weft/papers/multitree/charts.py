@@ -49,7 +49,7 @@ def _validation(compared: Sequence[Compared]) -> str:
         },
         log_x=True,
         loose=tuple(names),
-        y_from=-16,
+        y_from=-20,
     )
 
 
