@@ -32,6 +32,7 @@ public:
         for (size_t i = 0; i < ranks_.size(); ++i) {
             Rank& rank = ranks_[i];
             rank.step = table_.rank_steps[i];
+            rank.entry = table_.step_entries[rank.step];
             rank.free_ports = rules_.ports;
             auto number = static_cast<int32_t>(i);
             if (is_nop(number)) rank.idle_until = rules_.nop_ps;
@@ -68,6 +69,7 @@ public:
 private:
     struct Rank {
         int64_t step = 0;
+        int64_t entry = 0;  // all before it are done
         int64_t issue_at = -1;
         int64_t idle_until = 0;
         int32_t free_ports = 0;
@@ -173,7 +175,7 @@ void Interfaces::handle(const FabricEvent& event) {
 
 // The first entry of the step that waits for nothing and has something left to do, or -1.
 int32_t Interfaces::next_entry(const Rank& rank) const {
-    for (int64_t entry = table_.step_entries[rank.step]; entry < table_.step_entries[rank.step + 1]; ++entry) {
+    for (int64_t entry = rank.entry; entry < table_.step_entries[rank.step + 1]; ++entry) {
         if (needs_[entry] == 0 && !done_[entry]) return static_cast<int32_t>(entry);
     }
     return -1;
@@ -237,9 +239,9 @@ void Interfaces::issue(int32_t number, int64_t now) {
 // Moves on to the next step if all of this one is on its way.
 bool Interfaces::step_done(int32_t number, int64_t now) {
     Rank& rank = ranks_[number];
-    for (int64_t entry = table_.step_entries[rank.step]; entry < table_.step_entries[rank.step + 1]; ++entry) {
-        if (!done_[entry]) return false;
-    }
+    int64_t end = table_.step_entries[rank.step + 1];
+    while (rank.entry < end && done_[rank.entry]) ++rank.entry;
+    if (rank.entry < end) return false;
     ++rank.step;
     rank.fresh = true;
     if (is_nop(number) && rules_.nop_ps > 0) {

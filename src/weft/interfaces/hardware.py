@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
+from weft import limits
 from weft.errors import InputError, no_such
 
 
@@ -76,8 +77,9 @@ class Hardware:
             if item.name in ("name", "source", "padded"):
                 continue
             least = 1 if item.name in _POSITIVE else 0
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
-                msg = f"hardware {self.name}: {item.name} is {value!r}, expected a number of {least} or more"
+            most = limits.MAX_VIRTUAL_CHANNELS if item.name == "virtual_channels" else _LARGEST
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                msg = f"hardware {self.name}: {item.name} is {value!r}, expected {least} to {most:,}"
                 raise InputError(msg)
 
     def aggregate_ps(self, size_bytes: int) -> int:

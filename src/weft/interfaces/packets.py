@@ -193,6 +193,10 @@ def simulate_tables(
 def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple[dict[str, Any], Program]:
     topology = tables.topology
     channels = make_channels(topology, hardware, tables.ports)
+    buffers = len(channels.flit_ps) * hardware.virtual_channels
+    limits.check(
+        f"{topology.name}: virtual channels of all links and ports", buffers, limits.MAX_VIRTUAL_BUFFERS
+    )
     ways = Ways(topology, channels, hardware.virtual_channels)
     program = Program(tables, hardware, ways)
     switched = not bool(channels.routers.all())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import InputError
 from weft.interfaces.table import REDUCE, Entry, Tables
 
 if TYPE_CHECKING:
@@ -29,11 +28,6 @@ class Program:
         What is executed, on what.
     ways
         Collects the ways of messages.
-
-    Raises
-    ------
-    InputError
-        If an entry waits for a message that nobody sends.
     """
 
     def __init__(self, tables: Tables, hardware: Hardware, ways: Ways) -> None:
@@ -52,11 +46,6 @@ class Program:
             for rank, entry, number in self.sends
             for send in (entry.sends[number],)
         ]
-        for (rank, op, flow, src), entries_waiting in waiting.items():
-            entry = self.entries[entries_waiting[0]][1]
-            who = f"rank {rank}, step {entry.step}"
-            msg = f"{who}: waits for {op} {flow} of rank {src}, which sends no such message"
-            raise InputError(msg)
 
     def _add_rank(
         self,
