@@ -5,7 +5,7 @@ Speeds and latencies of links are the topology's. A preset says only what happen
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from weft import limits
@@ -142,6 +142,22 @@ _POSITIVE: Final = frozenset(
     }
 )
 
+_ETHERNET: Final = Hardware(
+    "ethernet-10g",
+    "IEEE 802.3: 38 bytes around a frame of 1,500, of which IP and TCP take 40; 256 KiB a port and 600 ns a "
+    "switch are assumptions",
+    flit_bytes=2,
+    payload_bytes=1460,
+    head_flits=39,
+    virtual_channels=1,
+    buffer_flits=128 << 10,
+    router_cycles=600,
+    switch_cycles=600,
+    queue_packets=256,
+    queue_flits=8192,
+    switched_queue_flits=8192,
+)
+
 PRESETS: Final = {
     preset.name: preset
     for preset in (
@@ -156,50 +172,30 @@ PRESETS: Final = {
             "NVIDIA's description of NVLink for Pascal and Volta: 128-bit flits, up to 16 of data after a "
             "head; buffers and pipeline are taken from multitree-isca21, for they are not published",
         ),
-        Hardware(
-            "eflops",
-            "RoCE v2 with a path MTU of 1,024 bytes: Ethernet 38, IP 20, UDP 8, BTH 12, ICRC 4 bytes a "
-            "packet; priority flow control with 256 KiB a port and 600 ns a switch are assumptions",
-            flit_bytes=2,
+        replace(
+            _ETHERNET,
+            name="eflops",
+            source=(
+                "RoCE v2 with a path MTU of 1,024 bytes: Ethernet 38, IP 20, UDP 8, BTH 12, ICRC 4 bytes a "
+                "packet; priority flow control with 256 KiB a port and 600 ns a switch are assumptions"
+            ),
             payload_bytes=1024,
             head_flits=41,
-            virtual_channels=1,
-            buffer_flits=128 << 10,
-            router_cycles=600,
-            switch_cycles=600,
-            queue_packets=256,
-            queue_flits=8192,
-            switched_queue_flits=8192,
         ),
-        Hardware(
-            "ethernet-10g",
-            "IEEE 802.3: 38 bytes around a frame of 1,500, of which IP and TCP take 40; 256 KiB a port and "
-            "600 ns a switch are assumptions",
-            flit_bytes=2,
-            payload_bytes=1460,
-            head_flits=39,
-            virtual_channels=1,
-            buffer_flits=128 << 10,
-            router_cycles=600,
-            switch_cycles=600,
-            queue_packets=256,
-            queue_flits=8192,
-            switched_queue_flits=8192,
-        ),
-        Hardware(
-            "ib-100g",
-            "InfiniBand architecture: LRH 8, BTH 12, ICRC 4, VCRC 2 bytes around up to 4,096; 64 KiB for "
-            "each of 4 virtual lanes and 90 ns a switch are assumptions",
-            flit_bytes=2,
+        _ETHERNET,
+        replace(
+            _ETHERNET,
+            name="ib-100g",
+            source=(
+                "InfiniBand architecture: LRH 8, BTH 12, ICRC 4, VCRC 2 bytes around up to 4,096; 64 KiB for "
+                "each of 4 virtual lanes and 90 ns a switch are assumptions"
+            ),
             payload_bytes=4096,
             head_flits=13,
             virtual_channels=4,
             buffer_flits=32 << 10,
             router_cycles=90,
             switch_cycles=90,
-            queue_packets=256,
-            queue_flits=8192,
-            switched_queue_flits=8192,
         ),
     )
 }
