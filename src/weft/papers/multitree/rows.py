@@ -136,6 +136,12 @@ def share_rows(rows: Sequence[Trained]) -> Iterator[Row]:
     )
 
 
+def _gains(rows: Sequence[Trained], slower: str, quantity: str, networks: Sequence[str]) -> dict[str, float]:
+    """Speed-ups by MultiTree with messages, of some of the networks."""
+    found = speedups(rows, MULTITREE_MSG, slower, quantity)
+    return {name: factor for name, factor in found.items() if name in networks}
+
+
 def training_rows(rows: Sequence[Trained]) -> Iterator[Row]:
     """Iterations, in both readings of a gain."""
     for what, networks, slower, number in (
@@ -144,11 +150,7 @@ def training_rows(rows: Sequence[Trained]) -> Iterator[Row]:
         ("NCF and Transformer against ring", ("ncf", "transformer"), RING, 81),
         ("NCF and Transformer against 2D-ring", ("ncf", "transformer"), RING_2D, 30),
     ):
-        by = {
-            name: factor
-            for name, factor in speedups(rows, MULTITREE_MSG, slower, "iteration_s").items()
-            if name in networks
-        }
+        by = _gains(rows, slower, "iteration_s", networks)
         if not by:
             continue
         name = max(by, key=by.__getitem__)
@@ -173,11 +175,7 @@ def overlap_rows(rows: Sequence[Trained]) -> Iterator[Row]:
         ("NCF and Transformer against ring", ("ncf", "transformer"), RING, 2.0, "x"),
         ("NCF and Transformer against 2D-ring", ("ncf", "transformer"), RING_2D, 1.37, "x"),
     ):
-        by = {
-            name: factor
-            for name, factor in speedups(rows, MULTITREE_MSG, slower, "overlapped_s").items()
-            if name in names
-        }
+        by = _gains(rows, slower, "overlapped_s", names)
         if not by:
             continue
         ours = max(by.values()) if unit == " %" else fmean(by.values())
