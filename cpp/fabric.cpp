@@ -72,6 +72,17 @@ int64_t Fabric::room_at(Buffer& buffer, int64_t now) {
     return buffer.room;
 }
 
+// How long credits of one virtual channel take to let all packets of a unit pass: only so many are under way in the time
+// of a round trip. Packets that move one by one wait for them by themselves.
+int64_t Fabric::credits_for(int32_t channel, const Unit& unit) const {
+    if (pieces_ == 0) return 0;
+    int64_t packet = flights_[unit.flight].flits;
+    int64_t under_way = (shape_.buffer_flits + packet - 1) / packet * packet;
+    int64_t round_trip = 2 * shape_.latency_ps[channel] + shape_.router_ps + shape_.credit_ps;
+    auto wide = static_cast<__int128>(unit.flits) * round_trip / under_way;
+    return static_cast<int64_t>(std::min<__int128>(wide, int64_t{1} << 61));
+}
+
 // A virtual channel behind `channel` for this unit, or -1 and when to ask again if that is known.
 int32_t Fabric::pick(int32_t channel, const Unit& unit, int64_t now, int64_t& retry) {
     int32_t first = 0, count = shape_.virtual_channels;
@@ -209,6 +220,7 @@ void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
     if (shape_.hold) next.owner = unit.is_last ? kNobody : unit.flight;
     bool was_empty = next.units.empty();
     ++unit.hop;
+    unit.began = now;
     unit.ready = now + latency + shape_.router_ps;
     unit.tail = end - flit + latency + shape_.router_ps;
     next.units.push(unit);
@@ -225,9 +237,10 @@ void Fabric::leave(int32_t number, const Unit& unit, int64_t now, int64_t end) {
         int32_t channel = number / shape_.virtual_channels;
         int64_t way = shape_.latency_ps[channel] + shape_.credit_ps;
         // All at once with the first flit: who gets this room cannot use it faster than it is left.
-        buffer.returning.push({now + way, unit.flits});
+        int64_t back = std::max(now + way, unit.began + credits_for(channel, unit));
+        buffer.returning.push({back, unit.flits});
         quiet_ = std::max(quiet_, end + way);
-        if (channels_[channel].starved) poke(channel, std::max(now + way, channels_[channel].free_at));
+        if (channels_[channel].starved) poke(channel, std::max(back, channels_[channel].free_at));
         if (buffer.units.empty()) return;
     }
     want(number, now);

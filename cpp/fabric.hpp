@@ -90,6 +90,7 @@ private:
         int64_t ready;    // its head may start there
         int64_t tail;     // its last flit may
         bool is_last;
+        int64_t began = 0;  // it started on the channel that it came by
     };
     struct Credit {
         int64_t time, flits;
@@ -122,6 +123,7 @@ private:
     }
     int32_t pick(int32_t channel, const Unit& unit, int64_t now, int64_t& retry);
     int64_t room_at(Buffer& buffer, int64_t now);
+    int64_t credits_for(int32_t channel, const Unit& unit) const;
     bool cut_unit(int32_t channel);
     void start(int32_t channel, size_t place, int32_t behind, int64_t now);
     void leave(int32_t buffer, const Unit& unit, int64_t now, int64_t end);
