@@ -79,7 +79,8 @@ MAX_STEPS: Final = 1 << 22
 MAX_SLOTS: Final = 1 << 10
 MAX_PORTS: Final = 256
 MAX_VIRTUAL_CHANNELS: Final = 64
-MAX_VIRTUAL_BUFFERS: Final = 1 << 26
+MAX_VIRTUAL_BUFFERS: Final = 1 << 23
+MAX_TABLE_MESSAGES: Final = 1 << 19
 MAX_PACKET_EVENTS: Final = 1 << 34
 MAX_TABLE_STEPS: Final = 1 << 22
 """Steps of the tables of all ranks together: an interface passes over each, even if it has nothing to do."""

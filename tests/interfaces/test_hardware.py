@@ -15,6 +15,7 @@ from weft.errors import InputError
 from weft.interfaces import (
     PRESETS,
     Hardware,
+    Rules,
     find_hardware,
     make_tables,
     simulate_tables,
@@ -32,7 +33,11 @@ def preset_table() -> str:
         "flit": lambda p: f"{p.flit_bytes} B",
         "packet": lambda p: f"{p.payload_bytes:,} B{', padded' if p.padded else ''}",
         "head": lambda p: f"{p.head_flits * p.flit_bytes} B",
-        "virtual channels": lambda p: f"{p.virtual_channels} of {p.buffer_flits:,} flits",
+        "virtual channels": lambda p: (
+            f"{p.virtual_channels} of {p.buffer_flits:,} flits"
+            if p.buffer_flits
+            else f"{p.virtual_channels}, long enough"
+        ),
         "router, switch": lambda p: f"{p.router_cycles}, {p.switch_cycles} cycles",
         "queue": lambda p: f"{p.queue_packets} packets",
         "adding": lambda p: f"{p.lanes} lanes of {p.lane_elements}" if p.lanes else "free",
@@ -63,7 +68,7 @@ def test_the_file_on_the_page_is_the_ring_it_says() -> None:
 def test_the_page_names_the_cycles_that_a_ring_takes() -> None:
     torus = load_topology("torus:4x4@bw=16GB/s,lat=150ns")
     result = simulate_tables(make_tables(ring.all_reduce(torus), "32KiB"))
-    assert f"takes {result.total_cycles:,} cycles for 32 KiB here" in PAGE.read_text("utf-8")
+    assert f"quiet after {result.total_cycles:,} cycles for 32 KiB here" in PAGE.read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -111,3 +116,33 @@ def test_the_estimate_of_a_step_is_that_of_the_authors() -> None:
         assert hardware.step_ps(packets * 256, "packet") == packets * 1000
     assert hardware.step_ps(59 * 256, "packet") == (17 * 59 - 928) * 1000
     assert hardware.step_ps(59 * 256, "message") == (16 * 59 - 928) * 1000
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("virtual_channels", 1 << 28), ("flit_bytes", 1 << 24), ("padded", "x"), ("name", 3), ("source", None)],
+)
+def test_what_no_hardware_can_be_is_refused(field: str, value: object) -> None:
+    with pytest.raises(InputError, match=field):
+        replace(find_hardware("nvlink"), **{field: value})
+
+
+def test_no_buffer_of_its_own_is_enough_for_the_longest_link() -> None:
+    far = load_topology("switch:4@bw=100GB/s,lat=5us")
+    tables = make_tables(ring.all_reduce(far), "4MiB")
+    short, enough = (simulate_tables(tables, hardware=name) for name in ("multitree-isca21", "nvlink"))
+    assert short.credit_share < 0.1
+    assert enough.credit_share == 1
+    assert enough.time_ps < short.time_ps / 5
+
+
+@pytest.mark.parametrize("flow_control", ["packet", "message"])
+@pytest.mark.parametrize(
+    "spec", ["ring:4", "switch:8", "ring:4@bw=100GB/s,lat=5us", "torus:4x4@bw=16GB/s,lat=150ns"]
+)
+def test_units_of_messages_wait_for_credits_as_packets_do(spec: str, flow_control: str) -> None:
+    tables = make_tables(ring.all_reduce(load_topology(spec)), "4MiB")
+    fine, coarse = (
+        simulate_tables(tables, rules=Rules(flow_control), detail=detail) for detail in ("packet", "message")
+    )
+    assert coarse.time_ps == pytest.approx(fine.time_ps, rel=0.05)

@@ -161,7 +161,8 @@ def _show(result: PacketResult, console: Console) -> None:
                 "flits",
                 f"{result.flits:,} of {hardware.flit_bytes} bytes; heads add {100 * _overhead(result):.2f} %",
             ),
-            ("fullest", f"{result.most_flits:,} of {hardware.buffer_flits:,} flits in a virtual channel"),
+            ("fullest", f"{result.most_flits:,} of {result.buffer_flits:,} flits in a virtual channel"),
+            *_credit_facts(result),
             ("last rank", f"{last}, at {human_seconds(int(result.rank_finish_ps[last]) / 1e12)}"),
             ("cost", f"{result.cpu_seconds:.2f} CPU seconds, {result.events:,} events"),
         ],
@@ -169,6 +170,16 @@ def _show(result: PacketResult, console: Console) -> None:
     console.print()
     print_busiest_links(console, tables.topology, result.link_busy_ps, result.time_ps)
     _show_ports(result, console)
+
+
+def _credit_facts(result: PacketResult) -> list[tuple[str, str]]:
+    """What a user would otherwise look for in vain: buffers too short for the links."""
+    if result.credit_share >= 1:
+        return []
+    share = f"{100 * result.credit_share:.3g} %"
+    return [
+        ("credits", f"buffers hold {share} of the longest link's round trip: it cannot be busier than that")
+    ]
 
 
 def _rules_text(rules: Rules) -> str:
@@ -212,7 +223,8 @@ def _as_dict(result: PacketResult) -> dict[str, Any]:
         "head_flits": _heads(result),
         "head_overhead": _overhead(result),
         "most_flits": result.most_flits,
-        "buffer_flits": result.hardware.buffer_flits,
+        "buffer_flits": result.buffer_flits,
+        "credit_share": result.credit_share,
         "units": result.units,
         "events": result.events,
         "simulation_seconds": result.cpu_seconds,

@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 def command(paper: str, charts: str | None, as_json: bool) -> None:
     """Run what a paper claims, beside its numbers.
 
-    Every row has the claim, the set-up, the paper's number, ours, how far apart they are, and why. Nothing is
-    tuned to a number; what a paper leaves open is listed as an assumption.
+    PAPER is dear, ace, multitree, eflops or flexreduce. Every row has the claim, the set-up, the paper's
+    number, ours, how far apart they are, and why. Nothing is tuned to a number; what a paper leaves open is
+    listed as an assumption.
     """
     from weft.papers import reproduce
 
+    folder = Path(charts or ".")
+    folder.mkdir(parents=True, exist_ok=True)
     with progress(f"reproduce {paper}") as report:
         found = reproduce(paper, report)
     if charts is not None:
-        folder = Path(charts)
-        folder.mkdir(parents=True, exist_ok=True)
         for name, picture in found.charts.items():
             write_output(str(folder / f"{paper}-{name}.svg"), picture.encode())
     if as_json:

@@ -27,7 +27,7 @@ class Hardware:
     padded
         Whether the last packet of a message is as long as the others.
     virtual_channels, buffer_flits
-        Behind each channel, and the room of each.
+        Behind each channel, and the room of each; 0 is as much as keeps the longest link busy.
     router_cycles, switch_cycles
         From a head's arrival to its earliest start on the next channel: in a router that is part of a rank,
         and in a switch.
@@ -75,9 +75,13 @@ class Hardware:
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name in ("name", "source", "padded"):
+                kind = bool if item.name == "padded" else str
+                if not isinstance(value, kind):
+                    msg = f"hardware: {item.name} is {value!r:.40}, expected a {kind.__name__}"
+                    raise InputError(msg)
                 continue
             least = 1 if item.name in _POSITIVE else 0
-            most = limits.MAX_VIRTUAL_CHANNELS if item.name == "virtual_channels" else _LARGEST
+            most = _MOST.get(item.name, _LARGEST)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 msg = f"hardware {self.name}: {item.name} is {value!r}, expected {least} to {most:,}"
                 raise InputError(msg)
@@ -95,6 +99,11 @@ class Hardware:
         each = -(-size_bytes // (self.element_bytes * self.lanes))
         return self.lanes * -(-each // self.lane_elements) * self.cycle_ps
 
+    @property
+    def packet_flits(self) -> int:
+        """Of a full packet with its head."""
+        return -(-self.payload_bytes // self.flit_bytes) + self.head_flits
+
     def flits(self, size_bytes: int) -> int:
         """Flits of a message, with a head for each packet.
 
@@ -104,7 +113,7 @@ class Hardware:
         68
         """
         packets = max(1, -(-size_bytes // self.payload_bytes))
-        return packets * (-(-self.payload_bytes // self.flit_bytes) + self.head_flits)
+        return packets * self.packet_flits
 
     def wire_bytes(self, size_bytes: int) -> int:
         """Bytes of a message as packets carry it: whole ones if they are padded."""
@@ -129,13 +138,14 @@ class Hardware:
 
 
 _LARGEST: Final = 1 << 30
+_MOST: Final = {"virtual_channels": limits.MAX_VIRTUAL_CHANNELS, "flit_bytes": 1 << 20}
+"""Where that is too much: more would be no hardware, and numbers would not fit."""
 _POSITIVE: Final = frozenset(
     {
         "cycle_ps",
         "flit_bytes",
         "payload_bytes",
         "virtual_channels",
-        "buffer_flits",
         "lane_elements",
         "queue_packets",
         "element_bytes",
@@ -170,7 +180,8 @@ PRESETS: Final = {
         Hardware(
             "nvlink",
             "NVIDIA's description of NVLink for Pascal and Volta: 128-bit flits, up to 16 of data after a "
-            "head; buffers and pipeline are taken from multitree-isca21, for they are not published",
+            "head; that buffers suffice for any link, and the pipeline of multitree-isca21, are assumptions",
+            buffer_flits=0,
         ),
         replace(
             _ETHERNET,

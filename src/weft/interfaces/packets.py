@@ -76,8 +76,10 @@ class PacketResult:
         Sent, in all.
     units, events
         How much work the engine had.
-    most_flits
-        Most that any virtual channel ever held.
+    most_flits, buffer_flits
+        Most that any virtual channel ever held, and how many have room.
+    credit_share
+        How much of the time credits let one message at a time keep the longest link that was used busy.
     link_busy_ps, port_busy_ps
         How long each link and each port was occupied.
     rank_finish_ps
@@ -97,6 +99,8 @@ class PacketResult:
     units: int
     events: int
     most_flits: int
+    buffer_flits: int
+    credit_share: float
     link_busy_ps: NDArray[np.int64]
     port_busy_ps: NDArray[np.int64]
     rank_finish_ps: NDArray[np.int64]
@@ -183,6 +187,8 @@ def simulate_tables(
         units=found["units"],
         events=found["events"],
         most_flits=found["most_flits"],
+        buffer_flits=found["buffer_flits"],
+        credit_share=found["credit_share"],
         link_busy_ps=busy[:links],
         port_busy_ps=busy[links:],
         rank_finish_ps=found["rank_finish_ps"],
@@ -192,14 +198,17 @@ def simulate_tables(
 
 def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple[dict[str, Any], Program]:
     topology = tables.topology
-    channels = make_channels(topology, hardware, tables.ports)
-    buffers = len(channels.flit_ps) * hardware.virtual_channels
+    buffers = (topology.links + 2 * topology.ranks * tables.ports) * hardware.virtual_channels
     limits.check(
         f"{topology.name}: virtual channels of all links and ports", buffers, limits.MAX_VIRTUAL_BUFFERS
     )
+    channels = make_channels(topology, hardware, tables.ports)
     ways = Ways(topology, channels, hardware.virtual_channels)
     program = Program(tables, hardware, ways)
     switched = not bool(channels.routers.all())
+    router_ps = (hardware.switch_cycles if switched else hardware.router_cycles) * hardware.cycle_ps
+    trips = 2 * channels.latency_ps + router_ps + hardware.credit_cycles * hardware.cycle_ps
+    buffer_flits = hardware.buffer_flits or int((-(-trips // channels.flit_ps)).max()) + hardware.packet_flits
     biggest = max((entry.size_bytes for entry in tables.all_entries()), default=0)
     slowest = max(int(channels.flit_ps.max()), hardware.cycle_ps)
     try:
@@ -214,8 +223,8 @@ def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple
             ports=tables.ports,
             virtual_channels=hardware.virtual_channels,
             classes=ways.classes,
-            buffer_flits=hardware.buffer_flits,
-            router_ps=(hardware.switch_cycles if switched else hardware.router_cycles) * hardware.cycle_ps,
+            buffer_flits=buffer_flits,
+            router_ps=router_ps,
             credit_ps=hardware.credit_cycles * hardware.cycle_ps,
             flit_bytes=hardware.flit_bytes,
             payload_bytes=hardware.payload_bytes,
@@ -240,6 +249,11 @@ def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple
     except _core.TooMany as error:
         msg = f"more than {limits.MAX_PACKET_EVENTS:,} {error}; use detail='message' or a smaller buffer"
         raise LimitError(f"{tables.algorithm} on {topology.name}: {msg}") from error
+    found["buffer_flits"] = buffer_flits
+    own = 1 if rules.flow_control == "message" else hardware.virtual_channels // ways.classes
+    whole = -(-buffer_flits // hardware.packet_flits) * hardware.packet_flits
+    used = (trips / channels.flit_ps)[found["channel_busy_ps"] > 0]
+    found["credit_share"] = min(1.0, own * whole / float(used.max())) if used.size else 1.0
     return found, program
 
 
@@ -250,7 +264,8 @@ def _stuck(tables: Tables, program: Program, found: dict[str, Any]) -> str:
         channel = found["stuck_channel"]
         where = "a port" if not 0 <= channel < topology.links else f"link {topology.link_name(channel)}"
         what = f"{entry.op} {entry.flow} from rank {rank} to {entry.sends[number].dst}, step {entry.step},"
-        return f"{tables.algorithm}: no progress; {what} waits for {where}: its buffers are taken in a circle"
+        why = "a deadlock, buffers are taken in a circle; more virtual channels or another algorithm may help"
+        return f"{tables.algorithm}: no progress; {what} waits for {where}: {why}"
     rank, entry = program.entries[found["stuck_entry"]]
     waits = ", ".join(f"{op} {flow} of rank {src}" for op, flow, src in entry.after[:3])
     who = f"rank {rank}, step {entry.step}, {entry.op} {entry.flow}"

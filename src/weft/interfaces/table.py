@@ -231,6 +231,7 @@ def make_tables(schedule: Schedule, size: str | int, *, ports: int = 1, element_
             "use another algorithm",
         )
     size_bytes = units.parse_size(size)
+    limits.check(f"{schedule.algorithm}: messages of tables", schedule.messages, limits.MAX_TABLE_MESSAGES)
     limits.check("ports", ports, limits.MAX_PORTS)
     if ports < 1:
         msg = "ports: a rank needs one at least"

@@ -97,6 +97,9 @@ def place(free: Sequence[int], wanted: int, rule: str = "packed", seed: int = 0)
     if rule not in RULES:
         msg = f"rule {rule!r} is unknown, expected {' or '.join(RULES)}"
         raise InputError(msg)
+    if min(free, default=0) < 0:
+        msg = f"{min(free)} GPUs are free on a host; there are 0 at least"
+        raise InputError(msg)
     if wanted < 1 or wanted > sum(free):
         msg = f"{wanted} GPUs are asked for, and {sum(free)} are free; ask for 1 to {sum(free)}"
         raise InputError(msg)

@@ -288,6 +288,10 @@ def from_spec(spec: str, shape: list[int], options: Options) -> Topology:
     if kind != "switch" and "leaves" not in options.values:
         msg = f"{spec}: fabric={kind} needs leaves=, as many as divide the NICs"
         raise TopologyError(msg)
+    between = [name for name in ("uplink", "uplinks") if name in options.values]
+    if kind == "switch" and between:
+        msg = f"{spec}: {between[0]} joins switches, and fabric=switch has one; give fabric=clos or bigraph"
+        raise TopologyError(msg)
     inside: dict[str, Any] = {
         "gpus": gpus,
         "nics": options.count("nics", 1),
