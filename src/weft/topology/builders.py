@@ -157,10 +157,9 @@ def cloud(spec: str, shape: list[int], options: Options) -> Topology:
     number, gpus, wanted = _take_shape(spec, shape, 3, "cloud:HOSTSxGPUS,WANTED, such as cloud:8x8,24")
     taken = options.count("taken", number * gpus // 2, least=0)
     rule = options.choice("rule", RULES, RULES[0])
+    draw = options.count("draw", 0, least=0)
     try:
-        counts = draw_placement(
-            number, gpus, wanted, taken=taken, rule=rule, seed=options.count("draw", 0, least=0)
-        )
+        counts = draw_placement(number, gpus, wanted, taken=taken, rule=rule, seed=draw)
     except LimitError as error:
         raise LimitError(f"{spec}: {error}") from error
     except InputError as error:
