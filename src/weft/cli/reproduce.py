@@ -35,11 +35,12 @@ def command(paper: str, charts: str | None, as_json: bool) -> None:
     """
     from weft.papers import reproduce
 
-    folder = Path(charts or ".")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = None if charts is None else Path(charts)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     with progress(f"reproduce {paper}") as report:
         found = reproduce(paper, report)
-    if charts is not None:
+    if folder is not None:
         for name, picture in found.charts.items():
             write_output(str(folder / f"{paper}-{name}.svg"), picture.encode())
     if as_json:
