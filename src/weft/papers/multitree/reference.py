@@ -3,7 +3,7 @@
 1 cycle is 1 ns, and a total lasts until the network is quiet, the last credit included. Totals differ from
 run to run, because its event queues are unordered sets: MultiTree with messages on the torus of 16 nodes took
 9,501 to 9,694 cycles for 128 KiB, 16,717 to 17,570 for 256 KiB and 28,906 to 31,642 for 512 KiB; with packets
-35,016 to 37,965 for 512 KiB.
+30,549 to 37,965 for 512 KiB.
 """
 
 from __future__ import annotations
