@@ -107,7 +107,7 @@ class Rival:
             return least
         schedule = self.candidate.schedule
         cuts = segment_candidates(schedule, size_bytes)
-        return min(simulate(schedule, size_bytes, segment_bytes=cut).seconds for cut in cuts)
+        return min(simulate(schedule, size_bytes, segment_bytes=cut, max_work=None).seconds for cut in cuts)
 
 
 def load(name: str) -> Topology:
@@ -124,9 +124,9 @@ def list_rivals(topology: Topology) -> list[Rival]:
     for recipe in list_recipes("all_reduce"):
         candidate = build(recipe, topology, "all_reduce", 0)
         if isinstance(candidate, Candidate) and candidate.schedule.digest not in found:
-            whole = simulate(candidate.schedule, LARGEST)
+            whole = simulate(candidate.schedule, LARGEST, max_work=None)
             busy = whole.utilisation(whole.busiest_link) * whole.seconds / LARGEST
-            latency = simulate(candidate.schedule, max(candidate.schedule.chunks, 1)).seconds
+            latency = simulate(candidate.schedule, max(candidate.schedule.chunks, 1), max_work=None).seconds
             found[candidate.schedule.digest] = Rival(candidate, 0.999 * busy, latency)
     return list(found.values())
 
@@ -137,7 +137,7 @@ def audit(topology: Topology, found: Plan) -> list[dict[str, Any]]:
     rows = []
     for size in BETWEEN:
         choice = found.choose(size)
-        mine = simulate(choice.schedule, size, segment_bytes=choice.segment_bytes).seconds
+        mine = simulate(choice.schedule, size, segment_bytes=choice.segment_bytes, max_work=None).seconds
         times = {rival.candidate.label: rival.best(size, mine) for rival in rivals}
         label = min(times, key=times.__getitem__)
         best = times[label]
