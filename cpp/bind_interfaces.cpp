@@ -16,7 +16,7 @@ nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
     int32_t classes, int64_t buffer_flits, int64_t router_ps, int64_t credit_ps, int64_t flit_bytes,
     int64_t payload_bytes, int64_t head_flits, bool whole_messages, bool padded, int64_t cycle_ps,
     int64_t queue_packets, int64_t queue_flits, int64_t send_cycles, int64_t receive_cycles, int64_t nop_ps,
-    bool strict, bool prioritised, int32_t pieces, int64_t max_time_ps, int64_t max_events) {
+    bool strict, bool prioritised, int32_t pieces, int64_t max_time_ps, int64_t max_events, double max_work) {
     TableView table{view(rank_steps), view(step_entries), view(entry_needs), view(entry_sends), view(send_dst),
                     view(send_from), view(send_to), view(send_path), view(send_paths), view(send_step), view(send_bytes),
                     view(send_aggregate_ps), view(wake_offsets), view(wakes)};
@@ -24,7 +24,7 @@ nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
                       virtual_channels, classes, buffer_flits, router_ps, credit_ps, whole_messages};
     PacketForm form{flit_bytes, payload_bytes, head_flits, whole_messages, padded};
     InterfaceRules rules{ports, cycle_ps, queue_packets, queue_flits, send_cycles, receive_cycles, nop_ps,
-                         strict, prioritised, max_time_ps, max_events};
+                         strict, prioritised, max_time_ps, max_events, max_work};
     InterfaceOutcome outcome;
     {
         nb::gil_scoped_release release;
@@ -61,7 +61,7 @@ void bind_interfaces(nb::module_& m) {
           nb::arg("payload_bytes"), nb::arg("head_flits"), nb::arg("whole_messages"), nb::arg("padded"),
           nb::arg("cycle_ps"), nb::arg("queue_packets"), nb::arg("queue_flits"), nb::arg("send_cycles"),
           nb::arg("receive_cycles"), nb::arg("nop_ps"), nb::arg("strict"), nb::arg("prioritised"), nb::arg("pieces"),
-          nb::arg("max_time_ps"), nb::arg("max_events"), "Execute schedule tables; see weft.interfaces.");
+          nb::arg("max_time_ps"), nb::arg("max_events"), nb::arg("max_work"), "Execute schedule tables; see weft.interfaces.");
 }
 
 }  // namespace weft

@@ -93,25 +93,48 @@ std::vector<int64_t> default_pairs(const Rows& rows, int32_t ranks) {
     return pairs;
 }
 
-void find_paths(Program& program, const Rows& rows, int32_t ranks, const Network& network,
-                std::span<const int64_t> pairs, int32_t explicit_routes) {
+PathFinder::PathFinder(const Rows& rows, int32_t ranks, const Network& network, std::span<const int64_t> pairs,
+                       int32_t explicit_routes)
+    : rows_(rows), ranks_(ranks), network_(network), pairs_(pairs), explicit_routes_(explicit_routes) {
     int64_t all = static_cast<int64_t>(ranks) * ranks;
-    std::vector<int32_t> table(all <= kDense ? all : 0, kNone);
-    if (!table.empty()) {
-        for (size_t i = 0; i < pairs.size(); ++i) table[pairs[i]] = static_cast<int32_t>(i);
+    if (all > kDense) return;
+    table_.assign(all, kNone);
+    for (size_t i = 0; i < pairs.size(); ++i) table_[pairs[i]] = static_cast<int32_t>(i);
+}
+
+int32_t PathFinder::path(int32_t row) const {
+    if (rows_.src[row] == rows_.dst[row]) return kNone;
+    int32_t route = rows_.route[row];
+    if (route >= 0) return network_.path(route).empty() ? kNone : route;
+    int64_t pair = static_cast<int64_t>(rows_.src[row]) * ranks_ + rows_.dst[row];
+    int64_t position = table_.empty() ? std::lower_bound(pairs_.begin(), pairs_.end(), pair) - pairs_.begin()
+                                      : table_[pair];
+    return explicit_routes_ + static_cast<int32_t>(position);
+}
+
+void find_paths(Program& program, const PathFinder& finder) {
+    for (Segment& segment : program.segments) segment.path = finder.path(segment.row);
+}
+
+Load measure_load(const Rows& rows, const Cut& cut, const Network& network, const PathFinder& finder) {
+    auto parts = [&](int64_t bytes) {
+        return bytes == 0 || cut.segment_bytes == 0 ? int64_t{bytes > 0} : (bytes - 1) / cut.segment_bytes + 1;
+    };
+    Load load;
+    for (size_t row = 0; row < rows.size();) {
+        auto head = static_cast<int32_t>(row);
+        int64_t bytes = 0;
+        do {
+            bytes += cut.chunk_bytes[rows.chunk[row]];
+            load.pieces += static_cast<double>(parts(cut.chunk_bytes[rows.chunk[row]]));
+            ++row;
+        } while (row < rows.size() && rows.continues(row));
+        auto segments = static_cast<double>(parts(bytes));
+        int32_t path = finder.path(head);
+        load.segments += segments;
+        if (path != kNone) load.crossings += segments * static_cast<double>(network.path(path).size());
     }
-    for (Segment& segment : program.segments) {
-        int32_t row = segment.row;
-        if (rows.src[row] == rows.dst[row]) continue;
-        if (rows.route[row] >= 0) {
-            if (!network.path(rows.route[row]).empty()) segment.path = rows.route[row];
-        } else {
-            int64_t pair = static_cast<int64_t>(rows.src[row]) * ranks + rows.dst[row];
-            int64_t position = table.empty() ? std::lower_bound(pairs.begin(), pairs.end(), pair) - pairs.begin()
-                                             : table[pair];
-            segment.path = explicit_routes + static_cast<int32_t>(position);
-        }
-    }
+    return load;
 }
 
 }  // namespace weft

@@ -33,6 +33,7 @@ struct Settings {
     Execution execution;
     bool record;
     int64_t max_time_ps;
+    double max_work;  // in the units of Patience; bounds what cannot be told beforehand
 };
 
 enum class Waited : uint8_t { start, dependency, link };
@@ -65,9 +66,34 @@ Outcome run(Program& program, const Rows& rows, int32_t ranks, const Network& ne
 // Sorted, distinct src * ranks + dst of the rows that take the network's own path.
 std::vector<int64_t> default_pairs(const Rows& rows, int32_t ranks);
 
-// Gives each segment its path: its explicit route, or `explicit_routes` + position of its pair in `pairs`. One that
-// crosses no link, within a rank or by an empty route, keeps none.
-void find_paths(Program& program, const Rows& rows, int32_t ranks, const Network& network,
-                std::span<const int64_t> pairs, int32_t explicit_routes);
+// Which path each row takes: its explicit route, or `explicit_routes` + position of its pair in `pairs`; none if it
+// crosses no link, within a rank or by an empty route.
+class PathFinder {
+public:
+    PathFinder(const Rows& rows, int32_t ranks, const Network& network, std::span<const int64_t> pairs,
+               int32_t explicit_routes);
+
+    int32_t path(int32_t row) const;
+
+private:
+    const Rows& rows_;
+    int32_t ranks_;
+    const Network& network_;
+    std::span<const int64_t> pairs_;
+    int32_t explicit_routes_;
+    std::vector<int32_t> table_;  // by pair; empty where that would be too large
+};
+
+// Gives each segment the path of its message.
+void find_paths(Program& program, const PathFinder& finder);
+
+// How much there is to do, all rows together. Numbers that may be larger than any integer.
+struct Load {
+    double pieces = 0;
+    double segments = 0;   // a segment too few for each message whose pieces do not fill theirs
+    double crossings = 0;  // of links, by segments
+};
+
+Load measure_load(const Rows& rows, const Cut& cut, const Network& network, const PathFinder& finder);
 
 }  // namespace weft

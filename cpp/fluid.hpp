@@ -28,6 +28,7 @@ public:
           max_time_(settings.max_time_ps),
           record_(settings.record),
           outcome_(outcome),
+          patience_(settings.max_work),
           spare_(network.bandwidth.size(), 0.0),
           open_(network.bandwidth.size(), 0),
           on_link_(network.bandwidth.size()) {
@@ -72,6 +73,8 @@ public:
 
 private:
     static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+    // Of sharing anew, measured: shares of links are kept sorted, and each flow that is settled changes some.
+    static constexpr size_t kFlowWork = 30, kCrossingWork = 150;
 
     struct Waiting {
         int64_t since;
@@ -142,7 +145,6 @@ private:
 
     // Progressive filling. Every change of a link's share is pushed anew; entries that no longer hold are skipped.
     void share(int64_t now) {
-        patience_.spend(512 * flows_.size());  // each crosses several links, and each of these is sorted
         for (Flow& flow : flows_) {
             double moved = flow.rate * static_cast<double>(now - last_) * 1e-12;
             flow.remaining = std::max(0.0, flow.remaining - moved);
@@ -150,13 +152,16 @@ private:
         last_ = now;
         std::sort(flows_.begin(), flows_.end(), [](const Flow& a, const Flow& b) { return a.segment < b.segment; });
         used_.clear();
+        size_t crossed = 0;
         for (size_t f = 0; f < flows_.size(); ++f) {
             flows_[f].rate = -1.0;
+            crossed += flows_[f].links.size();
             for (int32_t link : flows_[f].links) {
                 if (on_link_[link].empty()) used_.push_back(link);
                 on_link_[link].push_back(static_cast<int32_t>(f));
             }
         }
+        patience_.spend(kFlowWork * flows_.size() + kCrossingWork * crossed);
         using Share = std::pair<double, int32_t>;
         std::priority_queue<Share, std::vector<Share>, std::greater<>> shares;
         for (int32_t link : used_) {
@@ -196,6 +201,7 @@ private:
     int64_t max_time_;
     bool record_;
     Outcome& outcome_;
+    Patience patience_;
     std::map<std::tuple<int32_t, int32_t, int32_t>, Connection> connections_;
     std::vector<int32_t> same_path_;
     std::vector<Connection*> touched_;
@@ -207,7 +213,6 @@ private:
     int64_t last_ = 0;
     int64_t next_finish_ = kNever;
     bool changed_ = false;
-    Patience patience_;
 };
 
 }  // namespace weft

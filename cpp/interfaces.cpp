@@ -21,7 +21,8 @@ public:
           ranks_(table.rank_steps.size() - 1),
           ports_(inject.size()),
           needs_(table.entry_needs.begin(), table.entry_needs.end()),
-          sent_(table.entry_needs.size(), 0) {
+          sent_(table.entry_needs.size(), 0),
+          patience_(rules.max_work) {
         prepare(form);
         outcome_.send_start_ps.assign(flights_.size(), -1);
         outcome_.send_arrived_ps.assign(flights_.size(), -1);
@@ -38,14 +39,13 @@ public:
             if (is_nop(number)) rank.idle_until = rules_.nop_ps;
             wake(number, std::max(rank.idle_until, rules_.cycle_ps));
         }
-        Patience patience;
         std::vector<FabricEvent> batch;
         while (!queue_.empty()) {
             queue_.pop(batch);
             if (batch.front().time > rules_.max_time_ps) throw std::overflow_error("simulated time");
             outcome_.events += static_cast<int64_t>(batch.size());
             if (outcome_.events > rules_.max_events) throw TooMany("events");
-            patience.spend(64 * batch.size());
+            patience_.spend(kEventWork * batch.size());
             for (const FabricEvent& event : batch) handle(event);
         }
         finish();
@@ -94,7 +94,7 @@ private:
     bool step_done(int32_t rank, int64_t now);
     void met(int32_t send, int64_t now);
     void aggregate(int32_t send, int64_t now);
-    int32_t next_entry(const Rank& rank) const;
+    int32_t next_entry(const Rank& rank);
     int32_t free_port(int32_t rank, int32_t send) const;
     void finish();
 
@@ -103,6 +103,8 @@ private:
         int64_t step = ranks_[rank].step;
         return !at_end(rank) && table_.step_entries[step] == table_.step_entries[step + 1];
     }
+
+    static constexpr size_t kEventWork = 150;
 
     const TableView table_;
     const InterfaceRules rules_;
@@ -116,6 +118,7 @@ private:
     std::vector<int32_t> needs_;
     std::vector<int64_t> sent_;  // sends of an entry that are out
     std::vector<uint8_t> done_;
+    Patience patience_;
     InterfaceOutcome outcome_;
 };
 
@@ -174,11 +177,11 @@ void Interfaces::handle(const FabricEvent& event) {
 }
 
 // The first entry of the step that waits for nothing and has something left to do, or -1.
-int32_t Interfaces::next_entry(const Rank& rank) const {
-    for (int64_t entry = rank.entry; entry < table_.step_entries[rank.step + 1]; ++entry) {
-        if (needs_[entry] == 0 && !done_[entry]) return static_cast<int32_t>(entry);
-    }
-    return -1;
+int32_t Interfaces::next_entry(const Rank& rank) {
+    int64_t end = table_.step_entries[rank.step + 1], entry = rank.entry;
+    while (entry < end && (needs_[entry] > 0 || done_[entry])) ++entry;
+    patience_.spend(static_cast<size_t>(entry - rank.entry));
+    return entry < end ? static_cast<int32_t>(entry) : -1;
 }
 
 int32_t Interfaces::free_port(int32_t rank, int32_t send) const {

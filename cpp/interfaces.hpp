@@ -47,6 +47,7 @@ struct InterfaceRules {
     bool strict;     // a step begins when all ports are free
     bool prioritised;
     int64_t max_time_ps, max_events;
+    double max_work;  // in the units of Patience
 };
 
 struct InterfaceOutcome {

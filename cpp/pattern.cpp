@@ -34,7 +34,7 @@ Pattern make_pattern(const Rows& rows, const Cut& cut, const Network& network, s
                      std::span<const EndpointHop> before, std::span<const EndpointHop> after) {
     Pattern pattern;
     pattern.program = lower(rows, cut);
-    find_paths(pattern.program, rows, cut.ranks, network, pairs, explicit_routes);
+    find_paths(pattern.program, {rows, cut.ranks, network, pairs, explicit_routes});
     for (int32_t part : part_of_step) pattern.parts = std::max(pattern.parts, part + 1);
     size_t count = pattern.program.segments.size();
     pattern.src.reserve(count), pattern.dst.reserve(count), pattern.part.reserve(count);

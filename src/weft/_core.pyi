@@ -1,6 +1,6 @@
 """Weft's native half: what Python would be too slow for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import enum
 from typing import Annotated, Any
 
@@ -66,7 +66,7 @@ def rank_eccentricities(nodes: int, ranks: int, src: Annotated[NDArray[numpy.int
 def schedule_trees(nodes: int, ranks: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], down: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], route_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], route_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], duration: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], latency: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], passes: int, patience: int, alternatives: int, good_enough: int, seed: int) -> tuple[int, Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]]:
     """Ticks in all, start of every transfer up and down, and the trees."""
 
-def run_interfaces(rank_steps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], step_entries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_needs: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_sends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_from: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_to: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_paths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_step: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_aggregate_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wake_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wakes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], path_channels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_class: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], flit_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], inject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], eject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ports: int, virtual_channels: int, classes: int, buffer_flits: int, router_ps: int, credit_ps: int, flit_bytes: int, payload_bytes: int, head_flits: int, whole_messages: bool, padded: bool, cycle_ps: int, queue_packets: int, queue_flits: int, send_cycles: int, receive_cycles: int, nop_ps: int, strict: bool, prioritised: bool, pieces: int, max_time_ps: int, max_events: int) -> dict[str, Any]:
+def run_interfaces(rank_steps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], step_entries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_needs: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_sends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_from: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_to: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_paths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_step: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_aggregate_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wake_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wakes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], path_channels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_class: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], flit_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], inject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], eject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ports: int, virtual_channels: int, classes: int, buffer_flits: int, router_ps: int, credit_ps: int, flit_bytes: int, payload_bytes: int, head_flits: int, whole_messages: bool, padded: bool, cycle_ps: int, queue_packets: int, queue_flits: int, send_cycles: int, receive_cycles: int, nop_ps: int, strict: bool, prioritised: bool, pieces: int, max_time_ps: int, max_events: int, max_work: float) -> dict[str, Any]:
     """Execute schedule tables; see weft.interfaces."""
 
 def reduce(into: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], other: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], dtype: str, op: str) -> None:
@@ -90,7 +90,7 @@ def set_cpu_level(name: str) -> None:
 class Host:
     """This rank's part of the memory that the ranks of one machine share."""
 
-    def __init__(self, rank: int, ranks: int, arena_bytes: int, crowded: bool) -> None: ...
+    def __init__(self, rank: int, ranks: int, arena_bytes: int, crowded: bool, readable: bool) -> None: ...
 
     @property
     def descriptor(self) -> int: ...
@@ -101,14 +101,19 @@ class Host:
     @property
     def arena_address(self) -> int: ...
 
-    def attach(self, rank: int, pid: int, descriptor: int) -> None:
+    def attach(self, rank: int, pid: int, descriptor: int, arena_bytes: int) -> None:
         """Map another rank's memory."""
 
     def can_read(self, rank: int, address: int, expected: int) -> bool:
         """Whether the kernel lets this process read another rank's memory."""
 
-    def start_watch(self, frozen_after_ms: int, rank_of: Sequence[int], job_ranks: int) -> None:
-        """Begin to beat and to listen."""
+    def start_watch(self, suspect_after_ms: int, frozen_after_ms: int, rank_of: Sequence[int], job_ranks: int) -> None:
+        """Begin to send heartbeats, and to watch those of the others."""
+
+    def losses(self) -> list[tuple[int, bool]]:
+        """
+        Ranks of the job that were declared lost, each with whether it is only frozen.
+        """
 
     def reset(self, channel: int) -> None:
         """Make a channel as new."""
@@ -130,7 +135,7 @@ class Heartbeats:
     Beats between this rank and rank 0, over sockets that stay the caller's.
     """
 
-    def __init__(self, host: Host, sockets: Sequence[int], silent_after_ms: int) -> None: ...
+    def __init__(self, host: Host, sockets: Sequence[int], suspect_after_ms: int, silent_after_ms: int) -> None: ...
 
     def close(self) -> None:
         """Leave on purpose."""
@@ -157,6 +162,9 @@ def write_exchange(dealings: Sequence[tuple[int, int, int, int]], segment: int, 
 
 CHANNELS: int = 16
 
+def crc32c(data: bytes, crc: int = 0, portable: bool = False) -> int:
+    """Checksum of bytes, continued from `crc`."""
+
 class Status(enum.Enum):
     """How an operation ended."""
 
@@ -178,6 +186,23 @@ class Status(enum.Enum):
 
     cut = 8
 
+    corrupt = 9
+
+class Waiting:
+    """What an operation waits for."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def row(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def silent_ms(self) -> int: ...
+
 class Ending:
     """How an operation ended, and through whom."""
 
@@ -196,10 +221,22 @@ class Ending:
 class Executor:
     """Runs scripts over links to the other ranks."""
 
-    def __init__(self, host: Host, channel: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int]) -> None: ...
+    def __init__(self, host: Host, channel: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int], checksums: bool) -> None: ...
+
+    def on_wait(self, tell: Callable[[Waiting], None]) -> None:
+        """
+        Have a function called when an operation has waited for long, or for a rank that is silent.
+        """
+
+    @property
+    def waiting(self) -> Waiting:
+        """What the operation under way waits for; also from other threads."""
 
     def close(self) -> None:
         """Leave on purpose; other channels of the host go on."""
+
+    def cancel(self) -> None:
+        """End the operation under way, from any thread; no other can follow."""
 
     @property
     def sequence(self) -> int: ...
@@ -224,7 +261,12 @@ def default_pairs(table: Table, ranks: int) -> tuple[Annotated[NDArray[numpy.int
     Sources and destinations that take the network's own path, each pair once.
     """
 
-def simulate(table: Table, ranks: int, slots: int, chunk_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], segment_bytes: int, pair_src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], pair_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], explicit_routes: int, path_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], path_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bandwidth: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], sharing: str, order: str, execution: str, record: bool, max_segments: int, max_time_ps: int) -> dict[str, Any]:
+def measure_load(table: Table, ranks: int, chunk_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], segment_bytes: int, pair_src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], pair_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], explicit_routes: int, path_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], path_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[float, float, float]:
+    """
+    How many pieces, segments and crossings of links a simulation has, about.
+    """
+
+def simulate(table: Table, ranks: int, slots: int, chunk_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], segment_bytes: int, pair_src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], pair_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], explicit_routes: int, path_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], path_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bandwidth: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], sharing: str, order: str, execution: str, record: bool, max_segments: int, max_time_ps: int, max_work: float) -> dict[str, Any]:
     """Lower a schedule and run it; see weft.simulation."""
 
 def grow_multitree_by_turns(nodes: int, ranks: int, trees: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], priority: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], paper_order: bool) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]]:

@@ -6,6 +6,7 @@ allocates. A bound that is hit is a `LimitError` naming the bound, never a crash
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from weft.errors import InputError, LimitError
@@ -99,9 +100,19 @@ MAX_SEGMENTS: Final = 1 << 26
 MAX_ROUTE_ENTRIES: Final = 1 << 26
 """Links of all routes of one schedule together, explicit or the network's own."""
 
+MAX_WORK: Final = 1.2e10
+"""Operations that reading, verifying or simulating one schedule may take unless the caller allows more.
+
+One takes about a nanosecond of an ordinary processor. A file of a megabyte can ask for hours, so what it asks
+for is estimated first. A ring on 4,096 ranks is verified and simulated within this."""
+
+MAX_PACKET_WORK: Final = 6e10
+"""The same for schedules that are carried out packet by packet; 64 MiB on 64 ranks take half of this."""
+
 MAX_SEED: Final = 2**63 - 1
 
 DEFAULT_ARENA_BYTES: Final = 16 << 30
+MAX_ARENA_BYTES: Final = 1 << 42
 """Address space for tensors that ranks share; memory is taken as it is used."""
 
 MIN_BANDWIDTH: Final = 1
@@ -138,14 +149,24 @@ MAX_JOB_RANKS: Final = 1024
 MAX_LOCAL_RANKS: Final = 256
 """Ranks that ``weft run`` starts on one machine; it holds three open files for each."""
 
+MAX_RESTARTS: Final = 1000
+"""How often ``weft run`` starts a job again."""
+
 MAX_PENDING_PEERS: Final = 64
 MAX_UNPROVEN_BYTES: Final = 1024
 MAX_UNPROVEN_SECONDS: Final = 5.0
-"""What strangers may take of a rendezvous before they prove that they belong to the job."""
+"""What peers may take of a listener before they prove that they belong to the job."""
 
 MAX_MEMBER_BYTES: Final = 512
 MAX_EXCHANGE_BYTES: Final = 64 << 10
 """One rank's part of an exchange through the rendezvous."""
+
+MAX_FLIGHT_BYTES: Final = 1 << 20
+"""A flight record, the file that a rank writes when its job fails."""
+
+MAX_UNEXPECTED_MESSAGES: Final = 65_536
+MAX_UNEXPECTED_BYTES: Final = 256 << 20
+"""Messages from one rank to another that are kept until a receive asks for their tag."""
 
 MAX_OUTPUT_LINE_BYTES: Final = 64 << 10
 """``weft run`` cuts longer lines of its ranks into lines of this length."""
@@ -164,6 +185,37 @@ def check(what: str, value: int, bound: int) -> int:
         msg = f"{what}: {shown} is more than the {bound:,} that Weft accepts"
         raise LimitError(msg)
     return value
+
+
+def check_work(what: str, work: float, most: float | None) -> None:
+    """Raise a `LimitError` if `what` is estimated to take more operations than allowed; None allows any.
+
+    Examples
+    --------
+    >>> check_work("verifying ring.weft", 3.4e10, MAX_WORK)
+    Traceback (most recent call last):
+    ...
+    weft.errors.LimitError: verifying ring.weft: about 34,000,000,000 operations, of a nanosecond or so each,
+    are more than the 12,000,000,000 that Weft does unasked; --max-work 4e10 allows them (in Python,
+    max_work=)
+    """
+    if most is None or work <= most:
+        return
+    exponent = math.floor(math.log10(work))
+    enough = f"{math.floor(work / 10**exponent) + 1}e{exponent}"
+    msg = (
+        f"{what}: about {float(f'{work:.1e}'):,.0f} operations, of a nanosecond or so each, are more than "
+        f"the {most:,.0f} that Weft does unasked; --max-work {enough} allows them (in Python, max_work=)"
+    )
+    raise LimitError(msg)
+
+
+def too_much_work(what: str, most: float | None) -> LimitError:
+    """Error about work that could not be estimated, and turned out to be more than allowed."""
+    return LimitError(
+        f"{what}: more than the {most or 0:,.0f} operations that Weft does unasked; give a larger --max-work "
+        "(in Python, max_work=)"
+    )
 
 
 def check_text(

@@ -138,7 +138,7 @@ def test_a_root_that_is_not_there_is_refused() -> None:
 
 
 def test_a_wrong_schedule_ends_planning_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reject(_: object) -> None:
+    def reject(_: object, **_options: object) -> None:
         raise VerificationError("semantics", "the sum lacks rank 2", transfer=7)
 
     monkeypatch.setattr("weft.planning.candidates.verify", reject)

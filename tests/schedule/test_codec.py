@@ -24,6 +24,7 @@ from weft import limits
 from weft.errors import FormatError, InputError, LimitError, WeftError
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.schedule.codec import MAGIC, decode_schedule, encode_schedule, load_schedule, save_schedule
+from weft.schedule.ir import TRANSFER_COLUMNS
 from weft.schedule.json_form import schedule_from_json, schedule_to_json
 from weft.topology import load_topology
 
@@ -319,8 +320,26 @@ def test_a_header_that_lies_is_found_out_before_anything_is_allocated(
 
 
 def test_all_columns_together_are_bounded() -> None:
-    with pytest.raises(FormatError, match="header: bytes of the columns: 576 is more than the 100"):
-        decode_schedule(encode_schedule(RING), most_bytes=100)
+    with pytest.raises(FormatError, match="header: bytes of the columns: 1,073,742,300 is more than the"):
+        decode_schedule(encode_schedule(RING), bytes_before=limits.MAX_COLUMN_BYTES - 100)
+
+
+def test_columns_that_would_take_too_long_to_unpack_are_refused_before() -> None:
+    header, body = taken_apart(encode_schedule(RING))
+    rows = limits.MAX_TRANSFERS
+    for record in header["columns"]:
+        if record["name"] in TRANSFER_COLUMNS:
+            record["count"] = rows
+    data = put_together(header, body)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitError, match="reading it: about 14,000,000,000 operations"):
+            decode_schedule(data, "ring.weft")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(FormatError, match="column step"):
+        decode_schedule(data, "ring.weft", max_work=2e10)
 
 
 def test_a_bomb_is_never_unpacked_beyond_what_it_claims() -> None:

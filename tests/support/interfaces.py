@@ -42,7 +42,7 @@ def run(
 ) -> Run:
     """Carry out tables, and keep what `simulate_tables` does not."""
     made = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    found, program = _run(tables, made, rules or Rules(), detail)
+    found, program = _run(tables, made, rules or Rules(), detail, None)
     assert (found["stuck_send"], found["stuck_entry"]) == (-1, -1)
     keys = [(e.sends[i].dst, e.op, e.flow, rank) for rank, e, i in program.sends]
     return Run(

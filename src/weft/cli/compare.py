@@ -10,7 +10,6 @@ import click
 from weft.cli import options
 from weft.cli.lines import one_line, printable
 from weft.cli.output import (
-    LONGEST_LINE,
     SPEED_UNITS,
     WIDE,
     largest_unit,
@@ -22,7 +21,7 @@ from weft.cli.output import (
     print_table,
     progress,
 )
-from weft.errors import InputError
+from weft.errors import LONGEST_MESSAGE, InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +118,8 @@ def command(
         show(found, make_console())
     for row in found.results:
         if row.problem is not None:
-            click.echo(f"weft: error: {row.algorithm}: {one_line(str(row.problem), LONGEST_LINE)}", err=True)
+            problem = one_line(str(row.problem), LONGEST_MESSAGE)
+            click.echo(f"weft: error: {row.algorithm}: {problem}", err=True)
     if not found.verified:
         ctx.exit(1)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from weft import limits
 from weft.cli import options
 from weft.cli.lines import printable
 from weft.cli.output import check_outputs, make_console, print_facts, print_json, progress, write_output
@@ -68,6 +69,7 @@ _BY_SUFFIX: Final = {
 @click.option(
     "--chunk", type=click.IntRange(min=0), default=0, show_default=True, help="The chunk a dot file draws."
 )
+@options.max_work(limits.MAX_WORK)
 @options.as_json
 def command(
     source: str,
@@ -79,6 +81,7 @@ def command(
     output: str,
     form: str | None,
     chunk: int,
+    max_work: float | None,
     as_json: bool,
 ) -> None:
     """Write a schedule to a file.
@@ -103,8 +106,8 @@ def command(
     if chosen in _TABLES:
         with progress("export") as report:
             report("tables", 0, 0)
-            found = obtain_any(source, algorithm, collective, root)
-            tables = make_tables_of(source, found, size, ports)[0]
+            found = obtain_any(source, algorithm, collective, root, max_work)
+            tables = make_tables_of(source, found, size, ports, max_work)[0]
             data = encode_tables(tables, chosen)
             write_output(output, data)
         _show_tables(tables, output, chosen, len(data), as_json=as_json)
@@ -112,7 +115,7 @@ def command(
     options.refuse_unused("ports", reason=f"only tables have ports, this is {chosen}; try --format ni-table")
     with progress("export") as report:
         report("schedule", 0, 0)
-        found = obtain(source, algorithm, collective, root)
+        found = obtain(source, algorithm, collective, root, max_work)
         schedule, segment = _choose(source, found, size)
         report(f"{schedule.transfers:,} transfers", 0, 0)
         data = encode(schedule, chosen, chunk)

@@ -66,18 +66,22 @@ def _find_plan(source: str) -> Plan | None:
     return load_plan(path) if is_plan(start) else None
 
 
-def obtain(source: str, algorithm: str | None, collective: str, root: int) -> Schedule | Plan:
+def obtain(
+    source: str, algorithm: str | None, collective: str, root: int, max_work: float | None
+) -> Schedule | Plan:
     """Read a schedule or plan file, or build an algorithm on a topology; see `obtain_any`."""
     from weft.interfaces import Tables
 
-    found = obtain_any(source, algorithm, collective, root)
+    found = obtain_any(source, algorithm, collective, root, max_work)
     if isinstance(found, Tables):
         msg = f"{source}: is a table of network interfaces, not a schedule; weft packets runs it"
         raise InputError(msg)
     return found
 
 
-def obtain_any(source: str, algorithm: str | None, collective: str, root: int) -> Schedule | Plan | Tables:
+def obtain_any(
+    source: str, algorithm: str | None, collective: str, root: int, max_work: float | None
+) -> Schedule | Plan | Tables:
     """Read a file of a schedule, plan or tables, whichever it is, or build an algorithm on a topology.
 
     Parameters
@@ -86,6 +90,8 @@ def obtain_any(source: str, algorithm: str | None, collective: str, root: int) -
         A file, ``-`` for standard input, or, with an algorithm, anything `weft.load_topology` takes.
     algorithm, collective, root
         What to build; a file needs none of it.
+    max_work
+        Operations that reading a file may take, by estimate; None for any number.
 
     Raises
     ------
@@ -103,10 +109,10 @@ def obtain_any(source: str, algorithm: str | None, collective: str, root: int) -
     if is_spec(source) and not exists(Path(source)):
         raise _needs_algorithm(source)
     options.refuse_unused("collective", "root", reason="a schedule file has its own; it is for --algorithm")
-    return _read(source)
+    return _read(source, max_work)
 
 
-def _read(source: str) -> Schedule | Plan | Tables:
+def _read(source: str, max_work: float | None) -> Schedule | Plan | Tables:
     from weft import limits
     from weft.files import read_bytes, standard_input
     from weft.interfaces.table_file import is_table, tables_from_json
@@ -117,11 +123,11 @@ def _read(source: str) -> Schedule | Plan | Tables:
     name, place = ("<stdin>", standard_input()) if source == "-" else (source, Path(source))
     data = read_bytes(name, place, limits.MAX_SCHEDULE_BYTES)
     if is_plan(data):
-        return decode_plan(data, name)
+        return decode_plan(data, name, max_work=max_work)
     if is_table(data):
         return tables_from_json(data, name)
     try:
-        return decode_schedule(data, name)
+        return decode_schedule(data, name, max_work=max_work)
     except FormatError as error:
         try:
             read_topology(io.BytesIO(data), name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weft.errors import shorten
+
 
 def printable(text: str) -> str:
     r"""Spell out what a terminal would obey instead of show.
@@ -24,8 +26,4 @@ def one_line(text: str, longest: int) -> str:
     >>> one_line("x" * 50 + "end", 20)
     'xxxxxxxx ... xxxxend'
     """
-    line = printable(" ".join(text.split()))
-    if len(line) <= longest:
-        return line
-    tail = (longest - 5) // 2
-    return f"{line[: longest - 5 - tail]} ... {line[len(line) - tail :]}"
+    return shorten(printable(" ".join(text.split())), longest)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import difflib
 import math
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from weft import units
-from weft.errors import InputError
+from weft.errors import InputError, quote
 
 COLLECTIVE_NAMES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
 """As in `weft.schedule`, which is not imported here because it brings numpy along."""
 
 _DAY: Final = 86_400.0
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def read_size(_ctx: click.Context, option: click.Parameter, text: str) -> int:
@@ -45,7 +47,7 @@ def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) ->
         return plain[name]
     close = difflib.get_close_matches(name, plain, 1)
     hint = f"; did you mean {plain[close[0]]}?" if close else "."
-    msg = f"collective {text!r} is unknown{hint} Known: {', '.join(COLLECTIVE_NAMES)}"
+    msg = f"collective {quote(text)} is unknown{hint} Known: {', '.join(COLLECTIVE_NAMES)}"
     raise InputError(msg)
 
 
@@ -75,9 +77,23 @@ def read_timeout(_ctx: click.Context, option: click.Parameter, text: str) -> flo
     return seconds
 
 
-def check_number(_ctx: click.Context, option: click.Parameter, value: float) -> float:
-    """Refuse what is not a number, which click lets through every range."""
-    if math.isnan(value):
+def read_work(_ctx: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """Operations, more than none, or None for the word ``none``."""
+    if text == "none":
+        return None
+    try:
+        work = float(text) if text is not None else math.nan
+    except ValueError:
+        work = math.nan
+    if not 0 < work < math.inf:
+        msg = f"{option.opts[0]} {text!r}: give operations, such as 1e11, or none"
+        raise InputError(msg)
+    return work
+
+
+def check_number(_ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Refuse what is not a number, which click lets through every range; None is an option not given."""
+    if value is not None and math.isnan(value):
         msg = f"{option.opts[0]} nan: give a number"
         raise InputError(msg)
     return value
@@ -155,6 +171,19 @@ segment: Final = click.option(
     metavar="auto|none|SIZE",
     help="Pipeline messages in pieces of this size; auto tries several and keeps the fastest.",
 )
+
+
+def max_work(default: float) -> Callable[[_Command], _Command]:
+    """Option for operations that a schedule may take: so many, unless it is given."""
+    return click.option(
+        "--max-work",
+        default=f"{default:g}".replace("e+", "e"),
+        show_default=True,
+        callback=read_work,
+        metavar="N|none",
+        help="Refuse a schedule that is estimated to take more operations, of a nanosecond or so each.",
+    )
+
 
 algorithm: Final = click.option(
     "--algorithm",

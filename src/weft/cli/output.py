@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from weft.cli.lines import one_line
-from weft.errors import InputError
+from weft.errors import LONGEST_MESSAGE, InputError
 from weft.files import replacing
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 1.0
 """Work shorter than this shows no progress bar."""
-
-LONGEST_LINE: Final = 600
-"""Characters of an error message; the middle of a longer one is left out."""
 
 _FOLDED: Final = 24
 """Least width of a column whose text is folded."""
@@ -201,7 +198,7 @@ def check_outputs(*paths: str | None, as_json: bool) -> None:
 def warn_of(problem: Exception | None) -> None:
     """Say on standard error what the verifier has against a schedule, if anything."""
     if problem is not None:
-        click.echo(f"weft: warning: not correct: {one_line(str(problem), LONGEST_LINE)}", err=True)
+        click.echo(f"weft: warning: not correct: {one_line(str(problem), LONGEST_MESSAGE)}", err=True)
 
 
 def write_output(path: str, data: bytes) -> None:

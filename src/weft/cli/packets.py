@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft import limits
 from weft.cli import options
 from weft.cli.busiest import busiest, busy_cells, print_busiest_links
 from weft.cli.lines import printable
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="As MultiTree's interface: message flow control, strict, lockstep.",
 )
+@options.max_work(limits.MAX_PACKET_WORK)
 @options.as_json
 def command(
     source: str,
@@ -93,6 +95,7 @@ def command(
     lockstep: bool,
     prioritised: bool,
     codesigned: bool,
+    max_work: float | None,
     as_json: bool,
 ) -> None:
     """Run the tables of network interfaces packet by packet.
@@ -113,11 +116,11 @@ def command(
     rules = replace(base, prioritised=prioritised)
     with progress("packets") as report:
         report("tables", 0, 0)
-        found = obtain_any(source, algorithm, collective, root)
-        tables, schedule = make_tables_of(source, found, size, ports)
+        found = obtain_any(source, algorithm, collective, root, max_work)
+        tables, schedule = make_tables_of(source, found, size, ports, max_work)
         report(f"{tables.messages:,} messages", 0, 0)
-        result = simulate_tables(tables, hardware=chosen, rules=rules, detail=detail)
-        problem = None if schedule is None else inspect(schedule).problem
+        result = simulate_tables(tables, hardware=chosen, rules=rules, detail=detail, max_work=max_work)
+        problem = None if schedule is None else inspect(schedule, max_work=max_work).problem
     warn_of(problem)
     if as_json:
         print_json(_as_dict(result) | {"verified": None if schedule is None else problem is None})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft import limits
 from weft.cli import options
 from weft.cli.busiest import print_busiest_links
 from weft.cli.lines import printable
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from weft.simulation import SimulationResult
 
 _PATH_ENDS = 3
+_JSON_WORK = 10_000.0
+"""Operations to write one stretch of the critical path."""
 
 
 @click.command(
@@ -64,6 +67,7 @@ _PATH_ENDS = 3
     help="Send when the data is there, after a barrier per step, or after the rank's own last step.",
 )
 @click.option("--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
+@options.max_work(limits.MAX_WORK)
 @options.as_json
 def command(
     schedule: str,
@@ -76,6 +80,7 @@ def command(
     order: str,
     execution: str,
     trace: str | None,
+    max_work: float | None,
     as_json: bool,
 ) -> None:
     """Run one schedule on its simulated network.
@@ -93,29 +98,36 @@ def command(
     from weft.verification import inspect
 
     check_outputs(trace, as_json=as_json)
+    rules = {"sharing": sharing, "order": order, "execution": execution}
     with progress("simulate") as report:
         report("schedule", 0, 0)
-        found = obtain(schedule, algorithm, collective, root)
+        found = obtain(schedule, algorithm, collective, root, max_work)
         if isinstance(found, Plan):
             choice = found.choose(size)
             found = choice.schedule
             segment = (choice.segment_bytes or "none") if segment == "auto" else segment
         report(f"{found.transfers:,} transfers", 0, 0)
         if trace is not None:
-            _check_trace(found, size, segment)
+            _check_trace(found, size, segment, max_work)
         search = search_segments(
-            found, size, segment=segment, sharing=sharing, order=order, execution=execution
+            found,
+            size,
+            segment=segment,
+            sharing=sharing,
+            order=order,
+            execution=execution,
+            max_work=max_work,
         )
         result = search.result
-        problem = inspect(found).problem
+        problem = inspect(found, max_work=max_work).problem
         bound = _find_bound(found, size)
         if trace is not None:
-            _write_trace(trace, result, sharing, order, execution)
+            _write_trace(trace, result, rules, max_work)
     warn_of(problem)
     # A wrong schedule may be faster than any right one.
     limit = Limit(bound, None if bound is None or problem else bound.seconds / result.seconds)
-    rules = {"sharing": sharing, "order": order, "execution": execution}
     if as_json:
+        limits.check_work("the critical path as JSON", _JSON_WORK * len(result.critical_path), max_work)
         print_json(_as_dict(result, rules, search.untried, limit) | {"verified": problem is None})
     elif trace != "-":
         _show(result, rules, search.untried, limit, make_console())
@@ -141,17 +153,17 @@ def _find_bound(plan: Schedule, size: int) -> Bound | None:
     return lower_bound(plan.topology, plan.collective, size, 0 if roots is None else int(roots[0]))
 
 
-def _check_trace(plan: Schedule, size: int, segment: str | int) -> None:
+def _check_trace(plan: Schedule, size: int, segment: str | int, max_work: float | None) -> None:
     """Refuse before the run what could not be written after it."""
     from weft.exchange.perfetto import check_trace
     from weft.planning.segments import count_segments, parse_segment, segment_candidates
 
     cut = parse_segment(segment)
     finest = segment_candidates(plan, size)[-1] if isinstance(cut, str) else cut
-    check_trace(plan, count_segments(plan, size, finest))
+    check_trace(plan, count_segments(plan, size, finest), max_work)
 
 
-def _write_trace(path: str, result: SimulationResult, sharing: str, order: str, execution: str) -> None:
+def _write_trace(path: str, result: SimulationResult, rules: dict[str, str], max_work: float | None) -> None:
     """Run once more, this time writing everything down."""
     from weft.exchange import write_trace
     from weft.simulation import simulate
@@ -160,10 +172,11 @@ def _write_trace(path: str, result: SimulationResult, sharing: str, order: str, 
         result.schedule,
         result.size_bytes,
         segment_bytes=result.segment_bytes,
-        sharing=sharing,
-        order=order,
-        execution=execution,
+        sharing=rules["sharing"],
+        order=rules["order"],
+        execution=rules["execution"],
         record=True,
+        max_work=max_work,
     )
     write_trace(result.schedule, run, path)
 
@@ -224,10 +237,10 @@ def _limit_facts(limit: Limit) -> list[tuple[str, str]]:
 
 def _path_summary(result: SimulationResult) -> str:
     path = result.critical_path
-    waits = [step.waited_for for step in path]
+    waits = path.count_waits()
     return (
         f"{len(path):,} transfers, one after the other, take the time: "
-        f"{waits.count('dependency'):,} waited for data, {waits.count('link'):,} for a link"
+        f"{waits['dependency']:,} waited for data, {waits['link']:,} for a link"
     )
 
 

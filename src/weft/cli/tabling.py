@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 def make_tables_of(
-    source: str, found: Schedule | Plan | Tables, size: int | None, ports: int | None
+    source: str,
+    found: Schedule | Plan | Tables,
+    size: int | None,
+    ports: int | None,
+    max_work: float | None,
 ) -> tuple[Tables, Schedule | None]:
     """Tables that were read, or those of a schedule for a size, with that schedule.
 
@@ -34,7 +38,7 @@ def make_tables_of(
         raise InputError(msg)
     schedule = found.choose(size).schedule if isinstance(found, Plan) else found
     ports = default_ports(schedule.topology) if ports is None else ports
-    return make_tables(schedule, size, ports=ports), schedule
+    return make_tables(schedule, size, ports=ports, max_work=max_work), schedule
 
 
 def describe_tables(tables: Tables) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft import limits
 from weft.cli import options
 from weft.cli.lines import one_line, printable
 from weft.cli.output import make_console, print_facts, print_json, progress
@@ -43,6 +44,7 @@ _LONGEST_PROBLEM = 200
 )
 @click.option("--fused", is_flag=True, help="For executors that receive and forward in one instruction.")
 @click.option("--contention", is_flag=True, help="Count the flows that meet on each link.")
+@options.max_work(limits.MAX_WORK)
 @options.as_json
 @click.pass_context
 def command(
@@ -54,6 +56,7 @@ def command(
     slots: int | None,
     fused: bool,
     contention: bool,
+    max_work: float | None,
     as_json: bool,
 ) -> None:
     """Prove that a schedule computes its collective.
@@ -68,15 +71,18 @@ def command(
     from weft.cli.inputs import obtain
     from weft.planning import Plan
     from weft.verification import inspect
+    from weft.verification.work import estimate_checks
 
     with progress("verify") as report:
         report("schedule", 0, 0)
-        found = obtain(schedule, algorithm, collective, root)
+        found = obtain(schedule, algorithm, collective, root, max_work)
         plans = [one.schedule for one in found.schedules] if isinstance(found, Plan) else [found]
+        work = sum(map(estimate_checks, plans))
+        limits.check_work(f"verifying {schedule}", work, max_work)
         reports = []
         for index, plan in enumerate(plans):
             report(f"{plan.transfers:,} transfers", index, len(plans))
-            reports.append(inspect(plan, slots=slots, fused=fused, contention=contention))
+            reports.append(inspect(plan, slots=slots, fused=fused, contention=contention, max_work=max_work))
     if as_json:
         print_json(_plan_dict(found, reports) if isinstance(found, Plan) else _as_dict(reports[0]))
     else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from weft import limits
 from weft.errors import InputError
 from weft.exchange.chrome import Tracks, check_count, process, write_events
 from weft.schedule.hops import message_hops
@@ -108,7 +109,9 @@ def trace_events(schedule: Schedule, result: Recorded) -> Iterator[dict[str, Any
     return _events(schedule, spans, sends)
 
 
-def check_trace(schedule: Schedule, segments: NDArray[np.int64]) -> None:
+def check_trace(
+    schedule: Schedule, segments: NDArray[np.int64], max_work: float | None = limits.MAX_WORK
+) -> None:
     """Refuse a trace that is surely too large before its run is made.
 
     Parameters
@@ -117,13 +120,15 @@ def check_trace(schedule: Schedule, segments: NDArray[np.int64]) -> None:
         What is to run.
     segments
         At least how many segments each message is cut into.
+    max_work
+        Operations that finding the paths may take, by estimate; None for any number.
 
     Raises
     ------
     LimitError
-        If there would be more spans than a viewer can show.
+        If there would be more spans than a viewer can show, or finding the paths would take too long.
     """
-    hops = message_hops(schedule)
+    hops = message_hops(schedule, max_work)
     # Each segment is a span on every link, and one more at the rank that sends it.
     check_count(int((segments * (hops + (hops > 0))).sum()), _SMALLER)
 

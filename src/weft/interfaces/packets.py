@@ -5,6 +5,7 @@ docs/packets.md has the rules; `cpp/interfaces.cpp` executes tables, `cpp/fabric
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from weft.errors import InputError, LimitError, SimulationError
 from weft.interfaces.channels import Ways, make_channels
 from weft.interfaces.hardware import Hardware, find_hardware
 from weft.interfaces.program import Program
+from weft.interfaces.work import estimate_preparation, estimate_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,6 +139,7 @@ def simulate_tables(
     hardware: str | Hardware = "multitree-isca21",
     rules: Rules | None = None,
     detail: str = "packet",
+    max_work: float | None = limits.MAX_PACKET_WORK,
 ) -> PacketResult:
     """Let every rank's interface carry out its table.
 
@@ -151,13 +154,16 @@ def simulate_tables(
     detail
         ``"packet"`` moves packets one by one; ``"message"`` moves messages in at most 64 units each, by the
         same rules: many times faster for large buffers, and less exact (docs/packets.md).
+    max_work
+        Operations that it may take, by an estimate that is made first; None for any number. What packets wait
+        for is counted as they go.
 
     Raises
     ------
     SimulationError
         If a message never arrives; names it and the channel it waits for.
     LimitError
-        If it takes too many events or too long.
+        If it takes too many events or too long, or would take more operations than `max_work`.
 
     Examples
     --------
@@ -174,7 +180,7 @@ def simulate_tables(
         msg = f"detail {detail!r} is unknown, expected {' or '.join(DETAILS)}"
         raise InputError(msg)
     rules = rules or Rules()
-    found, program = _run(tables, found_hardware, rules, detail)
+    found, program = _run(tables, found_hardware, rules, detail, max_work)
     if found["stuck_entry"] >= 0 or found["stuck_send"] >= 0:
         raise SimulationError(_stuck(tables, program, found))
     busy = found["channel_busy_ps"]
@@ -200,7 +206,11 @@ def simulate_tables(
     )
 
 
-def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple[dict[str, Any], Program]:
+def _run(
+    tables: Tables, hardware: Hardware, rules: Rules, detail: str, max_work: float | None
+) -> tuple[dict[str, Any], Program]:
+    title = f"packets of {tables.algorithm} on {tables.topology.name}"
+    limits.check_work(title, estimate_preparation(tables), max_work)
     topology = tables.topology
     buffers = (topology.links + 2 * topology.ranks * tables.ports) * hardware.virtual_channels
     limits.check(
@@ -217,9 +227,12 @@ def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple
     slowest = max(int(channels.flit_ps.max()), hardware.cycle_ps)
     if max(hardware.flits(biggest) * slowest, hardware.aggregate_ps(biggest)) > limits.MAX_TIME_PS:
         raise _too_long(tables)
+    pieces = 0 if detail == "packet" else _PIECES
+    columns = program.arrays()
+    limits.check_work(title, estimate_run(columns, hardware.payload_bytes, pieces), max_work)
     try:
         found = _core.run_interfaces(
-            **program.arrays(),
+            **columns,
             flit_ps=channels.flit_ps,
             latency_ps=channels.latency_ps,
             inject=channels.inject,
@@ -243,13 +256,16 @@ def _run(tables: Tables, hardware: Hardware, rules: Rules, detail: str) -> tuple
             nop_ps=hardware.step_ps(biggest, rules.flow_control) if rules.lockstep else 0,
             strict=rules.strict,
             prioritised=rules.prioritised,
-            pieces=0 if detail == "packet" else _PIECES,
+            pieces=pieces,
             max_time_ps=limits.MAX_TIME_PS,
             max_events=limits.MAX_PACKET_EVENTS,
+            max_work=math.inf if max_work is None else max_work,
         )
     except OverflowError as error:
         raise _too_long(tables) from error
     except _core.TooMany as error:
+        if str(error) == "operations":
+            raise limits.too_much_work(title, max_work) from error
         msg = f"more than {limits.MAX_PACKET_EVENTS:,} {error}; use detail='message' or a smaller buffer"
         raise LimitError(f"{tables.algorithm} on {topology.name}: {msg}") from error
     found["buffer_flits"] = buffer_flits

@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.topology import Topology
 
+# In operations as `weft.limits.MAX_WORK` counts them: a transfer, a message, a link of its route, the table
+# of a rank, something waited for, and a copy of that.
+_ROW_WORK: Final = 1800.0
+_MESSAGE_WORK: Final = 12_000.0
+_LINK_WORK: Final = 200.0
+_TABLE_WORK: Final = 2000.0
+_WAIT_WORK: Final = 100.0
+_COPIED_WORK: Final = 2.0
+
 REDUCE: Final = "reduce"
 GATHER: Final = "gather"
 
@@ -197,7 +206,14 @@ class _Message:
     after: tuple[tuple[str, int, int], ...] = ()
 
 
-def make_tables(schedule: Schedule, size: str | int, *, ports: int = 1, element_bytes: int = 1) -> Tables:
+def make_tables(
+    schedule: Schedule,
+    size: str | int,
+    *,
+    ports: int = 1,
+    element_bytes: int = 1,
+    max_work: float | None = limits.MAX_PACKET_WORK,
+) -> Tables:
     """Turn a schedule into the tables of its ranks.
 
     Parameters
@@ -210,11 +226,16 @@ def make_tables(schedule: Schedule, size: str | int, *, ports: int = 1, element_
         Interfaces of each rank; messages of a step that reach one rank are dealt out to its ports in turn.
     element_bytes
         Chunks are cut at whole elements.
+    max_work
+        Operations that it may take, by an estimate that is made first; None for any number. How much messages
+        wait for cannot be told beforehand, and is counted.
 
     Raises
     ------
     UnsupportedError
         If the schedule uses scratch slots, or a rank gets a flow from the same rank twice.
+    LimitError
+        If there are too many messages, or it would take more operations than `max_work`.
 
     Examples
     --------
@@ -236,15 +257,32 @@ def make_tables(schedule: Schedule, size: str | int, *, ports: int = 1, element_
     if ports < 1:
         msg = "ports: a rank needs one at least"
         raise ScheduleError(msg)
+    limits.check_work(f"tables of {schedule.algorithm}", _estimate(schedule), max_work)
     chunk_bytes = schedule.chunk_bytes(size_bytes, element_bytes).tolist()
-    return _Maker(schedule, chunk_bytes, size_bytes, ports).make()
+    return _Maker(schedule, chunk_bytes, size_bytes, ports, max_work).make()
+
+
+def _estimate(schedule: Schedule) -> float:
+    """Operations of making tables, but for what messages wait for."""
+    routes = schedule.route[schedule.message_starts]
+    links = float(np.diff(schedule.route_offsets)[routes[routes >= 0]].sum())
+    fixed = _ROW_WORK * schedule.transfers + _MESSAGE_WORK * schedule.messages + _LINK_WORK * links
+    return fixed + _TABLE_WORK * schedule.ranks
 
 
 class _Maker:
     """Walks a schedule step by step and knows, for every rank and chunk, what it is made of."""
 
-    def __init__(self, schedule: Schedule, chunk_bytes: list[int], size_bytes: int, ports: int) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        chunk_bytes: list[int],
+        size_bytes: int,
+        ports: int,
+        max_work: float | None,
+    ) -> None:
         self.schedule, self.size_bytes, self.ports = schedule, size_bytes, ports
+        self.work, self.max_work = 0.0, max_work
         self.chunk_bytes = chunk_bytes
         self.address = [0]
         for size in chunk_bytes:
@@ -278,6 +316,12 @@ class _Maker:
         return Tables(
             self.schedule.topology, name, self.schedule.collective, self.size_bytes, steps, self.ports, ranks
         )
+
+    def _spend(self, work: float) -> None:
+        """Count operations that nothing told of before."""
+        self.work += work
+        if self.max_work is not None and self.work > self.max_work:
+            raise limits.too_much_work(f"tables of {self.schedule.algorithm}", self.max_work)
 
     def _steps(self) -> Iterator[tuple[int, list[_Message]]]:
         starts = self.schedule.message_starts.tolist()
@@ -327,7 +371,9 @@ class _Maker:
         found: dict[tuple[str, int, int], None] = {}
         first = self.chunk[message.row]
         for chunk in range(first, first + message.count):
-            for key in self.made_of[rank].get(chunk, ()):
+            keys = self.made_of[rank].get(chunk, ())
+            self._spend(_WAIT_WORK * len(keys))
+            for key in keys:
                 found[key] = None
                 self.unsent[rank].pop(key, None)
         return tuple(found)
@@ -345,16 +391,19 @@ class _Maker:
             self.unsent[dst][key] = None
         for chunk in range(first, first + message.count):
             before = self.made_of[dst].get(chunk, ()) if reduces else ()
+            self._spend(_COPIED_WORK * len(before))
             self.made_of[dst][chunk] = (*before, key)
 
     def _close(self, step: int) -> None:
         """End a reduce-scatter: each rank waits for what it has not sent on, and that counts as its own."""
+        self._spend(_TABLE_WORK * len(self.unsent))
         for rank, unsent in enumerate(self.unsent):
             after = tuple(unsent)
             flow = after[0][1] if after else rank
             self.tables[rank].append(Entry(REDUCE, flow, after, (), step, 0, 0))
             done = set(after)
             for chunk, keys in self.made_of[rank].items():
+                self._spend(_WAIT_WORK * (1 + len(keys)))
                 self.made_of[rank][chunk] = tuple(key for key in keys if key not in done)
             unsent.clear()
 

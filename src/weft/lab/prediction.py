@@ -57,6 +57,11 @@ def predict(
     """
     there = replace(schedule, topology=emulated(topology or schedule.topology))
     result = simulate(
-        there, size_bytes, segment_bytes=segment_bytes, sharing="fluid", element_bytes=element_bytes
+        there,
+        size_bytes,
+        segment_bytes=segment_bytes,
+        sharing="fluid",
+        element_bytes=element_bytes,
+        max_work=None,
     )
     return result.seconds

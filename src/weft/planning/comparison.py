@@ -292,7 +292,7 @@ class _Trial:
             steps=schedule.steps,
             transfers=schedule.transfers,
             synthesis_seconds=synthesis_seconds,
-            problem=inspect(schedule).problem,
+            problem=inspect(schedule, max_work=None).problem,
         )
         verified_in = time.monotonic() - began
         if not row.verified:

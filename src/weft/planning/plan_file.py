@@ -78,22 +78,25 @@ def save_plan(plan: Plan, path: str | Path) -> None:
         stream.write(data)
 
 
-def load_plan(path: str | Path) -> Plan:
+def load_plan(path: str | Path, *, max_work: float | None = limits.MAX_WORK) -> Plan:
     """Read a plan file.
 
     Parameters
     ----------
     path
         File name, or ``"-"`` for standard input.
+    max_work
+        Operations that unpacking its schedules may take, by estimate; None for any number.
 
     Raises
     ------
     FormatError
         If it is no plan, damaged, or does not hold what it says; says where.
+    LimitError
+        If its schedules unpack to so much that it would take more operations than `max_work`.
     """
-    if path == "-":
-        return decode_plan(read_bytes("<stdin>", standard_input(), limits.MAX_SCHEDULE_BYTES), "<stdin>")
-    return decode_plan(read_bytes(str(path), Path(path), limits.MAX_SCHEDULE_BYTES), str(path))
+    name, place = ("<stdin>", standard_input()) if path == "-" else (str(path), Path(path))
+    return decode_plan(read_bytes(name, place, limits.MAX_SCHEDULE_BYTES), name, max_work=max_work)
 
 
 def is_plan(data: bytes) -> bool:
@@ -142,13 +145,15 @@ def encode_plan(plan: Plan) -> bytes:
     return container.pack(MAGIC, VERSION, msgspec.msgpack.encode(header), blobs)
 
 
-def decode_plan(data: bytes, source: str = "<bytes>") -> Plan:
+def decode_plan(data: bytes, source: str = "<bytes>", *, max_work: float | None = limits.MAX_WORK) -> Plan:
     """Read a plan from memory; `source` is its name in messages.
 
     Raises
     ------
     FormatError
         If it is no plan, damaged, or does not hold what it says.
+    LimitError
+        If unpacking its schedules would take more operations than `max_work`.
     """
     if not is_plan(data):
         what = "a schedule, not a plan" if data.startswith(container.SCHEDULE_MAGIC) else "not a plan file"
@@ -161,7 +166,7 @@ def decode_plan(data: bytes, source: str = "<bytes>") -> Plan:
     if header.collective not in COLLECTIVES:
         raise FormatError(source, f"collective {header.collective!r} is unknown", "header")
     topology = _decode_topology(source, header)
-    schedules = _decode_schedules(source, header, body)
+    schedules = _decode_schedules(source, header, body, max_work)
     try:
         plan = Plan(
             topology=topology,
@@ -194,14 +199,16 @@ def _decode_topology(source: str, header: PlanHeader) -> Topology:
     return topology
 
 
-def _decode_schedules(source: str, header: PlanHeader, body: memoryview) -> list[PlannedSchedule]:
+def _decode_schedules(
+    source: str, header: PlanHeader, body: memoryview, max_work: float | None
+) -> list[PlannedSchedule]:
     if sum(record.stored for record in header.schedules) != len(body):
         raise FormatError(source, "the schedules are cut short, or followed by something else")
     if len({record.digest for record in header.schedules}) != len(header.schedules):
         raise FormatError(source, "has a schedule twice", "header")
     found: list[PlannedSchedule] = []
     headers = 0
-    start, room = 0, limits.MAX_COLUMN_BYTES
+    start = unpacked = 0
     for number, record in enumerate(header.schedules):
         place = f"{source}: schedule {number}"
         blob = bytes(body[start : start + record.stored])
@@ -211,12 +218,12 @@ def _decode_schedules(source: str, header: PlanHeader, body: memoryview) -> list
         if headers > limits.MAX_HEADER_BYTES:
             most = limits.MAX_HEADER_BYTES >> 20
             raise FormatError(place, f"the headers of all schedules have more than {most} MiB together")
-        schedule = decode_schedule(blob, place, most_bytes=room)
+        schedule = decode_schedule(blob, place, bytes_before=unpacked, max_work=max_work)
         if schedule.digest != record.digest:
             raise FormatError(place, "is not the one that was planned: its digest does not match")
         if schedule.topology.digest != header.topology_digest:
             raise FormatError(place, f"is for another topology, {schedule.topology.name}")
-        room -= _column_bytes(schedule)
+        unpacked += _column_bytes(schedule)
         found.append(PlannedSchedule(record.algorithm, record.variant, schedule, record.synthesis_seconds))
         start += record.stored
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft import limits
 from weft.algorithms import registry
-from weft.errors import InputError, LimitError, UnsupportedError
+from weft.errors import InputError, LimitError, UnsupportedError, list_some
 from weft.planning.segments import LEAST_SEGMENT, search_segments
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ class QuickChooser:
             except (UnsupportedError, LimitError) as reason:
                 reasons.append(str(reason))
         if not built:
-            why = "; ".join(reasons) or "none of them has it"
-            names = ", ".join(line.name for line in self._lines)
+            why = list_some(reasons, 3, "; ") or "none of them has it"
+            names = list_some(line.name for line in self._lines)
             msg = f"no {collective} on {self.topology.name} by {names}: {why}"
             raise InputError(msg)
         self._built[collective] = built

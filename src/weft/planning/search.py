@@ -164,7 +164,7 @@ class Search:
 
     def _simulate(self, candidate: Candidate, size_bytes: int, segment_bytes: int | None) -> Run:
         self.simulations += 1
-        result = simulate(candidate.schedule, size_bytes, segment_bytes=segment_bytes)
+        result = simulate(candidate.schedule, size_bytes, segment_bytes=segment_bytes, max_work=None)
         link = result.busiest_link
         return Run(result.seconds, link, result.utilisation(link), result.events)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits, units
-from weft.errors import InputError
+from weft.errors import InputError, LimitError
 from weft.simulation import simulate
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def search_segments(
     execution: str = "dependency",
     good_enough_s: float = 0.0,
     time_left: Callable[[], float] = lambda: math.inf,
+    max_work: float | None = None,
 ) -> Search:
     """Simulate with each segment size worth a try and find the fastest run.
 
@@ -191,6 +192,13 @@ def search_segments(
         A run this short ends the search.
     time_left
         Wall-clock seconds that are left for it; the first size is tried even if there are none.
+    max_work
+        Operations that each run may take, as in `weft.simulate`; None for any number.
+
+    Raises
+    ------
+    LimitError
+        If the first run would take more; sizes after it that would are left out.
     """
     cut = parse_segment(segment)
     if isinstance(cut, int):
@@ -204,16 +212,22 @@ def search_segments(
         # The next size is a quarter of the last, and may take four times as long.
         if best is not None and time_left() < 4 * took:
             break
-        segment_bytes = tries.pop(0)
         began = time.monotonic()
-        result = simulate(
-            schedule,
-            size_bytes,
-            segment_bytes=segment_bytes,
-            sharing=sharing,
-            order=order,
-            execution=execution,
-        )
+        try:
+            result = simulate(
+                schedule,
+                size_bytes,
+                segment_bytes=tries[0],
+                sharing=sharing,
+                order=order,
+                execution=execution,
+                max_work=max_work,
+            )
+        except LimitError:
+            if best is None:
+                raise
+            break
+        del tries[0]
         took = time.monotonic() - began
         first = first or took
         if best is None or result.time_ps < best.time_ps:

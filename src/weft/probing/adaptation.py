@@ -260,4 +260,4 @@ def _elsewhere(schedule: Schedule, topology: Topology) -> Schedule:
 
 
 def _time(schedule: Schedule, size_bytes: int, segment_bytes: int | None) -> float:
-    return simulate(schedule, size_bytes, segment_bytes=segment_bytes, sharing="fluid").seconds
+    return simulate(schedule, size_bytes, segment_bytes=segment_bytes, sharing="fluid", max_work=None).seconds

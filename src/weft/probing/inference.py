@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
+from weft.errors import name_ranks
 from weft.probing.fabric import Fabric, understand_fabric
 from weft.probing.grids import find_grid
 from weft.probing.measurements import Estimate, Flow, join_all, plateau
@@ -167,8 +168,8 @@ def _draw_cables(drawing: _Drawing, measurements: Measurements, nodes: list[int]
             if together.get(flow, speed.value) < _HELD_UP * speed.value:
                 slowed |= {flow.src, flow.dst}
     if slowed:
-        ranks = ", ".join(str(measurements.hosts[host][0]) for host in sorted(slowed))
-        notes.append(f"all cables at once are slower than each alone at the hosts of ranks {ranks}")
+        ranks = name_ranks(measurements.hosts[host][0] for host in slowed)
+        notes.append(f"all cables at once are slower than each alone at the hosts of {ranks}")
 
 
 def _draw_fabric(drawing: _Drawing, fabric: Fabric, nodes: list[int], first: int) -> None:

@@ -93,8 +93,7 @@ def probe(
         try:
             session.measure_network()
         except RuntimeFailure as error:
-            roster.give_up(error, "probe")
-            raise
+            raise roster.fail(error, "probe") from error
     found = session.found
     if memory and any(len(host) > 1 for host in hosts):
         found.memory, found.memory_latency_s = measure_memory(

@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 MAGIC: Final = container.SCHEDULE_MAGIC
 VERSION: Final = 1
 
+READ_WORK: Final = 20.0
+"""Operations for each byte of a column.
+
+Inflating, summing up, checking and the digest take three to eight. But a file of a few megabytes may unpack
+to a gigabyte, which is held twice and more meanwhile, and memory counts as well."""
+
 _CHUNK_COLUMNS: Final = ("weights", "source", "target")
 
 _Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
@@ -61,22 +67,25 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: _Text
 
 
-def load_schedule(path: str | Path) -> Schedule:
+def load_schedule(path: str | Path, *, max_work: float | None = limits.MAX_WORK) -> Schedule:
     """Read a schedule file, binary or JSON, whichever it is.
 
     Parameters
     ----------
     path
         File name, or ``"-"`` for standard input.
+    max_work
+        Operations that unpacking it may take, by estimate; None for any number.
 
     Raises
     ------
     FormatError
         If it cannot be read; says where and why.
+    LimitError
+        If it unpacks to so much that it would take more operations than `max_work`.
     """
-    if path == "-":
-        return decode_schedule(read_bytes("<stdin>", standard_input(), limits.MAX_SCHEDULE_BYTES), "<stdin>")
-    return decode_schedule(read_bytes(str(path), Path(path), limits.MAX_SCHEDULE_BYTES), str(path))
+    name, place = ("<stdin>", standard_input()) if path == "-" else (str(path), Path(path))
+    return decode_schedule(read_bytes(name, place, limits.MAX_SCHEDULE_BYTES), name, max_work=max_work)
 
 
 def save_schedule(schedule: Schedule, path: str | Path) -> None:
@@ -130,20 +139,34 @@ def encode_schedule(schedule: Schedule) -> bytes:
 
 
 def decode_schedule(
-    data: bytes, source: str = "<bytes>", *, most_bytes: int = limits.MAX_COLUMN_BYTES
+    data: bytes,
+    source: str = "<bytes>",
+    *,
+    bytes_before: int = 0,
+    max_work: float | None = limits.MAX_WORK,
 ) -> Schedule:
     """Read either form from memory; `source` is its name in messages.
 
-    The columns of a binary schedule may have `most_bytes` together; what they claim is checked before any of
-    them is unpacked.
+    What the columns of a binary schedule claim is checked before any of them is unpacked.
+
+    Parameters
+    ----------
+    data, source
+        The file, and its name.
+    bytes_before
+        Of columns that were unpacked before and count as well: a plan has several schedules.
+    max_work
+        Operations that unpacking may take, by estimate; None for any number.
 
     Raises
     ------
     FormatError
         If it is neither, damaged, or not a legal schedule.
+    LimitError
+        If unpacking it would take more operations than `max_work`.
     """
     if data.startswith(MAGIC):
-        return _decode_binary(data, source, most_bytes)
+        return _decode_binary(data, source, bytes_before, max_work)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return schedule_from_json(data.removeprefix(b"\xef\xbb\xbf"), source)
     if data.startswith(MAGIC[:5]):
@@ -155,10 +178,13 @@ def decode_schedule(
     )
 
 
-def _decode_binary(data: bytes, source: str, most_bytes: int) -> Schedule:
+def _decode_binary(data: bytes, source: str, bytes_before: int, max_work: float | None) -> Schedule:
     packed, body = container.unpack(data, VERSION, source)
     header = _decode_header(source, packed)
-    columns = _decode_columns(source, header.columns, body, most_bytes)
+    _check_columns(source, header.columns, body, bytes_before)
+    unpacked = bytes_before + _unpacked_bytes(header.columns)
+    limits.check_work(f"{source}: reading it", READ_WORK * unpacked, max_work)
+    columns = _decode_columns(source, header.columns, body)
     try:
         schedule = Schedule(
             topology=from_record(header.topology),
@@ -183,9 +209,8 @@ def _decode_header(source: str, data: bytes) -> Header:
         raise FormatError(source, f"cannot be read: {error}", "header") from error
 
 
-def _decode_columns(
-    source: str, records: list[ColumnRecord], body: memoryview, most_bytes: int
-) -> dict[str, Any]:
+def _check_columns(source: str, records: list[ColumnRecord], body: memoryview, bytes_before: int) -> None:
+    """Refuse what the header claims about the columns if they cannot be right, or are too large."""
     required = {name for name in COLUMNS if not name.endswith("_slot")}
     names = [record.name for record in records]
     if len(set(names)) != len(names) or not required <= set(names) <= set(COLUMNS):
@@ -193,7 +218,8 @@ def _decode_columns(
     try:
         for record in records:
             limits.check(f"column {record.name}", record.count, _most(record.name))
-        limits.check("bytes of the columns", _unpacked_bytes(records), most_bytes)
+        unpacked = bytes_before + _unpacked_bytes(records)
+        limits.check("bytes of the columns", unpacked, limits.MAX_COLUMN_BYTES)
     except LimitError as error:
         raise FormatError(source, str(error), "header") from error
     counts = {record.name: record.count for record in records}
@@ -202,6 +228,9 @@ def _decode_columns(
             raise FormatError(source, f"the columns {', '.join(group)} differ in length", "header")
     if sum(record.stored for record in records) != len(body):
         raise FormatError(source, "the columns are cut short, or followed by something else")
+
+
+def _decode_columns(source: str, records: list[ColumnRecord], body: memoryview) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     start = 0
     for record in records:

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from weft.schedule.ir import Schedule
 
 
-def message_hops(schedule: Schedule) -> NDArray[np.int64]:
+def message_hops(schedule: Schedule, max_work: float | None = None) -> NDArray[np.int64]:
     """Links on the way of each message, whether its route is explicit or the network's own.
+
+    Raises
+    ------
+    LimitError
+        If finding the network's own would take more operations than `max_work`.
 
     Examples
     --------
@@ -31,6 +36,7 @@ def message_hops(schedule: Schedule) -> NDArray[np.int64]:
     ranks = schedule.topology.ranks
     own = np.flatnonzero((route < 0) & (src != dst))
     pairs, which = np.unique(src[own].astype(np.int64) * ranks + dst[own], return_inverse=True)
-    offsets, _ = schedule.topology.routes((pairs // ranks).astype(np.int32), (pairs % ranks).astype(np.int32))
+    ends = ((pairs // ranks).astype(np.int32), (pairs % ranks).astype(np.int32))
+    offsets, _ = schedule.topology.routes(*ends, max_work=max_work)
     hops[own] = np.diff(offsets)[which]
     return hops

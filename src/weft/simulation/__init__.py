@@ -1,11 +1,12 @@
 """Running schedules on a simulated network: how long, which link, which rank, and why."""
 
 from weft.simulation.network import simulate
-from weft.simulation.result import PathStep, SimulationResult, Timeline
+from weft.simulation.result import CriticalPath, PathStep, SimulationResult, Timeline
 from weft.simulation.tasks import Part, Passage, Resource, Work
 from weft.simulation.workflow import Workflow, WorkflowResult
 
 __all__ = [
+    "CriticalPath",
     "Part",
     "Passage",
     "PathStep",

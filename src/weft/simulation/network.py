@@ -9,20 +9,32 @@ as TCP roughly does.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import _core, limits, units
 from weft.errors import LimitError, ScheduleError, SimulationError
 from weft.simulation.paths import find_paths
-from weft.simulation.result import WAITED_FOR, PathStep, SimulationResult, Timeline
+from weft.simulation.result import CriticalPath, SimulationResult, Timeline
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from weft.schedule import Schedule
+    from weft.simulation.paths import Paths
 
 SHARING: Final = ("queue", "fluid")
 ORDERS: Final = ("priority", "fifo")
+# In operations as `weft.limits.MAX_WORK` counts them; measured.
+_ROW_WORK: Final = 15.0
+_PIECE_WORK: Final = 30.0
+_SEGMENT_WORK: Final = 120.0
+_CROSSING_WORK: Final = 150.0
+
 EXECUTIONS: Final = ("dependency", "global", "strict")
+_PATH: Final = ("row", "segment", "waited", "start_ps", "end_ps")
 
 
 def simulate(
@@ -35,6 +47,7 @@ def simulate(
     execution: str = "dependency",
     element_bytes: int = 1,
     record: bool = False,
+    max_work: float | None = limits.MAX_WORK,
 ) -> SimulationResult:
     """Run a schedule on the topology it was made for.
 
@@ -57,6 +70,9 @@ def simulate(
         Chunks are cut at whole elements.
     record
         Keep the whole timeline, for a trace.
+    max_work
+        Operations that it may take, by an estimate that is made first; None for any number. How often flows
+        that share links change their speeds cannot be told beforehand: with ``"fluid"`` that is counted.
 
     Returns
     -------
@@ -66,7 +82,8 @@ def simulate(
     Raises
     ------
     LimitError
-        If the cut is so fine, or the time so long, that the engine would not fit.
+        If the cut is so fine, or the time so long, that the engine would not fit, or if it would take more
+        operations than `max_work`.
 
     Examples
     --------
@@ -85,7 +102,9 @@ def simulate(
     _check_choice("sharing", sharing, SHARING)
     _check_choice("order", order, ORDERS)
     _check_choice("execution", execution, EXECUTIONS)
-    found = _run(schedule, size_bytes, segment_bytes, sharing, order, execution, element_bytes, record)
+    found = _run(
+        schedule, size_bytes, segment_bytes, sharing, order, execution, element_bytes, record, max_work
+    )
     if found["stuck_row"] >= 0:
         row = found["stuck_row"]
         ends = f"chunk {schedule.chunk[row]} from rank {schedule.src[row]} to {schedule.dst[row]}"
@@ -100,7 +119,7 @@ def simulate(
         events=found["events"],
         link_busy_ps=found["link_busy_ps"],
         rank_finish_ps=found["rank_finish_ps"],
-        critical_path=tuple(_path_step(schedule, *step) for step in found["critical_path"]),
+        critical_path=CriticalPath(schedule, *(found[f"path_{name}"] for name in _PATH)),
         timeline=_timeline(found) if record else None,
         cpu_seconds=time.process_time() - began,
     )
@@ -115,16 +134,22 @@ def _run(
     execution: str,
     element_bytes: int,
     record: bool,
+    max_work: float | None,
 ) -> dict[str, Any]:
     topology = schedule.topology
+    title = f"simulating {schedule.algorithm} of {units.format_size(size_bytes)} on {topology.name}"
+    chunk_bytes = schedule.chunk_bytes(size_bytes, element_bytes)
+    paths = find_paths(schedule, max_work)
+    if max_work is not None:
+        limits.check_work(title, _estimate(schedule, chunk_bytes, segment_bytes, paths), max_work)
     try:
         return _core.simulate(
             schedule.table,
             topology.ranks,
             schedule.slots,
-            schedule.chunk_bytes(size_bytes, element_bytes),
+            chunk_bytes,
             segment_bytes or 0,
-            *find_paths(schedule),
+            *paths,
             topology.bandwidth,
             topology.latency_ps,
             sharing,
@@ -133,6 +158,7 @@ def _run(
             record,
             limits.MAX_SEGMENTS,
             limits.MAX_TIME_PS,
+            math.inf if max_work is None else max_work,
         )
     except OverflowError as error:
         msg = f"takes more than the {limits.MAX_TIME_PS // units.PS_PER_S:,} s that the engine counts"
@@ -143,30 +169,31 @@ def _run(
         )
         raise LimitError(f"{schedule.algorithm}: {msg}; use larger segments") from error
     except _core.TooMany as error:
+        if str(error) == "operations":
+            raise limits.too_much_work(f"{title}, fluid", max_work) from error
         msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use segments larger than {segment_bytes} bytes"
         raise LimitError(f"{units.format_size(size_bytes)} on {topology.name}: {msg}") from error
+
+
+def _estimate(
+    schedule: Schedule, chunk_bytes: NDArray[np.int64], segment_bytes: int | None, paths: Paths
+) -> float:
+    """Operations of lowering a schedule and letting its segments cross their links, one at a time each."""
+    pieces, segments, crossings = _core.measure_load(
+        schedule.table, schedule.topology.ranks, chunk_bytes, segment_bytes or 0, *paths
+    )
+    return (
+        _ROW_WORK * schedule.transfers
+        + _PIECE_WORK * pieces
+        + _SEGMENT_WORK * segments
+        + _CROSSING_WORK * crossings
+    )
 
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         msg = f"{name} {value!r} is unknown, expected {' or '.join(allowed)}"
         raise ScheduleError(msg)
-
-
-def _path_step(
-    schedule: Schedule, row: int, segment: int, waited: int, start_ps: int, end_ps: int
-) -> PathStep:
-    return PathStep(
-        row=row,
-        segment=segment,
-        src=int(schedule.src[row]),
-        dst=int(schedule.dst[row]),
-        chunk=int(schedule.chunk[row]),
-        step=int(schedule.step[row]),
-        start_ps=start_ps,
-        end_ps=end_ps,
-        waited_for=WAITED_FOR[waited],
-    )
 
 
 def _timeline(found: dict[str, Any]) -> Timeline:

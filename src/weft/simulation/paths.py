@@ -24,10 +24,16 @@ class Paths(NamedTuple):
     links: NDArray[np.int32]
 
 
-def find_paths(schedule: Schedule) -> Paths:
-    """Look up the paths of a schedule on the topology it was made for."""
+def find_paths(schedule: Schedule, max_work: float | None = None) -> Paths:
+    """Look up the paths of a schedule on the topology it was made for.
+
+    Raises
+    ------
+    LimitError
+        If that would take more operations than `max_work`.
+    """
     src, dst = _core.default_pairs(schedule.table, schedule.topology.ranks)
-    offsets, links = schedule.topology.routes(src, dst)
+    offsets, links = schedule.topology.routes(src, dst, max_work=max_work)
     return Paths(
         src,
         dst,

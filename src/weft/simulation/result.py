@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, overload
 
 import numpy as np
 
@@ -31,6 +32,62 @@ class PathStep:
     start_ps: int
     end_ps: int
     waited_for: str
+
+
+class CriticalPath(Sequence[PathStep]):
+    """Stretches of the critical path, first to last: a sequence that makes each when it is asked for.
+
+    A path can have as many stretches as there are segments, and few of them are ever looked at.
+
+    Parameters
+    ----------
+    schedule
+        What ran.
+    row, segment, waited, start_ps, end_ps
+        Columns; `waited` numbers `WAITED_FOR`.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        row: NDArray[np.int32],
+        segment: NDArray[np.int32],
+        waited: NDArray[np.uint8],
+        start_ps: NDArray[np.int64],
+        end_ps: NDArray[np.int64],
+    ) -> None:
+        self._schedule, self._waited = schedule, waited
+        self._row, self._segment, self._start_ps, self._end_ps = row, segment, start_ps, end_ps
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    @overload
+    def __getitem__(self, index: int) -> PathStep: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PathStep, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> PathStep | tuple[PathStep, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        row = int(self._row[index])
+        return PathStep(
+            row=row,
+            segment=int(self._segment[index]),
+            src=int(self._schedule.src[row]),
+            dst=int(self._schedule.dst[row]),
+            chunk=int(self._schedule.chunk[row]),
+            step=int(self._schedule.step[row]),
+            start_ps=int(self._start_ps[index]),
+            end_ps=int(self._end_ps[index]),
+            waited_for=WAITED_FOR[self._waited[index]],
+        )
+
+    def count_waits(self) -> dict[str, int]:
+        """How many stretches waited for each of `WAITED_FOR`."""
+        counts = np.bincount(self._waited, minlength=len(WAITED_FOR)).tolist()
+        return dict(zip(WAITED_FOR, counts, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +136,7 @@ class SimulationResult:
     events: int
     link_busy_ps: NDArray[np.int64]
     rank_finish_ps: NDArray[np.int64]
-    critical_path: tuple[PathStep, ...]
+    critical_path: CriticalPath
     timeline: Timeline | None
     cpu_seconds: float
 

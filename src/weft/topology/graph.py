@@ -260,19 +260,28 @@ class Topology:
         offsets, links = self.routes([src], [dst])
         return tuple(links[offsets[0] : offsets[1]].tolist())
 
-    def routes(self, src: ArrayLike, dst: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def routes(
+        self, src: ArrayLike, dst: ArrayLike, *, max_work: float | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Paths for many pairs at once: pair i takes ``links[offsets[i]:offsets[i + 1]]``.
+
+        Parameters
+        ----------
+        src, dst
+            Ranks.
+        max_work
+            Operations that finding the paths may take, by estimate; None for any number.
 
         Raises
         ------
         TopologyError
             If the pairs are not pairs of ranks.
         LimitError
-            If their paths are too long together.
+            If their paths are too long together, or finding them would take more operations than `max_work`.
         """
         from weft.topology.routing import find_routes
 
-        return find_routes(self, src, dst)
+        return find_routes(self, src, dst, max_work)
 
     def transpose(self) -> Topology:
         """Every link turned round; link numbers stay."""

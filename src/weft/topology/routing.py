@@ -17,7 +17,7 @@ Four rules, all deterministic:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -31,8 +31,15 @@ if TYPE_CHECKING:
     from weft.topology.graph import Topology
 
 
+# In operations as `weft.limits.MAX_WORK` counts them.
+_PATH_WORK: Final = 120.0
+_HOP_WORK: Final = 12.0
+_NODE_WORK: Final = 6.0
+_LINK_WORK: Final = 4.0
+
+
 def find_routes(
-    topology: Topology, src: ArrayLike, dst: ArrayLike
+    topology: Topology, src: ArrayLike, dst: ArrayLike, max_work: float | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Paths for many pairs: ``offsets`` and one flat list of links.
 
@@ -42,13 +49,15 @@ def find_routes(
         Where to route.
     src, dst
         Ranks; a pair with equal ends has an empty path.
+    max_work
+        Operations that finding them may take, by estimate; None for any number.
 
     Raises
     ------
     TopologyError
         If the pairs are not pairs of ranks.
     LimitError
-        If the paths are too long together.
+        If the paths are too long together, or finding them would take more operations than `max_work`.
     """
     src = np.ascontiguousarray(as_whole("source of a route", src, np.int32, TopologyError))
     dst = np.ascontiguousarray(as_whole("destination of a route", dst, np.int32, TopologyError))
@@ -60,7 +69,7 @@ def find_routes(
             msg = f"{topology.name}: routes run between ranks 0..{topology.ranks - 1}"
             raise TopologyError(msg)
     try:
-        return _find(topology, src, dst)
+        return _find(topology, src, dst, max_work)
     except _core.TooMany as error:
         bound = f"more than {limits.MAX_ROUTE_ENTRIES:,} links"
         msg = f"{topology.name}: the paths of {len(src):,} pairs have {bound}"
@@ -68,10 +77,15 @@ def find_routes(
 
 
 def _find(
-    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]
+    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32], max_work: float | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     if topology.routing.kind != "dimension-order" or topology.grid is None:
-        return _shortest(topology, src, dst)
+        return _shortest(topology, src, dst, max_work)
+    if max_work is not None:
+        sides = zip(topology.grid.shape, topology.grid.wrap, strict=True)
+        hops = sum(size / (4 if wrap else 3) for size, wrap in sides)
+        work = len(dst) * hops * (_HOP_WORK + _most_links(topology))
+        _check_work(topology, work, len(dst), max_work)
     offsets, links, broken = _core.grid_routes(
         topology.nodes,
         topology.link_src,
@@ -84,7 +98,7 @@ def _find(
     )
     if not len(broken):
         return offsets, links
-    detour_offsets, detour_links = _shortest(topology, src[broken], dst[broken])
+    detour_offsets, detour_links = _shortest(topology, src[broken], dst[broken], max_work)
     return _replace(offsets, links, broken, detour_offsets, detour_links)
 
 
@@ -94,9 +108,23 @@ def attached_switch(topology: Topology, rank: int) -> int:
     return found - topology.ranks
 
 
+def _most_links(topology: Topology) -> int:
+    """Most links that leave one node."""
+    return int(np.bincount(topology.link_src, minlength=1).max())
+
+
+def _check_work(topology: Topology, work: float, pairs: int, max_work: float | None) -> None:
+    limits.check_work(f"{topology.name}: finding the paths of {pairs:,} pairs of ranks", work, max_work)
+
+
 def _shortest(
-    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]
+    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32], max_work: float | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    if max_work is not None:
+        # A search from each destination over the whole network, then a look at all ways on from each node.
+        search = _NODE_WORK * topology.nodes + _LINK_WORK * topology.links
+        work = len(np.unique(dst)) * search + len(dst) * (_PATH_WORK + _most_links(topology))
+        _check_work(topology, work, len(dst), max_work)
     if topology.routing.kind == "by-switch":
         key = np.array([attached_switch(topology, rank) for rank in range(topology.ranks)], np.int64)
     else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft import limits, units
-from weft.errors import TopologyError
+from weft.errors import TopologyError, quote
 from weft.topology import builders
 from weft.topology.faults import apply_faults
 
@@ -125,14 +125,15 @@ def parse_spec(text: str) -> Topology:
     match = _HEAD.match(head)
     if match is None:
         form = "KIND:SHAPE[@option=value,...][+fail=A-B,...]"
-        msg = f"spec {spec!r}: expected {form}, such as torus:8x8@bw=25GB/s"
+        msg = f"spec {quote(spec)}: expected {form}, such as torus:8x8@bw=25GB/s"
         raise TopologyError(msg)
     kind, shape, option_text = match[1], match[2], match[3]
     builder = builders.BUILDERS.get(kind)
     if builder is None:
         close = difflib.get_close_matches(kind, builders.BUILDERS, 1)
         hint = f"; did you mean {close[0]}?" if close else "."
-        msg = f"spec {spec!r}: unknown kind {kind!r}{hint} Known: {', '.join(builders.BUILDERS)}"
+        known = ", ".join(builders.BUILDERS)
+        msg = f"spec {quote(spec)}: unknown kind {quote(kind)}{hint} Known: {known}"
         raise TopologyError(msg)
     faults = _read_faults(spec, suffixes)
     options = Options(spec, _read_options(spec, option_text))

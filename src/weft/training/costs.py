@@ -206,6 +206,8 @@ class Simulated(_ByName):
         key = collective, size_bytes
         if key not in self._known:
             schedule, segment_bytes = self._choose(collective, size_bytes)
-            result = simulate(schedule, size_bytes, segment_bytes=segment_bytes, sharing=self._sharing)
+            result = simulate(
+                schedule, size_bytes, segment_bytes=segment_bytes, sharing=self._sharing, max_work=None
+            )
             self._known[key] = result.seconds
         return self._known[key]

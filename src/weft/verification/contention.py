@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft import _core
+from weft import _core, limits
 from weft.schedule.ir import DEFAULT_ROUTE
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
     from weft.schedule import Schedule
     from weft.topology import Topology
+
+# In operations as `weft.limits.MAX_WORK` counts them: a link crossed by a transfer, a link of a connection, a
+# transfer.
+_CROSSING_WORK: Final = 4.0
+_LISTED_WORK: Final = 30.0
+_ROW_WORK: Final = 30.0
 
 _WORST_KEPT: Final = 10
 _WORST_SHOWN: Final = 3
@@ -107,7 +113,9 @@ class ContentionReport:
         return f"up to {self.max_flows} flows on one link, {often} ({worst}); {load}"
 
 
-def measure_contention(schedule: Schedule, size_bytes: int | None = None) -> ContentionReport:
+def measure_contention(
+    schedule: Schedule, size_bytes: int | None = None, *, max_work: float | None = limits.MAX_WORK
+) -> ContentionReport:
     """Count flows and load on every link and step.
 
     Parameters
@@ -117,6 +125,13 @@ def measure_contention(schedule: Schedule, size_bytes: int | None = None) -> Con
     size_bytes
         Size of the buffer, to count whole bytes rather than exact shares; chunks that are left without a byte
         then count for nothing.
+    max_work
+        Operations that it may take, by an estimate that is made first; None for any number.
+
+    Raises
+    ------
+    LimitError
+        If it would take more operations than `max_work`.
 
     Examples
     --------
@@ -130,7 +145,8 @@ def measure_contention(schedule: Schedule, size_bytes: int | None = None) -> Con
     """
     topology = schedule.topology
     connection, first_row = _core.number_connections(schedule.src, schedule.dst, schedule.route)
-    offsets, links = _paths(schedule, first_row)
+    used = np.bincount(connection, minlength=len(first_row))
+    offsets, links = _paths(schedule, first_row, used, max_work)
     if size_bytes is None:
         weight = schedule.weights / schedule.denominator
     else:
@@ -155,12 +171,14 @@ def measure_contention(schedule: Schedule, size_bytes: int | None = None) -> Con
     )
 
 
-def _paths(schedule: Schedule, first_row: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Links of each connection, one list after the other."""
+def _paths(
+    schedule: Schedule, first_row: NDArray[np.int64], used: NDArray[np.int64], max_work: float | None
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Links of each connection, one list after the other, if those of all transfers are not too many."""
     route = schedule.route[first_row]
     src, dst = schedule.src[first_row], schedule.dst[first_row]
     own = np.flatnonzero((route == DEFAULT_ROUTE) & (src != dst))
-    own_offsets, own_links = schedule.topology.routes(src[own], dst[own])
+    own_offsets, own_links = schedule.topology.routes(src[own], dst[own], max_work=max_work)
     begin = np.zeros(len(route), np.int64)
     length = np.zeros(len(route), np.int64)
     # Both tables end to end: explicit routes, then the network's own.
@@ -169,6 +187,10 @@ def _paths(schedule: Schedule, first_row: NDArray[np.int64]) -> tuple[NDArray[np
     length[explicit] = np.diff(schedule.route_offsets)[route[explicit]]
     begin[own] = own_offsets[:-1] + len(schedule.route_links)
     length[own] = np.diff(own_offsets)
+    crossings = float(length.astype(np.float64) @ used)
+    work = _CROSSING_WORK * crossings + _LISTED_WORK * float(length.sum()) + _ROW_WORK * schedule.transfers
+    what = f"counting the flows of {schedule.algorithm} on {schedule.topology.name}"
+    limits.check_work(what, work, max_work)
     table = np.concatenate([schedule.route_links, own_links])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
     index = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - begin, length)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from weft import limits
 from weft.errors import InputError
 from weft.verification.contention import measure_contention
 from weft.verification.deadlock import find_deadlock, minimum_slots
 from weft.verification.report import VerificationReport
 from weft.verification.routes import check_routes
 from weft.verification.semantics import check_semantics
+from weft.verification.work import estimate_checks, estimate_slot_search
 
 if TYPE_CHECKING:
     from weft.errors import VerificationError
@@ -20,7 +22,13 @@ USUAL_SLOTS: Final = 2
 """Messages in flight per connection in the executors in use: NCCL's eight steps are two MSCCL chunks."""
 
 
-def verify(schedule: Schedule, *, slots: int | None = None, fused: bool = False) -> VerificationReport:
+def verify(
+    schedule: Schedule,
+    *,
+    slots: int | None = None,
+    fused: bool = False,
+    max_work: float | None = limits.MAX_WORK,
+) -> VerificationReport:
     """Prove that a schedule computes its collective, or raise what is wrong with it.
 
     Parameters
@@ -32,6 +40,8 @@ def verify(schedule: Schedule, *, slots: int | None = None, fused: bool = False)
         of them no schedule gets stuck; the report then says how many are enough.
     fused
         Whether the executor receives, reduces and forwards in one instruction.
+    max_work
+        Operations that it may take, by an estimate that is made first; None for any number.
 
     Raises
     ------
@@ -39,6 +49,8 @@ def verify(schedule: Schedule, *, slots: int | None = None, fused: bool = False)
         Naming check, transfer, rank and chunk.
     InputError
         If `slots` is less than 1.
+    LimitError
+        If it would take more operations than `max_work`.
 
     Examples
     --------
@@ -59,27 +71,39 @@ def verify(schedule: Schedule, *, slots: int | None = None, fused: bool = False)
         ...
     weft.errors.VerificationError: semantics: transfer 0, rank 0, chunk 0: the sum lacks rank 2
     """
-    report = inspect(schedule, slots=slots, fused=fused)
+    report = inspect(schedule, slots=slots, fused=fused, max_work=max_work)
     if report.problem is not None:
         raise report.problem
     return report
 
 
 def inspect(
-    schedule: Schedule, *, slots: int | None = None, fused: bool = False, contention: bool = False
+    schedule: Schedule,
+    *,
+    slots: int | None = None,
+    fused: bool = False,
+    contention: bool = False,
+    max_work: float | None = limits.MAX_WORK,
 ) -> VerificationReport:
     """Check a schedule and report; wrong schedules do not raise.
 
     Parameters
     ----------
-    schedule, slots, fused
+    schedule, slots, fused, max_work
         As for `verify`.
     contention
         Whether to count flows on links as well.
+
+    Raises
+    ------
+    LimitError
+        If it would take more operations than `max_work`.
     """
     if slots is not None and slots < 1:
         msg = f"{slots} receive slots: a connection needs at least 1"
         raise InputError(msg)
+    title = f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}"
+    limits.check_work(f"verifying {title}", estimate_checks(schedule), max_work)
     began = time.process_time()
     enough: int | None = None
     checks: tuple[str, ...] = ("hazard", "semantics")
@@ -89,10 +113,10 @@ def inspect(
         problem = check_routes(schedule)
     if problem is None:
         checks += ("deadlock",)
-        problem, enough = _check_deadlock(schedule, slots, fused=fused)
-    flows = measure_contention(schedule) if contention else None
+        problem, enough = _check_deadlock(schedule, slots, fused, max_work)
+    flows = measure_contention(schedule, max_work=max_work) if contention else None
     return VerificationReport(
-        title=f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}",
+        title=title,
         digest=schedule.digest,
         ranks=schedule.ranks,
         chunks=schedule.chunks,
@@ -109,7 +133,7 @@ def inspect(
 
 
 def _check_deadlock(
-    schedule: Schedule, slots: int | None, *, fused: bool
+    schedule: Schedule, slots: int | None, fused: bool, max_work: float | None
 ) -> tuple[VerificationError | None, int | None]:
     """Return what is wrong, and how many slots are proved enough."""
     demanded = USUAL_SLOTS if slots is None else slots
@@ -117,5 +141,7 @@ def _check_deadlock(
     if deadlock is None:
         return None, demanded
     if slots is None:
+        what = f"finding the fewest receive slots of {schedule.algorithm} on {schedule.topology.name}"
+        limits.check_work(what, estimate_slot_search(schedule), max_work)
         return None, minimum_slots(schedule, fused=fused)
     return deadlock.to_error(schedule), None

@@ -116,12 +116,12 @@ class Machine:
 
     def run(self, algorithm: str, size_bytes: int) -> PacketResult:
         """Simulate packet by packet; of `RING_2D` one dimension."""
-        tables = make_tables(self.schedule(algorithm), size_bytes, ports=self.ports(algorithm))
+        tables = make_tables(self.schedule(algorithm), size_bytes, ports=self.ports(algorithm), max_work=None)
         if algorithm == RING_2D:
             tables = _first_half(tables)
         if self.network == "fattree":
             tables = _by_source(tables, round(self.nodes**0.5))
-        return simulate_tables(tables, rules=RULES.get(algorithm, _PACKETS))
+        return simulate_tables(tables, rules=RULES.get(algorithm, _PACKETS), max_work=None)
 
     def total_cycles(self, algorithm: str, size_bytes: int) -> int:
         """Until the network is quiet, as the authors' simulator counts.
