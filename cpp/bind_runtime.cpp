@@ -1,4 +1,5 @@
 // The data plane as Python sees it. src/weft/runtime has checked types and sizes.
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -12,10 +13,12 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "arrays.hpp"
 #include "bind.hpp"
 #include "bind_names.hpp"
+#include "runtime/crc32c.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/heartbeats.hpp"
 #include "runtime/host.hpp"
@@ -53,26 +56,36 @@ public:
     explicit View(nb::handle object) {
         if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
     }
-    ~View() { PyBuffer_Release(&buffer_); }
-    View(const View&) = delete;
-    View& operator=(const View&) = delete;
+    // None if the memory is not in one piece, or may not be written to.
+    static std::optional<View> writable(nb::handle object) {
+        View found;
+        if (PyObject_GetBuffer(object.ptr(), &found.buffer_, PyBUF_WRITABLE) == 0) return found;
+        PyErr_Clear();
+        return std::nullopt;
+    }
+    ~View() { PyBuffer_Release(&buffer_); }  // does nothing for one that was moved from
+    View(View&& other) noexcept : buffer_(std::exchange(other.buffer_, Py_buffer{})) {}
+    View& operator=(View&&) = delete;
     std::byte* begin() const { return buffer_.len == 0 ? nullptr : static_cast<std::byte*>(buffer_.buf); }
     size_t size() const { return static_cast<size_t>(buffer_.len); }
 
 private:
+    View() = default;
     Py_buffer buffer_{};
 };
 
 // Describes to the executor where an operation's memory is.
 Operation describe(const Executor& executor, const Script& script, uint64_t fingerprint, std::byte* const (&begin)[kRegions],
-                   bool large, DType type, ReduceOp op, int64_t timeout_ms) {
-    Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, timeout_ms};
+                   const size_t (&bytes)[kRegions], bool large, DType type, ReduceOp op, int64_t timeout_ms) {
+    Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, {}, timeout_ms};
     for (int r = 0; r < kRegions; ++r) {
-        std::optional<uint64_t> shared = begin[r] == nullptr ? std::nullopt : executor.host().find(begin[r]);
+        std::optional<uint64_t> shared = begin[r] == nullptr ? std::nullopt : executor.host().find(begin[r], bytes[r]);
         operation.memory.region[r] = begin[r];
+        operation.bytes[r] = bytes[r];
         operation.address[r] = shared.value_or(reinterpret_cast<uint64_t>(begin[r]));
         if (shared) operation.shared |= uint64_t{1} << r;
     }
+    if ((script.exposed & ~operation.shared) == 0) operation.shared |= kExposed;
     size_t element = element_bytes(type);
     operation.memory.stage = begin[2] + static_cast<size_t>(script.scratch_elements) * element;
     operation.memory.dtype = type;
@@ -91,7 +104,8 @@ Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb
     View views[kRegions] = {View(buffer), View(output), View(scratch)};
     if (views[2].size() < room_needed(script, type)) throw std::invalid_argument("scratch");
     std::byte* const begin[kRegions] = {views[0].begin(), views[1].begin(), views[2].begin()};
-    Operation operation = describe(executor, script, fingerprint, begin, large, type, op_named(op), timeout_ms);
+    const size_t bytes[kRegions] = {views[0].size(), views[1].size(), views[2].size()};
+    Operation operation = describe(executor, script, fingerprint, begin, bytes, large, type, op_named(op), timeout_ms);
     nb::gil_scoped_release release;
     return executor.run(operation);
 }
@@ -114,23 +128,18 @@ public:
 
     // True when it is done, False if this is not an array that it can be done on as it lies, and how it ended otherwise.
     nb::object run(nb::handle array, int64_t timeout_ms) {
-        Py_buffer buffer;
-        if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_WRITABLE) != 0) {
-            PyErr_Clear();
-            return nb::bool_(false);
-        }
-        auto* first = static_cast<std::byte*>(buffer.buf);
-        bool fits = static_cast<size_t>(buffer.len) == bytes_;
+        std::optional<View> view = View::writable(array);
+        if (!view || view->size() != bytes_) return nb::bool_(false);
+        View scratch(scratch_);
+        std::byte* const begin[kRegions] = {view->begin(), view->begin(), scratch.begin()};
+        const size_t bytes[kRegions] = {bytes_, bytes_, scratch.size()};
+        Operation operation = describe(*executor_, *script_, fingerprint_, begin, bytes, large_, dtype_, op_, timeout_ms);
         Ending ending;
-        if (fits) {
-            View scratch(scratch_);
-            std::byte* const begin[kRegions] = {first, first, scratch.begin()};
-            Operation operation = describe(*executor_, *script_, fingerprint_, begin, large_, dtype_, op_, timeout_ms);
+        {
             nb::gil_scoped_release release;
             ending = executor_->run(operation);
         }
-        PyBuffer_Release(&buffer);
-        if (!fits || ending.status == Status::done) return nb::bool_(fits);
+        if (ending.status == Status::done) return nb::bool_(true);
         return nb::cast(ending);
     }
 
@@ -149,18 +158,29 @@ private:
 
 void bind_runtime(nb::module_& m) {
     nb::class_<Host>(m, "Host", "This rank's part of the memory that the ranks of one machine share.")
-        .def(nb::init<int, int, size_t, bool>(), nb::arg("rank"), nb::arg("ranks"), nb::arg("arena_bytes"),
-             nb::arg("crowded"))
+        .def(nb::init<int, int, size_t, bool, bool>(), nb::arg("rank"), nb::arg("ranks"), nb::arg("arena_bytes"),
+             nb::arg("crowded"), nb::arg("readable"))
         .def_prop_ro("descriptor", &Host::descriptor)
         .def_prop_ro("arena_bytes", &Host::arena_bytes)
         .def_prop_ro("arena_address",
                      [](const Host& host) { return reinterpret_cast<uint64_t>(host.arena(host.rank())); })
-        .def("attach", &Host::attach, nb::arg("rank"), nb::arg("pid"), nb::arg("descriptor"),
+        .def("attach", &Host::attach, nb::arg("rank"), nb::arg("pid"), nb::arg("descriptor"), nb::arg("arena_bytes"),
              "Map another rank's memory.")
         .def("can_read", &Host::can_read, nb::arg("rank"), nb::arg("address"), nb::arg("expected"),
              "Whether the kernel lets this process read another rank's memory.")
-        .def("start_watch", &Host::start_watch, nb::arg("frozen_after_ms"), nb::arg("rank_of"), nb::arg("job_ranks"),
-             "Begin to beat and to listen.")
+        .def("start_watch", &Host::start_watch, nb::arg("suspect_after_ms"), nb::arg("frozen_after_ms"),
+             nb::arg("rank_of"), nb::arg("job_ranks"), "Begin to send heartbeats, and to watch those of the others.")
+        .def(
+            "losses",
+            [](const Host& host) {
+                std::vector<std::tuple<int32_t, bool>> found;
+                for (int32_t rank = 0; rank < host.job_ranks(); ++rank) {
+                    Host::Loss loss = host.loss(rank);
+                    if (loss.when_ms != 0) found.emplace_back(rank, loss.frozen);
+                }
+                return found;
+            },
+            "Ranks of the job that were declared lost, each with whether it is only frozen.")
         .def("reset", &Host::reset, nb::arg("channel"), "Make a channel as new.")
         .def_prop_ro(
             "cut",
@@ -173,8 +193,8 @@ void bind_runtime(nb::module_& m) {
         .def("mend", &Host::mend, "Forget the cut.")
         .def("close", &Host::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
     nb::class_<Heartbeats>(m, "Heartbeats", "Beats between this rank and rank 0, over sockets that stay the caller's.")
-        .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t>(), nb::arg("host"),
-             nb::arg("sockets"), nb::arg("silent_after_ms"))
+        .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t, int64_t>(), nb::arg("host"),
+             nb::arg("sockets"), nb::arg("suspect_after_ms"), nb::arg("silent_after_ms"))
         .def("close", &Heartbeats::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
     nb::class_<Script>(m, "Script", "What one rank does in one collective.")
         .def_prop_ro("tasks", [](const Script& script) { return script.tasks.size(); })
@@ -187,6 +207,12 @@ void bind_runtime(nb::module_& m) {
     m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"), nb::arg("lanes"),
           "Elements to and from single peers: (peer, sends, receives, code), -1 where nothing goes that way.");
     m.attr("CHANNELS") = kChannels;
+    m.def(
+        "crc32c",
+        [](nb::bytes data, uint32_t crc, bool portable) {
+            return (portable ? crc32c_portable : crc32c)(crc, data.c_str(), data.size());
+        },
+        nb::arg("data"), nb::arg("crc") = 0, nb::arg("portable") = false, "Checksum of bytes, continued from `crc`.");
     nb::enum_<Status>(m, "Status", "How an operation ended.")
         .value("done", Status::done)
         .value("lost", Status::lost)
@@ -196,7 +222,13 @@ void bind_runtime(nb::module_& m) {
         .value("timed_out", Status::timed_out)
         .value("interrupted", Status::interrupted)
         .value("given_up", Status::given_up)
-        .value("cut", Status::cut);
+        .value("cut", Status::cut)
+        .value("corrupt", Status::corrupt);
+    nb::class_<Waiting>(m, "Waiting", "What an operation waits for.")
+        .def_ro("rank", &Waiting::rank)
+        .def_ro("row", &Waiting::row)
+        .def_ro("seconds", &Waiting::seconds)
+        .def_ro("silent_ms", &Waiting::silent_ms);
     nb::class_<Ending>(m, "Ending", "How an operation ended, and through whom.")
         .def_ro("status", &Ending::status)
         .def_ro("rank", &Ending::rank)
@@ -204,10 +236,14 @@ void bind_runtime(nb::module_& m) {
         .def_ro("waited_for", &Ending::waited_for);
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
         .def(nb::init<std::shared_ptr<Host>, int, int32_t, std::vector<int32_t>, std::vector<int32_t>,
-                      std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&>(),
+                      std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, bool>(),
              nb::arg("host"), nb::arg("channel"), nb::arg("rank"), nb::arg("job"), nb::arg("local"), nb::arg("sockets"),
-             nb::arg("can_read"))
+             nb::arg("can_read"), nb::arg("checksums"))
+        .def("on_wait", &Executor::on_wait, nb::arg("tell"),
+             "Have a function called when an operation has waited for long, or for a rank that is silent.")
+        .def_prop_ro("waiting", &Executor::waiting, "What the operation under way waits for; also from other threads.")
         .def("close", &Executor::close, "Leave on purpose; other channels of the host go on.")
+        .def("cancel", &Executor::cancel, "End the operation under way, from any thread; no other can follow.")
         .def_prop_ro("sequence", &Executor::sequence)
         .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("buffer"), nb::arg("output"),
              nb::arg("scratch"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),

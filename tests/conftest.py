@@ -1,35 +1,80 @@
-"""What holds for every test: reproducible examples, and under WEFT_CI=1 no test skipped."""
+"""What holds for every test: reproducible examples, one environment, and under WEFT_CI=1 no test skipped."""
 
 from __future__ import annotations
 
 import os
+import re
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from support.hosts import NO_NAMESPACES, find_missing_privilege
 
 UNDER_CI = os.environ.get("WEFT_CI") == "1"
+
+FOREIGN = re.compile(
+    r"(FORCE_COLOR|NO_COLOR|CLICOLOR.*|TTY_.*|TERM|COLORTERM|COLUMNS|LINES|LANG|LANGUAGE|LC_.*"
+    r"|WEFT_(?!CI$|UPDATE_GOLDEN$|MPICH$|ONECCL$).*"
+    r"|(OMPI|PMI|PMIX|PRTE|SLURM|TORCHELASTIC)_.*|(LOCAL_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT))"
+)
+"""Variables of whoever starts the tests: how to print, and which rank of which job a process is."""
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if UNDER_CI else "dev")
 
 
-def skips_that_count(config: pytest.Config) -> int:
-    """Return how many skips must fail the run: all under WEFT_CI=1, and none elsewhere."""
+@pytest.fixture(autouse=True, scope="session")
+def _same_environment_everywhere() -> Iterator[None]:
+    """Take away what a terminal, a CI system or a launcher has set; a test about it sets it itself."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="weft-flights-") as folder:
+        for name in filter(FOREIGN.fullmatch, list(os.environ)):
+            patch.delenv(name)
+        # Jobs that fail on purpose write their flight records there, and not into the working directory.
+        patch.setenv("WEFT_FLIGHT_DIR", folder)
+        yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that `pytest_runtest_setup` obeys."""
+    config.addinivalue_line("markers", "namespaces: makes network namespaces; skipped where it cannot")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests that need network namespaces where none can be made."""
+    if item.get_closest_marker("namespaces") and (missing := find_missing_privilege()):
+        pytest.skip(f"{NO_NAMESPACES}: {missing}")
+
+
+def count_skips(config: pytest.Config) -> tuple[int, int]:
+    """Return how many skips must fail the run, and how many the machine is the reason for.
+
+    All count under WEFT_CI=1 and none elsewhere, except those for want of namespaces on a machine that indeed
+    cannot make any: such a machine may run the tests, and the summary says what it left out.
+    """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if not UNDER_CI or reporter is None:
-        return 0
-    return len(reporter.stats.get("skipped", ()))
+        return 0, 0
+    skipped = [str(report.longrepr[2]) for report in reporter.stats.get("skipped", ())]
+    excused = [reason for reason in skipped if reason.startswith(f"Skipped: {NO_NAMESPACES}: ")]
+    if excused and find_missing_privilege() is None:
+        return len(skipped), 0
+    return len(skipped) - len(excused), len(excused)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A run that skipped something has not tested it."""
-    if exitstatus == pytest.ExitCode.OK and skips_that_count(session.config):
+    if exitstatus == pytest.ExitCode.OK and count_skips(session.config)[0]:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say why a run without a failing test failed."""
-    if skipped := skips_that_count(config):
-        terminalreporter.write_line(f"WEFT_CI=1: {skipped} skipped, which counts as failed", red=True)
+    """Say why a run without a failing test failed, and what this machine could not test."""
+    counted, excused = count_skips(config)
+    if counted:
+        terminalreporter.write_line(f"WEFT_CI=1: {counted} skipped, which counts as failed", red=True)
+    if excused:
+        terminalreporter.write_line(f"WEFT_CI=1: {excused} not tested here: {NO_NAMESPACES}", yellow=True)

@@ -10,9 +10,21 @@
 #include "run.hpp"
 
 namespace weft::runtime {
+namespace {
+
+constexpr int kShieldSeconds = 8;  // longer than a silent rank takes to be declared lost
+constexpr int kUnreadableLooks = 100, kUnreadableMs = 10;  // a second for the watch to see that a process is gone
+
+int64_t now_ms() {
+    using namespace std::chrono;
+    return duration_cast<milliseconds>(Clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
 
 Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job,
-                   std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read)
+                   std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read,
+                   bool checksums)
     : host_(std::move(host)),
       channel_(channel),
       rank_(rank),
@@ -26,7 +38,7 @@ Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::v
     for (size_t r = 0; r < local_.size(); ++r) {
         if (local_[r] >= host_->ranks()) throw std::invalid_argument("local");
         if (static_cast<int32_t>(r) == rank) continue;
-        for (int32_t socket : sockets_[r]) links_[r].push_back(make_tcp_link(socket));
+        for (int32_t socket : sockets_[r]) links_[r].push_back(make_tcp_link(socket, checksums));
         if (sockets_[r].empty() && local_[r] >= 0) {
             links_[r].push_back(make_local_link(*host_, {channel, local_[r], can_read[r] != 0}));
         }
@@ -52,7 +64,21 @@ Ending Executor::cut() const {
         auto found = std::ranges::find(job_, rank);
         return found == job_.end() ? -1 : static_cast<int32_t>(found - job_.begin());
     };
-    return {Status::cut, number(cut.lower), -1, number(cut.higher)};
+    return {cut.corrupt != 0 ? Status::corrupt : Status::cut, number(cut.lower), -1, number(cut.higher)};
+}
+
+Waiting Executor::waiting() const {
+    int64_t began = began_ms_.load(std::memory_order_relaxed);
+    if (began == 0) {
+        std::lock_guard lock(failed_mutex_);
+        return failed_;
+    }
+    Waiting found;
+    found.seconds = static_cast<double>(now_ms() - began) / 1000;
+    found.row = waiting_row_.load(std::memory_order_relaxed);
+    found.rank = follow(mine().waits_for.load(std::memory_order_relaxed) - 1);
+    if (found.rank >= 0) found.silent_ms = host_->silent_ms(job_[found.rank]);
+    return found;
 }
 
 void Executor::close() {
@@ -63,7 +89,27 @@ void Executor::close() {
     }
 }
 
-// A rank that hears of itself takes it for news about who tells, or learns that it was too late.
+void Executor::cancel() {
+    if (!host_->is_owner()) return;
+    cancelled_.store(true);
+    host_->ring_bell(host_->rank());
+}
+
+bool Executor::has_left(int32_t peer) const {
+    const Channel& there = host_->board(local_[peer]).channel[channel_];
+    return there.failed.load(std::memory_order_acquire) != 0 || there.closed.load(std::memory_order_acquire) != 0;
+}
+
+int32_t Executor::given_up_by() const {
+    for (size_t r = 0; r < local_.size(); ++r) {
+        if (static_cast<int32_t>(r) == rank_) continue;
+        if (local_[r] >= 0 && heard_from(static_cast<int32_t>(r)).status == Status::given_up) return static_cast<int32_t>(r);
+    }
+    // Rank 0 of the job tells those of other machines.
+    return host_->loss(job_[rank_]).when_ms != 0 ? rank_ == 0 ? 1 : 0 : -1;
+}
+
+// A rank that hears of itself was frozen for long, or too slow.
 Ending Executor::heard_from(int32_t peer) const {
     const Channel& there = host_->board(local_[peer]).channel[channel_];
     int64_t failed = there.failed.load(std::memory_order_acquire);
@@ -76,10 +122,12 @@ Ending Executor::heard_from(int32_t peer) const {
         bool odd = there.doing.load(std::memory_order_relaxed) != this->mine().doing.load(std::memory_order_relaxed);
         return {Status::differs, mine || odd ? peer : culprit, -1, peer};
     }
-    if (why == Status::timed_out || why == Status::given_up) {
-        return {mine ? Status::given_up : Status::timed_out, mine ? peer : culprit, -1, mine ? peer : culprit};
+    if (why == Status::cut || why == Status::corrupt) {
+        return {why, culprit, -1, there.other_end.load(std::memory_order_relaxed)};
     }
-    return {Status::lost, mine ? peer : culprit, -1, peer};
+    if (mine) return {Status::given_up, peer, -1, peer};
+    if (why == Status::timed_out || why == Status::given_up) return {Status::timed_out, culprit, -1, culprit};
+    return {Status::lost, culprit, -1, peer};
 }
 
 int32_t Executor::follow(int32_t peer) const {
@@ -92,19 +140,40 @@ int32_t Executor::follow(int32_t peer) const {
     return peer;
 }
 
-// Afterwards nobody writes to this rank's memory any more, but for one that froze in the midst of it.
-void Executor::give_up(Status status, int32_t culprit) {
-    mine().why.store(static_cast<uint32_t>(status), std::memory_order_relaxed);
-    mine().failed.store(1 + culprit, std::memory_order_seq_cst);
+void Executor::give_up(const Ending& ending, const Operation& operation) {
+    mine().other_end.store(ending.waited_for, std::memory_order_relaxed);
+    mine().why.store(static_cast<uint32_t>(ending.status), std::memory_order_relaxed);
+    mine().failed.store(1 + (ending.rank < 0 ? rank_ : ending.rank), std::memory_order_seq_cst);
     for (int32_t other : local_) {
         if (other >= 0) host_->ring_bell(other);
     }
-    auto deadline = Clock::now() + std::chrono::seconds(1);
+    shield(operation);
+}
+
+// Whoever writes has seen that this rank gave up, and stops after its piece; but one that froze within a piece would go on with
+// it when it thaws, and by then the memory serves something else.
+void Executor::shield(const Operation& operation) {
+    auto deadline = Clock::now() + std::chrono::seconds(kShieldSeconds);
     for (size_t r = 0; r < links_.size(); ++r) {
         for (auto& link : links_[r]) {
-            while (!link->untouched() && host_->loss(job_[r]).when_ms == 0 && Clock::now() < deadline) sched_yield();
+            auto settled = [&] { return link->writing() == Writing::none || host_->loss(job_[r]).when_ms != 0; };
+            while (!settled() && Clock::now() < deadline) sched_yield();
+            // One that is dead writes nothing any more.
+            if (link->writing() == Writing::none || (host_->loss(job_[r]).when_ms != 0 && !host_->loss(job_[r]).frozen)) continue;
+            for (int region = 0; region < kRegions; ++region) {
+                if ((operation.shared >> region & 1) != 0) host_->detach(operation.memory.region[region], operation.bytes[region]);
+            }
+            if (link->writing() == Writing::foreign) host_->fence(local_[r], link->writer());
         }
     }
+}
+
+bool Executor::was_detached(const Operation& operation) const {
+    for (int region = 0; region < kRegions; ++region) {
+        bool shared = (operation.shared >> region & 1) != 0;
+        if (shared && host_->is_detached(operation.memory.region[region], operation.bytes[region])) return true;
+    }
+    return false;
 }
 
 // Who differs stays a while, so that others that come late still hear what it was in; who lost somebody goes at once.
@@ -122,20 +191,39 @@ void Executor::say_farewell(Status status) {
 
 Ending Executor::run(const Operation& operation) {
     if (broken_.status != Status::done) return broken_;
+    if (cancelled_.load()) return {Status::interrupted, rank_, -1, -1};
     ++sequence_;
+    uint32_t detachments = host_->detachments();
+    began_ms_.store(now_ms(), std::memory_order_relaxed);
     Ending ending = [&]() -> Ending {
         try {
-            return Run(*this, operation).go();
+            Ending found = Run(*this, operation).go();
+            if (found.status == Status::done && host_->detachments() != detachments && was_detached(operation)) {
+                // What peers wrote to it may have gone to pages that are no longer this rank's.
+                return {Status::lost, loss().rank, -1, -1};
+            }
+            return found;
         } catch (const Unreadable&) {
-            // The kernel knows before the watch does; give that a moment to find out who it was.
-            for (int i = 0; i < 100 && loss().rank < 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            // The kernel knows before the watch does; give that a moment to find out who it was. A rank that was frozen for long
+            // finds others gone that have given it up before they left.
+            for (int i = 0; i < kUnreadableLooks && loss().rank < 0; ++i) {
+                if (int32_t other = given_up_by(); other >= 0) return {Status::given_up, other, -1, other};
+                std::this_thread::sleep_for(std::chrono::milliseconds(kUnreadableMs));
+            }
             return {Status::lost, loss().rank, -1, -1};
         } catch (...) {
-            give_up(Status::interrupted, rank_);
             broken_ = {Status::interrupted, rank_, -1, -1};
+            give_up(broken_, operation);
+            began_ms_.store(0, std::memory_order_relaxed);
             throw;
         }
     }();
+    if (ending.status != Status::done) {
+        Waiting last = waiting();
+        std::lock_guard lock(failed_mutex_);
+        failed_ = last;
+    }
+    began_ms_.store(0, std::memory_order_relaxed);
     if (ending.status == Status::done) {
         mine().waits_for.store(0, std::memory_order_relaxed);
     } else {
@@ -145,7 +233,7 @@ Ending Executor::run(const Operation& operation) {
         if (gone && ending.rank >= 0 && local_[ending.rank] < 0) {
             host_->declare(job_[ending.rank], ending.status == Status::frozen);
         }
-        give_up(ending.status, ending.rank < 0 ? rank_ : ending.rank);
+        give_up(ending, operation);
         say_farewell(ending.status);
     }
     return ending;

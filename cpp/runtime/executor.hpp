@@ -1,8 +1,11 @@
 // Runs one rank's script over its links.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "host.hpp"
@@ -11,9 +14,9 @@
 
 namespace weft::runtime {
 
-// `given_up`: the others no longer wait for this rank, by which `rank` gave up first. `cut`: the connection between
-// `rank` and `waited_for` carries nothing any more; both live.
-enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted, given_up, cut };
+// `given_up`: the others no longer wait for this rank, by which `rank` gave up first. `cut`, `corrupt`: the connection
+// between `rank` and `waited_for` carries nothing any more, or changes what it carries; both live.
+enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted, given_up, cut, corrupt };
 
 struct Ending {
     Status status = Status::done;
@@ -22,20 +25,35 @@ struct Ending {
     int32_t waited_for = -1;  // the rank at the other end of it
 };
 
+// What an operation waits for.
+struct Waiting {
+    int32_t rank = -1;      // that holds everybody up, as far as this machine can tell
+    int32_t row = -1;       // a transfer that was waited for
+    double seconds = 0;     // since the operation began
+    int64_t silent_ms = 0;  // nothing was heard of the rank for so long, if it is under suspicion
+};
+
 class Executor {
 public:
     // `local[r]` is the number on this machine of rank r, or -1; `sockets[r]` are connected sockets to it: if there are
     // several, segments go over them in turn.
     // Communicators that share a host each have a channel of their own; `job[r]` is the rank in the job of rank r.
+    // `checksums`: data that goes through sockets is followed by its checksum; the same at all ranks.
     Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job, std::vector<int32_t> local,
-             std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read);
+             std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read, bool checksums);
 
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
     Ending run(const Operation& operation);
     void close();  // leave on purpose
+    // From any thread: the operation under way, and every later one, ends as `interrupted`.
+    void cancel();
     uint64_t sequence() const { return sequence_; }
+    // Told when an operation has waited for long, or for a rank that is silent; from the thread that waits.
+    void on_wait(std::function<void(const Waiting&)> tell) { tell_ = std::move(tell); }
+    // What the operation under way waits for, or the one that failed did; also from other threads.
+    Waiting waiting() const;
     const Host& host() const { return *host_; }
 
 private:
@@ -50,7 +68,15 @@ private:
     // The cut that everybody gives up for, if there is one.
     Ending cut() const;
     Channel& mine() const { return host_->mine().channel[channel_]; }
-    void give_up(Status status, int32_t culprit);
+    void give_up(const Ending& ending, const Operation& operation);
+    // Returns when nobody writes to the operation's memory any more.
+    void shield(const Operation& operation);
+    // Whether part of the operation's memory was taken from the others while it was under way.
+    bool was_detached(const Operation& operation) const;
+    // Whether a peer of this machine has given up, or left on purpose.
+    bool has_left(int32_t peer) const;
+    // The first peer that has given this rank up, or -1: as far as the others know, this rank is lost.
+    int32_t given_up_by() const;
     // What a peer's giving up means for this rank; done if it has not.
     Ending heard_from(int32_t peer) const;
     // The rank that all wait for in the end, as far as this machine can tell, if `peer` is waited for here.
@@ -63,7 +89,13 @@ private:
     std::vector<int32_t> job_, local_;
     std::vector<std::vector<int32_t>> sockets_;
     std::vector<std::vector<std::unique_ptr<Link>>> links_;  // by rank and stream
+    std::function<void(const Waiting&)> tell_;
+    std::atomic<int32_t> waiting_row_ = -1;
+    std::atomic<int64_t> began_ms_ = 0;  // 0 between operations
+    mutable std::mutex failed_mutex_;
+    Waiting failed_;  // what the operation that failed had waited for
     uint64_t sequence_ = 0;
+    std::atomic<bool> cancelled_ = false;
     Ending broken_;  // the first failure; after it nothing works any more
 };
 

@@ -5,7 +5,10 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <utility>
+
+#include "crc32c.hpp"
 
 namespace weft::runtime {
 namespace {
@@ -20,12 +23,19 @@ int64_t now_ms() {
 
 }  // namespace
 
-Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& sockets, int64_t silent_after_ms)
-    : host_(std::move(host)), told_(sockets.size()) {
+uint32_t Heartbeats::Word::compute() const { return crc32c(0, this, offsetof(Word, checksum)); }
+
+Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& sockets, int64_t suspect_after_ms,
+                       int64_t silent_after_ms)
+    : host_(std::move(host)),
+      suspect_after_ms_(suspect_after_ms),
+      silent_after_ms_(silent_after_ms),
+      told_(sockets.size()),
+      suspected_(sockets.size()) {
     for (int32_t rank = 0; rank < static_cast<int32_t>(sockets.size()); ++rank) {
         if (sockets[rank] >= 0) lines_.push_back({sockets[rank], rank, now_ms()});
     }
-    thread_ = std::thread([this, silent_after_ms] { run(silent_after_ms); });
+    thread_ = std::thread([this] { run(); });
 }
 
 Heartbeats::~Heartbeats() { close(); }
@@ -39,7 +49,7 @@ void Heartbeats::close() {
     if (thread_.joinable()) thread_.join();
 }
 
-void Heartbeats::run(int64_t silent_after_ms) {
+void Heartbeats::run() {
     std::vector<pollfd> polled;
     for (const Line& line : lines_) polled.push_back({line.socket, POLLIN, 0});
     int64_t last = now_ms(), next_beat = last;
@@ -49,11 +59,12 @@ void Heartbeats::run(int64_t silent_after_ms) {
             next_beat = now_ms() + kBeatMs;
         }
         tell_losses();
+        tell_suspects();
         tell_cut();
         poll(polled.data(), polled.size(), kLookMs);
         int64_t now = now_ms();
         // If this process itself was held up, nobody else's silence means anything.
-        bool held_up = now - last > silent_after_ms / 2;
+        bool held_up = now - last > silent_after_ms_ / 2, attentive = now - last < suspect_after_ms_ / 2;
         last = now;
         for (size_t i = 0; i < lines_.size(); ++i) {
             Line& line = lines_[i];
@@ -64,7 +75,9 @@ void Heartbeats::run(int64_t silent_after_ms) {
             if (!open) polled[i].fd = line.socket = -1;
             if (line.left) continue;
             if (!open) host_->declare(line.rank, false);
-            if (now - line.heard_ms > silent_after_ms) host_->declare(line.rank, true);
+            int64_t silent = now - line.heard_ms;
+            if (attentive) host_->suspect(line.rank, silent > suspect_after_ms_ ? silent : 0);
+            if (silent > silent_after_ms_) host_->declare(line.rank, true);
         }
     }
     tell_losses();
@@ -86,18 +99,36 @@ bool Heartbeats::hear(Line& line) {
 
 void Heartbeats::take(Line& line) {
     const Word& word = line.word;
+    if (word.checksum != word.compute()) return;
     if (word.kind == Kind::left) line.left = true;
-    if (word.kind == Kind::cut) host_->hear_of_cut(word.cut);
-    bool loss = word.kind == Kind::lost || word.kind == Kind::frozen;
-    if (loss && word.rank >= 0 && word.rank < static_cast<int32_t>(told_.size())) host_->declare(word.rank, word.kind == Kind::frozen);
+    auto ranks = static_cast<int32_t>(told_.size());
+    const Host::Cut& cut = word.cut;
+    bool between_ranks = 0 <= cut.lower && cut.lower < cut.higher && cut.higher < ranks && cut.lane >= 0;
+    if (word.kind == Kind::cut && between_ranks) host_->hear_of_cut(cut);
+    if (word.rank < 0 || word.rank >= ranks) return;
+    if (word.kind == Kind::lost || word.kind == Kind::frozen) host_->declare(word.rank, word.kind == Kind::frozen);
+    if (word.kind == Kind::silent) host_->suspect(word.rank, suspect_after_ms_);
+    if (word.kind == Kind::heard) host_->suspect(word.rank, 0);
 }
 
 void Heartbeats::tell(Word word) {
+    word.checksum = word.compute();
     for (Line& line : lines_) {
         // What does not fit at once is for a peer that has not read for a long time: it is past being told.
         if (line.socket < 0) continue;
         ssize_t sent = send(line.socket, &word, sizeof word, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent > 0 && sent < static_cast<ssize_t>(sizeof word)) shutdown(line.socket, SHUT_WR);
+    }
+}
+
+// Only rank 0 does: it has a connection to everybody, and the others hear it.
+void Heartbeats::tell_suspects() {
+    if (lines_.empty() || lines_.front().rank == 0) return;
+    for (int32_t rank = 0; rank < static_cast<int32_t>(suspected_.size()); ++rank) {
+        uint8_t silent = host_->silent_ms(rank) > 0 ? 1 : 0;
+        if (suspected_[rank] == silent) continue;
+        tell({silent != 0 ? Kind::silent : Kind::heard, rank});
+        suspected_[rank] = silent;
     }
 }
 

@@ -19,7 +19,9 @@ namespace weft::runtime {
 class Heartbeats {
 public:
     // `sockets[r]` is a connected, authenticated socket to rank r, or -1; they stay the caller's. Losses go to `host`.
-    Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& sockets, int64_t silent_after_ms);
+    // A rank that is silent for `suspect_after_ms` is suspected, and declared lost after `silent_after_ms`.
+    Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& sockets, int64_t suspect_after_ms,
+               int64_t silent_after_ms);
     ~Heartbeats();
     Heartbeats(const Heartbeats&) = delete;
     Heartbeats& operator=(const Heartbeats&) = delete;
@@ -28,11 +30,14 @@ public:
     void close();
 
 private:
-    enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut };
+    enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut, silent, heard };
     struct Word {
         Kind kind;
         int32_t rank = 0;
         Host::Cut cut{};
+        uint32_t checksum = 0;  // one that does not fit was changed on the way: it is dropped, and the next one counts
+
+        uint32_t compute() const;
     };
     struct Line {
         int socket;
@@ -42,16 +47,18 @@ private:
         Word word{};      // the one that is coming in
         size_t have = 0;  // bytes of it
     };
-    void run(int64_t silent_after_ms);
+    void run();
     bool hear(Line& line);  // false when nothing more will come
     void take(Line& line);
     void tell(Word word);
     void tell_losses();
+    void tell_suspects();
     void tell_cut();
 
     std::shared_ptr<Host> host_;
+    int64_t suspect_after_ms_, silent_after_ms_;
     std::vector<Line> lines_;
-    std::vector<uint8_t> told_;  // by rank
+    std::vector<uint8_t> told_, suspected_;  // by rank: what was told of it
     int32_t cuts_told_ = 0;
     std::atomic<bool> stop_ = false;
     std::thread thread_;

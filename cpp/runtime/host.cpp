@@ -3,15 +3,19 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <cstring>
+#include <fstream>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -21,8 +25,10 @@
 namespace weft::runtime {
 namespace {
 
-constexpr uint64_t kMagic = 0x57454654'00000002;
+// Two builds that lay out their memory differently do not take each other's for their own.
+constexpr uint64_t kMagic = 0x57454654'00000000 + (sizeof(Board) ^ Host::kRingBytes);
 constexpr size_t kPage = 4096;
+constexpr int kFenceMs = 2000;  // for the kernel to end a process
 constexpr int64_t kBeatMs = 100;
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
@@ -32,26 +38,47 @@ int64_t now_ms() {
     return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-std::byte* map(int file, size_t size) {
-    // Most of it is never touched: pages come as they are needed.
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-    if (memory == MAP_FAILED) fail("mapping shared memory");
-    return static_cast<std::byte*>(memory);
+// State of a thread, as in ps, and the number of the system call that it is in or has just left; -1: in none.
+struct ThreadState {
+    char state = '?';
+    long call = -1;
+};
+
+ThreadState look_at(int pid, int thread) {
+    ThreadState found;
+    std::string folder = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(thread);
+    std::ifstream status(folder + "/stat");
+    std::string line;
+    // The name stands in brackets, and may contain some itself.
+    if (std::getline(status, line) && line.rfind(')') + 2 < line.size()) found.state = line[line.rfind(')') + 2];
+    std::ifstream call(folder + "/syscall");
+    if (!(call >> found.call)) found.call = -1;
+    return found;
 }
 
 }  // namespace
 
-Host::Host(int rank, int ranks, size_t arena_bytes, bool crowded)
+Host::Host(int rank, int ranks, size_t arena_bytes, bool crowded, bool readable)
     : rank_(rank), ranks_(ranks), crowded_(crowded), arena_bytes_(arena_bytes), members_(ranks) {
     if (ranks < 1 || ranks > kMostLocal || rank < 0 || rank >= ranks) throw std::invalid_argument("rank");
-    file_ = memfd_create("weft", MFD_CLOEXEC);
-    if (file_ < 0) fail("memfd_create");
-    if (ftruncate(file_, static_cast<off_t>(size())) != 0) fail("sizing shared memory");
-    members_[rank].memory = map(file_, size());
+    file_ = Descriptor(memfd_create("weft", MFD_CLOEXEC));
+    if (!file_) fail("memfd_create");
+    size_t size = ring_offset(kChannels, 0) + arena_bytes;
+    if (ftruncate(file_.get(), static_cast<off_t>(size)) != 0) fail("sizing shared memory");
+    map(members_[rank], file_.get(), arena_bytes);
     members_[rank].pid = getpid();
     mine().magic.store(kMagic, std::memory_order_release);
     // Where Yama restricts it, let the other ranks read this one's memory. Not having Yama is fine, too.
-    static_cast<void>(prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0));
+    if (readable) static_cast<void>(prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0));
+}
+
+void Host::map(Member& member, int file, size_t arena_bytes) const {
+    // Most of it is never touched: pages come as they are needed.
+    size_t size = ring_offset(kChannels, 0) + arena_bytes;
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (memory == MAP_FAILED) fail("mapping shared memory");
+    member.memory = static_cast<std::byte*>(memory);
+    member.size = size;
 }
 
 void Host::close() {
@@ -75,10 +102,8 @@ Host::~Host() {
     close();
     if (!is_owner() && watcher_.joinable()) watcher_.detach();  // a child of fork has no such thread
     for (Member& member : members_) {
-        if (member.memory != nullptr) munmap(member.memory, size());
-        if (member.pidfd >= 0) ::close(member.pidfd);
+        if (member.memory != nullptr) munmap(member.memory, member.size);
     }
-    if (file_ >= 0) ::close(file_);
 }
 
 size_t Host::ring_offset(int channel, int to) const {
@@ -86,25 +111,23 @@ size_t Host::ring_offset(int channel, int to) const {
     return control + (static_cast<size_t>(channel) * static_cast<size_t>(ranks_) + static_cast<size_t>(to)) * kRingBytes;
 }
 
-void Host::attach(int rank, int pid, int file) {
+void Host::attach(int rank, int pid, int file, size_t arena_bytes) {
     if (rank < 0 || rank >= ranks_ || members_[rank].memory != nullptr) throw std::invalid_argument("rank");
     Member& member = members_[rank];
     // The process first: if it is gone and its number was given to another, the magic below will not be there.
     member.pid = pid;
-    member.pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (member.pidfd < 0) fail("pidfd_open");
+    member.pidfd = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!member.pidfd) fail("pidfd_open");
     std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file);
-    int theirs = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (theirs < 0) fail("opening another rank's shared memory");
-    off_t there = lseek(theirs, 0, SEEK_END);
-    if (there != static_cast<off_t>(size())) {
-        ::close(theirs);
+    Descriptor theirs(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!theirs) fail("opening another rank's shared memory");
+    off_t there = lseek(theirs.get(), 0, SEEK_END);
+    if (there != static_cast<off_t>(ring_offset(kChannels, 0) + arena_bytes)) {
         throw std::runtime_error("another rank's shared memory has another size");
     }
-    member.memory = map(theirs, size());
-    ::close(theirs);
+    map(member, theirs.get(), arena_bytes);
     if (board(rank).magic.load(std::memory_order_acquire) != kMagic) {
-        throw std::runtime_error("another rank's shared memory is not Weft's");
+        throw std::runtime_error("another rank's shared memory is not Weft's, or of another build of it");
     }
     member.heard_ms = now_ms();
 }
@@ -132,23 +155,24 @@ void Host::sleep(uint32_t heard, int64_t milliseconds) const {
     own.sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void Host::start_watch(int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks) {
+void Host::start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks) {
     if (rank_of.size() != members_.size() || job_ranks < ranks_) throw std::invalid_argument("rank_of");
     for (int32_t rank : rank_of) {
         if (rank < 0 || rank >= job_ranks) throw std::invalid_argument("rank_of");
     }
     rank_of_ = std::move(rank_of);
     lost_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
-    watcher_ = std::thread([this, frozen_after_ms] { watch(frozen_after_ms); });
+    silent_since_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
+    watcher_ = std::thread([=, this] { watch(suspect_after_ms, frozen_after_ms); });
 }
 
 // Beats, and listens to the others' beats; a thread of its own, so that neither Python nor a long sum delays it.
-void Host::watch(int64_t frozen_after_ms) {
+void Host::watch(int64_t suspect_after_ms, int64_t frozen_after_ms) {
     std::vector<pollfd> polled;
     std::vector<int> whose;
     for (int rank = 0; rank < ranks_; ++rank) {
-        if (members_[rank].pidfd < 0) continue;
-        polled.push_back({members_[rank].pidfd, POLLIN, 0});
+        if (!members_[rank].pidfd) continue;
+        polled.push_back({members_[rank].pidfd.get(), POLLIN, 0});
         whose.push_back(rank);
     }
     int64_t last = now_ms();
@@ -162,7 +186,7 @@ void Host::watch(int64_t frozen_after_ms) {
             polled[i].fd = -1;  // a dead process stays readable for ever
         }
         // If this process itself was held up, nobody else's silence means anything.
-        bool held_up = now - last > frozen_after_ms / 2;
+        bool held_up = now - last > frozen_after_ms / 2, attentive = now - last < suspect_after_ms / 2;
         last = now;
         for (int rank : whose) {
             Member& member = members_[rank];
@@ -171,11 +195,57 @@ void Host::watch(int64_t frozen_after_ms) {
             if (beat != member.beat || held_up || left) {
                 member.beat = beat;
                 member.heard_ms = now;
-            } else if (now - member.heard_ms > frozen_after_ms) {
-                declare(rank_of_[rank], true);
             }
+            int64_t silent = now - member.heard_ms;
+            if (attentive) suspect(rank_of_[rank], silent > suspect_after_ms ? silent : 0);
+            if (silent > frozen_after_ms) declare(rank_of_[rank], true);
         }
     }
+}
+
+void Host::suspect(int32_t rank, int64_t silent_ms) {
+    if (silent_ms == 0) {
+        silent_since_[rank].store(0, std::memory_order_relaxed);
+    } else if (silent_since_[rank].load(std::memory_order_relaxed) == 0) {
+        silent_since_[rank].store(now_ms() - silent_ms, std::memory_order_relaxed);
+        ring_bell(rank_);
+    }
+}
+
+int64_t Host::silent_ms(int32_t rank) const {
+    int64_t since = silent_since_[rank].load(std::memory_order_relaxed);
+    return since == 0 ? 0 : std::max<int64_t>(1, now_ms() - since);
+}
+
+void Host::detach(const std::byte* begin, size_t bytes) {
+    auto page = [](uint64_t address) { return address / kPage * kPage; };
+    auto first = page(reinterpret_cast<uint64_t>(begin));
+    size_t size = page(reinterpret_cast<uint64_t>(begin) + bytes + kPage - 1) - first;
+    auto* place = reinterpret_cast<std::byte*>(first);
+    std::lock_guard lock(detached_mutex_);
+    void* pages = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) fail("memory in the place of what a frozen rank may write to");
+    std::memcpy(pages, place, size);
+    if (mremap(pages, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, place) == MAP_FAILED) {
+        fail("putting memory in the place of what a frozen rank may write to");
+    }
+    detached_.push_back({place, place + size});
+    detachments_.fetch_add(1, std::memory_order_release);
+}
+
+bool Host::is_detached(const std::byte* begin, size_t bytes) const {
+    std::lock_guard lock(detached_mutex_);
+    return std::ranges::any_of(detached_, [&](const Range& one) { return begin < one.end && one.begin < begin + bytes; });
+}
+
+void Host::fence(int rank, int thread) const {
+    const Member& member = members_[rank];
+    ThreadState found = look_at(member.pid, thread);
+    // A signal stops a thread only on its way back from the kernel: then the call is over.
+    if (found.state == 'T' && found.call == SYS_process_vm_writev) return;
+    syscall(SYS_pidfd_send_signal, member.pidfd.get(), SIGKILL, nullptr, 0);
+    pollfd end{member.pidfd.get(), POLLIN, 0};
+    poll(&end, 1, kFenceMs);
 }
 
 void Host::declare(int32_t rank, bool frozen) {
@@ -183,16 +253,26 @@ void Host::declare(int32_t rank, bool frozen) {
     if (lost_[rank].compare_exchange_strong(none, now_ms() * 2 + (frozen ? 1 : 0))) ring_bell(rank_);
 }
 
+void Host::find_dead() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+        if (!members_[rank].pidfd) continue;
+        pollfd process{members_[rank].pidfd.get(), POLLIN, 0};
+        bool ended = poll(&process, 1, 0) > 0;
+        if (ended && board(rank).closed.load(std::memory_order_acquire) == 0) declare(rank_of_[rank], false);
+    }
+}
+
 Host::Cut Host::cut() const {
     std::lock_guard lock(cut_mutex_);
     return cut_;
 }
 
-void Host::declare_cut(int32_t one, int32_t other, int32_t lane) {
+void Host::declare_cut(int32_t one, int32_t other, int32_t lane, bool corrupt) {
     Cut found = cut();
     found.lower = std::min(one, other);
     found.higher = std::max(one, other);
     found.lane = lane;
+    found.corrupt = corrupt ? 1 : 0;
     hear_of_cut(found);
 }
 

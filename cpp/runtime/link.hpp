@@ -23,8 +23,9 @@ struct Operation {
     uint64_t fingerprint;
     const Script* script;
     Memory memory;
-    uint64_t shared;  // bit r: region r is shared memory; kLarge
+    uint64_t shared;  // bit r: region r is shared memory; kLarge, kExposed
     uint64_t address[kRegions];
+    size_t bytes[kRegions];
     int64_t timeout_ms;
 };
 
@@ -65,8 +66,8 @@ private:
     int64_t within_ = 0, done_ = 0;
 };
 
-// What became of the peer, as far as its link can tell.
-enum class Peer : uint8_t { waiting, ready, differs, gone };
+// What became of the peer, as far as its link can tell; `corrupt`: what came from it was changed on the way.
+enum class Peer : uint8_t { waiting, ready, differs, gone, corrupt };
 
 class Link {
 public:
@@ -79,6 +80,8 @@ public:
     virtual short events() const { return 0; }
     // Whether the connection is known to be closed. Reads nothing: what is read must be acted on before anybody sleeps.
     virtual bool gone() const { return false; }
+    // Whether what came over it was changed on the way; nothing more is received then.
+    virtual bool corrupt() const { return false; }
     // Whether what was sent has been on its way for so long that the way must be cut.
     virtual bool stuck() const { return false; }
 
@@ -94,8 +97,9 @@ public:
     virtual void wake() {}
     // Everything sent is out, the notice of the operation included.
     virtual bool quiet() = 0;
-    // No more of the peer's writes come to this rank's memory. False while one may be under way.
-    virtual bool untouched() { return true; }
+    // Whether the peer is writing to this rank's memory just now, or was when it froze; and to memory of which kind.
+    virtual Writing writing() const { return Writing::none; }
+    virtual int writer() const { return 0; }  // the thread that does, or did
     // It is over: nothing more will be sent. False while the peer may still have to read what was.
     virtual bool farewell() { return true; }
 };
@@ -103,8 +107,10 @@ public:
 // The kernel no longer lets this process read the peer's memory: it is going down.
 struct Unreadable {};
 
-// In Notice::shared, beside the bits of the regions: the operation is worth a system call per piece.
+// In Notice::shared, beside the bits of the regions: the operation is worth a system call per piece; all that peers read or
+// write is shared memory.
 constexpr uint64_t kLarge = uint64_t{1} << 63;
+constexpr uint64_t kExposed = uint64_t{1} << 62;
 
 struct LocalOptions {
     int channel;
@@ -113,6 +119,6 @@ struct LocalOptions {
 };
 
 std::unique_ptr<Link> make_local_link(Host& host, const LocalOptions& options);
-std::unique_ptr<Link> make_tcp_link(int socket);
+std::unique_ptr<Link> make_tcp_link(int socket, bool checksums);
 
 }  // namespace weft::runtime

@@ -4,6 +4,7 @@
 // - else the sender copies it through a ring of bytes.
 // A task that may be pushed is written by the sender to where the *receiver's* tensor lies, in the first two ways.
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -21,6 +22,8 @@ public:
     LocalLink(Host& host, const LocalOptions& options) : host_(host), options_(options) {}
 
     void open(uint64_t fingerprint, const Operation& operation) override {
+        static thread_local const int thread = gettid();
+        thread_ = thread;
         ++sequence_;
         fingerprint_ = fingerprint;
         memory_ = &operation.memory;
@@ -30,7 +33,6 @@ public:
         offered_ = fetched_ = 0;
         taken_from_ = own().consumed.load(std::memory_order_relaxed);
         taken_ = 0;
-        ring_tasks_ = 0;
         within_ = 0;
         Notice& notice = own().notice[sequence_ & 1];
         notice.fingerprint = fingerprint;
@@ -73,7 +75,8 @@ public:
     }
 
     uint64_t left() override {
-        if (out_way_ == Way::ring) return ring_tasks_;
+        // Whatever was offered is in the ring, or in the peer's memory if it was pushed.
+        if (out_way_ == Way::ring) return offered_;
         // Negative while the peer still empties the ring of an earlier operation.
         auto taken = static_cast<int64_t>(back().consumed.load(std::memory_order_acquire) - sent_from_);
         // What was pushed has left when all that the peer fetches has.
@@ -89,6 +92,10 @@ public:
             auto there = static_cast<int64_t>(back().ready.load(std::memory_order_acquire) - taken_from_);
             if (there <= static_cast<int64_t>(taken_)) return false;
             while (!pushed && !sink.full()) read_some(sink);
+            // A peer that has given up uses its memory for something else: what was read since then is not what it sent. It says
+            // so first, and this rank looks afterwards, however long it was frozen in between.
+            std::atomic_thread_fence(std::memory_order_acquire);
+            if (!pushed && theirs().failed.load(std::memory_order_acquire) != 0) return false;
         }
         ++taken_;
         changed_ = true;
@@ -112,7 +119,8 @@ public:
     // peer has read it.
     bool quiet() override { return back().met.load(std::memory_order_acquire) >= sequence_; }
 
-    bool untouched() override { return back().pushing.load(std::memory_order_seq_cst) == 0; }
+    Writing writing() const override { return back().writing.load(std::memory_order_seq_cst); }
+    int writer() const override { return back().writer.load(std::memory_order_relaxed); }
 
 private:
     Channel& theirs() const { return host_.board(options_.peer).channel[options_.channel]; }
@@ -121,7 +129,7 @@ private:
 
     // The same answer at both ends: what it depends on stands in the sender's notice or was agreed on before.
     Way way(const Notice& notice) const {
-        if ((notice.shared & 1) != 0) return Way::shared;
+        if ((notice.shared & kExposed) != 0) return Way::shared;
         return options_.can_read && (notice.shared & kLarge) != 0 ? Way::read : Way::ring;
     }
 
@@ -135,7 +143,7 @@ private:
             return;
         }
         if (sink.copies()) {
-            move(process_vm_readv, stretch.here, address, static_cast<size_t>(stretch.elements * bytes));
+            read(stretch.here, address, static_cast<size_t>(stretch.elements * bytes));
             sink.skip(stretch.elements);
             return;
         }
@@ -145,44 +153,65 @@ private:
         auto begin = reinterpret_cast<uint64_t>(bounce_.data());
         std::byte* into = bounce_.data() + (address - begin) % kPage;
         int64_t some = std::min<int64_t>(stretch.elements, kBounce / bytes);
-        move(process_vm_readv, into, address, static_cast<size_t>(some * bytes));
+        read(into, address, static_cast<size_t>(some * bytes));
         sink.take(into, some);
     }
 
-    // Writes a task to the peer's memory. A peer that has given up may use it for something else: it says so first and
-    // then waits for `pushing` to end, so one of the two sees the other.
+    // Writes a task to the peer's memory.
     bool push(const Task& task) {
-        own().pushing.store(1, std::memory_order_seq_cst);
-        bool wanted = theirs().failed.load(std::memory_order_seq_cst) == 0;
         auto bytes = static_cast<int64_t>(memory_->element);
-        for (uint32_t p = task.first_part; wanted && p < task.first_part + task.parts; ++p) {
+        for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
             const Part& part = script_->parts[p];
             std::byte* here = memory_->region[static_cast<int>(part.here_in)] + part.here * bytes;
             auto region = static_cast<int>(part.there_in);
             uint64_t address = address_[region] + static_cast<uint64_t>(part.there * bytes);
-            if ((shared_ >> region & 1) != 0) {
-                copy_bytes(host_.memory(options_.peer) + address, here, static_cast<size_t>(part.elements * bytes));
-            } else {
-                move(process_vm_writev, here, address, static_cast<size_t>(part.elements * bytes));
+            auto size = static_cast<size_t>(part.elements * bytes);
+            bool shared = (shared_ >> region & 1) != 0;
+            while (size > 0) {
+                // A frozen process stops between two instructions, but not within a call of the kernel: each such call is
+                // announced by itself.
+                size_t some = shared ? size : std::min(size, kForeignPiece);
+                if (!announce_write(shared ? Writing::shared : Writing::foreign)) return false;
+                if (shared) {
+                    copy_bytes(host_.memory(options_.peer) + address, here, some);
+                } else {
+                    some = move_some(process_vm_writev, here, address, some);
+                }
+                own().writing.store(Writing::none, std::memory_order_release);
+                if (some == 0) throw Unreadable{};
+                here += some;
+                address += some;
+                size -= some;
             }
         }
-        own().pushing.store(0, std::memory_order_release);
-        return wanted;
+        return true;
     }
 
-    // Between this process and the peer's, either way.
+    // A peer that has given up may use its memory for something else: it says so first and then waits until nobody writes, so
+    // one of the two sees the other.
+    bool announce_write(Writing kind) {
+        own().writer.store(thread_, std::memory_order_relaxed);
+        own().writing.store(kind, std::memory_order_seq_cst);
+        if (theirs().failed.load(std::memory_order_seq_cst) == 0) return true;
+        own().writing.store(Writing::none, std::memory_order_release);
+        return false;
+    }
+
+    // One call of the kernel between this process and the peer's, either way; 0 if it refuses.
     template <typename Call>
-    void move(Call call, std::byte* mine, uint64_t address, size_t bytes) {
+    size_t move_some(Call call, std::byte* mine, uint64_t address, size_t bytes) {
+        iovec here{mine, bytes}, there{reinterpret_cast<void*>(address), bytes};
+        ssize_t moved = call(host_.pid(options_.peer), &here, 1, &there, 1, 0);
+        return moved > 0 ? static_cast<size_t>(moved) : 0;
+    }
+
+    void read(std::byte* into, uint64_t address, size_t bytes) {
         while (bytes > 0) {
-            iovec here{mine, bytes}, there{reinterpret_cast<void*>(address), bytes};
-            ssize_t moved = call(host_.pid(options_.peer), &here, 1, &there, 1, 0);
-            if (moved <= 0) {
-                own().pushing.store(0, std::memory_order_release);
-                throw Unreadable{};
-            }
-            mine += moved;
-            address += static_cast<uint64_t>(moved);
-            bytes -= static_cast<size_t>(moved);
+            size_t some = move_some(process_vm_readv, into, address, bytes);
+            if (some == 0) throw Unreadable{};
+            into += some;
+            address += some;
+            bytes -= some;
         }
     }
 
@@ -191,11 +220,11 @@ private:
         auto bytes = static_cast<int64_t>(memory_->element);
         while (within_ < task.elements) {
             uint64_t head = own().head.load(std::memory_order_relaxed);
-            uint64_t used = head - back().tail.load(std::memory_order_acquire);
             size_t at = head % Host::kRingBytes;
-            size_t room = std::min(Host::kRingBytes - used, Host::kRingBytes - at);
-            int64_t some = std::min(task.elements - within_, static_cast<int64_t>(room) / bytes);
-            some = std::min<int64_t>(some, kPiece / bytes);
+            // Less than none where the ring was full when the last task was rounded up to a whole word.
+            auto room = static_cast<int64_t>(Host::kRingBytes - (head - back().tail.load(std::memory_order_acquire)));
+            room = std::clamp<int64_t>(room, 0, static_cast<int64_t>(Host::kRingBytes - at));
+            int64_t some = std::min({task.elements - within_, room / bytes, kPiece / bytes});
             if (some == 0) return false;
             copy_out(task, within_, some, ring + at);
             within_ += some;
@@ -208,7 +237,6 @@ private:
         }
         align(own().head);
         within_ = 0;
-        ++ring_tasks_;
         ++offered_;  // so that both ends count the same tasks, whichever way they went
         changed_ = true;  // again: the last piece may have been told already
         return true;
@@ -237,10 +265,11 @@ private:
         auto bytes = static_cast<int64_t>(memory_->element);
         while (!sink.full()) {
             uint64_t tail = own().tail.load(std::memory_order_relaxed);
-            uint64_t there = back().head.load(std::memory_order_acquire) - tail;
             size_t at = tail % Host::kRingBytes;
-            size_t whole = std::min<size_t>(there, Host::kRingBytes - at);
-            int64_t some = std::min(sink.left(), static_cast<int64_t>(whole) / bytes);
+            // Less than nothing while the sender has yet to round up the end of the task before, as this rank has done.
+            auto there = static_cast<int64_t>(back().head.load(std::memory_order_acquire) - tail);
+            there = std::clamp<int64_t>(there, 0, static_cast<int64_t>(Host::kRingBytes - at));
+            int64_t some = std::min(sink.left(), there / bytes);
             if (some == 0) return false;
             sink.take(ring + at, some);
             own().tail.store(tail + static_cast<uint64_t>(some * bytes), std::memory_order_release);
@@ -256,9 +285,9 @@ private:
         position.store((at + kWord - 1) / kWord * kWord, std::memory_order_release);
     }
 
-
     static constexpr uint64_t kPage = 4096;
     static constexpr int64_t kBounce = 128 << 10;
+    static constexpr size_t kForeignPiece = 1 << 20;
     static constexpr int64_t kPiece = 256 << 10;
     static constexpr uint64_t kWord = 8;
 
@@ -269,7 +298,8 @@ private:
     uint64_t sequence_ = 0, fingerprint_ = 0;
     bool opened_ = false, changed_ = false, untold_ = false;
     Way out_way_ = Way::ring, in_way_ = Way::ring;
-    uint64_t sent_from_ = 0, offered_ = 0, fetched_ = 0, taken_from_ = 0, taken_ = 0, ring_tasks_ = 0;
+    int thread_ = 0;
+    uint64_t sent_from_ = 0, offered_ = 0, fetched_ = 0, taken_from_ = 0, taken_ = 0;
     int64_t within_ = 0;
     uint64_t address_[kRegions] = {};
     uint64_t shared_ = 0;

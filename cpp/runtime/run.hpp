@@ -31,7 +31,9 @@ public:
           start_needs_(script_.tasks.size()),
           apply_needs_(script_.tasks.size()),
           arrived_(script_.tasks.size(), 0),
-          deadline_(Clock::now() + std::chrono::milliseconds(operation.timeout_ms)) {
+          began_(Clock::now()),
+          deadline_(began_ + std::chrono::milliseconds(operation.timeout_ms)),
+          next_notice_(began_ + std::chrono::seconds(kNoticeSeconds)) {
         for (size_t i = 0; i < script_.tasks.size(); ++i) {
             start_needs_[i] = script_.tasks[i].start_needs;
             apply_needs_[i] = script_.tasks[i].apply_needs;
@@ -68,6 +70,7 @@ private:
     static constexpr int64_t kSocketYields = 2;  // the kernel has nothing to tell until the peer gets to run
     static constexpr int kSleepMs = 20;
     static constexpr int kLookMs = 250;  // from one look at what the kernel knows to the next
+    static constexpr int kNoticeSeconds = 5;  // until a slow rank is named; then after twice as long, and so on
 
     // A queue of tasks on its way over one link.
     struct Line {
@@ -101,7 +104,7 @@ private:
     // Nobody moves data before all that have to do with each other agree on what this is.
     Ending meet() {
         for (;;) {
-            int32_t gone = -1, different = -1;
+            int32_t gone = -1, different = -1, corrupt = -1;
             waiting_ = -1;
             // All of them every time: each is to hear what this rank is in, and who differs is better news than who is
             // gone because of that.
@@ -110,9 +113,11 @@ private:
                     Peer found = link->peer();
                     if (found == Peer::differs) different = peer;
                     if (found == Peer::gone) gone = peer;
+                    if (found == Peer::corrupt) corrupt = peer;
                     if (found == Peer::waiting) waiting_ = peer;
                 }
             }
+            if (corrupt >= 0) return find_cut();
             if (different >= 0) return {Status::differs, different, -1, different};
             if (gone >= 0) return blame(gone);
             if (waiting_ < 0) {
@@ -256,6 +261,8 @@ private:
         Ending ending = check();
         if (ending.status != Status::done) return ending;
         owner_.mine().waits_for.store(1 + whom(), std::memory_order_relaxed);
+        owner_.waiting_row_.store(which(), std::memory_order_relaxed);
+        give_notice();
         if (sockets_) {
             wait_for_sockets();
         } else {
@@ -299,9 +306,10 @@ private:
     }
 
     Ending check() {
-        Loss loss = owner_.loss();
         int32_t peer = whom();
         int32_t row = which();
+        if (int32_t other = owner_.given_up_by(); other >= 0) return {Status::given_up, other, row, other};
+        Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, row, peer};
         Ending cut = find_cut();
         if (cut.status != Status::done) {
@@ -318,9 +326,7 @@ private:
         }
         for (int32_t other : peers_) {
             if (owner_.local_[other] < 0) continue;
-            Channel& there = owner_.host_->board(owner_.local_[other]).channel[owner_.channel_];
-            bool needed = other == peer;
-            if (needed && (there.failed.load() != 0 || there.closed.load() != 0)) {
+            if (other == peer && owner_.has_left(other)) {
                 // What it sent before it left may still be on its way here.
                 if (++gone_checks_ < 10) break;
                 Ending ending = blame(other);
@@ -328,6 +334,7 @@ private:
                 return ending;
             }
         }
+        if (owner_.cancelled_.load()) return {Status::interrupted, owner_.rank_, row, peer};
         if (Clock::now() > deadline_) {
             int32_t culprit = owner_.follow(peer);
             return {Status::timed_out, culprit, row, culprit};
@@ -336,36 +343,65 @@ private:
         return {};
     }
 
+    // Says who is waited for, when that takes long or nothing is heard of it. A slow rank is named, never given up for that.
+    void give_notice() {
+        if (!owner_.tell_) return;
+        Waiting waiting = owner_.waiting();
+        if (waiting.rank < 0) return;
+        bool late = Clock::now() >= next_notice_;
+        bool silent = waiting.silent_ms > 0 && suspected_ != waiting.rank;
+        if (!late && !silent) return;
+        if (late) next_notice_ = Clock::now() + (Clock::now() - began_);
+        if (silent) suspected_ = waiting.rank;
+        owner_.tell_(waiting);
+    }
+
     Ending find_cut() {
         auto now = Clock::now();
-        if (sockets_ && now >= next_look_) {
-            next_look_ = now + std::chrono::milliseconds(kLookMs);
-            for (int32_t peer : peers_) {
-                auto& links = owner_.links_[peer];
-                for (size_t lane = 0; lane < links.size(); ++lane) {
-                    if (!links[lane]->stuck()) continue;
-                    auto number = static_cast<int32_t>(lane);
-                    owner_.host_->declare_cut(owner_.job_[owner_.rank_], owner_.job_[peer], number);
-                }
+        bool look = sockets_ && now >= next_look_;
+        if (look) next_look_ = now + std::chrono::milliseconds(kLookMs);
+        for (int32_t peer : peers_) {
+            auto& links = owner_.links_[peer];
+            for (size_t lane = 0; lane < links.size(); ++lane) {
+                bool corrupt = links[lane]->corrupt();
+                if (!corrupt && !(look && links[lane]->stuck())) continue;
+                auto number = static_cast<int32_t>(lane);
+                owner_.host_->declare_cut(owner_.job_[owner_.rank_], owner_.job_[peer], number, corrupt);
             }
         }
         return owner_.cut();
     }
 
+    // Why nothing more comes from a peer.
     Ending blame(int32_t peer) {
-        // One of another machine may have hung up because of a third, whom rank 0 is about to name.
-        auto told = [this] { return owner_.loss().rank >= 0 || owner_.host_->cut().seen(); };
-        for (int i = 0; i < kVerdictMs && owner_.local_[peer] < 0 && !told(); ++i) {
+        bool local = owner_.local_[peer] >= 0, socket = !owner_.sockets_[peer].empty();
+        // One that hung up may have died, which the watch is about to see, or have given up because of a third, whom rank 0
+        // or its board is about to name.
+        auto told = [&] {
+            return owner_.loss().rank >= 0 || owner_.host_->cut().seen() || (local && owner_.has_left(peer));
+        };
+        for (int i = 0; i < kVerdictMs && socket && !told(); ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
+        if (int32_t other = owner_.given_up_by(); other >= 0) return {Status::given_up, other, -1, other};
+        // One of this machine may have left because of a third that died, which the watch of this rank may see later.
+        owner_.host_->find_dead();
         Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
         if (Ending cut = owner_.cut(); cut.status != Status::done) return cut;
         if (owner_.local_[peer] >= 0) {
             Ending heard = owner_.heard_from(peer);
             if (heard.status != Status::done) return heard;
-            Channel& there = owner_.host_->board(owner_.local_[peer]).channel[owner_.channel_];
-            if (there.closed.load() != 0) return {Status::left, peer, -1, peer};
+            if (owner_.has_left(peer)) return {Status::left, peer, -1, peer};
+        }
+        if (Clock::now() > deadline_) return {Status::timed_out, peer, -1, peer};  // as it has for the peer
+        // It lives, its board and rank 0 have nothing to say: so it is the connection that ended, not the peer.
+        auto& links = owner_.links_[peer];
+        auto gone = std::ranges::find_if(links, [](const auto& link) { return link->gone(); });
+        if (local && socket && gone != links.end()) {
+            owner_.host_->declare_cut(owner_.job_[owner_.rank_], owner_.job_[peer], static_cast<int32_t>(gone - links.begin()),
+                                      false);
+            return owner_.cut();
         }
         return {Status::lost, peer, -1, peer};
     }
@@ -407,8 +443,8 @@ private:
     int64_t idle_ = 0, rounds_ = 0;
     int gone_checks_ = 0;
     uint32_t heard_ = 0;
-    int32_t waiting_ = -1;
-    Clock::time_point deadline_, next_look_{};
+    int32_t waiting_ = -1, suspected_ = -1;
+    Clock::time_point began_, deadline_, next_notice_, next_look_{};
 };
 
 }  // namespace weft::runtime

@@ -140,6 +140,12 @@ private:
             }
             within += segment.bytes;
         }
+        // Ranks between which the schedule sends something meet also where that is empty: one of them may be in another
+        // operation, where it is not.
+        for (size_t row = 0; row < rows_.size(); ++row) {
+            if ((rows_.src[row] == rank_) == (rows_.dst[row] == rank_)) continue;
+            sends.find(rows_.src[row] == rank_ ? rows_.dst[row] : rows_.src[row], 0);
+        }
     }
 
     int32_t lane(const Segment& segment, int32_t peer) const {
@@ -169,6 +175,7 @@ private:
     }
 
     void add_part(Task& task, const Part& part) {
+        if (task.peer != rank_ && (task.sends || task.pushed)) script_.exposed |= uint64_t{1} << static_cast<int>(part.here_in);
         if (task.parts > 0) {
             Part& last = script_.parts.back();
             if (last.here_in == part.here_in && last.there_in == part.there_in && last.here + last.elements == part.here &&
@@ -242,6 +249,7 @@ Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::s
             script.parts.push_back({done, done, some, sends ? Region::buffer : Region::output,
                                     sends ? Region::output : Region::buffer});
         }
+        if (sends) script.exposed |= uint64_t{1} << static_cast<int>(Region::buffer);
     };
     for (const Dealing& dealing : dealings) {
         add(dealing.peer, true, dealing.sends);

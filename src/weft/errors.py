@@ -16,25 +16,37 @@ Each message says what is wrong, where, and what to do about it::
     └── RuntimeFailure              a running job that cannot go on                  exit code 3
         ├── PeerLost                a rank that is gone: rank, host, pid, operation, step
         ├── LinkLost                a connection that carries nothing, between ranks that live
+        │   └── LinkCorrupted       a connection that changed the data it carried
         ├── DesyncError             a rank that is in another operation than this one
         └── TimedOut                a wait that ended without the ranks it names
 
-The command line turns any of them into one line on stderr and its ``exit_code``.
+The command line turns any of them into one line on stderr and its ``exit_code``. Messages quote names and
+lists of any length from files, so none is longer than `LONGEST_MESSAGE`, wherever it is printed.
 """
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+LONGEST_MESSAGE: Final = 600
+"""Characters of an error message; the middle of a longer one is left out."""
+
+_LONGEST_QUOTE: Final = 60
+_MOST_LISTED: Final = 8
 
 
 class WeftError(Exception):
     """Base of everything Weft raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        return shorten(super().__str__(), LONGEST_MESSAGE)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default an exception is remade from its message alone, and those with more to say then fail to
@@ -46,6 +58,46 @@ def _remake(kind: type[WeftError], args: tuple[Any, ...], state: dict[str, Any])
     error = kind.__new__(kind, *args)
     vars(error).update(state)
     return error
+
+
+def shorten(text: str, longest: int) -> str:
+    """Cut out the middle of a text that is too long: its beginning says what, its end what to do.
+
+    Examples
+    --------
+    >>> shorten("x" * 50 + "end", 20)
+    'xxxxxxxx ... xxxxend'
+    """
+    if len(text) <= longest:
+        return text
+    tail = (longest - 5) // 2
+    return f"{text[: longest - 5 - tail]} ... {text[len(text) - tail :]}"
+
+
+def quote(text: str) -> str:
+    """Put text from somewhere else in quotes; only its ends if it is long.
+
+    Examples
+    --------
+    >>> quote("ring"), quote("x" * 5000)
+    ("'ring'", "'xxxxxxxxxxxxxxxxxxxxxxxxxxx ... xxxxxxxxxxxxxxxxxxxxxxxxxx'")
+    """
+    # Most of what is too long is cut before it is spelled out: it may be a whole file.
+    return shorten(repr(shorten(text, 4 * _LONGEST_QUOTE)), _LONGEST_QUOTE)
+
+
+def list_some(items: Iterable[str], most: int = _MOST_LISTED, separator: str = ", ") -> str:
+    """List the first of many things, and say how many more there are.
+
+    Examples
+    --------
+    >>> list_some(["a", "b"]), list_some(map(str, range(4020)), 3)
+    ('a, b', '0, 1, 2 and 4,017 more')
+    """
+    found = iter(items)
+    shown = separator.join(islice(found, most))
+    more = sum(1 for _ in found)
+    return f"{shown} and {more:,} more" if more else shown
 
 
 class InputError(WeftError, ValueError):
@@ -65,7 +117,7 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> InputError:
     names = list(known)
     close = difflib.get_close_matches(name, names, 3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? Known" if close else "known"
-    return InputError(f"there is no {kind} {name!r}; {hint}: {', '.join(names)}")
+    return InputError(f"there is no {kind} {quote(name)}; {hint}: {', '.join(names)}")
 
 
 class UnitError(InputError):
@@ -175,7 +227,7 @@ class RuntimeFailure(WeftError):
 
 
 class PeerLost(RuntimeFailure):
-    """A rank of the job is gone: it crashed, was killed, or stopped answering.
+    """A rank of the job is gone: it crashed, was killed, stopped answering, or gave up.
 
     Parameters
     ----------
@@ -187,6 +239,8 @@ class PeerLost(RuntimeFailure):
         What this process was doing, such as ``all_reduce``.
     step
         The step of the schedule it was at; `None` outside one.
+    reason
+        Why it gave up, if it said so.
     """
 
     def __init__(
@@ -196,17 +250,20 @@ class PeerLost(RuntimeFailure):
         pid: int | None = None,
         op: str | None = None,
         step: int | None = None,
+        reason: str | None = None,
     ) -> None:
         self.rank = rank
         self.host = host
         self.pid = pid
         self.op = op
         self.step = step
+        self.reason = reason
         named = (("host", host), ("pid", pid))
         place = ", ".join(f"{name} {value}" for name, value in named if value is not None)
         doing = f" during {op}" if op else ""
         doing += f", step {step}" if step is not None else ""
-        super().__init__(f"rank {rank}{f' ({place})' if place else ''} was lost{doing}")
+        why = f": {reason}" if reason else ""
+        super().__init__(f"rank {rank}{f' ({place})' if place else ''} was lost{doing}{why}")
 
 
 class LinkLost(RuntimeFailure):
@@ -226,10 +283,18 @@ class LinkLost(RuntimeFailure):
         self.ranks = ranks
         self.op = op
         who = " and ".join("another" if rank < 0 else f"rank {rank}" for rank in ranks)
-        super().__init__(
-            f"{op}: nothing gets through between {who} any more, and both are alive; "
-            "Communicator.repair goes on without that link"
-        )
+        super().__init__(f"{op}: {self._problem.format(who)}; Communicator.repair goes on without that link")
+
+    _problem: ClassVar[str] = "nothing gets through between {} any more, and both are alive"
+
+
+class LinkCorrupted(LinkLost):
+    """Data was changed on its way between two ranks: its checksum does not fit.
+
+    The result of the operation is undefined on every rank. Parameters as for `LinkLost`.
+    """
+
+    _problem = "data was changed on its way between {} (its checksum does not fit)"
 
 
 class TimedOut(RuntimeFailure):
@@ -265,11 +330,14 @@ class DesyncError(RuntimeFailure):
         A rank that differs from this one.
     op
         What this process was doing.
+    fingerprint
+        Equal on two ranks if they are in the same operation; None where the engine has none.
     """
 
-    def __init__(self, rank: int, op: str) -> None:
+    def __init__(self, rank: int, op: str, fingerprint: int | None = None) -> None:
         self.rank = rank
         self.op = op
+        self.fingerprint = fingerprint
         how = "is in another operation, or calls it with another size, type or op"
         super().__init__(f"{op}: rank {rank} {how}")
 
@@ -281,6 +349,8 @@ def name_ranks(ranks: Iterable[int]) -> str:
     --------
     >>> name_ranks([3]), name_ranks([5, 1]), name_ranks([0, 1, 2, 3, 7])
     ('rank 3', 'ranks 1, 5', 'ranks 0-3, 7')
+    >>> name_ranks(range(0, 1024, 2))
+    'ranks 0, 2, 4, 6, 8, 10, 12, 14 and 504 more'
     """
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):
@@ -288,8 +358,12 @@ def name_ranks(ranks: Iterable[int]) -> str:
             spans[-1][1] = rank
         else:
             spans.append([rank, rank])
-    words: list[str] = []
+    named: list[tuple[str, int]] = []
     for first, last in spans:
-        words += [f"{first}-{last}"] if last - first > 1 else map(str, dict.fromkeys((first, last)))
-    plural = len(words) > 1 or "-" in words[0] if words else True
-    return f"rank{'s' if plural else ''} {', '.join(words)}"
+        if last - first > 1:
+            named.append((f"{first}-{last}", last - first + 1))
+        else:
+            named += [(str(rank), 1) for rank in range(first, last + 1)]
+    more = sum(count for _, count in named[_MOST_LISTED:])
+    words = ", ".join(word for word, _ in named[:_MOST_LISTED]) + (f" and {more:,} more" if more else "")
+    return f"rank{'' if [count for _, count in named] == [1] else 's'} {words}"

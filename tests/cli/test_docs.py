@@ -1,7 +1,7 @@
 """Every command of docs/cli.md and of the README is run, in order, and prints what the page shows.
 
 ``WEFT_UPDATE_GOLDEN=1 pytest tests/cli/test_docs.py`` writes the outputs anew. What depends on the machine is
-blanked out before comparing; the blocks of ``weft doctor``, ``bench`` and ``lab`` are only run.
+blanked out before comparing; the blocks of ``weft doctor``, ``bench``, ``lab`` and ``soak`` are only run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,15 @@ def test_every_command_prints_what_the_page_shows(
     page: Path, weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+    for record in Path(__file__).with_name("flights").iterdir():
+        shutil.copy(record, ".")  # what `weft explain` is shown with
     text = page.read_text("utf-8")
     for block in BLOCK.findall(text):
         command, _, shown = block.partition("\n")
         words = shlex.split(command.removeprefix("$ "))
         assert words[0] == "weft"
         found = printed(weft(*words[1:]))
-        if words[1] in ("doctor", "bench", "lab"):
+        if words[1] in ("doctor", "bench", "lab", "soak"):
             continue  # they describe the machine: run, but neither compared nor written
         if os.environ.get("WEFT_UPDATE_GOLDEN") == "1":
             text = text.replace(block, f"{command}\n{found}")

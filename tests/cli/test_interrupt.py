@@ -11,7 +11,7 @@ import pytest
 
 LONG = {
     "a simulation": 'weft.simulate(weft.algorithms.direct.all_reduce(weft.load_topology("torus:16x16")), '
-    '"1GB", segment_bytes="64KB", sharing="fluid")',
+    '"1GB", segment_bytes="64KB", sharing="fluid", max_work=None)',
     "routing": 'weft.load_topology("fattree:2048,2,32").routes(range(65536), range(65535, -1, -1))',
 }
 

@@ -153,6 +153,7 @@ def test_colour_is_for_terminals_and_can_be_refused() -> None:
     assert "\x1b" in start("topology", "ring:4", FORCE_COLOR="1").stdout
     plain = start("topology", "ring:4", FORCE_COLOR="1", NO_COLOR="1").stdout
     assert "\x1b[3" not in plain
+    assert "\x1b" not in start("topology", "ring:4", FORCE_COLOR="1", TERM="dumb").stdout
 
 
 def test_a_terminal_without_unicode_still_gets_its_output() -> None:

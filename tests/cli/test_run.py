@@ -107,6 +107,14 @@ def test_the_ranks_of_a_script_meet(weft: Run) -> None:
     assert sorted(outcome.out.splitlines()) == [f"[{rank}] b'0' b'1' b'2'" for rank in range(3)]
 
 
+def test_an_error_of_a_rank_has_no_line_of_many_screens(weft: Run) -> None:
+    Path("job.py").write_text("import weft\nweft.load_topology('k' * 4000 + ':4')\n")
+    outcome = weft("run", "-n", 1, "job.py")
+    assert outcome.code == 1
+    assert "weft.errors.TopologyError: spec 'kkk" in outcome.err
+    assert max(map(len, outcome.err.splitlines())) < 700
+
+
 def test_words_after_the_script_are_the_scripts_own(weft: Run) -> None:
     Path("say.py").write_text("import sys\nprint(sys.argv[1:])")
     outcome = weft("run", "-n", 1, "say.py", "-n", "7", "--json", "--", "--help")
@@ -123,6 +131,7 @@ def test_each_rank_knows_its_place_and_a_secret_of_this_run(
 ) -> None:
     monkeypatch.setenv("WEFT_SECRET_FILE", "/nowhere")
     monkeypatch.delenv("WEFT_CI", raising=False)
+    monkeypatch.delenv("WEFT_FLIGHT_DIR")
     secrets = set()
     for _ in range(2):
         outcome = weft("run", "-n", 1, "--", "sh", "-c", "env | grep ^WEFT_")
@@ -130,6 +139,7 @@ def test_each_rank_knows_its_place_and_a_secret_of_this_run(
         assert int(said.pop("WEFT_PORT")) > 0
         assert len(said.pop("WEFT_JOB")) == 16
         secrets.add(said.pop("WEFT_SECRET"))
+        assert said.pop("WEFT_REPORT")
         assert said == {
             "WEFT_LAUNCHER": "weft",
             "WEFT_RANK": "0",
@@ -137,6 +147,7 @@ def test_each_rank_knows_its_place_and_a_secret_of_this_run(
             "WEFT_LOCAL_RANK": "0",
             "WEFT_LOCAL_SIZE": "1",
             "WEFT_ADDRESS": "127.0.0.1",
+            "WEFT_ATTEMPT": "0",
         }
     assert {len(secret) for secret in secrets} == {64}
     assert len(secrets) == 2

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from cli.running import Run
+from support.engines import AS_ROOT, MPIRUN
 
 from weft.cli.train_point import Point
 from weft.cli.train_sweep import expand, sweep
@@ -166,12 +167,11 @@ def test_any_executor_of_concurrent_futures_will_do() -> None:
 
 def test_a_sweep_on_mpi(tmp_path: Path) -> None:
     words = ["train", "switch:{scale}", "--model", "small.py:make_model", "--sweep", "scale=2,4", "--json"]
-    start = ["mpirun", "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", "weft"]
-    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    start = [MPIRUN, "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", "weft"]
     done = subprocess.run(
         [*start, *words, "--executor", "mpi"],
         cwd=tmp_path,
-        env=os.environ | allowed,
+        env=os.environ | AS_ROOT,
         capture_output=True,
         text=True,
         timeout=120,

@@ -136,7 +136,7 @@ def prove(job: Job, place: Place, record: bytes | None = None) -> tuple[socket.s
     assert place.secret is not None
     connection = job.connect()
     hello = wire.Hello.of(place)
-    connection.sendall(hello.encode())
+    connection.sendall(hello.sign(place.secret))
     challenge = read(connection, wire.CHALLENGE_BYTES)
     transcript = wire.read_challenge(place.secret, hello, challenge)
     member = msgspec.msgpack.encode(Member.here(place.rank)) if record is None else record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import subprocess
 import sys
@@ -46,6 +47,20 @@ def test_a_note_is_read_as_it_was_left_and_only_by_its_owner(folder: Path) -> No
     board.remove()  # again does no harm
     assert board.read(1) is None
     assert not folder.exists() or not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("room", [0, 20])
+def test_a_full_disk_is_said_and_no_part_of_a_note_is_left(folder: Path, room: int) -> None:
+    board, before = FileBoard("job"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert str(board).startswith(str(folder))  # Python finds its temporary folder by writing to it
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            board.leave(NOTE, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert board.read(1) is None
+    assert not list(folder.iterdir())
 
 
 def test_what_an_earlier_job_left_is_replaced(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from weft.errors import InputError, LimitError
 from weft.runtime import Place, find_place
 from weft.runtime.boards import Board, FileBoard, StoreBoard
+from weft.runtime.environment import on_one_machine
 
 SECRET = "ab" * 32
 WEFT = {
@@ -128,6 +129,14 @@ def test_what_weft_is_told_goes_before_what_a_launcher_says() -> None:
     torch = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
     place = find_place(torch | {"WEFT_ADDRESS": "n9", "WEFT_PORT": "5", "WEFT_JOB": "mine"})
     assert (place.launcher, place.address, place.port, place.job) == ("torchrun", "n9", 5, "mine")
+
+
+@pytest.mark.parametrize(("machines", "address"), [("1", "127.0.0.1"), ("2", "n1")])
+def test_a_step_of_slurm_on_one_machine_meets_on_loopback(machines: str, address: str) -> None:
+    step = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NODELIST": "n1"}
+    said = step | {"SLURM_STEP_NUM_NODES": machines}
+    assert find_place(said).address == address
+    assert on_one_machine(said) == (machines == "1")
 
 
 def test_ranks_of_one_machine_meet_on_loopback() -> None:

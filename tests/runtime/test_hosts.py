@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,8 @@ import pytest
 from runtime.test_communicator import DIFFERENT, EVERYTHING
 from support.hosts import Network, ip, make_network
 from support.jobs import end, finish
+
+pytestmark = pytest.mark.namespaces
 
 PER_HOST = 2
 
@@ -77,10 +78,13 @@ def test_only_ranks_of_other_hosts_are_reached_over_the_network(
 
 
 LOST = """
+import logging
 import sys
 import time
 import numpy as np
 import weft
+
+logging.getLogger("weft").setLevel(logging.ERROR)  # slow ranks are named there as well
 
 comm = weft.init(algorithm=sys.argv[1], timeout=50)
 array = np.ones(300_000, np.float32)
@@ -106,23 +110,6 @@ def others(processes: list[subprocess.Popen[str]], gone: set[int]) -> list[tuple
     """Exit code and words of all but some ranks, with less time than an operation's own deadline."""
     found = finish([process for rank, process in enumerate(processes) if rank not in gone], 40)
     return [(code, output.split()) for code, output in found]
-
-
-@pytest.mark.parametrize("algorithm", ["ring", "direct"])
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("victim", [0, 3])
-def test_a_killed_or_frozen_rank_is_named_on_every_host(
-    network: Network, tmp_path: Path, victim: int, sign: signal.Signals, algorithm: str
-) -> None:
-    ranks = network.start(tmp_path, PER_HOST, LOST, algorithm)
-    try:
-        await_ready(ranks)
-        ranks[victim].send_signal(sign)
-        for code, words in others(ranks, {victim}):
-            assert (code, words) == (7, ["lost", str(victim), str(ranks[victim].pid)])
-    finally:
-        for process in ranks:
-            end(process)
 
 
 def test_when_a_cable_is_cut_each_side_names_the_other(fresh_network: Network, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.engines import PRELUDE, run_engine
-from support.jobs import finish, start_ranks
+from support.jobs import finish, run_job, start_ranks
 
 WAYS = ["auto", "tcp", "mpi", "torch"]
 
@@ -191,3 +191,48 @@ def test_a_part_without_the_dead_goes_on(tmp_path: Path, way: str) -> None:
         "<2 lost 0 True >",
         "<3 unharmed >",
     ]
+
+
+CYCLES = """
+import os
+import sys
+from pathlib import Path
+import numpy as np
+import weft
+
+def used():
+    rows = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(rows["VmRSS"].split()[0]) << 10, len(os.listdir("/proc/self/fd")), int(rows["Threads"])
+
+comm = weft.init(timeout=30, transport=sys.argv[1])
+array = np.ones(1000, np.float32)
+for cycle in range(300):
+    if cycle == 50:
+        memory, files, threads = used()
+    part = comm.split(cycle % 2 if comm.rank else 0)
+    part.all_reduce(array)
+    part.close()
+after = used()
+assert after[0] - memory < 5 << 20, (memory, after)
+assert after[1:] == (files, threads), (files, threads, after)
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_parts_that_were_closed_leave_nothing(tmp_path: Path, transport: str) -> None:
+    done = run_job(tmp_path, 3, CYCLES, transport)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_rank_that_dies_while_a_part_connects_is_named_at_once(tmp_path: Path) -> None:
+    source = Path(__file__).with_name("jobs").joinpath("dying_split.py").read_text("utf-8")
+    said = [output.strip() for _, output in finish(start_ranks(tmp_path, 4, source))]
+    assert said == ["2 True True", "2 True True", "", "2 True True"]
+
+
+def test_a_rank_that_leaves_because_another_died_is_not_taken_for_that_one(tmp_path: Path) -> None:
+    source = Path(__file__).with_name("jobs").joinpath("leaving_after_a_loss.py").read_text("utf-8")
+    for _ in range(5):  # each job has a chance of a third or more to show it
+        job = start_ranks(tmp_path, 3, source, variables={"WEFT_FLIGHT_DIR": ""})
+        said = [output.strip() for _, output in finish(job)]
+        assert said == ["2", "1", ""]  # rank 2 of all is rank 1 of the part

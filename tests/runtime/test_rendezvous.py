@@ -18,7 +18,7 @@ from runtime.hostile import Job, hung_up, prove, read
 from weft import limits
 from weft.errors import InputError, LimitError, RuntimeFailure, TimedOut
 from weft.runtime import Member, Place, join, wire
-from weft.runtime.roster import Verdict, decode, host_identity
+from weft.runtime.members import Verdict, decode, host_identity
 
 
 def frame_from(channel: wire.Channel) -> tuple[wire.Kind, bytes]:
@@ -251,9 +251,14 @@ def flood(job: Job) -> socket.socket:
     return connection
 
 
+def overheard(job: Job) -> bytes:
+    """The hello of a true rank 1, as somebody may have recorded it."""
+    return wire.Hello.of(job.place(1)).sign(job.secret)
+
+
 def truncated(job: Job) -> socket.socket:
     connection = job.connect()
-    connection.sendall(wire.Hello.of(job.place(1)).encode()[:-1])
+    connection.sendall(overheard(job)[:-1])
     connection.shutdown(socket.SHUT_WR)
     return connection
 
@@ -264,72 +269,103 @@ def said() -> bytes:
     return struct.pack("!H", len(record)) + record
 
 
-def forged(job: Job) -> socket.socket:
+def unsigned(job: Job) -> socket.socket:
     connection = job.connect()
-    connection.sendall(wire.Hello.of(job.place(1)).encode())
-    read(connection, wire.CHALLENGE_BYTES)
-    connection.sendall(os.urandom(32) + said())
+    connection.sendall(wire.Hello.of(job.place(1)).encode() + os.urandom(32))
     return connection
 
 
 def wrong_secret(job: Job) -> socket.socket:
     connection = job.connect()
-    place = job.place(1, secret=os.urandom(32))
-    assert place.secret is not None
-    hello = wire.Hello.of(place)
-    connection.sendall(hello.encode())
-    nonce = read(connection, wire.CHALLENGE_BYTES)[:32]
-    connection.sendall(wire.Transcript(place.secret, hello, nonce).answer(said()[2:]))
+    connection.sendall(wire.Hello.of(job.place(1)).sign(os.urandom(32)))
+    return connection
+
+
+def old_version(job: Job) -> socket.socket:
+    connection = job.connect()
+    connection.sendall(b"WEFT\0\1" + os.urandom(20))
+    return connection
+
+
+def forged(job: Job) -> socket.socket:
+    """A hello that was overheard, and an answer that is made up."""
+    connection = job.connect()
+    connection.sendall(overheard(job))
+    read(connection, wire.CHALLENGE_BYTES)
+    connection.sendall(os.urandom(32) + said())
     return connection
 
 
 def reflected(job: Job) -> socket.socket:
     """Rank 0's own proof, sent back to it."""
     connection = job.connect()
-    connection.sendall(wire.Hello.of(job.place(1)).encode())
+    connection.sendall(overheard(job))
     proof = read(connection, wire.CHALLENGE_BYTES)[32:]
     connection.sendall(proof + said())
     return connection
 
 
+def replayed(job: Job) -> socket.socket:
+    """A hello that rank 0 has heard before."""
+    hello = overheard(job)
+    with job.connect() as first:
+        first.sendall(hello)
+        read(first, wire.CHALLENGE_BYTES)
+    connection = job.connect()
+    connection.sendall(hello)
+    return connection
+
+
 def long_record(job: Job) -> socket.socket:
     connection = job.connect()
-    connection.sendall(wire.Hello.of(job.place(1)).encode())
+    connection.sendall(overheard(job))
     read(connection, wire.CHALLENGE_BYTES)
     connection.sendall(struct.pack("!32sH", os.urandom(32), 65535))
     return connection
 
 
-HOSTILE = [silent, garbage, flood, truncated, forged, wrong_secret, reflected, long_record]
+HOSTILE = [
+    silent,
+    garbage,
+    flood,
+    truncated,
+    unsigned,
+    wrong_secret,
+    old_version,
+    forged,
+    reflected,
+    replayed,
+    long_record,
+]
 
 
 @pytest.mark.parametrize("attack", HOSTILE, ids=lambda attack: attack.__name__)
-def test_a_stranger_never_stalls_the_job(attack: Callable[[Job], socket.socket]) -> None:
+def test_a_peer_without_the_secret_never_stalls_the_job(attack: Callable[[Job], socket.socket]) -> None:
     with Job(3) as job:
         job.start(0)
-        strangers = [attack(job) for _ in range(3)]
+        peers = [attack(job) for _ in range(3)]
         job.start(1, 2)
         assert job.results() == {rank: {"done": True} for rank in range(3)}
-        for stranger in strangers:
-            stranger.close()
+        for peer in peers:
+            peer.close()
 
 
 @pytest.mark.parametrize("attack", HOSTILE[1:], ids=lambda attack: attack.__name__)
-def test_a_stranger_is_hung_up_on(attack: Callable[[Job], socket.socket]) -> None:
+def test_a_peer_without_the_secret_is_hung_up_on(attack: Callable[[Job], socket.socket]) -> None:
     with Job(2) as job:
         job.start(0)
-        with attack(job) as stranger:
-            stranger.settimeout(30)
-            while read(stranger, 4096):  # what rank 0 had said before
+        with attack(job) as peer:
+            peer.settimeout(30)
+            while read(peer, 4096):  # what rank 0 had said before
                 pass
         assert job.processes[0].poll() is None
 
 
-def test_a_stranger_that_says_nothing_is_hung_up_on_in_the_end() -> None:
+def test_a_silent_peer_is_hung_up_on_in_the_end() -> None:
     with Job(2) as job:
         job.start(0)
-        with job.connect() as stranger:
-            assert hung_up(stranger)
+        with job.connect() as peer:
+            assert hung_up(peer)
 
 
 def drip(connection: socket.socket, byte: int) -> bool:
@@ -343,13 +379,13 @@ def drip(connection: socket.socket, byte: int) -> bool:
         return True
 
 
-def test_a_stranger_that_drips_is_hung_up_on_in_the_end() -> None:
+def test_a_peer_that_drips_is_hung_up_on_in_the_end() -> None:
     with Job(2) as job:
         job.start(0)
-        with job.connect() as stranger:
-            hello = wire.Hello.of(job.place(1)).encode()
-            stranger.settimeout(0.25)
-            assert any(drip(stranger, byte) for byte in hello[:-1])
+        with job.connect() as peer:
+            hello = overheard(job)
+            peer.settimeout(0.25)
+            assert any(drip(peer, byte) for byte in hello[:-1])
 
 
 def test_an_overheard_answer_admits_nobody_else() -> None:
@@ -358,21 +394,29 @@ def test_an_overheard_answer_admits_nobody_else() -> None:
         first, answer, channel = prove(job, job.place(1))
         assert frame_from(channel)[0] is wire.Kind.ADMITTED
         with job.connect() as replay:
-            replay.sendall(wire.Hello.of(job.place(2)).encode())
+            replay.sendall(wire.Hello.of(job.place(2)).sign(job.secret))
             read(replay, wire.CHALLENGE_BYTES)
             replay.sendall(answer)
             assert hung_up(replay)
         first.close()
 
 
-def test_more_strangers_than_there_is_room_for_cannot_keep_the_job_from_starting() -> None:
+def test_more_peers_than_there_is_room_for_cannot_keep_the_job_from_starting() -> None:
     with Job(3) as job:
         job.start(0)
-        strangers = [job.connect() for _ in range(3 * limits.MAX_PENDING_PEERS)]
+        peers = [job.connect() for _ in range(3 * limits.MAX_PENDING_PEERS)]
         job.start(1, 2)
         assert job.results() == {rank: {"done": True} for rank in range(3)}
-        for stranger in strangers:
-            stranger.close()
+        for peer in peers:
+            peer.close()
+
+
+def test_a_rank_with_another_secret_is_told_so_at_its_deadline() -> None:
+    with Job(2) as job:
+        job.start(0)
+        job.connect().close()
+        with pytest.raises(TimedOut, match="hangs up: the secret may differ"):
+            join(job.place(1, secret=os.urandom(32)), timeout=0.5)
 
 
 @pytest.mark.parametrize(

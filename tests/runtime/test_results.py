@@ -118,3 +118,52 @@ assert comm.in_turn(three) == expected
 def test_several_operations_in_one_turn(tmp_path: Path) -> None:
     done = run_job(tmp_path, 3, TURNS)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+UNEVEN = """
+import numpy as np
+import weft
+from weft.algorithms import registry
+from weft.schedule.passes import halves
+
+tree = registry.find("double_binary_tree").build(weft.load_topology("fullmesh:3"), "all_reduce", 0)
+comm = weft.init(schedule=halves(tree)[0])
+share = comm.reduce_scatter(np.arange(12.0))
+sizes = comm.all_gather(np.array([len(share)]))
+assert sizes.sum() == 12 and sizes[2] == 0, sizes
+first = int(sizes[: comm.rank].sum())
+assert (share == comm.size * np.arange(first, first + len(share))).all(), share
+"""
+
+
+def test_a_rank_that_a_schedule_gives_nothing_has_an_empty_share(tmp_path: Path) -> None:
+    done = run_job(tmp_path, 3, UNEVEN)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+CLOSED = """
+import numpy as np
+import weft
+
+comm = weft.init()
+N = comm.size
+
+def three():
+    return [comm.all_reduce(np.full(100_000, comm.rank + i))[0] for i in range(3)]
+
+works = [comm.in_turn(three, async_op=True) for _ in range(5)]
+comm.close()
+expected = [sum(range(N)) + N * i for i in range(3)]
+assert [work.wait(30) for work in works] == [expected] * 5
+try:
+    comm.in_turn(three)
+except weft.RuntimeFailure as error:
+    assert "has closed" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+def test_a_communicator_that_is_closed_finishes_the_turns_that_were_started(tmp_path: Path) -> None:
+    done = run_job(tmp_path, 3, CLOSED)
+    assert done.returncode == 0, done.stdout + done.stderr

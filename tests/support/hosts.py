@@ -13,17 +13,54 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 
+NO_NAMESPACES = "network namespaces cannot be made here"
+"""Start of the reason for which tests marked ``namespaces`` are skipped."""
+
+SHAPED = "tc qdisc add dev eth0 root tbf rate 8mbit burst 8000 latency 100ms"
+SYSTEM = "/usr/sbin:/sbin"
 _NUMBER = count()
+
+
+def find_ip() -> str:
+    """Where ``ip`` is; an ordinary user's PATH may lack its folder."""
+    program = shutil.which("ip", path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM}")
+    assert program, "these tests need iproute2; 'tools/system-packages' installs it"
+    return program
 
 
 def ip(*words: str) -> str:
     """Run ``ip``; its output."""
-    program = shutil.which("ip")
-    assert program, "these tests need iproute2; 'tools/system-packages' installs it"
-    return subprocess.run([program, *words], check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run([find_ip(), *words], check=True, capture_output=True, text=True, timeout=30).stdout
+
+
+@cache
+def find_missing_privilege() -> str | None:
+    """Try once what the tests of hosts and of the lab need; what was refused, or None if nothing was.
+
+    It does not ask Weft, whose own answer a test compares with this one.
+    """
+    name = f"weft{os.getpid()}t"
+    try:
+        ip("netns", "add", name)
+        try:
+            ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "eth1")
+            setting = "echo 1 > /proc/sys/net/ipv4/ip_forward"
+            ip("netns", "exec", name, "sh", "-ec", f"PATH=$PATH:{SYSTEM}; {setting}; {SHAPED}")
+        finally:
+            ip("netns", "del", name)
+    except subprocess.CalledProcessError as error:
+        return " ".join(error.stderr.split())
+    return None
+
+
+def without_privileges(*command: str) -> list[str]:
+    """A command that runs as in most containers: whoever starts it, it cannot make network namespaces."""
+    dropped = ["setpriv", "--bounding-set=-net_admin,-sys_admin"] if os.geteuid() == 0 else []
+    return [*dropped, *command]
 
 
 @dataclass(frozen=True)
@@ -41,6 +78,10 @@ class Network:
         """Where the others reach it."""
         return f"10.213.0.{number + 1}"
 
+    def prefix(self, number: int) -> list[str]:
+        """Stands before a command that is to run on a host."""
+        return [find_ip(), "netns", "exec", self.host(number)]
+
     def unplug(self, number: int) -> None:
         """Cut the cable of a host: nothing arrives any more, and nobody is told."""
         ip("-n", f"{self.name}s", "link", "set", f"p{number}", "down")
@@ -52,6 +93,7 @@ class Network:
         source: str,
         *words: str,
         variables: dict[str, str] | None = None,
+        stdin: int | None = None,
     ) -> list[subprocess.Popen[str]]:
         """Start a script, so many ranks on each host, the first ranks on the first."""
         script = folder / "job.py"
@@ -63,10 +105,9 @@ class Network:
             "WEFT_JOB": "test",
             "WEFT_SECRET": secrets.token_hex(32),
         }
-        program = shutil.which("ip")
         return [
             subprocess.Popen(
-                [str(program), "netns", "exec", self.host(number), sys.executable, str(script), *words],
+                [*self.prefix(number), sys.executable, str(script), *words],
                 env={
                     **os.environ,
                     **job,
@@ -74,6 +115,7 @@ class Network:
                     "WEFT_INTERFACE": self.address(number),
                     **(variables or {}),
                 },
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -14,7 +14,12 @@ WEFT = Path(sys.executable).with_name("weft")
 
 
 def start_ranks(
-    folder: Path, ranks: int, source: str, *words: str, variables: dict[str, str] | None = None
+    folder: Path,
+    ranks: int,
+    source: str,
+    *words: str,
+    variables: dict[str, str] | None = None,
+    stdin: int | None = None,
 ) -> list[subprocess.Popen[str]]:
     """Start a script on so many ranks, without a launcher that would end the others when one fails."""
     script = folder / "job.py"
@@ -32,6 +37,7 @@ def start_ranks(
         subprocess.Popen(
             [sys.executable, str(script), *words],
             env={**os.environ, **job, **(variables or {}), "WEFT_RANK": str(rank)},
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

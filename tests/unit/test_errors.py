@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from weft import errors
+from weft.algorithms import registry
 from weft.errors import (
+    LONGEST_MESSAGE,
     DesyncError,
     FormatError,
     InputError,
@@ -19,7 +23,13 @@ from weft.errors import (
     UnsupportedError,
     VerificationError,
     WeftError,
+    list_some,
+    name_ranks,
+    quote,
 )
+from weft.planning.quick import QuickChooser
+from weft.schedule.codec import decode_schedule, load_schedule
+from weft.topology import load_topology
 
 CLASSES = [
     value for _, value in inspect.getmembers(errors, inspect.isclass) if value.__module__ == "weft.errors"
@@ -91,6 +101,7 @@ def test_a_verification_error_names_transfer_rank_and_chunk(place: dict[str, int
     [
         (PeerLost(7), "rank 7 was lost"),
         (PeerLost(7, op="barrier"), "rank 7 was lost during barrier"),
+        (PeerLost(7, op="connect", reason="no files"), "rank 7 was lost during connect: no files"),
         (
             PeerLost(7, "n2", 4412, "all_reduce", 41),
             "rank 7 (host n2, pid 4412) was lost during all_reduce, step 41",
@@ -133,3 +144,68 @@ def test_errors_cross_process_boundaries_whole(error: WeftError) -> None:
     assert type(copy) is type(error)
     assert str(copy) == str(error)
     assert vars(copy) == vars(error)
+
+
+LONG = "k" * 4000
+
+
+def choose_on_a_long_name() -> None:
+    anywhere = replace(load_topology("switch:5"), name=LONG)
+    QuickChooser(anywhere, ["hdrm", "bucket", "four_phase", "ring2d", "swing"])("all_reduce", 1000)
+
+
+@pytest.mark.parametrize(
+    ("fail", "told"),
+    [
+        (lambda: load_topology(f"{LONG}:4"), "Known: ring"),
+        (lambda: load_topology(f"{LONG[:2000]}:{LONG[:2000]}"), "Known: ring"),
+        (lambda: load_topology(f"ring:{LONG}"), "ring:kkk"),
+        (lambda: registry.find(LONG), "known: ring"),
+        (lambda: decode_schedule(b'{"collective": "%s"}' % (LONG.encode() * 500), "f.json"), "f.json"),
+        (lambda: load_schedule(f"/tmp/{LONG}"), "/tmp/kkk"),
+        (choose_on_a_long_name, "and 2 more"),
+    ],
+    ids=["kind", "kind and shape", "shape", "algorithm", "json", "file", "reasons"],
+)
+def test_no_message_is_longer_than_some_lines_of_a_terminal(fail: Callable[[], object], told: str) -> None:
+    with pytest.raises(WeftError) as caught:
+        fail()
+    assert told in str(caught.value)
+    assert len(str(caught.value)) <= LONGEST_MESSAGE
+
+
+def test_a_message_that_is_cut_keeps_its_ends_and_its_error_the_rest() -> None:
+    error = InputError(f"begin {LONG} end")
+    assert str(error).startswith("begin kkk")
+    assert str(error).endswith("kkk end")
+    assert error.args == (f"begin {LONG} end",)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_many_ranks_are_counted_and_all_are_kept() -> None:
+    error = TimedOut("join", 60, range(0, 1024, 2))
+    assert str(error) == "join: ranks 0, 2, 4, 6, 8, 10, 12, 14 and 504 more did not come within 60 s"
+    assert len(error.missing) == 512
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ([], "ranks "),
+        ([4], "rank 4"),
+        ([4, 5], "ranks 4, 5"),
+        (range(1024), "ranks 0-1023"),
+        ([*range(0, 16, 2), *range(20, 30)], "ranks 0, 2, 4, 6, 8, 10, 12, 14 and 10 more"),
+    ],
+    ids=str,
+)
+def test_ranks_are_named_in_few_words(ranks: list[int], words: str) -> None:
+    assert name_ranks(ranks) == words
+
+
+def test_lists_and_quotes_are_short() -> None:
+    assert list_some([]) == ""
+    assert list_some(map(str, range(8))) == "0, 1, 2, 3, 4, 5, 6, 7"
+    assert list_some(map(str, range(9))) == "0, 1, 2, 3, 4, 5, 6, 7 and 1 more"
+    assert quote("\n" * 10**7).startswith("'\\n\\n")
+    assert len(quote("\n" * 10**7)) == 60

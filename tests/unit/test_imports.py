@@ -22,7 +22,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("schedule",),
     ("algorithms", "verification", "simulation", "exchange", "interfaces"),
     ("training", ("planning", "runtime", "bench", "lab")),
-    ("torch", "papers", "report", "probing"),
+    ("torch", "papers", "report", "probing", "soak"),
     (("cli", "__main__"),),
 )
 EVERYWHERE = {"_core"}  # the extension: no Python in it that could import anything

@@ -65,6 +65,18 @@ class Channel:
         self._waiting = rest
         return msgspec.json.decode(line, type=Message)
 
+    def take_all(self) -> list[Message]:
+        """The messages that have come, after reading once.
+
+        Raises
+        ------
+        Closed
+            If no more will come.
+        """
+        self._read()
+        *lines, self._waiting = self._waiting.split(b"\n")
+        return [msgspec.json.decode(line, type=Message) for line in lines]
+
     def _read(self) -> None:
         try:
             data = self.socket.recv(_READ_BYTES)

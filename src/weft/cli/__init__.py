@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from weft.errors import InputError, WeftError
+from weft.errors import LONGEST_MESSAGE, InputError, WeftError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,8 @@ VERBS: Final = {
     "probe": "Measure the cluster that a job runs on.",
     "bench": "Time collectives for real, beside other runtimes.",
     "lab": "Emulate a cluster, and run or measure jobs on it.",
+    "explain": "Say why a job failed or hangs, from its flight records.",
+    "soak": "Test the runtime with random operations, for minutes or hours.",
     "doctor": "Check this installation.",
 }
 
@@ -52,7 +54,6 @@ EXIT_FAILURE: Final = 3
 EXIT_BUG: Final = 70
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
-_LONGEST_LINE: Final = 600
 _COMPLETION: Final = "_WEFT_COMPLETE"
 
 
@@ -83,7 +84,7 @@ class Verbs(click.Group):
         if args and not args[0].startswith("-") and args[0] not in VERBS:
             close = difflib.get_close_matches(args[0], VERBS, 1)
             hint = f"did you mean {close[0]}?" if close else f"it is one of {', '.join(VERBS)}"
-            msg = f"no command {args[0]!r}; {hint}"
+            msg = f"no command {quote(args[0])}; {hint}"
             raise click.UsageError(msg, ctx)
         return super().resolve_command(ctx, args)
 
@@ -213,5 +214,5 @@ def _explain(error: Exception) -> int:
 def _complain(message: str, code: int, label: str = "weft: error") -> int:
     from weft.cli.lines import one_line
 
-    click.echo(f"{label}: {one_line(message, _LONGEST_LINE)}", err=True)
+    click.echo(f"{label}: {one_line(message, LONGEST_MESSAGE)}", err=True)
     return code

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.cli.lines import one_line
-from weft.cli.output import LONGEST_LINE, print_json
-from weft.errors import InputError
+from weft.cli.output import print_json
+from weft.errors import LONGEST_MESSAGE, InputError, name_ranks
 from weft.files import exists
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.runtime.launch import JobResult
 
 _IS_PROGRAM: Final = "weft.cli.job.is_program"
@@ -65,40 +67,49 @@ def command_line(ctx: click.Context, given: tuple[str, ...]) -> list[str]:
     return [sys.executable, *given]
 
 
-def finish(ctx: click.Context, result: JobResult, line: list[str], *, as_json: bool) -> None:
-    """Say how a job ended, and end with its exit code."""
+def finish(ctx: click.Context, attempts: Sequence[JobResult], line: list[str], *, as_json: bool) -> None:
+    """Say how the last attempt of a job ended, and end with its exit code."""
+    result = attempts[-1]
     if as_json:
-        print_json(_as_dict(result, line))
+        print_json(_as_dict(attempts, line))
+    failed = [one.rank for one in result.results if one.exit_code]
+    if failed and not result.exit_code:
+        told = f"weft: {name_ranks(failed)} failed; the others went on"
+        click.echo(one_line(told, LONGEST_MESSAGE), err=True)
     if result.exit_code:
-        click.echo(one_line(_complaint(result), LONGEST_LINE), err=True)
+        click.echo(one_line(_complaint(result, len(attempts) - 1), LONGEST_MESSAGE), err=True)
         ctx.exit(result.exit_code)
 
 
-def _complaint(result: JobResult) -> str:
-    if result.first_failure is not None:
-        first = result.results[result.first_failure]
-        end = f"exit code {first.exit_code}" if first.signal is None else f"killed by {_name(first.signal)}"
-        others = "; the others were stopped" if len(result.results) > 1 else ""
-        return f"weft: error: rank {first.rank} failed first: {end}{others}"
+def _complaint(result: JobResult, restarts: int) -> str:
+    if result.failure is not None:
+        more = result.failure.ranks and len(result.results) > len(result.failure.ranks)
+        others = "; the others were stopped" if more else ""
+        tried = f", after {restarts} restart{'s' * (restarts > 1)}" if restarts else ""
+        return f"weft: error: {result.failure}{others}{tried}"
     assert result.signal is not None
     if result.signal == signal.SIGINT:
         return "weft: interrupted"
-    return f"weft: stopped by {_name(result.signal)}"
+    return f"weft: stopped by {signal.Signals(result.signal).name}"
 
 
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # one of the real-time signals between the first and the last
-        return f"signal {number}"
-
-
-def _as_dict(result: JobResult, line: list[str]) -> dict[str, Any]:
+def _as_dict(attempts: Sequence[JobResult], line: list[str]) -> dict[str, Any]:
+    *earlier, last = map(_attempt_as_dict, attempts)
     return {
         "command": line,
-        "ranks": len(result.results),
+        "ranks": len(attempts[-1].results),
+        **last,
+        "attempt": len(earlier),
+        "earlier_attempts": earlier,
+    }
+
+
+def _attempt_as_dict(result: JobResult) -> dict[str, Any]:
+    return {
         "exit_code": result.exit_code,
         "first_failure": result.first_failure,
+        "failed_ranks": [] if result.failure is None else list(result.failure.ranks),
+        "reason": None if result.failure is None else result.failure.reason,
         "signal": result.signal,
         "results": [asdict(one) for one in result.results],
     }

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import click
 
 from weft import limits
 from weft.cli import job, options
+from weft.cli.lines import one_line
+from weft.cli.signals import heed_signals
+from weft.errors import LONGEST_MESSAGE
 
 
 @click.command(
@@ -17,6 +21,8 @@ from weft.cli import job, options
     epilog=options.examples(
         "weft run -n 4 train.py --epochs 10",
         "weft run -n 2 -- python -m package.train",
+        "weft run -n 4 --restarts 3 train.py --checkpoint state.npz",
+        "weft run -n 4 --keep-going examples/train_shrink.py",
         "weft run -n 4 --json train.py > summary.json",
     ),
 )
@@ -28,20 +34,57 @@ from weft.cli import job, options
     metavar="RANKS",
     help="How many processes to start.",
 )
+@click.option(
+    "--restarts",
+    type=click.IntRange(0, limits.MAX_RESTARTS),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Start the job again when it has failed, at most so often; WEFT_ATTEMPT counts from 0.",
+)
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Let the other ranks go on when one fails, for scripts that call Communicator.shrink.",
+)
 @job.job_json
 @job.plain
 @job.words
 @click.pass_context
-def command(ctx: click.Context, ranks: int, as_json: bool, plain: bool, words: tuple[str, ...]) -> None:
+def command(
+    ctx: click.Context,
+    ranks: int,
+    restarts: int,
+    keep_going: bool,
+    as_json: bool,
+    plain: bool,
+    words: tuple[str, ...],
+) -> None:
     """Start the ranks of a job on this machine.
 
     SCRIPT is run by this Python, once per rank; after --, COMMAND is any program. Each line they print has
     its rank in front. When one fails, the others are stopped within five seconds, and weft run ends with its
-    exit code.
+    exit code; with --keep-going it ends with 0 if any rank does.
     """
-    from weft.runtime.launch import launch
+    from weft.runtime.restarts import launch_with_restarts
 
     line = job.command_line(ctx, words)
     stream = sys.stderr if as_json else sys.stdout
-    result = launch(line, ranks, out=stream.buffer, err=sys.stderr.buffer, marked=not plain)
-    job.finish(ctx, result, line, as_json=as_json)
+
+    attempts = launch_with_restarts(
+        line,
+        ranks,
+        restarts,
+        _pause,
+        out=stream.buffer,
+        err=sys.stderr.buffer,
+        marked=not plain,
+        keep_going=keep_going,
+    )
+    job.finish(ctx, attempts, line, as_json=as_json)
+
+
+def _pause(text: str, seconds: float) -> None:
+    with heed_signals():  # during an attempt the launcher hears them itself
+        click.echo(one_line(f"weft: {text}", LONGEST_MESSAGE), err=True)
+        time.sleep(seconds)

@@ -3,8 +3,9 @@
 from weft.runtime.communicator import Communicator
 from weft.runtime.engines import Record
 from weft.runtime.environment import Place, find_place
+from weft.runtime.members import Member
 from weft.runtime.rendezvous import join
-from weft.runtime.roster import Member, Roster
+from weft.runtime.roster import Roster
 from weft.runtime.start import init
 from weft.runtime.work import Work
 

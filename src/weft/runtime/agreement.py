@@ -47,10 +47,10 @@ def share(communicator: Communicator, make: Callable[[], bytes], seconds: float)
             data = str(error).encode()[:_LONGEST_COMPLAINT]
     wait = communicator.timeout + 2 * seconds
     head = np.array([failure is not None, len(data)], np.int64)
-    failed, size = communicator.broadcast(head, timeout=wait).tolist()
+    failed, size = communicator.broadcast(head, timeout=wait, kind="agreement").tolist()
     words = np.zeros(-(-size // 4), np.int32)
     words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
-    told: bytes = communicator.broadcast(words).tobytes()[:size]
+    told: bytes = communicator.broadcast(words, kind="agreement").tobytes()[:size]
     if failed:
         msg = f"rank 0 gives up: {told.decode('utf-8', 'replace')}"
         raise RuntimeFailure(msg) from failure

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import bisect
+import os
+import resource
 import threading
 import weakref
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import LimitError
+from weft import limits
+from weft.errors import InputError, LimitError
+from weft.units import parse_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,6 +23,36 @@ if TYPE_CHECKING:
     from weft import _core
 
 _ALIGNMENT: Final = 4096
+"""A page, so that pages can be taken away from the others without touching another array."""
+
+_SMALLEST: Final = 1 << 20
+
+
+def find_arena_bytes(local_ranks: int) -> int:
+    """Bytes for `Communicator.empty`: what ``WEFT_ARENA`` says, else what the address space has room for.
+
+    Every rank of a machine maps the arenas of all of them; only what is used takes memory.
+
+    Raises
+    ------
+    InputError
+        If ``WEFT_ARENA`` is not a size.
+    """
+    said = os.environ.get("WEFT_ARENA")
+    if said:
+        try:
+            size = parse_size(said)
+        except InputError as error:
+            msg = f"WEFT_ARENA: {error}"
+            raise InputError(msg) from error
+        limits.check("bytes of WEFT_ARENA", size, limits.MAX_ARENA_BYTES)
+        return -(-size // _ALIGNMENT) * _ALIGNMENT
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return limits.DEFAULT_ARENA_BYTES
+    used = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
+    share = (limit - used) // (2 * local_ranks)
+    return max(_SMALLEST, min(limits.DEFAULT_ARENA_BYTES, share // _ALIGNMENT * _ALIGNMENT))
 
 
 class Arena:

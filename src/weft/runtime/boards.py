@@ -97,12 +97,7 @@ class FileBoard:
                 with self._open_folder() as folder:
                     with suppress(FileNotFoundError):
                         os.unlink(f"{name}.new", dir_fd=folder)
-                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                    handle = os.open(f"{name}.new", flags, 0o600, dir_fd=folder)
-                    try:
-                        os.write(handle, note.encode())
-                    finally:
-                        os.close(handle)
+                    _write_whole(f"{name}.new", note.encode(), folder)
                     os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
                     return
             except FileNotFoundError:  # another job has just removed the folder, which was empty
@@ -210,6 +205,20 @@ class StoreBoard:
         except RuntimeError as error:  # torch has no narrower one for all that can happen to a connection
             msg = f"{self}: {str(error).partition(chr(10))[0]}"
             raise ConnectionError(msg) from error
+
+
+def _write_whole(name: str, data: bytes, folder: int) -> None:
+    """Write a new file that only its owner can open, all of it; on a full disk nothing is left."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        while data:  # a disk that is nearly full takes a part, and says why with the next
+            data = data[os.write(handle, data) :]
+    except BaseException:
+        os.unlink(name, dir_fd=folder)
+        raise
+    finally:
+        os.close(handle)
 
 
 def _is_private(found: os.stat_result) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from weft import limits
 from weft.algorithms import registry
-from weft.errors import InputError, ScheduleError
+from weft.errors import InputError, ScheduleError, UnsupportedError
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 Chosen: TypeAlias = "tuple[Schedule, int | None]"
 """A schedule, and bytes of a segment, None for the runtime's own."""
+
+_log: Final = logging.getLogger("weft.runtime")
 
 _SMALL: Final = 16 << 10
 """Bytes up to which a message costs what it costs, however short: few rounds are better than short ones."""
@@ -48,11 +52,15 @@ class Chooser:
         Name in the registry.
     hosts
         The ranks of each host, where there are several.
+    max_work
+        Operations that verifying a schedule of a plan or file may take, by estimate; None for any number.
 
     Raises
     ------
     InputError
         If plan or topology are for another number of ranks.
+    LimitError
+        If a schedule would take more operations than `max_work`.
     """
 
     def __init__(
@@ -65,6 +73,7 @@ class Chooser:
         topology: Topology | str | None = None,
         algorithm: str | None = None,
         hosts: Sequence[Sequence[int]] | None = None,
+        max_work: float | None = limits.MAX_WORK,
     ) -> None:
         self.plan, self.schedule, self.algorithm, self.further = plan, schedule, algorithm, tuple(further)
         self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
@@ -81,7 +90,7 @@ class Chooser:
                 spread = "" if self.hosts is None else f" on {len(self.hosts)} hosts"
                 msg = f"the {what} is for {there.name}, {there.ranks} ranks; this job has {ranks}{spread}"
                 raise InputError(msg)
-        self._ranks = ranks
+        self._ranks, self._max_work = ranks, max_work
         self._built: dict[tuple[str, str, int], Schedule] = {}
         self._halved: dict[str, tuple[Schedule, Schedule] | None] = {}
         self._proven: set[str] = set()
@@ -117,7 +126,26 @@ class Chooser:
             topology=topology,
             algorithm=self.algorithm,
             hosts=self.hosts,
+            max_work=self._max_work,
         )
+
+    def among(self, ranks: int, hosts: Sequence[Sequence[int]], topology: Topology | None) -> Chooser:
+        """The same choices for the ranks that are left of these.
+
+        An algorithm that does not apply to them is given up, which is logged.
+
+        Parameters
+        ----------
+        ranks, hosts
+            Those that are left.
+        topology
+            What is left of the cluster; None if it is not known.
+        """
+        try:
+            return Chooser(ranks, topology=topology, algorithm=self.algorithm, hosts=hosts)
+        except UnsupportedError as error:
+            _log.warning("%s; the ranks that are left choose by themselves", error)
+            return Chooser(ranks, topology=topology, hosts=hosts)
 
     def choose(self, collective: str, size_bytes: int, root: int) -> Chosen:
         """Schedule and bytes of a segment, None for the runtime's own."""
@@ -178,7 +206,7 @@ class Chooser:
             from weft.verification import verify
 
             schedule = registry.find(name).build(self._where(collective), collective, root)
-            verify(schedule)
+            verify(schedule, max_work=None)
             self._built[key] = self._fit(schedule)
         return self._built[key]
 
@@ -187,7 +215,7 @@ class Chooser:
         if schedule.digest not in self._proven:
             from weft.verification import verify
 
-            verify(schedule)
+            verify(schedule, max_work=self._max_work)
             self._proven.add(schedule.digest)
         return schedule
 
@@ -215,7 +243,7 @@ class Chooser:
             from weft.verification import verify
 
             self._built[key] = spread(schedule, self.hosts)
-            verify(self._built[key])
+            verify(self._built[key], max_work=self._max_work)
         return self._built[key]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import operator
+import weakref
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -19,14 +20,19 @@ from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.chooser import Chooser
 from weft.runtime.exchanges import Exchanges
 from weft.runtime.halves import Halves
+from weft.runtime.regroup import check_minimum
 from weft.runtime.roster import check_timeout
 
 if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.runtime.engines import Buffer, Engine
+    from weft.runtime.failure_reports import FailureReporter
     from weft.runtime.roster import Roster
     from weft.schedule import Schedule
     from weft.topology import Topology
+
+_CANCELLED_WITHIN_S: Final = 10.0
+"""How long an operation that was cancelled takes at most: it tells the others, who may be slow to listen."""
 
 OPS: Final = ("sum", "avg", "min", "max", "prod")
 
@@ -47,11 +53,25 @@ class Communicator(Exchanges):
         Which schedule runs for which collective and size.
     timeout
         Seconds after which an operation gives up, unless it is given its own.
+    reporter
+        Tells the launcher why this rank fails.
     """
 
-    def __init__(self, engine: Engine[Any], chooser: Chooser, *, timeout: float = 60.0) -> None:
-        super().__init__(engine, chooser, timeout=timeout)
-        self._parts: list[Communicator] = []
+    def __init__(
+        self,
+        engine: Engine[Any],
+        chooser: Chooser,
+        *,
+        timeout: float = 60.0,
+        reporter: FailureReporter | None = None,
+    ) -> None:
+        super().__init__(engine, chooser, timeout=timeout, reporter=reporter)
+        self.survivors: tuple[int, ...] | None = None
+        """After `shrink`: the rank that each rank had before."""
+        self.ahead = 0
+        """After `shrink`: operations that this rank has completed and some other survivor has not."""
+        self._parts: set[Communicator] = set()
+        self._whole: weakref.ref[Communicator] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -80,9 +100,9 @@ class Communicator(Exchanges):
         roster: Roster | None = getattr(self._engine, "roster", None)
         return roster
 
-    def choose(self, collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+    def choose(self, collective: str, size_bytes: int, root: int = 0) -> tuple[Schedule, int | None]:
         """Schedule and bytes of a segment, None for the runtime's own, that would run."""
-        return self._chooser.choose(collective, size_bytes, 0)
+        return self._chooser.choose(collective, size_bytes, root)
 
     def use_plan(self, plan: Plan) -> None:
         """Take a plan from here on; every rank calls this between the same two operations, with the same."""
@@ -188,12 +208,11 @@ class Communicator(Exchanges):
         wait = self._wait(timeout)
         check_timeout(planning)
         with self._busy:
-            for part in self._parts:
-                part.close()
-            self._parts.clear()
+            self._close_parts()
             chooser = self._chooser
             found = self._engine.recover(chooser.network, self._failure is not None, wait)
             self._failure = None
+            self._reporter.tell_joined()
             self._prepared.clear()
             self._known.clear()
         planned = chooser.plan or chooser.schedule
@@ -202,6 +221,66 @@ class Communicator(Exchanges):
             self.replan(found.topology, seconds=planning)
         return found.ahead
 
+    def shrink(
+        self, *, minimum: int | None = None, timeout: float | None = None, planning: float = 20.0
+    ) -> Communicator:
+        """Go on after `PeerLost`, without the ranks that are lost; every survivor calls this.
+
+        Survivors meet at the lowest of them, keep their order and are numbered anew. If a plan or a topology
+        was used, the new rank 0 plans for what is left of it. This communicator and its parts are closed
+        then; arrays from `empty` stay as they are. What was computed so far is the program's to agree on: see
+        `survivors` and `ahead` of the new communicator.
+
+        Parameters
+        ----------
+        minimum
+            How many survivors there must be at least. By default more than half of the ranks that are not
+            certainly dead, or half of them with the lowest: then two parts of a network that fell apart do
+            not both go on.
+        timeout
+            Seconds for all survivors to come, and again for connecting them; by default the communicator's.
+        planning
+            Seconds that the new rank 0 may plan for.
+
+        Returns
+        -------
+        Communicator
+            Of the survivors. Its `survivors` are the ranks that they had here, and its `ahead` counts the
+            operations that this rank has completed and other survivors have not: these have their results on
+            some ranks only, and so has the one that failed.
+
+        Raises
+        ------
+        RuntimeFailure
+            If the others have declared this rank lost, or too few are left.
+        TimedOut
+            If a rank that is not lost does not call this in time.
+        """
+        self._check_open()
+        check_minimum(minimum, self.size)
+        wait = self._wait(timeout)
+        check_timeout(planning)
+        failure, before = self._failure, self._chooser
+        if failure is not None and not isinstance(failure, PeerLost):
+            msg = f"shrink goes on after PeerLost, and this rank has failed otherwise: {failure}"
+            raise RuntimeFailure(msg) from failure
+        with self._busy:
+            self._close_parts()
+            culprit = failure.rank if isinstance(failure, PeerLost) else None
+            engine, found = self._engine.shrink(culprit, failure is not None, before.network, minimum, wait)
+            self._closed = True
+            atexit.unregister(self.close)
+            self._worker.close()
+        chooser = before.among(engine.size, engine.hosts, found.topology)
+        reporter = self._reporter.among(found.before)
+        new = Communicator(engine, chooser, timeout=self.timeout, reporter=reporter)
+        new.survivors, new.ahead = found.before, found.ahead
+        atexit.register(new.close)
+        planned = before.plan or before.schedule
+        if planned is not None and found.topology is not None and new.size > 1:
+            new.replan(found.topology, seconds=planning)
+        return new
+
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
         """Array where the engine works best; Weft's own: in memory that the ranks of a machine share."""
         self._check_open()
@@ -209,7 +288,13 @@ class Communicator(Exchanges):
         return self._engine.empty(int(np.prod(dims)), np.dtype(dtype)).reshape(dims)
 
     def all_reduce(
-        self, array: Any, op: str = "sum", *, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        op: str = "sum",
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
     ) -> Any:
         """Combine the arrays of all ranks, in place.
 
@@ -223,6 +308,9 @@ class Communicator(Exchanges):
             Seconds; the communicator's own by default.
         async_op
             Return a `Work` at once instead of waiting.
+        kind
+            Name of what the elements are, where the type of the array does not say it, such as complex
+            numbers that are kept as pairs of floats. All ranks give the same name, or get a `DesyncError`.
 
         Raises
         ------
@@ -232,31 +320,37 @@ class Communicator(Exchanges):
             If it cannot be done; what the array holds is then undefined.
         """
         if type(array) is np.ndarray and not async_op:
-            known = self._known.get((array.size, array.dtype, op))
+            known = self._known.get((array.size, array.dtype, op, kind))
             if known is not None and self._repeat(known, array, timeout):
                 return array
         flat = self._engine.flatten(array, writable=True)
         _check_op(op, flat)
 
         def run() -> Any:
-            prepared = self._execute("all_reduce", flat, flat, op, 0, timeout)
+            prepared = self._execute("all_reduce", flat, flat, op, 0, timeout, kind)
             if op == "avg":
                 flat.divide(self.size)
             elif prepared is not None and type(array) is np.ndarray:
-                self._learn(prepared, flat, array, op)
+                self._learn(prepared, flat, (array.size, array.dtype, op, kind))
             return flat.give_back()
 
         return self._do(run, async_op=async_op)
 
     def broadcast(
-        self, array: Any, root: int = 0, *, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        root: int = 0,
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
     ) -> Any:
         """Give every rank the root's array, in place."""
         self._check_root(root)
         flat = self._engine.flatten(array, writable=True)
 
         def run() -> Any:
-            self._execute("broadcast", flat, flat, "sum", root, timeout)
+            self._execute("broadcast", flat, flat, "sum", root, timeout, kind)
             return flat.give_back()
 
         return self._do(run, async_op=async_op)
@@ -269,6 +363,7 @@ class Communicator(Exchanges):
         *,
         timeout: float | None = None,
         async_op: bool = False,
+        kind: str = "",
     ) -> Any:
         """Combine the arrays of all ranks at the root, in place; the other ranks' arrays stay as they are."""
         self._check_root(root)
@@ -277,7 +372,7 @@ class Communicator(Exchanges):
         work = flat if self.rank == root else flat.copy()
 
         def run() -> Any:
-            self._execute("reduce", work, work, op, root, timeout)
+            self._execute("reduce", work, work, op, root, timeout, kind)
             if op == "avg" and self.rank == root:
                 work.divide(self.size)
             return work.give_back() if self.rank == root else flat.array
@@ -292,6 +387,7 @@ class Communicator(Exchanges):
         out: Any = None,
         timeout: float | None = None,
         async_op: bool = False,
+        kind: str = "",
     ) -> Any:
         """Combine the arrays of all ranks and return this rank's share of the result, flat.
 
@@ -314,7 +410,7 @@ class Communicator(Exchanges):
         into = None if out is None else self._into("reduce_scatter", out, flat, flat.elements / self.size)
 
         def run() -> Any:
-            result = self._reduce_share(flat, into, op, timeout)
+            result = self._reduce_share(flat, into, op, timeout, kind)
             if op == "avg":
                 result.divide(self.size)
             return result.take() if into is None else into.give_back()
@@ -322,7 +418,13 @@ class Communicator(Exchanges):
         return self._do(run, async_op=async_op)
 
     def all_gather(
-        self, array: Any, *, out: Any = None, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
     ) -> Any:
         """Join the arrays of all ranks, which have the same size, in rank order; returned flat.
 
@@ -344,13 +446,19 @@ class Communicator(Exchanges):
             mine = whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements)
             if not mine.is_at(flat):
                 mine.fill(flat)
-            self._execute("all_gather", whole, whole, "sum", 0, timeout)
+            self._execute("all_gather", whole, whole, "sum", 0, timeout, kind)
             return whole.take() if out is None else whole.give_back()
 
         return self._do(run, async_op=async_op)
 
     def all_to_all(
-        self, array: Any, *, out: Any = None, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
     ) -> Any:
         """Send the r-th part of the array to rank r and return what came, in rank order, flat.
 
@@ -371,7 +479,7 @@ class Communicator(Exchanges):
 
         def run() -> Any:
             source = flat.copy() if flat.overlaps(result) else flat
-            self._execute("all_to_all", source, result, "sum", 0, timeout)
+            self._execute("all_to_all", source, result, "sum", 0, timeout, kind)
             result.part(*own).fill(source.part(*own))
             return result.take() if out is None else result.give_back()
 
@@ -399,7 +507,8 @@ class Communicator(Exchanges):
         """
         color = None if color is None else operator.index(color)
         words = np.array([color is not None, color or 0, operator.index(key)], np.int64)
-        table = np.asarray(self.all_gather(self._engine.flatten(words, writable=False).take())).reshape(-1, 3)
+        mine = self._engine.flatten(words, writable=False).take()
+        table = np.asarray(self.all_gather(mine, kind="split")).reshape(-1, 3)
         members = sorted(
             (int(place), rank)
             for rank, (inside, other, place) in enumerate(table)
@@ -410,14 +519,16 @@ class Communicator(Exchanges):
         if engine is None:
             return None
         chooser = Chooser(len(ranks), plan=plan, topology=topology, algorithm=algorithm, hosts=engine.hosts)
-        part = Communicator(engine, chooser, timeout=self.timeout)
-        self._parts.append(part)
+        reporter = self._reporter.among(ranks)
+        part = Communicator(engine, chooser, timeout=self.timeout, reporter=reporter)
+        self._parts.add(part)
+        part._whole = weakref.ref(self)
         return part
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Return once every rank has called this; `last` stays what it was."""
         last = self.last
-        self.all_reduce(self._engine.empty(1, np.dtype(np.int32)), timeout=timeout)
+        self.all_reduce(self._engine.empty(1, np.dtype(np.int32)), timeout=timeout, kind="barrier")
         self.last = last
 
     def close(self) -> None:
@@ -425,10 +536,36 @@ class Communicator(Exchanges):
         if not self._closed:
             self._closed = True
             atexit.unregister(self.close)  # which would keep it until the end of the process
-            for part in self._parts:
-                part.close()
+            self._close_parts()
             self._worker.close()
             self._engine.close()
+            whole = None if self._whole is None else self._whole()
+            if whole is not None:
+                whole._parts.discard(self)  # else every part would be kept as long as the whole
+
+    def _close_parts(self) -> None:
+        for part in tuple(self._parts):
+            part.close()
+
+    def abort(self) -> None:
+        """Leave at once, and cancel what is under way or queued; may be called from any thread.
+
+        What is cancelled raises a `RuntimeFailure` where it is waited for, and its arrays are undefined. A
+        rank that is in an operation with this one, or begins one, gets `PeerLost`.
+
+        Raises
+        ------
+        RuntimeFailure
+            If the engine is not Weft's own, and cannot cancel what it has begun.
+        """
+        self._engine.cancel()
+        self._failure = self._failure or RuntimeFailure(f"rank {self.rank} has aborted this communicator")
+        for part in tuple(self._parts):
+            part.abort()
+        # What was cancelled lets go of the connections before they are closed.
+        if self._busy.acquire(timeout=_CANCELLED_WITHIN_S):
+            self._busy.release()
+            self.close()
 
     def _check_root(self, root: int) -> None:
         if not 0 <= root < self.size:
@@ -447,27 +584,29 @@ class Communicator(Exchanges):
             raise InputError(msg)
         return into
 
-    def _reduce_share(self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None) -> Buffer:
+    def _reduce_share(
+        self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None, kind: str
+    ) -> Buffer:
         """Reduce-scatter a copy of an array, so that others may read it; this rank's share, undivided."""
         if self.size == 1:
             return _settle(flat, into)
-        prepared = self._find("reduce_scatter", flat, op, 0)
+        prepared = self._find("reduce_scatter", flat, op, 0, kind)
         first, last = prepared.share
         if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
             what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
             msg = f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}"
             raise InputError(msg)
         work = flat.copy()
-        self._execute("reduce_scatter", work, work, op, 0, timeout)
+        self._execute("reduce_scatter", work, work, op, 0, timeout, kind)
         return _settle(work.part(first, last), into)
 
     def _tell(self, payload: bytes) -> list[bytes]:
         """Everybody's bytes, by rank."""
         padded = payload + bytes(-len(payload) % 4)
-        sizes = np.asarray(self.all_gather(np.array([len(payload)], np.int64)))
+        sizes = np.asarray(self.all_gather(np.array([len(payload)], np.int64), kind="tell"))
         room = np.zeros((int(sizes.max()) + 3) // 4, np.int32)
         room[: len(padded) // 4] = np.frombuffer(padded, np.int32)
-        everything = np.asarray(self.all_gather(room)).reshape(self.size, -1)
+        everything = np.asarray(self.all_gather(room, kind="tell")).reshape(self.size, -1)
         return [row.tobytes()[:size] for row, size in zip(everything, sizes.tolist(), strict=True)]
 
 

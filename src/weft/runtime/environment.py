@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from weft import limits
 from weft.errors import InputError
+from weft.runtime import failure_reports
 from weft.runtime.boards import FileBoard, StoreBoard
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Place:
         32 bytes that only the ranks of this job know; never printed.
     board
         Where rank 0 leaves a secret for the others, if there is none yet.
+    report
+        Pipe on which ``weft run`` hears why a rank fails (`weft.runtime.failure_reports`).
     """
 
     rank: int
@@ -66,6 +69,7 @@ class Place:
     job: str = ""
     secret: bytes | None = field(default=None, repr=False)
     board: Board | None = None
+    report: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what no job can be."""
@@ -83,7 +87,10 @@ class Place:
 
 @dataclass(frozen=True)
 class _Dialect:
-    """Names under which one launcher says who is who; ``identity`` tells one of its jobs from another."""
+    """Names under which one launcher says who is who.
+
+    ``identity`` tells one of its jobs from another; ``machines`` says how many machines a job is on.
+    """
 
     launcher: Launcher
     rank: str
@@ -91,6 +98,7 @@ class _Dialect:
     local_rank: str
     local_size: str
     identity: tuple[str, ...]
+    machines: str = ""
 
 
 # First match wins. mpirun goes before srun, which may have started mpirun's own daemons.
@@ -113,7 +121,15 @@ _DIALECTS: Final = (
         ("PMIX_NAMESPACE",),
     ),
     _Dialect("mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ()),
-    _Dialect("srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    _Dialect(
+        "srun",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_LOCALID",
+        "",
+        ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+        "SLURM_STEP_NUM_NODES",
+    ),
 )
 
 
@@ -127,6 +143,26 @@ def in_job(variables: Mapping[str, str] | None = None) -> bool:
     """
     said = os.environ if variables is None else variables
     return any(dialect.rank in said for dialect in _DIALECTS)
+
+
+def on_one_machine(variables: Mapping[str, str] | None = None) -> bool:
+    """Whether the launcher says that all ranks of the job are on this machine.
+
+    Examples
+    --------
+    >>> on_one_machine({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"})
+    True
+    >>> on_one_machine({"RANK": "1", "WORLD_SIZE": "4"})
+    False
+    """
+    said = os.environ if variables is None else variables
+    spoken = next((dialect for dialect in _DIALECTS if dialect.rank in said), None)
+    return spoken is not None and _is_one_machine(said, spoken)
+
+
+def _is_one_machine(said: Mapping[str, str], dialect: _Dialect) -> bool:
+    here = said.get(dialect.local_size)
+    return (here is not None and here == said.get(dialect.size)) or said.get(dialect.machines) == "1"
 
 
 def find_place(variables: Mapping[str, str] | None = None) -> Place:
@@ -167,7 +203,7 @@ def _read(said: Mapping[str, str], dialect: _Dialect) -> Place:
         launcher = "weft"
     size = _number(said, dialect.size, 1, limits.MAX_RANKS)
     local_size = _optional_number(said, dialect.local_size, 1, limits.MAX_RANKS)
-    one_machine = local_size == size
+    one_machine = _is_one_machine(said, dialect)
     secret = _secret(said)
     board = _board(said, dialect, one_machine=one_machine) if secret is None else None
     return Place(
@@ -181,6 +217,7 @@ def _read(said: Mapping[str, str], dialect: _Dialect) -> Place:
         job=_job(said, dialect),
         secret=secret,
         board=board,
+        report=_text(said, failure_reports.VARIABLE) if launcher == "weft" else None,
     )
 
 

@@ -16,9 +16,15 @@ class Exchanges(Operations):
     """The part of `Communicator` that sends to and receives from single ranks; parameters as there."""
 
     def send(
-        self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        dest: int,
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
     ) -> Work | None:
-        """Send an array to one other rank, which receives it; over once it has.
+        """Send an array to one other rank, and return when that rank has received it.
 
         Two ranks that both send first would wait for each other: `send_recv` does both at once.
         """
@@ -27,19 +33,27 @@ class Exchanges(Operations):
         dealing = Dealing(dest, flat.elements, None)
 
         def run() -> None:
-            self._exchange("send", [dealing], flat, flat, timeout)
+            self._exchange("send", [dealing], flat, flat, timeout, kind)
 
         found: Work | None = self._do(run, async_op=async_op)
         return found
 
-    def recv(self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False) -> Any:
+    def recv(
+        self,
+        array: Any,
+        source: int,
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
+    ) -> Any:
         """Receive into an array what one other rank sends; it has the same size and type."""
         self._check_peer(source)
         flat = self._engine.flatten(array, writable=True)
         dealing = Dealing(source, None, flat.elements)
 
         def run() -> Any:
-            self._exchange("recv", [dealing], flat, flat, timeout)
+            self._exchange("recv", [dealing], flat, flat, timeout, kind)
             return flat.give_back()
 
         return self._do(run, async_op=async_op)
@@ -53,6 +67,7 @@ class Exchanges(Operations):
         *,
         timeout: float | None = None,
         async_op: bool = False,
+        kind: str = "",
     ) -> Any:
         """Send an array to one rank and receive another from the same rank or another, at once.
 
@@ -79,7 +94,7 @@ class Exchanges(Operations):
             dealings = [Dealing(dest, flat.elements, None), Dealing(source, None, out.elements)]
 
         def run() -> Any:
-            self._exchange("send_recv", dealings, flat, out, timeout)
+            self._exchange("send_recv", dealings, flat, out, timeout, kind)
             return out.give_back()
 
         return self._do(run, async_op=async_op)

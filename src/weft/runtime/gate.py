@@ -1,9 +1,4 @@
-"""Rank 0 while the others come: who may enter, and what strangers may cost.
-
-Whoever does not know the job's secret costs rank 0 a bounded number of bytes, seconds and open files, and
-cannot keep the job from starting: strangers are served side by side, and when there are too many, those that
-have waited longest go first.
-"""
+"""Rank 0 while the others come: where it listens, and whom it admits."""
 
 from __future__ import annotations
 
@@ -11,9 +6,7 @@ import errno
 import selectors
 import socket
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from secrets import token_bytes
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -21,22 +14,23 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
 from weft.runtime import wire
+from weft.runtime.listener import open_socket
+from weft.runtime.members import Member, Verdict, announce, decode, lost
 from weft.runtime.names import look_up
-from weft.runtime.roster import Member, Roster, announce, decode, lost, send_all
-from weft.runtime.wire import Channel, Gone, Hello, Kind, ProtocolError, Transcript
+from weft.runtime.resources import EXHAUSTED
+from weft.runtime.roster import Roster, send_all
+from weft.runtime.wire import Gone, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from weft.runtime.environment import Place
+    from weft.runtime.listener import Applicant, Listener
     from weft.runtime.names import Where
-
-_BACKLOG: Final = 1024
-_CROWDED_S: Final = 0.5
-"""What a stranger gets when others wait for its place."""
+    from weft.runtime.wire import Channel, Hello
 
 _PORT_TAKEN_S: Final = 2.0
 _PORT_PAUSE_S: Final = 0.02
+_LINGER_S: Final = 1.0
+"""How long rank 0, when it has given up, still tells ranks that come why."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +75,11 @@ def listen_at(point: Point, timeout: float) -> socket.socket:
     family, where = resolve(point.address, point.port, timeout)
     patience = time.monotonic() + min(timeout, _PORT_TAKEN_S)
     while True:
-        listener = socket.socket(family, socket.SOCK_STREAM)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(where)
-            listener.listen(_BACKLOG)
-            listener.setblocking(False)
+            return open_socket(family, where)
         except OSError as error:
-            listener.close()
+            if error.errno in EXHAUSTED:
+                raise
             if error.errno == errno.EADDRNOTAVAIL:
                 msg = f"{point.address} is no address of this machine; WEFT_ADDRESS must be one of rank 0's"
                 raise InputError(msg) from error
@@ -97,73 +88,22 @@ def listen_at(point: Point, timeout: float) -> socket.socket:
                 msg = f"rank 0 cannot listen at {point}: {error.strerror}; set WEFT_PORT to a free port"
                 raise RuntimeFailure(msg) from error
             time.sleep(_PORT_PAUSE_S)
-        else:
-            return listener
-
-
-@dataclass(frozen=True)
-class _Applicant:
-    """A peer that knows the secret."""
-
-    hello: Hello
-    transcript: Transcript
-    record: bytes
-
-
-def _interview(secret: bytes) -> Generator[tuple[bytes, int], bytes, _Applicant]:
-    """Rank 0's side of the proof: yields what to send and how many bytes to read, and is sent these."""
-    hello = Hello.decode((yield b"", wire.HELLO_BYTES))
-    transcript = Transcript(secret, hello, token_bytes(wire.NONCE_BYTES))
-    head = yield transcript.challenge(), wire.ANSWER_BYTES
-    length = wire.record_length(head)
-    record = (yield b"", length) if length else b""
-    transcript.check_answer(head, record)
-    return _Applicant(hello, transcript, record)
-
-
-class _Stranger:
-    """A connection that has not proven anything yet."""
-
-    def __init__(self, connection: socket.socket, secret: bytes) -> None:
-        connection.setblocking(False)
-        self.connection = connection
-        self.since = time.monotonic()
-        self._interview = _interview(secret)
-        _, self._needed = next(self._interview)
-        self._heard = b""
-
-    def fileno(self) -> int:
-        return self.connection.fileno()
-
-    def listen(self) -> _Applicant | None:
-        """Read what is there, never more than the next answer; the applicant once it has proven itself."""
-        while True:
-            try:
-                data = self.connection.recv(self._needed - len(self._heard))
-            except (BlockingIOError, InterruptedError):
-                return None
-            if not data:
-                msg = "it left before it had proven itself"
-                raise ProtocolError(msg)
-            self._heard += data
-            if len(self._heard) < self._needed:
-                continue
-            heard, self._heard = self._heard, b""
-            try:
-                to_send, self._needed = self._interview.send(heard)
-            except StopIteration as done:
-                applicant: _Applicant = done.value
-                return applicant
-            # So few bytes always fit into the buffer of a new connection.
-            if to_send and self.connection.send(to_send) != len(to_send):
-                msg = "it does not read"
-                raise ProtocolError(msg)
 
 
 class Gate:
-    """Rank 0 while the others come; everything it opened is closed again unless all of them came."""
+    """Rank 0 while the others come; everything it opened is closed again unless all of them came.
 
-    def __init__(self, place: Place, point: Point, listener: socket.socket, timeout: float) -> None:
+    Parameters
+    ----------
+    place, point
+        Whom it waits for, and where.
+    listener
+        Where they come.
+    timeout
+        Seconds for all of them.
+    """
+
+    def __init__(self, place: Place, point: Point, listener: Listener, timeout: float) -> None:
         self._place = place
         self._point = point
         self._listener = listener
@@ -171,11 +111,8 @@ class Gate:
         self._started = time.monotonic()
         self._deadline = self._started + timeout
         self._selector = selectors.DefaultSelector()
-        self._strangers: dict[_Stranger, None] = {}  # in the order of their coming
         self._channels: dict[int, Channel] = {}
         self._members: dict[int, Member] = {}
-        self._turned_away = 0
-        self._last_reason = ""
 
     def __enter__(self) -> Self:
         return self
@@ -184,8 +121,6 @@ class Gate:
         if kind is not None:
             for channel in self._channels.values():
                 channel.close()
-        for stranger in self._strangers:
-            stranger.connection.close()
         self._selector.close()
 
     def admit_all(self, me: Member) -> Roster:
@@ -197,9 +132,11 @@ class Gate:
                 self._admit_some()
             members = tuple(self._members[rank] for rank in range(self._place.size))
             record = msgspec.msgpack.encode(members)
-            send_all(self._channels, members, Kind.WELCOME, record, self._deadline)
+            send_all(self._channels, Kind.WELCOME, record, self._deadline)
         except RuntimeFailure as error:
             announce(self._channels.values(), error, "join")
+            if not isinstance(error, TimedOut):
+                self._tell_the_rest(error)
             raise
         return Roster(0, members, self._channels)
 
@@ -208,67 +145,14 @@ class Gate:
         if now >= self._deadline:
             missing = set(range(self._place.size)) - self._members.keys()
             raise TimedOut("join", self._waited(now), missing, self._hint())
-        for key, _ in self._selector.select(self._next_alarm(now) - now):
-            if key.fileobj is self._listener:
-                self._accept()
-            elif isinstance(key.fileobj, _Stranger):
-                self._hear(key.fileobj)
-            else:
+        for key, _ in self._selector.select(self._listener.wait_s(self._deadline - now)):
+            if key.fileobj is not self._listener:
                 self._hear_member(key.data)
-        self._expire(time.monotonic())
+        for applicant in self._listener.serve():
+            self._decide(applicant)
 
-    def _next_alarm(self, now: float) -> float:
-        """When to look again though nothing happens; also whether anybody new may come now."""
-        full = len(self._strangers) >= limits.MAX_PENDING_PEERS
-        listening = self._listener in self._selector.get_map()
-        if full and listening:
-            self._selector.unregister(self._listener)
-        elif not full and not listening:
-            self._selector.register(self._listener, selectors.EVENT_READ)
-        if not self._strangers:
-            return self._deadline
-        patience = _CROWDED_S if full else limits.MAX_UNPROVEN_SECONDS
-        oldest = next(iter(self._strangers)).since
-        return max(now, min(self._deadline, oldest + patience))
-
-    def _expire(self, now: float) -> None:
-        full = len(self._strangers) >= limits.MAX_PENDING_PEERS
-        patience = _CROWDED_S if full else limits.MAX_UNPROVEN_SECONDS
-        for stranger in list(self._strangers):
-            if now - stranger.since < patience:
-                break
-            self._turn_away(stranger, "it was too slow")
-
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            msg = f"rank 0 cannot take another connection: {error.strerror}; 'ulimit -n' may be too low"
-            raise RuntimeFailure(msg) from error
-        stranger = _Stranger(connection, self._point.secret)
-        self._strangers[stranger] = None
-        self._selector.register(stranger, selectors.EVENT_READ)
-
-    def _hear(self, stranger: _Stranger) -> None:
-        try:
-            applicant = stranger.listen()
-        except ProtocolError as error:
-            self._turn_away(stranger, str(error))
-        except OSError as error:
-            self._turn_away(stranger, error.strerror or str(error))
-        else:
-            if applicant is not None:
-                self._decide(stranger, applicant)
-
-    def _decide(self, stranger: _Stranger, applicant: _Applicant) -> None:
+    def _decide(self, applicant: Applicant) -> None:
         """Take or refuse a peer that knows the secret; it is told why."""
-        self._selector.unregister(stranger)
-        del self._strangers[stranger]
-        from_peer, to_peer = applicant.transcript.keys()
-        stranger.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel = Channel(stranger.connection, to_peer, from_peer, limits.MAX_EXCHANGE_BYTES)
         rank = applicant.hello.rank
         reason = self._objection(applicant.hello)
         member = None
@@ -278,20 +162,19 @@ class Gate:
             except RuntimeFailure as error:
                 reason = str(error)
         if member is None or member.rank != rank:
-            self._refuse(channel, reason or f"its record is that of rank {member.rank if member else '?'}")
+            reason = reason or f"its record is that of rank {member.rank if member else '?'}"
+            self._listener.turn_away(applicant, reason)
             return
         self._members[rank] = member
-        self._channels[rank] = channel
-        channel.queue(Kind.ADMITTED, b"")
-        with suppress(Gone):  # seen when it is read from
-            channel.flush()
-        self._selector.register(channel, selectors.EVENT_READ, rank)
+        # Who rank 0 is, should it die before everybody has come.
+        self._channels[rank] = applicant.admit(msgspec.msgpack.encode(self._members[0]))
+        self._selector.register(self._channels[rank], selectors.EVENT_READ, rank)
 
     def _objection(self, hello: Hello) -> str | None:
-        if hello.job_hash != wire.hash_job(self._place.job):
+        if hello.scope != wire.hash_scope(self._place.job):
             return "it belongs to another job: WEFT_JOB differs"
-        if hello.size != self._place.size:
-            return f"it counts {hello.size} ranks, rank 0 counts {self._place.size}"
+        if hello.number != self._place.size:
+            return f"it counts {hello.number} ranks, rank 0 counts {self._place.size}"
         if not 0 < hello.rank < self._place.size:
             return f"there is no place for a rank {hello.rank}"
         if hello.rank in self._members:
@@ -299,20 +182,18 @@ class Gate:
             return f"rank {hello.rank} is there already: host {there.host}, pid {there.pid}"
         return None
 
-    def _refuse(self, channel: Channel, reason: str) -> None:
-        self._turned_away += 1
-        self._last_reason = reason
-        channel.queue(Kind.REFUSED, reason[:600].encode())
-        with suppress(Gone):
-            channel.flush()
-        channel.close()
-
-    def _turn_away(self, stranger: _Stranger, reason: str) -> None:
-        self._turned_away += 1
-        self._last_reason = reason
-        self._selector.unregister(stranger)
-        del self._strangers[stranger]
-        stranger.connection.close()
+    def _tell_the_rest(self, error: RuntimeFailure) -> None:
+        """For a moment, tell ranks that come only now why the job does not start."""
+        verdict = Verdict.of(error, "join").encode()
+        missing = set(range(self._place.size)) - self._members.keys()
+        deadline = time.monotonic() + _LINGER_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            while missing and (left := deadline - time.monotonic()) > 0:
+                selector.select(self._listener.wait_s(left))
+                for applicant in self._listener.serve():
+                    applicant.dismiss(Kind.FAILED, verdict)
+                    missing.discard(applicant.hello.rank)
 
     def _hear_member(self, rank: int) -> None:
         """A rank that was admitted can only say, before everybody is there, that its time is over."""
@@ -330,8 +211,5 @@ class Gate:
         """Seconds since the start, less than the timeout if another rank had less patience."""
         return min(self._timeout, round(now - self._started, 1))
 
-    def _hint(self) -> str | None:
-        if not self._turned_away:
-            return f"{name_ranks(self._members)} waited at {self._point}"
-        count = self._turned_away
-        return f"{count} connection{'s' * (count > 1)} turned away, the last because {self._last_reason}"
+    def _hint(self) -> str:
+        return self._listener.describe() or f"{name_ranks(self._members)} waited at {self._point}"

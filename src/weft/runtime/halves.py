@@ -84,7 +84,7 @@ class Halves:
 
         def run() -> Any:
             if self._pair is not None:
-                self._communicator._execute_chosen(FIRST, self._pair[0], flat, timeout)
+                self._communicator._execute_chosen(FIRST, self._pair[0], flat, timeout, op)
             if op == "avg":
                 flat.part(*self.owned[self._communicator.rank]).divide(self._communicator.size)
             return flat.give_back()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.runtime.roster import Member
+    from weft.runtime.members import Member
     from weft.schedule import Schedule
     from weft.topology import Topology
 

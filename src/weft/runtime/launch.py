@@ -2,8 +2,9 @@
 
 Each rank is a process group of its own. The launcher waits for output, ends and signals in one loop, without
 threads. When a rank fails, or the launcher is told to stop, the others are asked to end (SIGTERM, or the
-signal that came) and killed when they have not within `GRACE_S`. A launcher that is killed itself cannot do
-that: `weft.runtime.keeper` sees to it then.
+signal that came) and killed when they have not within `GRACE_S`. If the rank that failed names another one,
+the others have a moment to report what they know, and `weft.runtime.first_failure` judges. A launcher that is
+killed itself cannot do any of that: `weft.runtime.keeper` sees to it then.
 """
 
 from __future__ import annotations
@@ -20,54 +21,62 @@ from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure
+from weft.runtime import failure_reports
 from weft.runtime.environment import LOOPBACK, SECRET_BYTES
+from weft.runtime.failure_reports import ReportPipe
+from weft.runtime.first_failure import RankResult, find_first_failure, is_settled
 from weft.runtime.gate import reserve_port
 from weft.runtime.keeper import Keeper, before_exec
+from weft.runtime.rank_output import RankOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
 
+    from weft.runtime.first_failure import FirstFailure
+
 GRACE_S: Final = 4.0
-"""From asking a rank to end to killing it: together with the killing, five seconds at most."""
+"""From the first failure, or from being told to stop, to killing: together, five seconds at most."""
+
+REPORT_S: Final = 1.0
+"""How long other ranks may still report why they fail, where that says which rank failed first."""
 
 _READ_BYTES: Final = 64 << 10
-_PIPE_READS: Final = 64
-"""Reads that empty the largest pipe an ordinary user can have, and more."""
-
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SIGNAL_BASE: Final = 128
-
-
-@dataclass
-class RankResult:
-    """How one rank ended: ``exit_code`` as a shell gives it, 128 and more for a signal."""
-
-    rank: int
-    pid: int
-    exit_code: int | None = None
-    signal: int | None = None
-    wall_seconds: float | None = None
+SIGNAL_BASE: Final = 128
+"""Exit codes above this stand for a signal."""
 
 
 @dataclass(frozen=True)
 class JobResult:
     """How a job ended.
 
-    ``first_failure`` is the rank that failed first, if one did before the job was told to stop, and
-    ``signal`` the signal that told it to.
+    Parameters
+    ----------
+    results
+        How each rank ended.
+    failure
+        Why it failed, if it did before it was told to stop.
+    signal
+        The signal that told it to stop.
     """
 
     results: tuple[RankResult, ...]
-    first_failure: int | None
+    failure: FirstFailure | None
     signal: int | None
+
+    @property
+    def first_failure(self) -> int | None:
+        """The rank that failed first; None if none failed, or if nobody can tell which one did."""
+        ranks = () if self.failure is None else self.failure.ranks
+        return ranks[0] if len(ranks) == 1 else None
 
     @property
     def exit_code(self) -> int:
         """0, or that of the first failure, or that of the signal."""
-        if self.first_failure is not None:
-            return self.results[self.first_failure].exit_code or 0
-        return 0 if self.signal is None else _SIGNAL_BASE + self.signal
+        if self.failure is not None:
+            return self.failure.exit_code
+        return 0 if self.signal is None else SIGNAL_BASE + self.signal
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,8 @@ def launch(
     err: IO[bytes],
     seats: Sequence[Seat] | None = None,
     marked: bool = True,
+    attempt: int = 0,
+    keep_going: bool = False,
 ) -> JobResult:
     """Run `command` once per rank, and return when all of it has ended.
 
@@ -112,6 +123,11 @@ def launch(
         One for each rank; by default all are started here.
     marked
         Whether lines have the rank in front.
+    attempt
+        How often this job was started before.
+    keep_going
+        Whether the others go on when a rank fails, as they can after `weft.Communicator.shrink`. The job has
+        then failed only if no rank ended well.
 
     Raises
     ------
@@ -123,15 +139,16 @@ def launch(
         raise InputError(msg)
     limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)
     holder, port = reserve_port(LOOPBACK)
-    with holder, _Job(ranks, out, err, marked=marked) as job:
-        job.start(command, job_variables(ranks, port), seats or [Seat()] * ranks)
+    with holder, _Job(ranks, out, err, marked=marked, keep_going=keep_going) as job:
+        job.start(command, job_variables(ranks, port, attempt), seats or [Seat()] * ranks)
         return job.run()
 
 
-def job_variables(ranks: int, port: int) -> dict[str, str]:
+def job_variables(ranks: int, port: int, attempt: int = 0) -> dict[str, str]:
     """Environment that the ranks share: this process's own, with a job and a secret made for this run."""
     variables = dict(os.environ)
-    variables.pop("WEFT_SECRET_FILE", None)
+    for name in ("WEFT_SECRET_FILE", failure_reports.VARIABLE):
+        variables.pop(name, None)
     variables.setdefault("PYTHONUNBUFFERED", "1")  # a rank that is killed has said what it said
     return variables | {
         "WEFT_LAUNCHER": "weft",
@@ -139,56 +156,10 @@ def job_variables(ranks: int, port: int) -> dict[str, str]:
         "WEFT_LOCAL_SIZE": str(ranks),
         "WEFT_ADDRESS": LOOPBACK,
         "WEFT_PORT": str(port),
+        "WEFT_ATTEMPT": str(attempt),
         "WEFT_JOB": secrets.token_hex(8),
         "WEFT_SECRET": secrets.token_hex(SECRET_BYTES),
     }
-
-
-class _Lines:
-    """Output of one rank, given on line by line, with the rank in front if that is wanted."""
-
-    def __init__(self, source: IO[bytes], target: IO[bytes], rank: int | None) -> None:
-        self.source = source
-        self._target = target
-        self._mark = b"" if rank is None else b"[%d] " % rank
-        self._partial = b""
-
-    def fileno(self) -> int:
-        return self.source.fileno()
-
-    def carry(self) -> bool:
-        """Give on what is there; whether more may come."""
-        data = os.read(self.fileno(), _READ_BYTES)
-        self._give(data)
-        return bool(data)
-
-    def finish(self) -> None:
-        """Give on what is left; does not wait for a process in a session of its own, which may hold on."""
-        os.set_blocking(self.fileno(), False)
-        with suppress(BlockingIOError):
-            for _ in range(_PIPE_READS):
-                if not self.carry():
-                    return
-        self._give(b"")
-
-    def _give(self, data: bytes) -> None:
-        """Write whole lines, and at the end, which no data means, what is left of one."""
-        lines = (self._partial + data).split(b"\n")
-        self._partial = lines.pop()
-        if not data and self._partial:
-            lines.append(self._partial)
-            self._partial = b""
-        while len(self._partial) > limits.MAX_OUTPUT_LINE_BYTES:
-            lines.append(self._partial[: limits.MAX_OUTPUT_LINE_BYTES])
-            self._partial = self._partial[limits.MAX_OUTPUT_LINE_BYTES :]
-        if lines:
-            self._target.write(b"".join(self._mark + piece + b"\n" for line in lines for piece in _cut(line)))
-            self._target.flush()
-
-
-def _cut(line: bytes) -> list[bytes]:
-    bound = limits.MAX_OUTPUT_LINE_BYTES
-    return [line[place : place + bound] for place in range(0, len(line), bound)] or [line]
 
 
 class _Rank:
@@ -216,21 +187,28 @@ class _Rank:
 class _Job:
     """All ranks of a job; whatever happens, none of them is left when it is over."""
 
-    def __init__(self, ranks: int, out: IO[bytes], err: IO[bytes], *, marked: bool) -> None:
+    def __init__(self, ranks: int, out: IO[bytes], err: IO[bytes], *, marked: bool, keep_going: bool) -> None:
+        self._keep_going = keep_going
         self._marked = marked
         self._size = ranks
         self._out = out
         self._err = err
         self._ranks: list[_Rank] = []
         self._running: set[int] = set()
-        self._first_failure: int | None = None
+        self._ends: list[RankResult] = []
+        self._failure: FirstFailure | None = None
         self._signal: int | None = None
+        self._stopped = False
+        self._judge_at: float | None = None
         self._kill_at: float | None = None
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         self._selector = self._resources.enter_context(selectors.DefaultSelector())
         self._keeper = self._resources.enter_context(Keeper())
+        self._reports = ReportPipe()
+        self._resources.callback(self._reports.close)
+        self._selector.register(self._reports, selectors.EVENT_READ)
         self._resources.callback(self._end_everything)
         self._wake_on_signals()
         return self
@@ -268,6 +246,7 @@ class _Job:
         prepare = before_exec()
         for rank, seat in enumerate(seats):
             own = {"WEFT_RANK": str(rank), "WEFT_LOCAL_RANK": str(rank), **seat.variables}
+            own[failure_reports.VARIABLE] = self._reports.address
             try:
                 process = subprocess.Popen(
                     [*seat.prefix, *command],
@@ -275,6 +254,7 @@ class _Job:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     env={**variables, **own},
+                    pass_fds=(self._reports.writer,),
                     start_new_session=True,
                     preexec_fn=prepare,  # noqa: PLW1509 - there are no threads here
                 )
@@ -283,7 +263,8 @@ class _Job:
             self._add(rank, process)
             if self._signal is not None:
                 self._signal_running(self._signal)  # this rank was not there yet when it came
-                return
+                break
+        self._reports.close_writer()
 
     def _refuse(self, program: str, error: Exception) -> NoReturn:
         if isinstance(error, BlockingIOError):
@@ -303,40 +284,53 @@ class _Job:
         for source, target in ((process.stdout, self._out), (process.stderr, self._err)):
             assert source is not None
             shown = rank if self._marked else None
-            self._selector.register(_Lines(source, target, shown), selectors.EVENT_READ)
+            self._selector.register(RankOutput(source, target, shown), selectors.EVENT_READ)
 
     def run(self) -> JobResult:
-        """Carry output until every rank has ended; one failure or one signal ends them all."""
+        """Carry output until every rank has ended; one signal ends them all, and as a rule one failure."""
         while self._running:
             self._serve(self._time_left())
-            if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            now = time.monotonic()
+            if not self._stopped and not self._keep_going:
+                self._judge(now)
+            if self._kill_at is not None and now >= self._kill_at:
                 self._signal_running(signal.SIGKILL)
                 self._kill_at = None
         for rank in self._ranks:
             rank.signal_group(signal.SIGKILL)  # what it started and did not end
         self._drain()
         results = tuple(rank.result for rank in self._ranks)
-        return JobResult(results, self._first_failure, self._signal)
+        if self._keep_going and not self._stopped and all(one.exit_code for one in results):
+            self._failure = find_first_failure(self._ends, self._reports.latest)
+        return JobResult(results, self._failure, self._signal)
 
     def _time_left(self) -> float | None:
-        return None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        alarms = [alarm for alarm in (self._judge_at, self._kill_at) if alarm is not None]
+        return max(0.0, min(alarms) - time.monotonic()) if alarms else None
 
     def _serve(self, wait_s: float | None) -> None:
         ended: list[_Rank] = []
         for key, _ in self._selector.select(wait_s):
-            if isinstance(key.fileobj, _Lines):
+            if isinstance(key.fileobj, RankOutput):
                 self._carry(key.fileobj)
             elif isinstance(key.data, _Rank):
                 ended.append(key.data)
+            elif key.fileobj is self._reports:
+                self._take_reports()
             else:
                 with suppress(BlockingIOError):
                     os.read(key.fd, _READ_BYTES)
         for rank in ended:
             self._note_end(rank)
-        if ended and self._first_failure is None and self._signal is None:
-            self._judge(ended)
+        if ended and not self._stopped:
+            self._take_reports()  # what they said before they ended
+            self._ends += sorted((rank.result for rank in ended), key=lambda end: end.rank)
 
-    def _carry(self, lines: _Lines) -> None:
+    def _take_reports(self) -> None:
+        if not self._reports.read() and self._reports in self._selector.get_map():
+            self._selector.unregister(self._reports)
+
+    def _carry(self, lines: RankOutput) -> None:
         if not lines.carry():
             self._selector.unregister(lines)
             lines.source.close()
@@ -347,22 +341,29 @@ class _Job:
         assert found is not None
         by_signal = found.si_code != os.CLD_EXITED
         rank.result.signal = found.si_status if by_signal else None
-        rank.result.exit_code = found.si_status + (_SIGNAL_BASE if by_signal else 0)
+        rank.result.exit_code = found.si_status + (SIGNAL_BASE if by_signal else 0)
         rank.result.wall_seconds = time.monotonic() - rank.started
+        rank.result.stopped = self._stopped
         self._running.discard(rank.rank)
         assert rank.pidfd is not None
         self._selector.unregister(rank.pidfd)
         rank.close()
 
-    def _judge(self, ended: list[_Rank]) -> None:
-        """Of ranks that ended at once, one that a signal killed did not fail because of another."""
-        failed = [rank.result for rank in ended if rank.result.exit_code]
-        if failed:
-            first = min(failed, key=lambda result: (result.signal is None, result.rank))
-            self._first_failure = first.rank
+    def _judge(self, now: float) -> None:
+        """Stop the job once a rank has failed, and it is known or cannot be known which one was first."""
+        found = find_first_failure(self._ends, self._reports.latest)
+        if found is None:
+            return
+        if self._judge_at is None:
+            self._judge_at, self._kill_at = now + REPORT_S, now + GRACE_S
+        if now >= self._judge_at or is_settled(found, self._running, self._reports.latest):
             self._stop(signal.SIGTERM)
 
     def _stop(self, number: int) -> None:
+        """Ask all ranks to end; what they do and report from here on is a consequence of that."""
+        if not self._stopped:
+            self._stopped, self._judge_at = True, None
+            self._failure = find_first_failure(self._ends, self._reports.latest)
         self._signal_running(number)
         if self._kill_at is None:
             self._kill_at = time.monotonic() + GRACE_S
@@ -375,7 +376,7 @@ class _Job:
     def _drain(self) -> None:
         """Carry what the ended ranks had still written."""
         for key in self._selector.get_map().values():
-            if isinstance(key.fileobj, _Lines):
+            if isinstance(key.fileobj, RankOutput):
                 key.fileobj.finish()
 
     def _end_everything(self) -> None:

@@ -1,41 +1,57 @@
-"""Connections between ranks: who listens, who knocks, and how each proves who it is.
+"""Connections between ranks, for data and heartbeats: who listens, who calls, and what happens if one fails.
 
 A line is one connection between two ranks, for one purpose. The lower of the two ranks listens, the higher
-one knocks, with a code from the token that the listener handed out where only members of the job could read
-it.
+one calls. Both prove themselves (`weft.runtime.wire`) with a token that the listener handed out where only
+members of the job could read it. A rank makes all its calls at once, accepts at the same time, and watches
+the control plane meanwhile: when a rank dies, or another one reports that it cannot go on, rank 0's verdict
+ends the wait.
 """
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import selectors
 import socket
-import struct
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, NoReturn, Self
 
 import msgspec
 
+from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
+from weft.runtime.caller import Caller, Dismissed, Pauses, Refused
 from weft.runtime.gate import resolve
 from weft.runtime.lanes import Ends
+from weft.runtime.listener import Listener, let_idle, open_socket
+from weft.runtime.names import look_up
+from weft.runtime.resources import EXHAUSTED
+from weft.runtime.wire import Gone, Hello, ProtocolError, hash_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from weft.runtime.listener import Applicant
+    from weft.runtime.names import Where
+    from weft.runtime.roster import Roster
 
 
 LOOPBACK: Final = "127.0.0.1"
+CONNECT_S: Final = 10.0
+"""Time for connecting the ranks of a job, once all have come, unless another is given."""
+
 HEARTBEATS: Final = -1
 """Purpose of a line; 0 and more number the lanes that data goes over."""
 
 _TOKEN_BYTES: Final = 32
-_KNOCK: Final = struct.Struct("!Ii32s")
+_SCOPE: Final = "line"
+_TICK_S: Final = 0.05
+_UNREACHABLE_S: Final = 1.0
+"""How long a rank that cannot be reached is tried: the verdict that it died comes sooner."""
+
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 6))
 """The kernel gives up a silent peer after eight seconds: after the heartbeats, or where those see nothing."""
 
@@ -65,19 +81,19 @@ class Entrance:
     """A door from inside: what listens at it."""
 
     door: Door
-    listeners: tuple[socket.socket, ...]
+    listener: Listener
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for listener in self.listeners:
-            listener.close()
+    def __exit__(self, *_: object) -> None:
+        self.listener.close()
+
+    def keep(self) -> socket.socket:
+        """The socket at the main address, kept open beyond this entrance and served by nobody."""
+        kept = self.listener.sockets[0].dup()
+        let_idle(kept)
+        return kept
 
 
 def open_door(address: str, cables: Iterable[str], timeout: float) -> Entrance:
@@ -97,16 +113,17 @@ def open_door(address: str, cables: Iterable[str], timeout: float) -> Entrance:
     with ExitStack() as stack:
         main = _listen(address, timeout, "WEFT_INTERFACE", "give an address of this machine")
         stack.callback(main.close)
-        listeners, side = [main], {}
+        listening, side = [main], {}
         for cable in cables:
             remedy = "the file gives this address to this rank; start it there, or correct the file"
-            listener = _listen(cable, timeout, "topology", remedy)
-            stack.callback(listener.close)
-            listeners.append(listener)
-            side[cable] = listener.getsockname()[1]
+            listening.append(_listen(cable, timeout, "topology", remedy))
+            stack.callback(listening[-1].close)
+            side[cable] = listening[-1].getsockname()[1]
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        listener = Listener(listening, token, longest=0)
         stack.pop_all()
     at, port = main.getsockname()[:2]
-    return Entrance(Door(at, port, secrets.token_bytes(_TOKEN_BYTES), side), tuple(listeners))
+    return Entrance(Door(at, port, token, side), listener)
 
 
 def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.socket:
@@ -115,8 +132,10 @@ def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.s
         msg = f"{said_by}: {address} is no address of its own; {remedy}"
         raise InputError(msg)
     try:
-        return socket.create_server(where, family=family, backlog=128)
+        return open_socket(family, where)
     except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         msg = f"{said_by}: {address}: {error.strerror}; {remedy}"
         raise InputError(msg) from error
 
@@ -127,6 +146,8 @@ def connect_lines(
     doors: Sequence[Door],
     lines: Mapping[Line, Ends | None],
     timeout: float,
+    watch: Roster | None = None,
+    check: Callable[[], None] | None = None,
 ) -> dict[Line, socket.socket]:
     """Connect every line.
 
@@ -141,20 +162,27 @@ def connect_lines(
     lines
         Those that this rank has a part in; each names the rank at its other end. With the addresses that it
         has to join, if that is prescribed.
+    timeout
+        Seconds for all of them.
+    watch
+        The control plane, whose verdict ends the wait.
+    check
+        Called again and again meanwhile; what it raises ends the wait.
+
+    Raises
+    ------
+    TimedOut, RuntimeFailure
+        If a rank does not come or cannot be reached.
+    PeerLost
+        If the control plane says that a rank is lost.
     """
-    deadline = time.monotonic() + timeout
-    found: dict[Line, socket.socket] = {}
-    try:
-        for line in sorted(lines):
-            if line.rank < me:
-                ends = lines[line] or Ends(doors[me].address, doors[line.rank].address)
-                found[line] = _knock(Line(me, line.purpose), line.rank, doors[line.rank], ends, deadline)
-        expected = lines.keys() - found.keys()
-        found.update(_admit(entrance, expected, deadline))
-    except BaseException:
-        for connection in found.values():
-            connection.close()
-        raise
+    calls = {}
+    for line in sorted(lines):
+        if line.rank < me:
+            ends = lines[line] or Ends(doors[me].address, doors[line.rank].address)
+            calls[line] = _Call(me, line, doors[line.rank], ends, timeout)
+    expected = {line for line in lines if line.rank > me}
+    found = _Connecting(entrance, calls, expected, timeout, watch, check).run()
     for connection in found.values():
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -168,75 +196,170 @@ def connect_lines(
     return found
 
 
-def _code(token: bytes, line: Line) -> bytes:
-    return hmac.digest(token, b"weft line %d %d" % line, "sha256")
+class _Call:
+    """A line that this rank calls for, over one attempt or several."""
+
+    def __init__(self, me: int, line: Line, door: Door, ends: Ends, timeout: float) -> None:
+        self._me, self._line, self._token, self._ends = me, line, door.token, ends
+        self._port = door.side.get(ends.there, door.port)
+        self._pauses = Pauses()
+        self._refused_since: float | None = None
+        self.attempt: Caller | None = None
+        self.due = 0.0
+        self.problem = ""
+        try:
+            self._where: Where = look_up(ends.there, self._port, timeout)[0]
+        except OSError as error:
+            msg = f"{self} cannot be reached: {error.strerror or error}"
+            raise RuntimeFailure(msg) from error
+
+    def __str__(self) -> str:
+        return f"rank {self._line.rank} from {self._ends.here} at {self._ends.there}:{self._port}"
+
+    def begin(self) -> Caller:
+        """Make an attempt."""
+        self.attempt = Caller(
+            self._where,
+            self._token,
+            Hello.make(self._me, self._line.purpose, _SCOPE),
+            b"",
+            limits.MAX_UNPROVEN_BYTES,
+            connect_s=self._pauses.connect_s,
+            source=(self._ends.here, 0),
+        )
+        return self.attempt
+
+    def put_off(self, error: Exception) -> None:
+        """Note why an attempt failed and when to make the next; give up if the rank cannot be reached."""
+        now = time.monotonic()
+        attempt, self.attempt = self.attempt, None
+        self.problem = getattr(error, "strerror", None) or str(error)
+        # No answer is no refusal: the other end may have a full queue.
+        answered = isinstance(error, TimeoutError) or (attempt is not None and attempt.connected)
+        if answered or not isinstance(error, OSError):
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = now
+        elif now - self._refused_since > _UNREACHABLE_S:
+            msg = f"{self} cannot be reached: {self.problem}"
+            raise RuntimeFailure(msg) from error
+        self.due = now + self._pauses.after(attempt)
 
 
-def _knock(line: Line, rank: int, door: Door, ends: Ends, deadline: float) -> socket.socket:
-    left = deadline - time.monotonic()
-    target = ends.there, door.side.get(ends.there, door.port)
-    try:
-        connection = socket.create_connection(target, timeout=max(0.01, left), source_address=(ends.here, 0))
-        connection.sendall(_KNOCK.pack(*line, _code(door.token, line)))
-    except TimeoutError as error:
-        raise TimedOut("connect", round(left, 1), [rank]) from error
-    except OSError as error:
-        where = f"from {ends.here} at {target[0]}:{target[1]}"
-        msg = f"rank {rank} cannot be reached {where}: {error.strerror or error}"
-        raise RuntimeFailure(msg) from error
-    return connection
+class _Connecting:
+    """All lines of a rank while they are connected, in one loop."""
 
+    def __init__(
+        self,
+        entrance: Entrance,
+        calls: dict[Line, _Call],
+        expected: set[Line],
+        timeout: float,
+        watch: Roster | None,
+        check: Callable[[], None] | None,
+    ) -> None:
+        self._entrance, self._expected, self._watch, self._check = entrance, expected, watch, check
+        self._incoming = frozenset(expected)
+        self._calls = calls
+        self._began = time.monotonic()
+        self._deadline = self._began + timeout
+        self._tend_at = 0.0
+        self._found: dict[Line, socket.socket] = {}
 
-def _admit(entrance: Entrance, expected: set[Line], deadline: float) -> Iterator[tuple[Line, socket.socket]]:
-    """Connections for the expected lines, each once; whoever cannot prove itself is dropped."""
-    began = time.monotonic()
-    with selectors.DefaultSelector() as selector:
-        for listener in entrance.listeners:
-            selector.register(listener, selectors.EVENT_READ)
-        pending: dict[socket.socket, bytes] = {}
-        while expected:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                missing = {line.rank for line in expected}
-                raise TimedOut("connect", round(time.monotonic() - began, 1), missing)
-            for key, _ in selector.select(left):
-                assert isinstance(key.fileobj, socket.socket)
-                if key.fileobj in entrance.listeners:
-                    connection, _ = key.fileobj.accept()
-                    connection.setblocking(False)
-                    pending[connection] = b""
-                    selector.register(connection, selectors.EVENT_READ)
-                    continue
-                line = _hear(key.fileobj, pending, entrance.door.token)
-                if line is None:
-                    continue
-                selector.unregister(key.fileobj)
-                del pending[key.fileobj]
-                if line in expected:
-                    expected.remove(line)
-                    yield line, key.fileobj
-                else:
-                    key.fileobj.close()
-        for connection in pending:
+    def run(self) -> dict[Line, socket.socket]:
+        """Connect them all, or none."""
+        with selectors.DefaultSelector() as self._selector, ExitStack() as unless_all:
+            unless_all.callback(self._close)
+            self._selector.register(self._entrance.listener, selectors.EVENT_READ)
+            for rank, channel in self._watch.watched.items() if self._watch else ():
+                self._selector.register(channel, selectors.EVENT_READ, rank)
+            while self._calls or self._expected:
+                self._step()
+            unless_all.pop_all()
+        return self._found
+
+    def _close(self) -> None:
+        for connection in self._found.values():
             connection.close()
+        for call in self._calls.values():
+            if call.attempt is not None:
+                call.attempt.close()
 
+    def _step(self) -> None:
+        now = time.monotonic()
+        if now >= self._tend_at:
+            self._tend(now)
+        if not self._calls and not self._expected:
+            return
+        left = min(self._deadline, self._tend_at) - time.monotonic()
+        for key, _ in self._selector.select(self._entrance.listener.wait_s(max(0.0, left))):
+            if isinstance(key.data, Line):
+                self._advance(key.data)
+            elif key.fileobj is not self._entrance.listener and self._watch:
+                self._watch.hear(key.data, "connect")
+        for applicant in self._entrance.listener.serve():
+            self._admit(applicant)
+        if time.monotonic() >= self._deadline or (self._watch and self._watch.overdue):
+            self._give_up()
+        self._entrance.listener.check_starved()
 
-_STRANGER: Final = Line(-1, 0)
+    def _tend(self, now: float) -> None:
+        """Begin the attempts that are due, and end those that have taken too long."""
+        self._tend_at = now + _TICK_S
+        if self._check is not None:
+            self._check()
+        for line, call in list(self._calls.items()):
+            if call.attempt is None and now >= call.due:
+                try:
+                    self._selector.register(call.begin(), selectors.EVENT_WRITE, line)
+                except OSError as error:
+                    if error.errno in EXHAUSTED:
+                        raise
+                    self._put_off(call, error)
+                else:
+                    self._advance(line)
+            elif call.attempt is not None and now >= call.attempt.deadline:
+                self._put_off(call, TimeoutError("no answer"))
 
+    def _advance(self, line: Line) -> None:
+        call = self._calls.get(line)
+        if call is None or call.attempt is None:
+            return
+        try:
+            admitted = call.attempt.advance()
+        except (Refused, Dismissed) as error:
+            msg = f"{call} refuses the connection: {error}"
+            raise RuntimeFailure(msg) from error
+        except (ProtocolError, Gone, OSError) as error:
+            self._put_off(call, error)
+            return
+        if admitted is None:
+            if self._selector.get_key(call.attempt).events != call.attempt.events:
+                self._selector.modify(call.attempt, call.attempt.events, line)
+            return
+        self._selector.unregister(call.attempt)
+        self._found[line] = call.attempt.connection
+        del self._calls[line]
 
-def _hear(connection: socket.socket, pending: dict[socket.socket, bytes], token: bytes) -> Line | None:
-    """The line that somebody knocks for, None if it has not said all yet."""
-    try:
-        more = connection.recv(_KNOCK.size - len(pending[connection]))
-    except BlockingIOError:
-        return None
-    except OSError:
-        return _STRANGER
-    if not more:
-        return _STRANGER
-    pending[connection] += more
-    if len(pending[connection]) < _KNOCK.size:
-        return None
-    rank, purpose, code = _KNOCK.unpack(pending[connection])
-    line = Line(rank, purpose)
-    return line if hmac.compare_digest(code, _code(token, line)) else _STRANGER
+    def _put_off(self, call: _Call, error: Exception) -> None:
+        if call.attempt is not None:
+            self._selector.unregister(call.attempt)
+            call.attempt.close()
+        call.put_off(error)
+
+    def _admit(self, applicant: Applicant) -> None:
+        """Take a connection for an incoming line; of two the later: the caller has given up the first."""
+        line = Line(applicant.hello.rank, applicant.hello.number)
+        if line not in self._incoming or applicant.hello.scope != hash_scope(_SCOPE):
+            self._entrance.listener.turn_away(applicant, f"rank {line.rank} is not expected here now")
+            return
+        if line in self._found:
+            self._found[line].close()
+        self._found[line] = applicant.admit().connection
+        self._expected.discard(line)
+
+    def _give_up(self) -> NoReturn:
+        missing = {line.rank for line in (*self._calls, *self._expected)}
+        tried = [f"{call}: {call.problem}" for call in self._calls.values() if call.problem]
+        hint = "; ".join((*tried[:1], *filter(None, [self._entrance.listener.describe()])))
+        raise TimedOut("connect", round(time.monotonic() - self._began, 1), missing, hint or None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-import time
 from typing import Any
 
 Where = tuple[int, Any]
@@ -43,29 +42,12 @@ def look_up(name: str, port: int, timeout: float, *, listens: bool = False) -> l
     except queue.Empty:
         msg = f"no name server has said within {timeout:.1f} s where {name} is; give its address instead"
         raise TimeoutError(msg) from None
-    if isinstance(found, OSError):
-        raise found
-    return found
-
-
-def connect(name: str, port: int, timeout: float) -> socket.socket:
-    """Connection to the first address of a host that answers; all of it within the timeout."""
-    give_up = time.monotonic() + timeout
-    problem: OSError = TimeoutError("no time was left to connect")
-    for family, where in look_up(name, port, timeout):
-        connection = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            connection.settimeout(max(0.001, give_up - time.monotonic()))
-            connection.connect(where)
-        except OSError as error:
-            connection.close()
-            problem = error
-        except BaseException:
-            connection.close()
-            raise
-        else:
-            return connection
-    raise problem
+    try:
+        if isinstance(found, OSError):
+            raise found
+        return found
+    finally:
+        del found  # an error in a variable of its own traceback would outlive its handling
 
 
 def _ask(name: str, port: int, flags: int) -> list[Where]:

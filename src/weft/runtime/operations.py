@@ -18,11 +18,14 @@ import numpy as np
 
 from weft.errors import InputError, RuntimeFailure
 from weft.runtime.engines import Prepared, Record
+from weft.runtime.failure_reports import FailureReporter
+from weft.runtime.flight import FlightRecorder, write_flight, write_flight_of_failure, write_on_signal
 from weft.runtime.roster import check_timeout
 from weft.runtime.work import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from weft.runtime.engines import Buffer, Dealing, Engine
     from weft.schedule import Schedule
 
-_Known: TypeAlias = "tuple[Record, Callable[[Any, float], bool]]"
+_Known: TypeAlias = "tuple[Prepared, Callable[[Any, float], bool]]"
 
 _MOST_KEPT: Final = 4096
 """Operations that are kept ready; who has more kinds than that makes them anew."""
@@ -42,18 +45,28 @@ SEGMENT_BYTES: Final = 256 << 10
 class Operations:
     """What `Communicator` does its collectives with; parameters as there."""
 
-    def __init__(self, engine: Engine[Any], chooser: Chooser, *, timeout: float = 60.0) -> None:
+    def __init__(
+        self,
+        engine: Engine[Any],
+        chooser: Chooser,
+        *,
+        timeout: float = 60.0,
+        reporter: FailureReporter | None = None,
+    ) -> None:
         self.rank, self.size = engine.rank, engine.size
+        self._reporter = reporter or FailureReporter()
         self.timeout = check_timeout(timeout)
         self.last: Record | None = None
         self._engine, self._chooser = engine, chooser
         self._prepared: dict[tuple[Any, ...], Prepared] = {}
-        self._known: dict[tuple[int, Any, str], _Known] = {}
+        self._known: dict[tuple[int, Any, str, str], _Known] = {}
         self._busy = threading.Lock()
         self._worker = Worker()
         self._turn: int | None = None
         self._closed = False
         self._failure: RuntimeFailure | None = None
+        self._recorder = FlightRecorder(engine)
+        write_on_signal()
         _here.add(self)
 
     def __repr__(self) -> str:
@@ -97,7 +110,8 @@ class Operations:
         return self._do(one_after_the_other, async_op=async_op)
 
     def _do(self, run: Callable[[], Any], *, async_op: bool) -> Any:
-        self._check_open()
+        if not self._has_turn():  # what was started before `close` is finished, with all calls that it makes
+            self._check_open()
         if async_op:
             return self._worker.submit(run)
         if self._may_run():
@@ -109,7 +123,11 @@ class Operations:
 
     def _may_run(self) -> bool:
         """Whether a blocking call is to be done by the thread that makes it."""
-        return self._worker.idle() or self._turn == threading.get_ident()
+        return self._worker.idle() or self._has_turn()
+
+    def _has_turn(self) -> bool:
+        """Whether this thread is running what was given to `in_turn`."""
+        return self._turn == threading.get_ident()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -117,28 +135,37 @@ class Operations:
             raise RuntimeFailure(msg)
 
     def _execute(
-        self, collective: str, flat: Buffer, out: Buffer, op: str, root: int, timeout: float | None
+        self,
+        collective: str,
+        flat: Buffer,
+        out: Buffer,
+        op: str,
+        root: int,
+        timeout: float | None,
+        kind: str = "",
     ) -> Prepared | None:
         """Run one operation; None where there is nobody to run it with."""
         if self.size == 1:
             return None
-        prepared = self._find(collective, flat, op, root)
+        prepared = self._find(collective, flat, op, root, kind)
         with self._busy:
             self.last = prepared.record
             self._run(prepared, flat, out, op, timeout)
         return prepared
 
-    def _find(self, collective: str, flat: Buffer, op: str, root: int) -> Prepared:
-        key = (collective, flat.elements, flat.dtype, op, root)
+    def _find(self, collective: str, flat: Buffer, op: str, root: int, kind: str = "") -> Prepared:
+        key = (collective, flat.elements, flat.dtype, op, root, kind)
         prepared = self._prepared.get(key)
         if prepared is None:
             chosen = self._chooser.choose(collective, flat.nbytes, root)
             prepared = self._prepare(key, chosen, flat)
         return prepared
 
-    def _execute_chosen(self, name: str, chosen: Chosen, flat: Buffer, timeout: float | None) -> None:
+    def _execute_chosen(
+        self, name: str, chosen: Chosen, flat: Buffer, timeout: float | None, kind: str = ""
+    ) -> None:
         """Run one half of an all-reduce, in place; the two halves go together, so they were chosen before."""
-        key = (name, flat.elements, flat.dtype, chosen[0].digest, chosen[1])
+        key = (name, flat.elements, flat.dtype, chosen[0].digest, chosen[1], kind)
         prepared = self._prepared.get(key) or self._prepare(key, chosen, flat)
         with self._busy:
             self.last = prepared.record
@@ -158,17 +185,23 @@ class Operations:
             self._prepared.clear()
             self._known.clear()
         scatters = key[0] == "reduce_scatter"
-        share = _share(schedule, start, self.rank) if scatters else (0, 0)
+        share = share_of(schedule, start, self.rank) if scatters else (0, 0)
         found = self._prepared[key] = Prepared(schedule, script, record, mark, start, share)
         return found
 
     def _exchange(
-        self, name: str, dealings: list[Dealing], flat: Buffer, out: Buffer, timeout: float | None
+        self,
+        name: str,
+        dealings: list[Dealing],
+        flat: Buffer,
+        out: Buffer,
+        timeout: float | None,
+        kind: str = "",
     ) -> None:
         segment = max(1, SEGMENT_BYTES // flat.itemsize)
         script = self._engine.prepare_exchange(dealings, segment)
         record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize)
-        mark = _fingerprint(("exchange", flat.dtype))
+        mark = _fingerprint(("exchange", flat.dtype, kind))
         prepared = Prepared(None, script, record, mark, np.zeros(1, np.int64))
         with self._busy:
             self.last = record
@@ -176,7 +209,9 @@ class Operations:
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
         with self._watched():
+            self._recorder.begin(prepared)
             self._engine.run(prepared, flat, out, op, self._wait(timeout))
+            self._recorder.end()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -187,30 +222,58 @@ class Operations:
         try:
             yield
         except RuntimeFailure as failure:
-            self._failure = failure
+            self._note_failure(failure)
             raise
+
+    def _note_failure(self, failure: RuntimeFailure) -> None:
+        self._failure = failure
+        self._reporter.tell(failure)
+        self._recorder.fail(failure)
+        write_flight_of_failure(failure)
+
+    def flight(self) -> Path | None:
+        """Write the flight record of this process: what its communicators did lately, and what they wait for.
+
+        The file is ``flight-JOB-rN.json`` in the folder that ``WEFT_FLIGHT_DIR`` names, by default the
+        working directory; ``weft explain`` merges those of all ranks. It is also written when an operation
+        fails, and on SIGUSR2.
+
+        Returns
+        -------
+        Path or None
+            The file; None if ``WEFT_FLIGHT_DIR`` is set but empty.
+
+        Raises
+        ------
+        RuntimeFailure
+            If it cannot be written.
+        """
+        return write_flight("on demand")
 
     def _wait(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else check_timeout(timeout)
 
-    def _learn(self, prepared: Prepared, flat: Buffer, array: Any, op: str) -> None:
-        key = (array.size, array.dtype, op)
-        shortcut = None if key in self._known else self._engine.shortcut(prepared, flat, op)
+    def _learn(self, prepared: Prepared, flat: Buffer, key: tuple[int, Any, str, str]) -> None:
+        """Keep an all-reduce ready for the next array of the same size, type, op and kind."""
+        shortcut = None if key in self._known else self._engine.shortcut(prepared, flat, key[2])
         if shortcut is not None:
-            self._known[key] = prepared.record, shortcut
+            self._known[key] = prepared, shortcut
 
     def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
         """Do again what was done before with an array like this; False if that is not possible."""
         if self._closed or self._failure is not None or not self._may_run():
             return False
-        record, shortcut = known
+        prepared, shortcut = known
         with self._busy:
-            self.last = record
+            self.last = prepared.record
+            self._recorder.begin(prepared)
             try:
-                return shortcut(array, self.timeout if timeout is None else check_timeout(timeout))
+                done = shortcut(array, self.timeout if timeout is None else check_timeout(timeout))
             except RuntimeFailure as failure:
-                self._failure = failure
+                self._note_failure(failure)
                 raise
+            self._recorder.end(done)
+            return done
 
 
 def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
@@ -218,10 +281,10 @@ def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
 
 
-def _share(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[int, int]:
-    """Elements of a rank in a reduce-scatter."""
+def share_of(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[int, int]:
+    """First element that a rank has after a reduce-scatter, and the end; `start` is of `cut_into_chunks`."""
     owned = np.flatnonzero(schedule.target == rank)
-    return int(start[owned[0]]), int(start[owned[-1] + 1])
+    return (int(start[owned[0]]), int(start[owned[-1] + 1])) if len(owned) else (0, 0)
 
 
 _here: weakref.WeakSet[Operations] = weakref.WeakSet()
@@ -231,6 +294,7 @@ def _forget() -> None:
     """A forked child must not speak for its parent: to the others there is only one of them."""
     for communicator in _here:
         communicator._closed = True
+        communicator._turn = None
 
 
 os.register_at_fork(after_in_child=_forget)

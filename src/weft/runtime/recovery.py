@@ -1,4 +1,4 @@
-"""Going on after a link was lost: what all ranks know together, and what is left of the network."""
+"""Going on after a link or a rank was lost: what all know together, and what is left of the network."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft import limits
+from weft.errors import DisconnectedError
 from weft.runtime.lanes import find_lanes, find_nodes
-from weft.topology.faults import without_links
+from weft.topology.faults import apply_faults, without_links
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.runtime.roster import Roster
     from weft.topology import Topology
 
@@ -42,6 +45,52 @@ class Recovery:
     completed: int
     ahead: int
     topology: Topology | None
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """What is left of a communicator whose ranks were lost.
+
+    Parameters
+    ----------
+    before
+        The rank that each survivor had, by its new rank.
+    ahead
+        Operations that this rank has completed, and some other survivor has not.
+    topology
+        Without the ranks that are lost; None if there was none, or it does not hang together any more.
+    """
+
+    before: tuple[int, ...]
+    ahead: int
+    topology: Topology | None
+
+
+def without_ranks(topology: Topology | None, hosts: list[list[int]], left: Sequence[int]) -> Topology | None:
+    """The topology of the ranks that are left, or of their hosts.
+
+    Parameters
+    ----------
+    topology
+        Of all ranks so far, or of their hosts.
+    hosts
+        The ranks of each host so far.
+    left
+        The ranks that are left.
+    """
+    if topology is None:
+        return None
+    here = set(left)
+    if topology.ranks == len(hosts) and topology.ranks != sum(map(len, hosts)):
+        gone = [number for number, ranks in enumerate(hosts) if not here.intersection(ranks)]
+    else:
+        gone = [rank for rank in range(topology.ranks) if rank not in here]
+    if topology.ranks - len(gone) < 2:
+        return None
+    try:
+        return apply_faults(topology, [f"rank:{rank}" for rank in gone])
+    except DisconnectedError:
+        return None
 
 
 def agree(

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import selectors
-import socket
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
-from weft.runtime import wire
 from weft.runtime.boards import Note
+from weft.runtime.caller import Caller, Dismissed, Pauses, Refused
 from weft.runtime.environment import SECRET_BYTES
+from weft.runtime.failure_reports import FailureReporter
 from weft.runtime.gate import Gate, Point, listen_at
-from weft.runtime.names import connect
-from weft.runtime.roster import Member, Roster, await_frame, check_timeout, decode, reply_bytes
-from weft.runtime.wire import Channel, Gone, Hello, Kind, ProtocolError
+from weft.runtime.listener import Listener
+from weft.runtime.members import Member, Verdict, decode
+from weft.runtime.names import look_up
+from weft.runtime.resources import EXHAUSTED, guarded
+from weft.runtime.roster import Roster, await_frame, check_timeout, reply_bytes
+from weft.runtime.wire import Gone, Hello, Kind, ProtocolError
 
 if TYPE_CHECKING:
     from weft.runtime.environment import Place
-
-_SHORTEST_PAUSE_S: Final = 0.02
-_LONGEST_PAUSE_S: Final = 0.5
+    from weft.runtime.wire import Channel
 
 
 def join(place: Place, *, timeout: float = 60.0) -> Roster:
@@ -47,6 +49,19 @@ def join(place: Place, *, timeout: float = 60.0) -> Roster:
         Ranks that did not come, or went away meanwhile.
     """
     check_timeout(timeout)
+    reporter = FailureReporter.open(place.report, place.rank)
+    try:
+        with guarded(f"joining the job as rank {place.rank}"):
+            roster = _meet(place, timeout)
+    except RuntimeFailure as failure:
+        reporter.tell(failure)
+        raise
+    reporter.tell_joined()
+    roster.reporter = reporter
+    return roster
+
+
+def _meet(place: Place, timeout: float) -> Roster:
     me = Member.here(place.rank)
     if place.size == 1:
         return Roster(0, (me,), {})
@@ -60,8 +75,10 @@ def _open_gate(place: Place, me: Member, timeout: float) -> Roster:
     board = place.board
     point = _meeting_point(place, Note(place.port or 0, token_bytes(SECRET_BYTES)) if board else None)
     with ExitStack() as at_the_end:
-        listener = at_the_end.enter_context(listen_at(point, timeout))
-        point = replace(point, port=listener.getsockname()[1])
+        listening = at_the_end.enter_context(listen_at(point, timeout))
+        point = replace(point, port=listening.getsockname()[1])
+        listener = Listener([listening], point.secret, limits.MAX_EXCHANGE_BYTES)
+        at_the_end.enter_context(listener)
         if board is not None:
             at_the_end.callback(board.remove)
             try:
@@ -105,83 +122,65 @@ def _find_point(place: Place, left: float) -> Point:
 def _knock_until_open(place: Place, me: Member, timeout: float) -> Roster:
     """Try again until rank 0 listens and admits this process."""
     deadline = time.monotonic() + timeout
-    pause = _SHORTEST_PAUSE_S
-    problem = "no answer"
-    where = ""
-    while (left := deadline - time.monotonic()) > 0:
+    record, longest = msgspec.msgpack.encode(me), reply_bytes(place.size)
+    pauses = Pauses()
+    problem, tried = "no answer", ""
+    for attempt in count():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        caller = None
         try:
             point = _find_point(place, left)
-            where = f" tried {point}"
-            channel = _knock(place, point, me, deadline - time.monotonic())
+            tried = f" tried {point}"
+            addresses = look_up(point.address, point.port, max(0.001, deadline - time.monotonic()))
+            where, hello = addresses[attempt % len(addresses)], Hello.of(place)
+            caller = Caller(where, point.secret, hello, record, longest, connect_s=pauses.connect_s)
+            channel, payload = _be_admitted(caller, deadline)
+        except Refused as error:
+            msg = f"rank 0 at {point} refuses this process: {error}"
+            raise InputError(msg) from error
+        except Dismissed as error:
+            raise decode(error.verdict, Verdict, "rank 0").error() from error
         except (ProtocolError, Gone) as error:
             problem = str(error)
         except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise
             problem = error.strerror or str(error)
         else:
-            return _enter(channel, place, deadline, timeout)
-        time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
-    raise TimedOut("join", timeout, [0], f"rank {place.rank}{where}: {problem}")
+            return _enter(channel, decode(payload, Member, "rank 0"), place, deadline, timeout)
+        time.sleep(min(pauses.after(caller), max(0.0, deadline - time.monotonic())))
+    raise TimedOut("join", timeout, [0], f"rank {place.rank}{tried}: {problem}")
 
 
-def _knock(place: Place, point: Point, me: Member, left: float) -> Channel:
+def _be_admitted(caller: Caller, deadline: float) -> tuple[Channel, bytes]:
     """Prove this process to rank 0, and have rank 0 prove itself."""
-    give_up = time.monotonic() + min(left, limits.MAX_UNPROVEN_SECONDS)
-    connection = connect(point.address, point.port, max(0.001, give_up - time.monotonic()))
-    with ExitStack() as unless_admitted:
-        unless_admitted.callback(connection.close)
-        if connection.getsockname() == connection.getpeername():
-            msg = "nobody listens there"  # the kernel connected the socket with itself
-            raise ProtocolError(msg)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        hello = Hello.of(place)
-        connection.sendall(hello.encode())
-        challenge = _read_exactly(connection, wire.CHALLENGE_BYTES, give_up)
-        transcript = wire.read_challenge(point.secret, hello, challenge)
-        connection.sendall(transcript.answer(msgspec.msgpack.encode(me)))
-        to_rank_0, from_rank_0 = transcript.keys()
-        channel = Channel(connection, to_rank_0, from_rank_0, reply_bytes(place.size))
-        kind, reason = _first_frame(channel, give_up)
-        if kind is Kind.REFUSED:
-            msg = f"rank 0 at {point} refuses this process: {reason.decode('utf-8', 'replace')}"
-            raise InputError(msg)
-        if kind is not Kind.ADMITTED:
-            msg = f"rank 0 answers with {kind.name.lower()}"
-            raise ProtocolError(msg)
+    with ExitStack() as unless_admitted, selectors.DefaultSelector() as selector:
+        unless_admitted.callback(caller.close)
+        while (admitted := caller.advance()) is None:
+            left = min(deadline, caller.deadline) - time.monotonic()
+            if left <= 0:
+                msg = "rank 0 does not answer"
+                raise ProtocolError(msg)
+            selector.register(caller, caller.events)
+            selector.select(left)
+            selector.unregister(caller)
         unless_admitted.pop_all()
-    return channel
+    return admitted
 
 
-def _read_exactly(connection: socket.socket, count: int, give_up: float) -> bytes:
-    data = b""
-    while len(data) < count:
-        connection.settimeout(max(0.001, give_up - time.monotonic()))
-        if not (more := connection.recv(count - len(data))):
-            msg = "whoever listens there hangs up: the secret may differ, or it is something else"
-            raise ProtocolError(msg)
-        data += more
-    return data
-
-
-def _first_frame(channel: Channel, give_up: float) -> tuple[Kind, bytes]:
-    with selectors.DefaultSelector() as selector:
-        selector.register(channel, selectors.EVENT_READ)
-        while (left := give_up - time.monotonic()) > 0:
-            if selector.select(left) and (frame := channel.receive()) is not None:
-                return frame
-    msg = "rank 0 does not answer"
-    raise ProtocolError(msg)
-
-
-def _enter(channel: Channel, place: Place, deadline: float, timeout: float) -> Roster:
+def _enter(channel: Channel, rank_0: Member, place: Place, deadline: float, timeout: float) -> Roster:
     """Wait, once admitted, until everybody is there."""
     with ExitStack() as unless_complete:
         unless_complete.callback(channel.close)
         left = max(0.001, deadline - time.monotonic())
         try:
-            kind, record = await_frame(channel, "join", left, None)
+            kind, record = await_frame(channel, "join", left, rank_0)
         except TimedOut as error:
             raise TimedOut("join", timeout, error.missing, error.hint) from error
+        if kind is Kind.FAILED:
+            raise decode(record, Verdict, "rank 0").error()
         members = decode(record, tuple[Member, ...], "rank 0") if kind is Kind.WELCOME else ()
         if [member.rank for member in members] != list(range(place.size)):
             msg = "rank 0 sent a roster that is not that of the job; use one Weft everywhere"

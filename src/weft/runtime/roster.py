@@ -1,117 +1,52 @@
-"""Who is in the job, and small exchanges among all of them through rank 0.
+"""The control plane of a job: small exchanges among all ranks, through rank 0, and who is lost meanwhile.
 
-A wait has a deadline on every rank. One whose time is over tells rank 0 so, and rank 0 tells everybody which
-ranks are missing, so that all name the same ones; only a rank 0 that is itself missing cannot.
+A wait has a deadline on every rank. A rank whose time is over tells rank 0 so, and rank 0 tells everybody
+which ranks are missing, so that all name the same ones; only a rank 0 that is itself missing cannot.
+
+Rank 0 also decides why a start fails. It sees a rank die by the end of its connection. A rank that cannot
+reach another one, or cannot go on itself, reports that to rank 0 and waits for the verdict, instead of
+leaving and being taken for the lost one. Between two exchanges, while ranks connect to each other,
+`Roster.hear` does all this, called whenever one of the connections in `Roster.watched` has something to read.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import selectors
-import socket
 import struct
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Final, Self
 
 from weft import limits
-from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut
-from weft.runtime.wire import Channel, Gone, Kind
+from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError
+from weft.runtime.failure_reports import FailureReporter
+from weft.runtime.members import Verdict, announce, decode, flush_if_open, lost
+from weft.runtime.resources import ran_out
+from weft.runtime.wire import Gone, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
+
+    from weft.runtime.members import Member
+    from weft.runtime.wire import Channel
 
 VERDICT_GRACE_S: Final = 2.0
 """How much longer than its own deadline a rank waits for rank 0 to say who is missing."""
 
+_SETTLE_S: Final = 0.5
+"""How long rank 0 waits for a death that explains why a rank cannot reach another one."""
+
 _LONGEST_WAIT_S: Final = 1e6
 _LENGTH: Final = struct.Struct("!I")
-_NAMESPACES: Final = ("ipc", "net", "pid")
-
-_Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]
-_T = TypeVar("_T")
-_Text = Annotated[str, msgspec.Meta(max_length=255)]
 
 
-class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One process of the job.
-
-    ``boot_id`` names its host: the running kernel and the namespaces through which processes reach each
-    other, so that two containers on one machine are two hosts.
-    """
-
-    rank: _Rank
-    host: _Text
-    pid: Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
-    boot_id: _Text
-
-    @property
-    def machine(self) -> str:
-        """The running kernel alone: what the processors belong to."""
-        return self.boot_id.partition("/")[0]
-
-    @staticmethod
-    def here(rank: int) -> Member:
-        """Member that this process is."""
-        return Member(rank, socket.gethostname()[:64], os.getpid(), host_identity())
-
-
-class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Why rank 0 ended a wait, in a form that travels."""
-
-    op: _Text
-    lost: _Rank | None = None
-    host: _Text | None = None
-    pid: int | None = None
-    missing: Annotated[tuple[_Rank, ...], msgspec.Meta(max_length=limits.MAX_JOB_RANKS)] = ()
-    seconds: float | None = None
-    text: Annotated[str, msgspec.Meta(max_length=600)] | None = None
-
-    @staticmethod
-    def of(error: RuntimeFailure, op: str) -> Verdict:
-        """Verdict that `error` is."""
-        if isinstance(error, PeerLost):
-            return Verdict(op, lost=error.rank, host=error.host, pid=error.pid)
-        if isinstance(error, TimedOut):
-            hint = error.hint and error.hint[:600]
-            return Verdict(op, missing=error.missing, seconds=error.seconds, text=hint)
-        return Verdict(op, text=str(error)[:600])
-
-    def error(self) -> RuntimeFailure:
-        """Error that this verdict is, on whichever rank."""
-        if self.lost is not None:
-            return PeerLost(self.lost, self.host, self.pid, self.op)
-        if self.seconds is not None:
-            return TimedOut(self.op, self.seconds, self.missing, self.text)
-        return RuntimeFailure(self.text or f"{self.op} failed")
-
-
-def host_identity() -> str:
-    """Name of this host that no other has: equal only for processes that can share memory."""
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    spaces = (f"{name}:{Path('/proc/self/ns', name).stat().st_ino}" for name in _NAMESPACES)
-    return "/".join((boot_id, *spaces))
-
-
-def check_timeout(timeout: float) -> float:
+def check_timeout(timeout: float, name: str = "timeout") -> float:
     """Refuse a time that no wait can have."""
     number = isinstance(timeout, int | float)
     if not (number and math.isfinite(timeout) and 0 < timeout <= _LONGEST_WAIT_S):
-        msg = f"timeout {timeout}: expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
+        msg = f"{name} {timeout}: expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
         raise InputError(msg)
     return timeout
-
-
-def decode(data: bytes, kind: type[_T], sender: str) -> _T:
-    """Value in a frame's payload, checked."""
-    try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        msg = f"{sender} sent what cannot be read: {error}; use one Weft everywhere"
-        raise RuntimeFailure(msg) from error
 
 
 class Roster:
@@ -128,13 +63,22 @@ class Roster:
         Everybody, by rank.
     channels
         On rank 0 one to each other rank; elsewhere one to rank 0.
+
+    Attributes
+    ----------
+    reporter
+        Tells the launcher why this rank fails.
     """
 
     def __init__(self, rank: int, members: tuple[Member, ...], channels: dict[int, Channel]) -> None:
         self.rank = rank
         self.members = members
+        self.reporter = FailureReporter()
         self._channels = channels
         self._ended: str | None = None
+        self._early: dict[int, tuple[Kind, bytes]] = {}
+        self.overdue = False
+        """Whether a rank's time for the next exchange was over before this rank, 0, had come to it."""
 
     @property
     def size(self) -> int:
@@ -146,6 +90,11 @@ class Roster:
         """Address of this host on the network where it reaches rank 0, or on rank 0 the others."""
         channel = next(iter(self._channels.values()))
         return str(channel.connection.getsockname()[0])
+
+    @property
+    def watched(self) -> Mapping[int, Channel]:
+        """Connections that tell of losses, by rank: all of them on rank 0, that to rank 0 elsewhere."""
+        return self._channels
 
     def exchange(self, payload: bytes, timeout: float = 60.0) -> list[bytes]:
         """Give every rank the payloads of all, by rank.
@@ -164,11 +113,45 @@ class Roster:
         """Return once every rank has called this."""
         self._meet(Kind.BARRIER, b"", timeout)
 
-    def give_up(self, error: RuntimeFailure, op: str) -> None:
-        """Tell the others why, if this is rank 0, so that they do not take rank 0 for the lost one."""
-        if self.rank == 0 and self._ended is None:
-            announce(self._channels.values(), error, op)
-            self._ended = str(error)
+    def hear(self, rank: int, op: str) -> None:
+        """Read what has come on a watched connection, between two exchanges.
+
+        Parameters
+        ----------
+        rank
+            Whose connection it is.
+        op
+            What this rank is doing.
+
+        Raises
+        ------
+        PeerLost, TimedOut, RuntimeFailure
+            If the job cannot go on; all ranks raise the same.
+        """
+        try:
+            if self.rank == 0:
+                self._overhear(rank, op)
+            elif (frame := self._receive(0, op)) is not None:
+                self._check_reply(frame, None, op)
+        except RuntimeFailure as error:
+            self._end(error, op)
+            raise
+
+    def fail(self, error: WeftError, op: str) -> WeftError:
+        """Tell all ranks why this one cannot go on; the error for it to raise.
+
+        An error that is this rank's own fault stays what it is, and the others lose this rank for that
+        reason. If it concerns a peer, this rank raises the verdict of rank 0, as all ranks do: the peer may
+        have died, which rank 0 knows.
+        """
+        if self._ended is not None or not self._channels:
+            return error
+        me = self.members[self.rank]
+        if not isinstance(error, RuntimeFailure) or ran_out(error):
+            self._report(lost(me, op, str(error)), op, 0.0)
+            return error
+        named = isinstance(error, PeerLost | TimedOut)
+        return self._report(error if named else RuntimeFailure(f"{me}: {error}"), op, VERDICT_GRACE_S)
 
     def close(self) -> None:
         """Close the connections; the others see this process leave."""
@@ -191,45 +174,118 @@ class Roster:
             if self.rank == 0:
                 return self._collect(kind, payload, timeout)
             return self._attend(kind, payload, timeout)
+        except RuntimeFailure as error:
+            self._end(error, kind.name.lower())
+            self.reporter.tell(error)
+            raise
         except BaseException as error:
             # An interrupted exchange has left frames behind that the next one would take for its own.
             self._ended = str(error) or type(error).__name__
             raise
 
+    def _end(self, error: WeftError, op: str) -> None:
+        if self.rank == 0 and self._ended is None:
+            announce(self._channels.values(), error, op)
+        self._ended = self._ended or str(error)
+
     def _collect(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
         """Rank 0: take everybody's part, then send all parts to everybody."""
         op = kind.name.lower()
-        parts = {0: payload}
         started = time.monotonic()
-        deadline = started + timeout
-        try:
-            with selectors.DefaultSelector() as selector:
-                for rank, channel in self._channels.items():
-                    selector.register(channel, selectors.EVENT_READ, rank)
-                while missing := self._channels.keys() - parts.keys():
-                    if (left := deadline - time.monotonic()) <= 0:
-                        waited = min(timeout, round(time.monotonic() - started, 1))
-                        raise TimedOut(op, waited, missing)
-                    for key, _ in selector.select(left):
-                        frame = self._receive(key.data, op)
-                        if frame is None:
-                            continue
-                        if frame[0] is not Kind.EXPIRED:
-                            parts[key.data] = self._check_part(key.data, frame, kind, parts)
-                        elif key.data in parts:  # else it is about a call that was answered meanwhile
-                            deadline = time.monotonic()
-            everything = b"".join(_LENGTH.pack(len(parts[rank])) + parts[rank] for rank in range(self.size))
-            send_all(self._channels, self.members, kind, everything, deadline)
-        except RuntimeFailure as error:
-            announce(self._channels.values(), error, op)
-            raise
+        deadline = started if self.overdue else started + timeout
+        parts = {0: payload}
+        for rank, early in self._early.items():
+            parts[rank] = self._check_part(rank, early, kind, parts)
+        self._early.clear()
+        self.overdue = False
+        with selectors.PollSelector() as selector:
+            for rank, channel in self._channels.items():
+                selector.register(channel, selectors.EVENT_READ, rank)
+            while missing := self._channels.keys() - parts.keys():
+                if (left := deadline - time.monotonic()) <= 0:
+                    waited = round(min(timeout, time.monotonic() - started), 1)
+                    raise self._judge(TimedOut(op, waited, missing), op)
+                for key, _ in selector.select(left):
+                    frame = self._take(key.data, op)
+                    if frame is None:
+                        continue
+                    if frame[0] is not Kind.EXPIRED:
+                        parts[key.data] = self._check_part(key.data, frame, kind, parts)
+                    elif key.data in parts:  # else it is about a call that was answered meanwhile
+                        deadline = time.monotonic()
+        everything = b"".join(_LENGTH.pack(len(parts[rank])) + parts[rank] for rank in range(self.size))
+        send_all(self._channels, kind, everything, deadline)
         return [parts[rank] for rank in range(self.size)]
+
+    def _overhear(self, rank: int, op: str) -> None:
+        """Rank 0, between two exchanges: keep what a rank says that is already in the next one."""
+        while (frame := self._take(rank, op)) is not None:
+            if frame[0] is Kind.EXPIRED:
+                self.overdue = self.overdue or rank in self._early
+            elif rank in self._early:
+                msg = f"rank {rank} has sent two parts of one exchange; use one Weft everywhere"
+                raise RuntimeFailure(msg)
+            else:
+                self._early[rank] = frame
+
+    def _take(self, rank: int, op: str) -> tuple[Kind, bytes] | None:
+        """Rank 0: the next frame of a rank, if it has come; raises what the rank reports."""
+        frame = self._receive(rank, op)
+        if frame is not None and frame[0] is Kind.REPORT:
+            raise self._judge(decode(frame[1], Verdict, f"rank {rank}").error(), op, rank)
+        return frame
 
     def _receive(self, rank: int, op: str) -> tuple[Kind, bytes] | None:
         try:
             return self._channels[rank].receive()
         except Gone as error:
             raise lost(self.members[rank], op) from error
+
+    def _judge(self, error: WeftError, op: str, reporter: int | None = None) -> WeftError:
+        """Rank 0: what really happened, when it fails itself or a rank reports that it has.
+
+        A death explains why others cannot reach a rank. A rank that does not come because it waits for
+        another one says so at its own deadline, which is about the same.
+        """
+        if isinstance(error, PeerLost):
+            return error
+        reports = {} if reporter is None else {reporter: error}
+        deadline = time.monotonic() + _SETTLE_S
+        with selectors.PollSelector() as selector:
+            for rank, channel in self._channels.items():
+                selector.register(channel, selectors.EVENT_READ, rank)
+            while (left := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    try:
+                        frame = self._channels[key.data].receive()
+                    except Gone:
+                        if key.data not in reports:
+                            return lost(self.members[key.data], op)
+                        selector.unregister(key.fileobj)  # it has said why it leaves
+                        continue
+                    if frame is not None and frame[0] is Kind.REPORT:
+                        reports[key.data] = decode(frame[1], Verdict, f"rank {key.data}").error()
+        return _weigh(error, reports)
+
+    def _report(self, error: WeftError, op: str, wait_s: float) -> WeftError:
+        """Tell rank 0 of an error and wait for its verdict, but not longer than so many seconds."""
+        if self.rank == 0:
+            found = self._judge(error, op) if wait_s else error
+        else:
+            found = self._await_verdict(error, op, wait_s)
+        self._end(found, op)
+        return found
+
+    def _await_verdict(self, error: WeftError, op: str, wait_s: float) -> WeftError:
+        channel = self._channels[0]
+        channel.queue(Kind.REPORT, Verdict.of(error, op).encode())
+        try:
+            frame = _next_frame(channel, wait_s)
+            while frame is not None and frame[0] is not Kind.FAILED:
+                frame = _next_frame(channel, wait_s)
+        except Gone:
+            return lost(self.members[0], op)
+        return error if frame is None else decode(frame[1], Verdict, "rank 0").error()
 
     def _check_part(self, rank: int, frame: tuple[Kind, bytes], kind: Kind, parts: dict[int, bytes]) -> bytes:
         found, payload = frame
@@ -238,16 +294,22 @@ class Roster:
             raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
         return payload
 
+    def _check_reply(self, frame: tuple[Kind, bytes], kind: Kind | None, op: str) -> bytes:
+        """Any other rank: what rank 0 answers, which may be its verdict."""
+        found, payload = frame
+        if found is Kind.FAILED:
+            raise decode(payload, Verdict, "rank 0").error()
+        if found is not kind:
+            msg = f"rank 0 is in {found.name.lower()} while rank {self.rank} is in {op}"
+            raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
+        return payload
+
     def _attend(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
         """Any other rank: send the own part to rank 0 and wait for all."""
         op = kind.name.lower()
         channel = self._channels[0]
         channel.queue(kind, payload)
-        found, everything = await_frame(channel, op, timeout, self.members[0])
-        if found is not kind:
-            msg = f"rank 0 is in {found.name.lower()} while rank {self.rank} is in {op}"
-            raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
-        return self._split(everything)
+        return self._split(self._check_reply(await_frame(channel, op, timeout, self.members[0]), kind, op))
 
     def _split(self, everything: bytes) -> list[bytes]:
         parts: list[bytes] = []
@@ -262,39 +324,45 @@ class Roster:
         return parts
 
 
+def _weigh(error: WeftError, reports: dict[int, WeftError]) -> WeftError:
+    """Which error to believe: that a rank gave up, else one with another reason, else who is missing."""
+    late = []
+    for one in sorted((error, *reports.values()), key=lambda one: not isinstance(one, PeerLost)):
+        if not isinstance(one, TimedOut):
+            return one
+        late.append(one)
+    named = {rank for one in late for rank in one.missing}
+    missing = sorted(named - reports.keys() or named)  # who reports something is there
+    return TimedOut(late[-1].op, late[-1].seconds, missing, late[-1].hint)
+
+
 def reply_bytes(size: int) -> int:
     """Longest frame that rank 0 sends in a job of this size."""
     return size * (_LENGTH.size + limits.MAX_EXCHANGE_BYTES)
 
 
-def lost(member: Member, op: str) -> PeerLost:
-    """Error for a member that is gone."""
-    return PeerLost(member.rank, member.host, member.pid, op)
-
-
-def await_frame(channel: Channel, op: str, timeout: float, rank_0: Member | None) -> tuple[Kind, bytes]:
-    """Send what is queued, and wait for what rank 0 answers; its verdict is raised as the error it is."""
+def await_frame(channel: Channel, op: str, timeout: float, rank_0: Member) -> tuple[Kind, bytes]:
+    """Send what is queued, and wait for what rank 0 answers, which may be its verdict."""
     try:
         frame = _next_frame(channel, timeout)
         if frame is None:
             channel.queue(Kind.EXPIRED, b"")
             frame = _next_frame(channel, VERDICT_GRACE_S)
     except Gone as error:
-        raise (lost(rank_0, op) if rank_0 else PeerLost(0, op=op)) from error
+        raise lost(rank_0, op) from error
     if frame is None:
-        raise TimedOut(op, timeout, [0])
-    if frame[0] is Kind.FAILED:
-        raise decode(frame[1], Verdict, "rank 0").error()
+        raise TimedOut(op, round(timeout, 1), [0])
     return frame
 
 
 def _next_frame(channel: Channel, wait_s: float) -> tuple[Kind, bytes] | None:
     deadline = time.monotonic() + wait_s
-    with selectors.DefaultSelector() as selector:
+    flush_if_open(channel)
+    with selectors.PollSelector() as selector:
         selector.register(channel, selectors.EVENT_READ | selectors.EVENT_WRITE)
         while (left := deadline - time.monotonic()) > 0:
             selector.select(left)
-            _flush_if_open(channel)
+            flush_if_open(channel)
             if (frame := channel.receive()) is not None:
                 return frame
             if not channel.sending:
@@ -302,29 +370,16 @@ def _next_frame(channel: Channel, wait_s: float) -> tuple[Kind, bytes] | None:
     return None
 
 
-def _flush_if_open(channel: Channel) -> None:
-    try:
-        channel.flush()
-    except Gone:
-        # Rank 0 may have said why before it left: that is still there to be read.
-        return
-
-
-def send_all(
-    channels: dict[int, Channel],
-    members: tuple[Member, ...],
-    kind: Kind,
-    payload: bytes,
-    deadline: float,
-) -> None:
+def send_all(channels: dict[int, Channel], kind: Kind, payload: bytes, deadline: float) -> None:
     """Send one frame to everybody, whoever is slow notwithstanding.
 
-    All have come, so that those whose time is nearly over are still worth a moment.
+    All have come, so that those whose time is nearly over are still worth a moment. A rank that is gone
+    meanwhile is left to the next exchange, which names it: this one is complete on all other ranks.
     """
     op = "join" if kind is Kind.WELCOME else kind.name.lower()
     started = time.monotonic()
     deadline = max(deadline, started + VERDICT_GRACE_S)
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:
         for rank, channel in channels.items():
             channel.queue(kind, payload)
             selector.register(channel, selectors.EVENT_WRITE, rank)
@@ -336,15 +391,8 @@ def send_all(
                 channel = channels[key.data]
                 try:
                     channel.flush()
-                except Gone as error:
-                    raise lost(members[key.data], op) from error
+                except Gone:
+                    selector.unregister(channel)
+                    continue
                 if not channel.sending:
                     selector.unregister(channel)
-
-
-def announce(channels: Iterable[Channel], error: RuntimeFailure, op: str) -> None:
-    """Tell everybody why rank 0 gives up, as far as they still listen."""
-    payload = msgspec.msgpack.encode(Verdict.of(error, op))
-    for channel in channels:
-        channel.queue(Kind.FAILED, payload)
-        _flush_if_open(channel)

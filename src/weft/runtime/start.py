@@ -7,12 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from weft import limits
 from weft.errors import InputError
 from weft.runtime.chooser import Chooser
 from weft.runtime.communicator import Communicator
 from weft.runtime.engines.native import NativeEngine
 from weft.runtime.environment import find_place
+from weft.runtime.lines import CONNECT_S
 from weft.runtime.rendezvous import join
+from weft.runtime.roster import check_timeout
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -37,7 +40,10 @@ def init(
     engine: str = "native",
     group: Any = None,
     timeout: float = 60.0,
+    connect_timeout: float = CONNECT_S,
     planning: float = 20.0,
+    checksums: bool | None = None,
+    max_work: float | None = limits.MAX_WORK,
 ) -> Communicator:
     """Join the job that this process was started in.
 
@@ -66,14 +72,26 @@ def init(
     group
         For ``"torch"``: which process group; by default all of torch.distributed.
     timeout
-        Seconds for joining, and for each operation unless it is given its own.
+        Seconds for all ranks to come, and for each operation unless it is given its own.
+    connect_timeout
+        Seconds for connecting the ranks to each other once all have come; `timeout` if that is less. MPI
+        connects by itself.
     planning
         Seconds that rank 0 may plan for.
+    checksums
+        Of Weft's own engine: whether data that goes through sockets is followed by its checksum (CRC-32C), so
+        that what was changed on the way is a `LinkCorrupted` and not a wrong sum. By default as
+        ``WEFT_CHECKSUMS`` says, and that is 1. The same on all ranks.
+    max_work
+        Operations that reading a plan or a schedule may take, and verifying a schedule of it, by estimate;
+        None for any number.
 
     Raises
     ------
     InputError
         If the environment names no job, the plan is for another number of ranks, or the engine is not there.
+    LimitError
+        If a plan or schedule would take more operations than `max_work`.
     TimedOut, PeerLost
         If others do not come.
     """
@@ -81,7 +99,7 @@ def init(
         topology = os.environ.get("WEFT_TOPOLOGY") or None
 
     def meet(cables: Topology | None) -> Engine[Any]:
-        return _connect_engine(engine, transport, streams, group, timeout, cables)
+        return _connect_engine(engine, transport, streams, group, timeout, connect_timeout, cables, checksums)
 
     return open_communicator(
         meet,
@@ -91,6 +109,7 @@ def init(
         algorithm=algorithm,
         timeout=timeout,
         planning=planning,
+        max_work=max_work,
     )
 
 
@@ -103,6 +122,7 @@ def open_communicator(
     algorithm: str | None = None,
     timeout: float = 60.0,
     planning: float = 20.0,
+    max_work: float | None = limits.MAX_WORK,
 ) -> Communicator:
     """Communicator of ranks that meet as they like; parameters as for `init`.
 
@@ -114,11 +134,11 @@ def open_communicator(
     if isinstance(plan, str | Path):
         from weft.planning import load_plan
 
-        plan = load_plan(plan)
+        plan = load_plan(plan, max_work=max_work)
     if isinstance(schedule, str | Path):
         from weft.schedule.codec import load_schedule
 
-        schedule = load_schedule(schedule)
+        schedule = load_schedule(schedule, max_work=max_work)
     found = None if topology is None else load_topology(topology)
     if plan is not None and found is not None:
         plan.check_topology(found)
@@ -127,9 +147,17 @@ def open_communicator(
     size, hosts = connected.size, connected.hosts
     try:
         chooser = Chooser(
-            size, plan=plan, schedule=schedule, topology=found, algorithm=algorithm, hosts=hosts
+            size,
+            plan=plan,
+            schedule=schedule,
+            topology=found,
+            algorithm=algorithm,
+            hosts=hosts,
+            max_work=max_work,
         )
-        communicator = Communicator(connected, chooser, timeout=timeout)
+        roster = getattr(connected, "roster", None)
+        reporter = None if roster is None else roster.reporter
+        communicator = Communicator(connected, chooser, timeout=timeout, reporter=reporter)
     except BaseException:
         connected.close()
         raise
@@ -140,7 +168,14 @@ def open_communicator(
 
 
 def _connect_engine(
-    engine: str, transport: str, streams: int, group: Any, timeout: float, topology: Topology | None
+    engine: str,
+    transport: str,
+    streams: int,
+    group: Any,
+    timeout: float,
+    connect_timeout: float,
+    topology: Topology | None,
+    checksums: bool | None,
 ) -> Engine[Any]:
     """Make the ranks meet."""
     if engine not in ENGINES:
@@ -152,6 +187,7 @@ def _connect_engine(
     if engine != "torch" and group is not None:
         msg = f"a process group is for engine 'torch', not {engine!r}"
         raise InputError(msg)
+    check_timeout(connect_timeout, "connect_timeout")
     if engine == "mpi":
         from weft.runtime.engines.mpi import MpiEngine, load_mpi
 
@@ -160,8 +196,14 @@ def _connect_engine(
     if engine == "torch":
         from weft.runtime.engines.torch import TorchEngine, find_group
 
-        return TorchEngine.join(find_group(group), timeout=timeout)
+        found = find_group(group)
+        return TorchEngine.join(found, timeout=timeout, connect_timeout=min(timeout, connect_timeout))
     roster = join(find_place(), timeout=timeout)
     return NativeEngine.connect(
-        roster, transport=transport, streams=streams, timeout=timeout, topology=topology
+        roster,
+        transport=transport,
+        streams=streams,
+        timeout=min(timeout, connect_timeout),
+        topology=topology,
+        checksums=checksums,
     )

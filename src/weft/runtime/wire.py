@@ -1,15 +1,21 @@
-"""What travels between the ranks while they meet: proofs of belonging, then frames that carry their proof.
+"""The handshake by which two processes of a job prove themselves to each other, and the frames after it.
 
-Everything has a length that is known, or checked, before it is read. A stranger gets three messages::
+One side listens: rank 0 where the job meets, or any rank that waits for connections for data. The other side
+calls. Both know a secret of 32 bytes, and everything has a length that is known, or checked, before it is
+read::
 
-    peer    hello      magic, version, rank, size, hash of the job, nonce
-    rank 0  challenge  nonce, proof over both
-    peer    answer     proof over both and over the member record that follows it
+    caller    hello      magic, version, rank, number, scope, nonce, proof over these
+    listener  challenge  nonce, proof over both
+    caller    answer     proof over both and over the record that follows it
+    listener  frame      ADMITTED, or REFUSED with a reason
 
-Both proofs are HMAC-SHA256 under the job's secret, over a label, everything said so far and both nonces: one
-that was overheard, cut or aimed at another rank, size or job fits nothing. Then each direction has its own
-key, and a frame is ``kind, length, payload, HMAC(key, number of the frame, kind, length, payload)``: frames
-cannot be changed, repeated or reordered on the way. They can be read: nothing is encrypted.
+All proofs are HMAC-SHA256 under the secret. The proof in the hello does not admit anybody, because it can be
+overheard and sent again. It lets the listener tell, after the first message and for the price of one HMAC, a
+member of the job from a peer that does not know the secret. The other two proofs cover a label, everything
+said so far and both nonces: one that was overheard, cut or aimed at another rank, number or scope fits
+nothing. Then each direction has its own key, and a frame is ``kind, length, payload, HMAC(key, number of the
+frame, kind, length, payload)``: frames cannot be changed, repeated or reordered on the way. They can be read:
+nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -33,13 +39,14 @@ if TYPE_CHECKING:
 NONCE_BYTES: Final = 32
 MAC_BYTES: Final = 32
 _MAGIC: Final = b"WEFT"
-_VERSION: Final = 1
-_HELLO: Final = struct.Struct("!4sHII32s32s")
+_VERSION: Final = 2
+_CLAIM: Final = struct.Struct("!4sHIi32s32s")
 _CHALLENGE: Final = struct.Struct("!32s32s")
 _ANSWER: Final = struct.Struct("!32sH")
 _HEADER: Final = struct.Struct("!BI")
 _NUMBER: Final = struct.Struct("!Q")
-HELLO_BYTES: Final = _HELLO.size
+_PREFIX: Final = struct.pack("!4sH", _MAGIC, _VERSION)
+HELLO_BYTES: Final = _CLAIM.size + MAC_BYTES
 CHALLENGE_BYTES: Final = _CHALLENGE.size
 ANSWER_BYTES: Final = _ANSWER.size
 _READ_BYTES: Final = 256 << 10
@@ -57,6 +64,7 @@ class Kind(IntEnum):
     EXCHANGE = 5
     BARRIER = 6
     EXPIRED = 7
+    REPORT = 8
 
 
 class ProtocolError(Exception):
@@ -69,38 +77,75 @@ class Gone(Exception):
 
 @dataclass(frozen=True)
 class Hello:
-    """What a peer claims to be, before it proves anything."""
+    """What a caller claims to be.
+
+    Parameters
+    ----------
+    rank
+        The caller's.
+    number
+        Where the job meets, how many ranks the caller counts; for data, the purpose of the connection.
+    scope
+        Hash of what the connection is for: the job, or its data.
+    nonce
+        Random, and used once.
+    """
 
     rank: int
-    size: int
-    job_hash: bytes
+    number: int
+    scope: bytes
     nonce: bytes
 
     @staticmethod
-    def of(place: Place) -> Hello:
-        """Claim of one process, with a nonce of its own."""
-        return Hello(place.rank, place.size, hash_job(place.job), secrets.token_bytes(NONCE_BYTES))
-
-    def encode(self) -> bytes:
-        """Bytes on the wire."""
-        return _HELLO.pack(_MAGIC, _VERSION, self.rank, self.size, self.job_hash, self.nonce)
+    def make(rank: int, number: int, scope: str) -> Hello:
+        """Claim with a nonce of its own."""
+        return Hello(rank, number, hash_scope(scope), secrets.token_bytes(NONCE_BYTES))
 
     @staticmethod
-    def decode(data: bytes) -> Hello:
-        """Claim in `HELLO_BYTES` bytes."""
-        magic, version, rank, size, job_hash, nonce = _HELLO.unpack(data)
-        if magic != _MAGIC:
-            msg = "it does not speak Weft's protocol"
+    def of(place: Place) -> Hello:
+        """Claim of a process that joins its job."""
+        return Hello.make(place.rank, place.size, place.job)
+
+    def encode(self) -> bytes:
+        """The claim without its proof."""
+        return _CLAIM.pack(_MAGIC, _VERSION, self.rank, self.number, self.scope, self.nonce)
+
+    def sign(self, secret: bytes) -> bytes:
+        """The claim with its proof: `HELLO_BYTES` bytes."""
+        claim = self.encode()
+        return claim + _prove(secret, b"hello", claim)
+
+    @staticmethod
+    def decode(data: bytes, secret: bytes) -> Hello:
+        """Claim in `HELLO_BYTES` bytes, if it was made with the secret."""
+        check_prefix(data)
+        claim, proof = data[: _CLAIM.size], data[_CLAIM.size :]
+        if not hmac.compare_digest(proof, _prove(secret, b"hello", claim)):
+            msg = "it does not know the job's secret"
             raise ProtocolError(msg)
-        if version != _VERSION:
-            msg = f"it speaks version {version} of the protocol, this is {_VERSION}; use one Weft everywhere"
-            raise ProtocolError(msg)
-        return Hello(rank, size, job_hash, nonce)
+        _, _, rank, number, scope, nonce = _CLAIM.unpack(claim)
+        return Hello(rank, number, scope, nonce)
 
 
-def hash_job(job: str) -> bytes:
-    """Name of a job in a fixed number of bytes."""
-    return hashlib.sha256(job.encode()).digest()
+def check_prefix(data: bytes) -> None:
+    """Refuse a hello as soon as its first bytes, however few, are not those of this protocol."""
+    if data.startswith(_PREFIX) or _PREFIX.startswith(data):
+        return
+    if not data.startswith(_MAGIC):
+        msg = "it does not speak Weft's protocol"
+        raise ProtocolError(msg)
+    msg = f"it speaks another version of the protocol, this is {_VERSION}; use one Weft everywhere"
+    raise ProtocolError(msg)
+
+
+def hash_scope(scope: str) -> bytes:
+    """Name of a job, or of what else a connection is for, in a fixed number of bytes."""
+    return hashlib.sha256(scope.encode()).digest()
+
+
+def _prove(secret: bytes, label: bytes, said: bytes) -> bytes:
+    # The label has a fixed length, so that no two meanings share a message.
+    return hmac.digest(secret, label.ljust(16, b"\0") + said, "sha256")
 
 
 @dataclass(frozen=True)
@@ -112,34 +157,32 @@ class Transcript:
     nonce: bytes
 
     def _mac(self, label: bytes, extra: bytes = b"") -> bytes:
-        # Label and hello have fixed lengths, so that no two meanings share a message.
-        said = label.ljust(16, b"\0") + self.hello.encode() + self.nonce + extra
-        return hmac.digest(self.secret, said, "sha256")
+        return _prove(self.secret, label, self.hello.encode() + self.nonce + extra)
 
     def challenge(self) -> bytes:
-        """Rank 0's nonce and proof."""
-        return _CHALLENGE.pack(self.nonce, self._mac(b"rank 0"))
+        """The listener's nonce and proof."""
+        return _CHALLENGE.pack(self.nonce, self._mac(b"listener"))
 
     def answer(self, record: bytes) -> bytes:
-        """Proof of a peer, and its record."""
+        """The caller's proof, and its record."""
         length = limits.check("bytes of a member record", len(record), limits.MAX_MEMBER_BYTES)
         said = struct.pack("!H", length) + record
-        return self._mac(b"peer", said) + said
+        return self._mac(b"caller", said) + said
 
     def check_answer(self, head: bytes, record: bytes) -> None:
         """Refuse an answer that was not made with the secret for this very meeting."""
         proof, _ = _ANSWER.unpack(head)
-        if not hmac.compare_digest(proof, self._mac(b"peer", head[MAC_BYTES:] + record)):
+        if not hmac.compare_digest(proof, self._mac(b"caller", head[MAC_BYTES:] + record)):
             msg = "it does not know the job's secret"
             raise ProtocolError(msg)
 
     def keys(self) -> tuple[bytes, bytes]:
-        """Key of frames from the peer, and of frames to it."""
-        return self._mac(b"from peer"), self._mac(b"to peer")
+        """Key of frames from the caller, and of frames to it."""
+        return self._mac(b"from caller"), self._mac(b"to caller")
 
 
 def read_challenge(secret: bytes, hello: Hello, data: bytes) -> Transcript:
-    """Check rank 0's proof; the transcript then makes the answer."""
+    """Check the listener's proof; the transcript then makes the answer."""
     nonce, proof = _CHALLENGE.unpack(data)
     transcript = Transcript(secret, hello, nonce)
     if not hmac.compare_digest(transcript.challenge(), nonce + proof):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import time
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -17,18 +18,30 @@ import msgspec
 import numpy as np
 
 from weft import _core
-from weft.errors import InputError, LimitError, RuntimeFailure
+from weft.errors import InputError, LimitError, WeftError
+from weft.runtime.arena import find_arena_bytes
 from weft.runtime.lanes import Lanes, find_lanes, find_nodes
 from weft.runtime.lines import HEARTBEATS, LOOPBACK, Door, Line, connect_lines, open_door
+from weft.runtime.regroup import Reunion
+from weft.runtime.resources import guarded
+from weft.runtime.roster import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.runtime.lanes import Ends
-    from weft.runtime.roster import Member, Roster
+    from weft.runtime.members import Member
+    from weft.runtime.roster import Roster
     from weft.topology import Topology
 
+SUSPECT_AFTER_MS: Final = 1000
+"""A rank that has been silent for so long is named to those who wait for it."""
+
 FROZEN_AFTER_MS: Final = 5000
+"""A rank that has been silent for so long is declared lost."""
+
+_SMALLER: Final = "set WEFT_ARENA to less, such as 256MiB, or raise 'ulimit -v'"
+
 TRANSPORTS: Final = ("auto", "copy", "tcp")
 MAX_STREAMS: Final = 16
 
@@ -42,6 +55,7 @@ class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probe: int
     word: int
     streams: int
+    checksums: bool
     topology: str
     """Digest, if it prescribes connections."""
     door: Door
@@ -69,12 +83,18 @@ class Wires:
         How many each pair of ranks has where the topology does not say.
     lanes
         What the topology says.
+    checksums
+        Whether data that goes through sockets is followed by its checksum.
+    transport, arena_bytes
+        As they were asked for.
     address
         Where this rank listens for further connections.
     channels
         Those of the host that are in use; all communicators of a process have the same set.
     heartbeats
         The watch over other machines, if there are any, and its sockets.
+    reunion
+        Where the ranks of the job can meet again if some are lost; None for a part of them, and for one rank.
     """
 
     host: _core.Host
@@ -86,10 +106,14 @@ class Wires:
     sockets: dict[int, list[socket.socket]]
     streams: int
     lanes: Lanes
+    checksums: bool
+    transport: str
+    arena_bytes: int
     address: str
     channels: set[int] = field(default_factory=set)
     heartbeats: _core.Heartbeats | None = None
     watched: dict[int, socket.socket] = field(default_factory=dict)
+    reunion: Reunion | None = None
 
     def close(self) -> None:
         """Let go of everything; the others see that this rank left on purpose."""
@@ -101,6 +125,8 @@ class Wires:
             self.host.close()
         for connection in (*chain.from_iterable(self.sockets.values()), *self.watched.values()):
             connection.close()
+        if self.reunion is not None:
+            self.reunion.close()
 
 
 def connect(
@@ -108,8 +134,9 @@ def connect(
     *,
     transport: str,
     streams: int,
-    arena_bytes: int,
+    arena_bytes: int | None,
     timeout: float,
+    checksums: bool = True,
     topology: Topology | None = None,
 ) -> Wires:
     """Connect this rank to all others; every rank calls this.
@@ -124,9 +151,11 @@ def connect(
     streams
         Sockets between two ranks that are not reached through memory, unless the topology says more.
     arena_bytes
-        Room for shared tensors; only what is used takes memory.
+        Room for shared tensors, by default what `find_arena_bytes` says; only what is used takes memory.
     timeout
         Seconds for all of it.
+    checksums
+        Whether data that goes through sockets is followed by its checksum; the same on all ranks.
     topology
         Of the ranks or of the hosts; where it names addresses, there is one socket for each cable.
 
@@ -137,6 +166,38 @@ def connect(
     TimedOut, PeerLost, RuntimeFailure
         If somebody cannot be reached.
     """
+    try:
+        with guarded("connecting to the other ranks"):
+            return _connect(roster, transport, streams, arena_bytes, timeout, checksums, topology)
+    except WeftError as error:
+        found = roster.fail(error, "connect")
+        roster.close()
+        if found is error:
+            del found
+            raise
+        try:
+            raise found from error
+        finally:
+            del found  # an error in a variable of its own traceback would keep all that was opened
+    except BaseException:
+        roster.close()
+        raise
+
+
+def _connect(
+    roster: Roster,
+    transport: str,
+    streams: int,
+    arena_bytes: int | None,
+    timeout: float,
+    checksums: bool,
+    topology: Topology | None,
+) -> Wires:
+    deadline = time.monotonic() + check_timeout(timeout)
+
+    def left() -> float:
+        return max(0.001, deadline - time.monotonic())
+
     if transport not in TRANSPORTS:
         msg = f"transport {transport!r} is unknown, expected {', '.join(TRANSPORTS)}"
         raise InputError(msg)
@@ -149,11 +210,13 @@ def connect(
     others = [rank for rank in range(roster.size) if rank != me]
     remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
     lanes = find_lanes(topology, find_nodes(topology, members), me)
-    host = _core.Host(local[me], len(neighbours), arena_bytes, _is_crowded(members, me))
+    arena_bytes = find_arena_bytes(len(neighbours)) if arena_bytes is None else arena_bytes
+    readable = transport == "auto" and len(neighbours) > 1
+    host = _make_host(local[me], len(neighbours), arena_bytes, _is_crowded(members, me), readable)
     word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
     alone = len(neighbours) == roster.size
     address = LOOPBACK if alone else roster.address
-    with open_door(address, _own_addresses(lanes, remote), timeout) as entrance:
+    with open_door(address, _own_addresses(lanes, remote), left()) as entrance:
         card = _Card(
             pid=os.getpid(),
             descriptor=host.descriptor,
@@ -161,35 +224,37 @@ def connect(
             probe=int(word.__array_interface__["data"][0]),
             word=int(word[0]),
             streams=streams,
+            checksums=checksums,
             topology=lanes.digest,
             door=entrance.door,
         )
-        told = roster.exchange(msgspec.msgpack.encode(card), timeout)
+        told = roster.exchange(msgspec.msgpack.encode(card), left())
         cards = [msgspec.msgpack.decode(part, type=_Card) for part in told]
         _check_cards(cards, me)
-        readable = set()
+        reads = set()
         for rank in neighbours:
             if rank != me:
                 _attach(host, local[rank], rank, cards[rank])
-                if transport != "copy" and host.can_read(local[rank], cards[rank].probe, cards[rank].word):
-                    readable.add(rank)
+                if readable and host.can_read(local[rank], cards[rank].probe, cards[rank].word):
+                    reads.add(rank)
         hub = [] if alone else others if me == 0 else [0]
         beats = {Line(rank, HEARTBEATS): None for rank in hub}
         wanted = _wanted(remote, streams, lanes) | beats
-        lines = connect_lines(me, entrance, [card.door for card in cards], wanted, timeout)
-    told = roster.exchange(msgspec.msgpack.encode(sorted(readable)), timeout)
+        lines = connect_lines(me, entrance, [card.door for card in cards], wanted, left(), roster)
+        reunion = Reunion(entrance.keep(), [card.door for card in cards]) if others else None
+    told = roster.exchange(msgspec.msgpack.encode(sorted(reads)), left())
     agreed = [set(msgspec.msgpack.decode(part, type=list[int])) for part in told]
-    can_read = frozenset(rank for rank in readable if me in agreed[rank])
+    can_read = frozenset(rank for rank in reads if me in agreed[rank])
     watched = {line.rank: lines[line] for line in beats}
-    host.start_watch(FROZEN_AFTER_MS, neighbours, roster.size)
+    host.start_watch(SUSPECT_AFTER_MS, FROZEN_AFTER_MS, neighbours, roster.size)
     heartbeats = None
     if not alone:
         descriptors = [watched[rank].fileno() if rank in watched else -1 for rank in range(roster.size)]
-        heartbeats = _core.Heartbeats(host, descriptors, FROZEN_AFTER_MS)
+        heartbeats = _core.Heartbeats(host, descriptors, SUSPECT_AFTER_MS, FROZEN_AFTER_MS)
     job, sockets = list(range(roster.size)), _by_rank(lines, remote)
     wires = Wires(
         host=host,
-        executor=_make_executor(host, 0, me, job, local, sockets, can_read),
+        executor=_make_executor(host, 0, me, job, local, sockets, can_read, checksums),
         channel=0,
         job=job,
         local=local,
@@ -197,12 +262,16 @@ def connect(
         sockets=sockets,
         streams=streams,
         lanes=lanes,
+        checksums=checksums,
+        transport=transport,
+        arena_bytes=arena_bytes,
         address=address,
         channels={0},
         heartbeats=heartbeats,
         watched=watched,
+        reunion=reunion,
     )
-    roster.barrier(timeout)
+    roster.barrier(left())
     return wires
 
 
@@ -223,14 +292,21 @@ def reconnect(before: Wires, roster: Roster, topology: Topology | None, timeout:
         everybody,
         lambda payload: roster.exchange(payload, timeout),
         timeout,
+        roster,
     )
     assert wires is not None
-    wires.heartbeats, wires.watched = before.heartbeats, before.watched
+    wires.heartbeats, wires.watched, wires.reunion = before.heartbeats, before.watched, before.reunion
     return wires
 
 
 def branch(
-    trunk: Wires, me: int, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+    trunk: Wires,
+    me: int,
+    members: Sequence[int],
+    tell: Callable[[bytes], list[bytes]],
+    timeout: float,
+    watch: Roster | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Wires | None:
     """Connect some ranks among themselves, over the memory that they already share; every rank calls this.
 
@@ -244,6 +320,12 @@ def branch(
         The ranks that belong together, in their new order; none if this one stays outside.
     tell
         Gives everybody everybody's bytes.
+    timeout
+        Seconds for connecting.
+    watch
+        The control plane of all ranks, if it is free to say who is lost meanwhile.
+    check
+        Raises if a rank is lost meanwhile, where the control plane is not free.
 
     Raises
     ------
@@ -262,7 +344,8 @@ def branch(
     with open_door(trunk.address, _own_addresses(trunk.lanes, remote), timeout) as entrance:
         told = tell(msgspec.msgpack.encode(entrance.door))
         doors = [msgspec.msgpack.decode(part, type=Door) for part in told]
-        lines = connect_lines(me, entrance, doors, _wanted(remote, trunk.streams, trunk.lanes), timeout)
+        wanted = _wanted(remote, trunk.streams, trunk.lanes)
+        lines = connect_lines(me, entrance, doors, wanted, timeout, watch, check)
     if not members:
         return None
     if not free:
@@ -277,7 +360,9 @@ def branch(
     sockets = {number[rank]: lanes for rank, lanes in _by_rank(lines, remote).items()}
     return Wires(
         host=trunk.host,
-        executor=_make_executor(trunk.host, free[0], number[me], job, local, sockets, can_read),
+        executor=_make_executor(
+            trunk.host, free[0], number[me], job, local, sockets, can_read, trunk.checksums
+        ),
         channel=free[0],
         job=job,
         local=local,
@@ -285,6 +370,9 @@ def branch(
         sockets=sockets,
         streams=trunk.streams,
         lanes=trunk.lanes.among(members),
+        checksums=trunk.checksums,
+        transport=trunk.transport,
+        arena_bytes=trunk.arena_bytes,
         address=trunk.address,
         channels=trunk.channels,
     )
@@ -323,6 +411,10 @@ def _check_cards(cards: Sequence[_Card], me: int) -> None:
         if card.streams != mine.streams:
             msg = f"rank {rank} wants {card.streams} streams, rank {me} {mine.streams}"
             raise InputError(msg)
+        if card.checksums != mine.checksums:
+            sends, does_not = (me, rank) if mine.checksums else (rank, me)
+            msg = f"rank {sends} sends checksums and rank {does_not} does not; set all ranks alike"
+            raise InputError(msg)
         if card.topology != mine.topology:
             mine_is, other_is = (f"{digest:.12}" or "none" for digest in (mine.topology, card.topology))
             msg = (
@@ -340,15 +432,19 @@ def _make_executor(
     local: list[int],
     sockets: dict[int, list[socket.socket]],
     can_read: frozenset[int],
+    checksums: bool,
 ) -> _core.Executor:
     ranks = range(len(job))
     descriptors = [[one.fileno() for one in sockets.get(rank, ())] for rank in ranks]
-    return _core.Executor(host, channel, rank, job, local, descriptors, [int(r in can_read) for r in ranks])
+    readable = [int(other in can_read) for other in ranks]
+    return _core.Executor(host, channel, rank, job, local, descriptors, readable, checksums)
+
+
+def _make_host(number: int, ranks: int, arena_bytes: int, crowded: bool, readable: bool) -> _core.Host:
+    with guarded(f"making {ranks} x {arena_bytes:,} bytes of shared memory", memory=_SMALLER):
+        return _core.Host(number, ranks, arena_bytes, crowded, readable)
 
 
 def _attach(host: _core.Host, number: int, rank: int, card: _Card) -> None:
-    try:
-        host.attach(number, card.pid, card.descriptor)
-    except (OSError, RuntimeError) as error:
-        msg = f"the shared memory of rank {rank} (pid {card.pid}) cannot be used: {error}"
-        raise RuntimeFailure(msg) from error
+    with guarded(f"the shared memory of rank {rank} (pid {card.pid}) cannot be used", memory=_SMALLER):
+        host.attach(number, card.pid, card.descriptor, card.arena_bytes)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import TimedOut
+from weft.errors import RuntimeFailure, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,7 @@ class Worker:
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pending = 0
+        self._ended = False
         self._lock = threading.Lock()
 
     def idle(self) -> bool:
@@ -68,22 +69,44 @@ class Worker:
         return threading.current_thread() is self._thread
 
     def submit(self, run: Callable[[], Any]) -> Work:
-        """Do this after what was submitted before."""
+        """Do this after what was submitted before.
+
+        Raises
+        ------
+        RuntimeFailure
+            If it was told to end.
+        """
         future: Future[Any] = Future()
         with self._lock:
-            self._pending += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="weft", daemon=True)
-                self._thread.start()
-        self._queue.put((run, future))
+            if self._ended:
+                msg = "an operation was started while another thread closed what it is for"
+                raise RuntimeFailure(msg)
+            self._submit(run, future)
         return Work(future)
+
+    def end(self, run: Callable[[], Any] | None = None) -> None:
+        """Let the thread end after what was submitted, and after `run`; more cannot be submitted."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            if run is not None:
+                self._submit(run, Future())
+            if self._thread is not None:
+                self._queue.put(None)
 
     def close(self) -> None:
         """Finish what was submitted, and end."""
+        self.end()
         if self._thread is not None:
-            self._queue.put(None)
             self._thread.join()
-            self._thread = None
+
+    def _submit(self, run: Callable[[], Any], future: Future[Any]) -> None:
+        self._pending += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="weft", daemon=True)
+            self._thread.start()
+        self._queue.put((run, future))
 
     def _work(self) -> None:
         while (task := self._queue.get()) is not None:

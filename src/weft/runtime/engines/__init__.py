@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from weft.runtime.recovery import Recovery
-    from weft.runtime.roster import Member
+    from weft.runtime.members import Member
+    from weft.runtime.recovery import Recovery, Survivors
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -57,6 +57,36 @@ class Prepared:
     fingerprint: int
     start: NDArray[np.int64]
     share: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The peer that an operation waits for.
+
+    Parameters
+    ----------
+    rank, host, pid
+        Who it is.
+    seconds
+        Since the operation began on this rank.
+    silent_s
+        Seconds for which nothing was heard of the peer; 0 while its heartbeats come.
+    step
+        Step of the schedule that is waited for.
+    """
+
+    rank: int
+    host: str
+    pid: int
+    seconds: float
+    silent_s: float = 0.0
+    step: int | None = None
+
+    def __str__(self) -> str:
+        at = "" if self.step is None else f", in step {self.step}"
+        who = f"rank {self.rank} (host {self.host}, pid {self.pid})"
+        state = f"has been silent for {self.silent_s:.1f} s" if self.silent_s else "is alive, but slow"
+        return f"waits {self.seconds:.1f} s for {who}{at}; that rank {state}"
 
 
 class Dealing(NamedTuple):
@@ -154,6 +184,16 @@ class Engine(Protocol[B]):
         """Ranks of each host, hosts in the order of their first ranks."""
         ...
 
+    @property
+    def job_ranks(self) -> Sequence[int]:
+        """Number in the job of each rank."""
+        ...
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """The peer that the operation under way waits for; None where there is none, or it is not known."""
+        ...
+
     def flatten(self, array: Any, *, writable: bool) -> B:
         """Take an array, without copying where possible; TypeError if that cannot be."""
         ...
@@ -202,6 +242,21 @@ class Engine(Protocol[B]):
 
     def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:
         """Connect all ranks anew after a link was lost; learn what is left, and what all have completed."""
+
+    def shrink(
+        self,
+        culprit: int | None,
+        failed: bool,
+        topology: Topology | None,
+        minimum: int | None,
+        timeout: float,
+    ) -> tuple[Engine[B], Survivors]:
+        """Connect the survivors of lost ranks anew."""
+        ...
+
+    def cancel(self) -> None:
+        """Have the operation under way fail, from any thread; no other can follow."""
+        ...
 
     def close(self) -> None:
         """Leave."""

@@ -28,7 +28,7 @@ from weft.runtime.interpreter import (
     Step,
     read_script,
 )
-from weft.runtime.roster import Member
+from weft.runtime.members import Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +104,16 @@ class MessagingEngine(ABC, Generic[B, V]):
         """Ranks of each host."""
         return group_by_host(self._members)
 
+    @property
+    def job_ranks(self) -> Sequence[int]:
+        """Number in the job of each rank, as it said itself when the ranks met."""
+        return [member.rank for member in self._members]
+
+    @property
+    def waiting(self) -> None:
+        """Not known: messages are waited for one by one, in calls that tell nothing meanwhile."""
+        return
+
     @abstractmethod
     def channel(self, flat: B) -> Channel:
         """What carries such values."""
@@ -159,6 +169,17 @@ class MessagingEngine(ABC, Generic[B, V]):
         if self._failure is None:
             self._give_up(Failure(Kind.LOST, self.rank))
 
+    def cancel(self) -> NoReturn:
+        """Refuse: a message that MPI or torch has begun is theirs.
+
+        Raises
+        ------
+        RuntimeFailure
+            Always.
+        """
+        msg = "only Weft's own engine can abort an operation; close() waits until it ends by its deadline"
+        raise RuntimeFailure(msg)
+
     def recover(self, topology: Topology | None, failed: bool, timeout: float) -> NoReturn:
         """Refuse: these connections belong to somebody else.
 
@@ -169,6 +190,25 @@ class MessagingEngine(ABC, Generic[B, V]):
         """
         del topology, failed, timeout
         msg = "only Weft's own engine can be repaired; start the job again"
+        raise RuntimeFailure(msg)
+
+    def shrink(
+        self,
+        culprit: int | None,
+        failed: bool,
+        topology: Topology | None,
+        minimum: int | None,
+        timeout: float,
+    ) -> NoReturn:
+        """Refuse: these connections belong to somebody else.
+
+        Raises
+        ------
+        RuntimeFailure
+            Always.
+        """
+        del culprit, failed, topology, minimum, timeout
+        msg = "only Weft's own engine goes on without a rank; start the job again ('weft run --restarts')"
         raise RuntimeFailure(msg)
 
     def shortcut(self, prepared: Prepared, flat: B, op: str) -> None:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 from msgspec.structs import replace
 
 from weft import _core, limits
-from weft.errors import DesyncError, InputError, LinkLost, PeerLost, RuntimeFailure, TimedOut
+from weft.errors import (
+    DesyncError,
+    InputError,
+    LinkCorrupted,
+    LinkLost,
+    PeerLost,
+    RuntimeFailure,
+    TimedOut,
+)
 from weft.runtime.arena import Arena
 from weft.runtime.buffers import Flat, flatten
-from weft.runtime.engines import group_by_host
+from weft.runtime.engines import Waiting, group_by_host
 from weft.runtime.lanes import IN_TURN
-from weft.runtime.recovery import Recovery, agree
+from weft.runtime.recovery import Recovery, Survivors, agree, without_ranks
+from weft.runtime.regroup import Regroup
 from weft.runtime.wiring import Wires, branch, connect, reconnect
 
 if TYPE_CHECKING:
@@ -22,9 +34,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.runtime.engines import Dealing, Prepared
-    from weft.runtime.roster import Member, Roster
+    from weft.runtime.members import Member
+    from weft.runtime.roster import Roster
     from weft.schedule import Schedule
     from weft.topology import Topology
+
+_log: Final = logging.getLogger("weft.runtime")
 
 _LARGE: Final = 64 << 10
 """Bytes from which a system call per piece is cheaper than copying twice."""
@@ -52,6 +67,8 @@ class NativeEngine:
         self._wires, self._members, self._arena, self._roster = wires, members, arena, roster
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._done_before = 0
+        self._now: Prepared | None = None
+        self._watch()
 
     @staticmethod
     def connect(
@@ -59,8 +76,9 @@ class NativeEngine:
         *,
         transport: str = "auto",
         streams: int = 2,
-        arena_bytes: int = limits.DEFAULT_ARENA_BYTES,
+        arena_bytes: int | None = None,
         timeout: float = 60.0,
+        checksums: bool | None = None,
         topology: Topology | None = None,
     ) -> NativeEngine:
         """Connect all ranks of a job.
@@ -72,20 +90,27 @@ class NativeEngine:
         streams
             Sockets between two ranks that are not reached through memory.
         arena_bytes
-            Room for `empty`; only what is used takes memory.
+            Room for `empty`, by default what ``WEFT_ARENA`` says or the address space has room for.
         timeout
             Seconds for connecting.
+        checksums
+            As for `weft.init`.
         topology
             May name the addresses to connect.
         """
-        wires = connect(
-            roster,
-            transport=transport,
-            streams=streams,
-            arena_bytes=arena_bytes,
-            timeout=timeout,
-            topology=topology,
-        )
+        try:
+            wires = connect(
+                roster,
+                transport=transport,
+                streams=streams,
+                arena_bytes=arena_bytes,
+                timeout=timeout,
+                checksums=wants_checksums(checksums),
+                topology=topology,
+            )
+        except RuntimeFailure as failure:
+            roster.reporter.tell(failure)
+            raise
         return NativeEngine(wires, roster.members, roster.rank, Arena(wires.host), roster)
 
     @property
@@ -97,6 +122,11 @@ class NativeEngine:
     def hosts(self) -> list[list[int]]:
         """Ranks of each host."""
         return group_by_host(self._members)
+
+    @property
+    def job_ranks(self) -> list[int]:
+        """Number in the job of each rank."""
+        return self._wires.job
 
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""
@@ -139,7 +169,9 @@ class NativeEngine:
         self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
     ) -> NativeEngine | None:
         """Engine of some of the ranks, over the same shared memory."""
-        wires = branch(self._wires, self.rank, members, tell, timeout)
+        wires = branch(
+            self._wires, self.rank, members, tell, timeout, check=lambda: self._check_losses(members)
+        )
         if wires is None:
             return None
         named = [replace(self._members[rank], rank=new) for new, rank in enumerate(members)]
@@ -147,6 +179,7 @@ class NativeEngine:
 
     def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
+        self._now = prepared
         script: _core.Script = prepared.script
         needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
         if self._scratch.nbytes < needed:
@@ -179,6 +212,7 @@ class NativeEngine:
         ).run
 
         def run(array: Any, wait: float) -> bool:
+            self._now = prepared
             done = again(array, int(wait * 1000) or 1)
             if done is True:
                 return True
@@ -224,8 +258,79 @@ class NativeEngine:
         found = agree(self._roster, self._wires.host.cut, mine, topology, timeout)
         self._wires.host.mend()
         self._wires = reconnect(self._wires, self._roster, found.topology, timeout)
+        self._watch()
         self._done_before = found.completed
         return found
+
+    def cancel(self) -> None:
+        """End the operation under way, from any thread; no other can follow."""
+        self._wires.executor.cancel()
+
+    def shrink(
+        self,
+        culprit: int | None,
+        failed: bool,
+        topology: Topology | None,
+        minimum: int | None,
+        timeout: float,
+    ) -> tuple[NativeEngine, Survivors]:
+        """Meet the survivors of lost ranks, and connect them anew; this engine is closed then.
+
+        Parameters
+        ----------
+        culprit
+            A rank that this one has lost, if it is known.
+        failed
+            Whether the latest operation failed here.
+        topology
+            What connections were made for; the same on all ranks.
+        minimum
+            How many survivors there must be at least.
+        timeout
+            Seconds for all survivors to come, and again for connecting them.
+
+        Raises
+        ------
+        InputError
+            If this engine serves only some of the ranks.
+        RuntimeFailure, TimedOut, PeerLost
+            If the survivors cannot go on.
+        """
+        roster, reunion = self._roster, self._wires.reunion
+        if roster is None or reunion is None:
+            msg = "only the communicator of all ranks can shrink; split what it returns"
+            raise InputError(msg)
+        host = self._wires.host
+
+        def losses() -> dict[int, bool]:
+            found = dict(host.losses())
+            if culprit is not None:
+                found.setdefault(culprit, True)
+            return found
+
+        completed = self._done_before + self._wires.executor.sequence - failed
+        met = Regroup(self.rank, self._members, reunion, losses, completed, timeout, minimum).run()
+        met.roster.reporter = roster.reporter.among(met.before)
+        left = without_ranks(topology, self.hosts, met.before)
+        wires, self._roster = self._wires, None
+        try:
+            engine = NativeEngine.connect(
+                met.roster,
+                transport=wires.transport,
+                streams=wires.streams,
+                arena_bytes=wires.arena_bytes,
+                timeout=timeout,
+                checksums=wires.checksums,
+                topology=left,
+            )
+        except BaseException:
+            met.roster.close()
+            raise
+        finally:
+            wires.close()
+            roster.close()
+        engine._done_before = met.completed
+        return engine, Survivors(met.before, completed - met.completed, left)
 
     def close(self) -> None:
         """Leave; the others see that this rank left on purpose."""
@@ -233,22 +338,85 @@ class NativeEngine:
         if self._roster is not None:
             self._roster.close()
 
+    @property
+    def waiting(self) -> Waiting | None:
+        """The peer that the operation under way waits for; None where there is none."""
+        found = self._wires.executor.waiting
+        return self._explain(found) if found.rank >= 0 else None
+
+    def _watch(self) -> None:
+        """Have slow and silent ranks named while operations wait for them."""
+        # The executor keeps what it calls: a bound method would keep this engine alive for ever.
+        method = weakref.WeakMethod(self._tell_wait)
+
+        def tell(found: _core.Waiting) -> None:
+            if (bound := method()) is not None:
+                bound(found)
+
+        self._wires.executor.on_wait(tell)
+
+    def _tell_wait(self, found: _core.Waiting) -> None:
+        waiting, prepared = self._explain(found), self._now
+        what = "an operation" if prepared is None else self._name(prepared)
+        _log.warning("rank %d: %s %s", self.rank, what, waiting)
+
+    def _explain(self, found: _core.Waiting) -> Waiting:
+        member, prepared = self._members[found.rank], self._now
+        step = None if prepared is None else _step(prepared, found.row)
+        return Waiting(found.rank, member.host, member.pid, found.seconds, found.silent_ms / 1000, step)
+
+    def _check_losses(self, ranks: Sequence[int]) -> None:
+        """Raise if the watch has found that one of these ranks is lost."""
+        lost = {rank for rank, _ in self._wires.host.losses()}
+        for rank in ranks:
+            if self._wires.job[rank] in lost:
+                member = self._members[rank]
+                raise PeerLost(member.rank, member.host, member.pid, "split")
+
+    def _name(self, prepared: Prepared) -> str:
+        number = self._done_before + self._wires.executor.sequence
+        return f"{prepared.record.collective} #{number} ({prepared.record.algorithm})"
+
     def _fail(self, ending: _core.Ending, prepared: Prepared, wait: float) -> NoReturn:
-        what = f"{prepared.record.collective} #{self._wires.executor.sequence} ({prepared.record.algorithm})"
+        what = self._name(prepared)
         status = ending.status
         if status == _core.Status.timed_out:
             raise TimedOut(what, wait, [ending.waited_for])
         if status == _core.Status.differs:
-            raise DesyncError(ending.rank, what)
-        if status == _core.Status.cut:
-            raise LinkLost((ending.rank, ending.waited_for), what)
+            raise DesyncError(ending.rank, what, prepared.fingerprint)
+        if status in (_core.Status.cut, _core.Status.corrupt):
+            kind = LinkCorrupted if status == _core.Status.corrupt else LinkLost
+            raise kind((ending.rank, ending.waited_for), what)
         if status == _core.Status.given_up:
             msg = f"{what}: rank {ending.rank} gave up waiting for this rank, {self.rank}"
             raise RuntimeFailure(msg)
-        schedule = prepared.schedule
-        step = int(schedule.step[ending.row]) if schedule is not None and ending.row >= 0 else None
+        if status == _core.Status.interrupted and ending.rank == self.rank:
+            msg = f"{what}: this rank was interrupted or has aborted, so the others have given it up"
+            raise RuntimeFailure(f"{msg}; close this communicator and start the job again")
         member = self._members[ending.rank] if ending.rank >= 0 else None
         if member is None:
             msg = f"{what}: a rank was lost, and nobody knows which"
             raise RuntimeFailure(msg)
-        raise PeerLost(member.rank, member.host, member.pid, what, step)
+        raise PeerLost(member.rank, member.host, member.pid, what, _step(prepared, ending.row))
+
+
+def wants_checksums(said: bool | None) -> bool:
+    """Whether data that crosses a network is checked: as the caller or ``WEFT_CHECKSUMS`` says, else yes.
+
+    Raises
+    ------
+    InputError
+        If the variable is neither 0 nor 1.
+    """
+    if said is not None:
+        return said
+    text = os.environ.get("WEFT_CHECKSUMS", "1")
+    if text not in ("0", "1"):
+        msg = f"WEFT_CHECKSUMS: {text[:40]!r}: expected 0 or 1"
+        raise InputError(msg)
+    return text == "1"
+
+
+def _step(prepared: Prepared, row: int) -> int | None:
+    """Step of a transfer in the schedule that runs."""
+    return int(prepared.schedule.step[row]) if prepared.schedule is not None and row >= 0 else None

@@ -7,7 +7,8 @@ own, which gloo makes through the store of the user's group; so they never meet 
 
 gloo can wait for a receive with a deadline, once, but not test it; and a wait that runs out closes all its
 connections. That is how a rank that gives up makes the others notice: it sends the reason into receives that
-everybody keeps open for it, and hangs up.
+everybody keeps open for it, and hangs up. It is also how a wait is interrupted when the watch over all ranks
+(`weft.runtime.engines.watch`) finds one of them dead or frozen.
 """
 
 from __future__ import annotations
@@ -20,27 +21,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import InputError, TimedOut
+from weft.errors import InputError, RuntimeFailure
 from weft.runtime.arithmetic import TensorArithmetic
-from weft.runtime.engines.messaging import (
-    CARD_BYTES,
-    FAREWELL_S,
-    Failure,
-    Kind,
-    MessagingEngine,
-    heard,
-    read_card,
-    write_card,
-)
+from weft.runtime.engines.gloo import VERDICT_S, connect_gloo
+from weft.runtime.engines.messaging import FAREWELL_S, Failure, Kind, MessagingEngine, heard
 from weft.runtime.engines.tensors import TensorFlat, flatten_tensor
+from weft.runtime.engines.watch import Interrupter, Watch
+from weft.runtime.group_store import find_place_in_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from weft.runtime.engines import Prepared
     from weft.runtime.interpreter import Channel, Move
-    from weft.runtime.roster import Member
 
 _DATA, _FAREWELL, _HANG_UP = 101, 102, 103
 _NAP_S: Final = 5e-5
@@ -78,34 +73,60 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
     ----------
     group
         The user's, which carries tensors that are not on CPUs.
-    places
-        Of each rank in that group.
+    watch
+        Over the ranks of this engine, as they are numbered in that group.
     rank
         Of this process among them.
     name
         Of these ranks' own connections in the group's store, used by nobody before.
     timeout
-        Seconds for meeting the others.
+        Seconds for connecting.
+    owns_watch
+        Whether the watch ends with this engine.
     """
 
-    def __init__(self, group: Any, places: list[int], rank: int, name: str, *, timeout: float) -> None:
+    def __init__(
+        self, group: Any, watch: Watch, rank: int, name: str, *, timeout: float, owns_watch: bool = False
+    ) -> None:
         import torch.distributed as dist
 
         pairs = [pair.split(":") for pair in str(dist.get_backend_config(group)).split(",")]
         # gloo says that it serves GPUs, but its sends and receives do not.
         self._backends = {device: kind for device, kind in pairs if kind != "gloo"} | {"cpu": "gloo"}
-        backend, members = _connect(group, name, rank, len(places), timeout)
-        super().__init__(members, rank, GlooChannel(backend, rank, len(places)))
-        self._group, self._places = group, places
-        self._grouped = GroupedChannel(group, places)
+        gloo = GlooChannel(connect_gloo(group.get_group_store(), watch, rank, name, timeout), watch, rank)
+        super().__init__(watch.members, rank, gloo)
+        self._group, self._watch, self._owns_watch = group, watch, owns_watch
+        self._grouped = GroupedChannel(group, watch)
+        self._interrupter = Interrupter(watch, gloo.hang_up)
 
     @staticmethod
-    def join(group: Any, *, timeout: float) -> TorchEngine:
-        """Engine of all ranks of a group, which `find_group` gave."""
-        rank, size = group.rank(), group.size()
-        # Every rank counts how often it was here: what an earlier engine left in the store is not taken.
-        number = group.get_group_store().add(f"weft/{rank}", 1)
-        return TorchEngine(group, list(range(size)), rank, str(number), timeout=timeout)
+    def join(group: Any, *, timeout: float, connect_timeout: float) -> TorchEngine:
+        """Engine of all ranks of a group, which `find_group` gave.
+
+        Parameters
+        ----------
+        timeout
+            Seconds for all ranks to come.
+        connect_timeout
+            Seconds for connecting them, first for the watch over them and then by gloo.
+        """
+        rank, store = group.rank(), group.get_group_store()
+        try:
+            # Every rank counts how often it was here: what an earlier engine left in the store is not taken.
+            number = store.add(f"weft/{rank}", 1)
+        except RuntimeError as error:
+            said = str(error).partition("\n")[0]
+            msg = (
+                f"the store of the process group does not answer: {said}; did the process that serves it die?"
+            )
+            raise RuntimeFailure(msg) from error
+        place = find_place_in_group(store, rank, group.size(), f"weft/engine/{number}", timeout)
+        watch = Watch.start(place, timeout, connect_timeout)
+        try:
+            return TorchEngine(group, watch, rank, str(number), timeout=connect_timeout, owns_watch=True)
+        except BaseException:
+            watch.close()
+            raise
 
     def split(
         self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
@@ -114,9 +135,25 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
         names = tell(secrets.token_hex(8).encode())
         if not members:
             return None
-        places = [self._places[member] for member in members]
         name, rank = names[members[0]].decode(), members.index(self.rank)
-        return TorchEngine(self._group, places, rank, name, timeout=timeout)
+        return TorchEngine(self._group, self._watch.among(members), rank, name, timeout=timeout)
+
+    @property
+    def job_ranks(self) -> list[int]:
+        """Number in the job of each rank."""
+        return self._watch.ranks
+
+    def run(self, prepared: Prepared, flat: TensorFlat, out: TensorFlat, op: str, wait: float) -> None:
+        """Run one operation, within so many seconds."""
+        with self._interrupter:
+            super().run(prepared, flat, out, op, wait)
+
+    def close(self) -> None:
+        """Leave: who waits for this rank hears of it."""
+        super().close()
+        self._interrupter.close()
+        if self._owns_watch:
+            self._watch.close()
 
     def flatten(self, array: Any, *, writable: bool) -> TensorFlat:
         """Take a tensor where it is, or a numpy array."""
@@ -152,13 +189,16 @@ class GlooChannel:
     ----------
     backend
         Used by nobody else.
-    rank, size
+    watch
+        Over its ranks.
+    rank
         Of this process in it.
     """
 
-    def __init__(self, backend: Any, rank: int, size: int) -> None:
-        self._backend, self._rank = backend, rank
-        self._farewells = {other: self.write((0, 0)) for other in range(size) if other != rank}
+    def __init__(self, backend: Any, watch: Watch, rank: int) -> None:
+        self._backend, self._watch, self._rank = backend, watch, rank
+        others = [other for other in range(len(watch.ranks)) if other != rank]
+        self._farewells = {other: self.write((0, 0)) for other in others}
         self._news = {
             other: backend.recv([room], other, _FAREWELL) for other, room in self._farewells.items()
         }
@@ -180,7 +220,7 @@ class GlooChannel:
         try:
             _wait(work, deadline - time.monotonic())
         except RuntimeError as error:
-            if time.monotonic() < deadline:
+            if time.monotonic() < deadline or self._watch.lost is not None:
                 raise self._explain(peer) from error
             raise Failure(Kind.LATE, peer) from error
 
@@ -206,16 +246,23 @@ class GlooChannel:
         for work in sent:
             with suppress(RuntimeError):
                 _wait(work, FAREWELL_S)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close all connections, from any thread: what waits for them raises an error."""
         for other in self._news:
             with suppress(RuntimeError):
                 _wait(self._backend.recv([self.write((0, 0))], other, _HANG_UP), 0)
 
     def _explain(self, peer: int) -> Failure:
-        """Why a connection is closed: its rank may have said, else it is gone."""
+        """Why a connection is closed: a rank is lost, or the peer has said why; else it is taken for lost."""
+        if (lost := self._watch.lost) is not None:
+            return Failure(Kind.LOST, lost)
         try:
             _wait(self._news[peer], FAREWELL_S)
         except RuntimeError:
-            return Failure(Kind.LOST, peer)
+            lost = self._watch.await_loss(VERDICT_S)
+            return Failure(Kind.LOST, peer if lost is None else lost)
         return heard(self.read(self._farewells[peer]), peer, self._rank)
 
 
@@ -226,12 +273,12 @@ class GroupedChannel:
     ----------
     group
         The user's.
-    places
-        Of each rank in that group.
+    watch
+        Over the ranks that use it, as they are numbered in that group.
     """
 
-    def __init__(self, group: Any, places: Sequence[int]) -> None:
-        self._group, self._places = group, places
+    def __init__(self, group: Any, watch: Watch) -> None:
+        self._group, self._watch = group, watch
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
         """Start sends and receives in one call; who waits for one of them waits for the call."""
@@ -242,7 +289,7 @@ class GroupedChannel:
                 dist.isend if move.sends else dist.irecv,
                 move.values,
                 group=self._group,
-                group_peer=self._places[move.peer],
+                group_peer=self._watch.ranks[move.peer],
             )
             for move in moves
         ]
@@ -254,6 +301,8 @@ class GroupedChannel:
         peer, works = handle
         for work in works:
             while not work.is_completed():
+                if (lost := self._watch.lost) is not None:
+                    raise Failure(Kind.LOST, lost)
                 if time.monotonic() > deadline:
                     raise Failure(Kind.LATE, peer)
                 time.sleep(_NAP_S)
@@ -262,18 +311,3 @@ class GroupedChannel:
 
 def _wait(work: Any, seconds: float) -> None:
     work.wait(timedelta(seconds=max(_SHORTEST_WAIT_S, seconds)))
-
-
-def _connect(group: Any, name: str, rank: int, size: int, timeout: float) -> tuple[Any, list[Member]]:
-    """Connections of gloo among ranks of a group, and who everybody is."""
-    import torch
-    from torch.distributed.distributed_c10d import PrefixStore, ProcessGroupGloo
-
-    store, limit = group.get_group_store(), timedelta(seconds=timeout)
-    cards = [torch.empty(CARD_BYTES, dtype=torch.uint8) for _ in range(size)]
-    try:
-        backend: Any = ProcessGroupGloo(PrefixStore(f"weft/{name}/", store), rank, size, limit)
-        backend.allgather([cards], [torch.from_numpy(write_card(rank))]).wait(limit)
-    except RuntimeError as error:
-        raise TimedOut("init", timeout, hint=f"not all ranks called weft.init ({error})") from error
-    return backend, [read_card(card.numpy().tobytes()) for card in cards]

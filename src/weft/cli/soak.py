@@ -1,0 +1,185 @@
+"""``weft soak``: random operations on real processes for a while, every result checked."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from weft import limits
+from weft.cli import options
+from weft.cli.lines import printable
+from weft.cli.output import make_console, print_facts, print_json, progress
+from weft.cli.signals import heed_signals
+from weft.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.soak import Outcome, Tally
+    from weft.soak.health import Growth
+
+_LONGEST_S: Final = 7 * 86_400.0
+_MOST_RANKS: Final = 16
+"""As in `weft.soak.settings`, which is not imported here because it brings numpy along."""
+
+
+@click.command(
+    "soak",
+    epilog=options.examples(
+        "weft soak --minutes 10",
+        "weft soak --seconds 30 --ranks 4 --transport tcp",
+        "weft soak --minutes 60 --seed 7 --json > soak.json",
+    ),
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, _LONGEST_S / 60, min_open=True),
+    callback=options.check_number,
+    help="How long; one minute by default.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, _LONGEST_S, min_open=True),
+    callback=options.check_number,
+    help="The same in seconds.",
+)
+@click.option(
+    "--ranks",
+    type=click.IntRange(2, _MOST_RANKS),
+    default=3,
+    show_default=True,
+    help="How many processes.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(("auto", "copy", "tcp")),
+    default="auto",
+    show_default=True,
+    help="As for weft.init.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, limits.MAX_SEED),
+    help="Where all that is random comes from; by default another one each time, which is printed.",
+)
+@click.option(
+    "--timeout",
+    default="30",
+    show_default=True,
+    callback=options.read_timeout,
+    metavar="SECONDS",
+    help="An operation that takes longer is a hang.",
+)
+@click.option("--kills/--no-kills", default=True, show_default=True, help="Whether ranks are killed.")
+@click.option(
+    "--start",
+    type=click.IntRange(0, 10**9),
+    default=0,
+    show_default=True,
+    help="Number of the first episode, to repeat a failure.",
+)
+@click.option("--episodes", type=click.IntRange(1, 10**9), help="How many episodes at most.")
+@options.as_json
+@click.pass_context
+def command(
+    ctx: click.Context,
+    minutes: float | None,
+    seconds: float | None,
+    ranks: int,
+    transport: str,
+    seed: int | None,
+    timeout: float,
+    kills: bool,
+    start: int,
+    episodes: int | None,
+    as_json: bool,
+) -> None:
+    """Test the runtime with random operations, for minutes or hours.
+
+    Processes of this machine carry out collectives of random kinds, sizes, types and memory, and compare
+    every result; some are killed and started again. Exit code 1 if a result is wrong, something hangs or
+    crashes, the wrong rank is named, or memory or descriptors grow.
+    """
+    from weft.soak import Settings, run
+
+    if minutes is not None and seconds is not None:
+        msg = "--minutes and --seconds are both given; give one of them"
+        raise InputError(msg)
+    settings = Settings(
+        ranks=ranks,
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+        seconds=60 * minutes if minutes is not None else seconds or 60.0,
+        transport=transport,
+        timeout=timeout,
+        kills=kills,
+        start=start,
+        episodes=episodes,
+    )
+    if not as_json:
+        click.echo(f"soak test of {ranks} ranks for {settings.seconds:g} s, seed {settings.seed}")
+    with heed_signals(), progress("soak") as report:
+        outcome = run(settings, _watch(report, settings.seconds))
+    if as_json:
+        print_json(outcome.to_dict())
+    else:
+        _show(outcome)
+    if outcome.failure is not None:
+        ctx.exit(1)
+
+
+def _watch(report: Callable[[str, int, int], None], seconds: float) -> Callable[[Tally], None]:
+    def watch(tally: Tally) -> None:
+        left = max(0, round(seconds - tally.seconds))
+        done = f"{tally.operations.total():,} operations, {tally.kills} kills"
+        now = f"{done}, {left // 60}:{left % 60:02} to go"
+        report(now, min(round(tally.seconds), round(seconds)), round(seconds))
+
+    return watch
+
+
+def _show(outcome: Outcome) -> None:
+    tally, failure = outcome.tally, outcome.failure
+    size = f"{tally.checked_bytes / 2**20:,.0f} MiB"
+    done = f"{tally.operations.total():,} operations in {tally.seconds:.1f} s, {size} of results compared"
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in tally.operations.most_common())
+    facts = [
+        ("done", f"{done}; {_count(tally.episodes, 'episode')}, {_count(tally.joins, 'job')}"),
+        ("operations", kinds or "none"),
+        ("kills", _say_kills(tally)),
+        ("growth", _say_growth(outcome.growth)),
+    ]
+    if failure is None:
+        facts.append(("result", "no failure found"))
+    else:
+        facts.append(("FAILED", f"{failure.kind}: {printable(failure.text)}"))
+        for rank, step in sorted(failure.steps.items()):
+            said = failure.said.get(rank, "said nothing")
+            facts.append((f"rank {rank}", f"{printable(step)}; {printable(said)}"))
+        facts += [("finding", printable(text)) for text in failure.findings]
+        facts.append(("repeat", outcome.repeat or ""))
+    print_facts(make_console(), facts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def _say_kills(tally: Tally) -> str:
+    found = tally.to_dict()
+    if not tally.losses:
+        return "none"
+    median, worst = (f"{1000 * found[f'loss_{name}_seconds']:.0f} ms" for name in ("median", "worst"))
+    return f"{tally.kills}; all other ranks named the right one, after {median} (median), {worst} (worst)"
+
+
+def _say_growth(growth: list[Growth]) -> str:
+    if not all(one.judged for one in growth):
+        return "not judged: the test was too short"
+    said = []
+    for one in growth:
+        unit, scale = (" MiB", 1024) if one.what in ("memory", "shared_memory") else ("", 1)
+        name = one.what.replace("_", " ")
+        said.append(f"{name} {one.growth / scale:+.1f} of {one.level / scale:.1f}{unit}")
+    return ", ".join(said)

@@ -1,0 +1,71 @@
+"""What the ranks of a job print, line by line, with the rank in front."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import IO, Final
+
+from weft import limits
+
+_READ_BYTES: Final = 64 << 10
+_PIPE_READS: Final = 64
+"""Reads that empty the largest pipe an ordinary user can have, and more."""
+
+
+class RankOutput:
+    """Output of one rank, passed on line by line.
+
+    Parameters
+    ----------
+    source
+        The end of the pipe that the rank writes to.
+    target
+        Where its lines go.
+    rank
+        Number in front of each line; None for lines as they are.
+    """
+
+    def __init__(self, source: IO[bytes], target: IO[bytes], rank: int | None) -> None:
+        self.source = source
+        self._target = target
+        self._mark = b"" if rank is None else b"[%d] " % rank
+        self._partial = b""
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self.source.fileno()
+
+    def carry(self) -> bool:
+        """Give on what is there; whether more may come."""
+        data = os.read(self.fileno(), _READ_BYTES)
+        self._give(data)
+        return bool(data)
+
+    def finish(self) -> None:
+        """Give on what is left; does not wait for a process in a session of its own, which may hold on."""
+        os.set_blocking(self.fileno(), False)
+        with suppress(BlockingIOError):
+            for _ in range(_PIPE_READS):
+                if not self.carry():
+                    return
+        self._give(b"")
+
+    def _give(self, data: bytes) -> None:
+        """Write whole lines, and at the end, which no data means, what is left of one."""
+        lines = (self._partial + data).split(b"\n")
+        self._partial = lines.pop()
+        if not data and self._partial:
+            lines.append(self._partial)
+            self._partial = b""
+        while len(self._partial) > limits.MAX_OUTPUT_LINE_BYTES:
+            lines.append(self._partial[: limits.MAX_OUTPUT_LINE_BYTES])
+            self._partial = self._partial[limits.MAX_OUTPUT_LINE_BYTES :]
+        if lines:
+            self._target.write(b"".join(self._mark + piece + b"\n" for line in lines for piece in _cut(line)))
+            self._target.flush()
+
+
+def _cut(line: bytes) -> list[bytes]:
+    bound = limits.MAX_OUTPUT_LINE_BYTES
+    return [line[place : place + bound] for place in range(0, len(line), bound)] or [line]

@@ -1,0 +1,157 @@
+"""The controller of a soak test: which episode comes next, what it did, and what that is worth.
+
+Ranks that are killed by plan are started again, and all ranks then meet anew. The others stay the processes
+that they are, so that what failures leave behind adds up in them, and is seen.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from weft.runtime.diagnosis import diagnose, load_flight
+from weft.runtime.environment import LOOPBACK
+from weft.runtime.gate import reserve_port
+from weft.runtime.launch import job_variables
+from weft.soak.health import Sample, judge_growth
+from weft.soak.plan import choose_algorithm, make_episode
+from weft.soak.tally import Failure, Outcome, Tally
+from weft.soak.team import WORKER, Team, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from weft.soak.plan import Episode
+    from weft.soak.settings import Settings
+
+_TICK_S: Final = 0.2
+_JOB_VARIABLES: Final = tuple(
+    f"WEFT_{name}" for name in ("SIZE", "LOCAL_SIZE", "ADDRESS", "PORT", "JOB", "SECRET")
+)
+
+
+def run(settings: Settings, watch: Callable[[Tally], None], *, command: Sequence[str] = WORKER) -> Outcome:
+    """Run a soak test.
+
+    Parameters
+    ----------
+    settings
+        What to do.
+    watch
+        Called a few times a second with the tally.
+    command
+        Program of a rank; another one only to see what the test finds.
+
+    Raises
+    ------
+    RuntimeFailure
+        If the ranks cannot be started.
+    """
+    return _Controller(settings, watch).run(command)
+
+
+class _Controller:
+    def __init__(self, settings: Settings, watch: Callable[[Tally], None]) -> None:
+        self._settings, self._watch = settings, watch
+        self._tally = Tally()
+        self._samples: list[Sample] = []
+        self._number = settings.start
+        self._episode: Episode | None = None
+        self._began = time.monotonic()
+
+    def run(self, command: Sequence[str]) -> Outcome:
+        failure = None
+        with Team(self._settings, command, self._tick) as team:
+            team.start()
+            self._began = time.monotonic()
+            try:
+                self._soak(team)
+            except Trouble as trouble:
+                failure = self._describe(trouble, team)
+            self._tally.seconds = self._elapsed()
+        growth = judge_growth(self._samples)
+        if failure is None and (leaks := [str(one) for one in growth if one.leaks]):
+            failure = Failure("leak", "; ".join(leaks), self._settings.start)
+        return Outcome(self._settings, self._tally, failure, growth)
+
+    def _soak(self, team: Team) -> None:
+        algorithm: str | None = None
+        joined = False
+        while self._goes_on():
+            if not joined:
+                algorithm = choose_algorithm(self._settings, self._number)
+                self._join(team, algorithm)
+            self._episode = episode = make_episode(self._settings, self._number, algorithm)
+            self._carry_out(team, episode)
+            joined = episode.ending == "stay"
+            self._number += 1
+        self._episode = None
+        team.order([{"do": "leave"}] * self._settings.ranks)
+        for rank in range(self._settings.ranks):
+            team.await_end(rank, 0)
+
+    def _join(self, team: Team, algorithm: str | None) -> None:
+        holder, port = reserve_port(LOOPBACK)
+        with holder:
+            job = job_variables(self._settings.ranks, port)
+            shared = {name: job[name] for name in _JOB_VARIABLES}
+            orders = [
+                {
+                    "do": "join",
+                    "algorithm": algorithm,
+                    "variables": {**shared, "WEFT_RANK": str(rank), "WEFT_LOCAL_RANK": str(rank)},
+                }
+                for rank in range(self._settings.ranks)
+            ]
+            for answer in team.order(orders):
+                assert answer is not None
+                self._samples.append(msgspec.convert(answer["sample"], Sample))
+        self._tally.joins += 1
+
+    def _carry_out(self, team: Team, episode: Episode) -> None:
+        kill = episode.kill
+        pids = [process.process.pid for process in team.ranks]
+        order = {"do": "episode", "number": episode.number, "pids": pids}
+        answers = team.order([order] * self._settings.ranks, None if kill is None else kill.rank)
+        for answer in answers:
+            if answer is not None:
+                self._tally.operations.update(answer["operations"])
+                self._tally.checked_bytes += answer["bytes"]
+        self._tally.episodes += 1
+        if kill is not None:
+            dies_at = team.ranks[kill.rank].dies_at
+            assert dies_at is not None
+            self._tally.losses += [answer["lost_at"] - dies_at for answer in answers if answer is not None]
+            self._tally.kills += 1
+            team.await_end(kill.rank, -signal.SIGKILL)
+            team.replace(kill.rank)
+
+    def _describe(self, trouble: Trouble, team: Team) -> Failure:
+        steps = {}
+        if self._episode is not None:
+            for process in team.ranks:
+                if process.step is not None:
+                    steps[process.rank] = f"step {process.step}: {self._episode.steps[process.step]}"
+        return Failure(trouble.kind, trouble.text, self._number, steps, trouble.said, _findings(team))
+
+    def _goes_on(self) -> bool:
+        done, most = self._tally.episodes, self._settings.episodes
+        return not done or (self._elapsed() < self._settings.seconds and (most is None or done < most))
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _tick(self) -> None:
+        elapsed = self._elapsed()
+        if elapsed - self._tally.seconds >= _TICK_S:
+            self._tally.seconds = elapsed
+            self._watch(self._tally)
+
+
+def _findings(team: Team) -> list[str]:
+    """What the flight records of the ranks say together, if they have left any."""
+    records = [load_flight(path) for path in sorted(team.folder.glob("flight-*.json"))]
+    return list(diagnose(records).findings) if records else []

@@ -1,0 +1,166 @@
+"""``weft run`` names the rank that failed first and not those that failed because of it, in real jobs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WEFT = Path(sys.executable).with_name("weft")
+
+JOB = """
+import os, signal, sys, time
+rank, culprit, what = int(os.environ["WEFT_RANK"]), int(sys.argv[1]), sys.argv[2]
+bad = rank == culprit
+if bad and what == "killed at the start":
+    os.kill(os.getpid(), signal.SIGKILL)
+if bad and what == "exit at the start":
+    sys.exit(0)
+if bad and what == "late at the start":
+    time.sleep(30)
+import numpy as np
+import weft
+if bad and what == "raise at the start":
+    raise ValueError("bad configuration")
+comm = weft.init(timeout=float(sys.argv[3]))
+array = np.ones(1000, np.float32)
+comm.all_reduce(array)
+if bad and what == "other operation":
+    comm.broadcast(array)
+if bad and what == "other size":
+    comm.all_reduce(array[1:])
+if bad and what == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if bad and what == "raise":
+    raise ValueError("a bug")
+if bad and what == "exit":
+    sys.exit(0)
+if bad and what == "late":
+    time.sleep(30)
+if what == "in a part":
+    comm = comm.split(rank % 2, key=-rank)
+    if bad:
+        raise ValueError("a bug")
+if what == "chain":
+    # Rank 0 leaves a part of 0 and 1, so rank 1 fails and leaves a part of 1 and 2, so rank 2 fails.
+    first = comm.split(0 if rank < 2 else None)
+    second = comm.split(0 if rank > 0 else None)
+    if rank == 0:
+        sys.exit(0)
+    comm = first if rank == 1 else second
+if what == "different operations":
+    comm.all_reduce(array) if rank % 2 else comm.broadcast(array)
+try:
+    comm.all_reduce(array)
+except weft.PeerLost:
+    # A script that catches the error: its own exit code is still a consequence of the other rank's end.
+    sys.exit(30 + rank)
+"""
+
+
+def run(folder: Path, ranks: int, culprit: int, what: str, timeout: float = 60) -> tuple[int, str, dict]:
+    """Exit code, the last line on standard error, and the JSON document."""
+    script = folder / "job.py"
+    script.write_text(JOB)
+    done = subprocess.run(
+        [WEFT, "run", "-n", str(ranks), "--json", script, str(culprit), what, str(timeout)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=folder,
+    )
+    return done.returncode, done.stderr.splitlines()[-1], json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("ranks", "culprit"), [(n, rank) for n in (3, 4) for rank in range(n)])
+def test_the_rank_that_calls_another_collective_is_named(tmp_path: Path, ranks: int, culprit: int) -> None:
+    code, said, document = run(tmp_path, ranks, culprit, "other operation")
+    assert code == 1
+    assert said.startswith(
+        f"weft: error: rank {culprit} failed first: called broadcast #2 (direct) while ranks"
+    )
+    assert said.endswith("were in all_reduce #2 (recursive_doubling); the others were stopped")
+    assert document["first_failure"] == culprit
+
+
+def test_the_rank_that_calls_with_another_size_is_named(tmp_path: Path) -> None:
+    _, said, _ = run(tmp_path, 3, 2, "other size")
+    assert (
+        "rank 2 failed first: called all_reduce #2 (recursive_doubling) with another size, type or op" in said
+    )
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_in_different_operations_none_is_blamed(tmp_path: Path, culprit: int) -> None:
+    code, said, document = run(tmp_path, 2, culprit, "other operation")
+    doing = ["all_reduce #2 (recursive_doubling)"] * 2
+    doing[culprit] = "broadcast #2 (direct)"
+    assert said == (
+        f"weft: error: ranks 0, 1 are in different operations: rank 0 in {doing[0]}, rank 1 in {doing[1]}"
+    )
+    assert (code, document["exit_code"]) == (1, 1)
+    assert (document["first_failure"], document["failed_ranks"]) == (None, [])
+
+
+def test_two_camps_of_two_are_both_named(tmp_path: Path) -> None:
+    _, said, document = run(tmp_path, 4, -1, "different operations")
+    assert said.startswith("weft: error: ranks 0-3 are in different operations: rank 0 in broadcast #2")
+    assert document["first_failure"] is None
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+@pytest.mark.parametrize(
+    ("what", "code", "how"),
+    [
+        ("killed at the start", 137, "killed by SIGKILL"),
+        ("raise at the start", 1, "exit code 1"),
+        ("killed", 137, "killed by SIGKILL"),
+        ("raise", 1, "exit code 1"),
+    ],
+)
+def test_a_rank_that_dies_is_named_and_not_those_that_lost_it(
+    tmp_path: Path, culprit: int, what: str, code: int, how: str
+) -> None:
+    found, said, _ = run(tmp_path, 3, culprit, what)
+    assert said == f"weft: error: rank {culprit} failed first: {how}; the others were stopped"
+    assert found == code
+
+
+def test_a_rank_that_ends_well_without_joining_is_named(tmp_path: Path) -> None:
+    code, said, document = run(tmp_path, 3, 1, "exit at the start", timeout=3)
+    assert "rank 1 failed first: ended with exit code 0 while ranks 0, 2 waited in join" in said
+    assert code == 1
+    assert document["results"][1]["exit_code"] == 0
+
+
+def test_a_rank_that_ends_well_too_early_is_named(tmp_path: Path) -> None:
+    code, said, _ = run(tmp_path, 3, 1, "exit")
+    assert "rank 1 failed first: ended with exit code 0 while ranks 0, 2 waited in all_reduce #2" in said
+    assert code in (30, 32)
+
+
+def test_a_rank_that_does_not_come_to_the_meeting_is_named(tmp_path: Path) -> None:
+    _, said, _ = run(tmp_path, 3, 2, "late at the start", timeout=3)
+    assert "rank 2 failed first: did not come to join in time, according to ranks 0, 1" in said
+
+
+def test_a_rank_that_all_wait_for_is_named(tmp_path: Path) -> None:
+    code, said, document = run(tmp_path, 3, 1, "late", timeout=2)
+    assert "rank 1 failed first: did not come to all_reduce #2" in said
+    assert code == 1
+    assert document["results"][1]["stopped"]
+
+
+def test_a_loss_in_a_part_of_the_job_is_named_by_its_rank_in_the_job(tmp_path: Path) -> None:
+    _, said, _ = run(tmp_path, 4, 3, "in a part")
+    assert said == "weft: error: rank 3 failed first: exit code 1; the others were stopped"
+
+
+def test_a_chain_of_losses_leads_to_its_beginning(tmp_path: Path) -> None:
+    _, said, document = run(tmp_path, 3, -1, "chain")
+    assert "rank 0 failed first: ended with exit code 0 while ranks 1, 2 waited in all_reduce" in said
+    assert document["first_failure"] == 0

@@ -1,0 +1,88 @@
+"""One rank of a job whose start one rank does not survive; `support.starts` runs it.
+
+Words: transport, join timeout, connect timeout. The variable ``DIES`` says at which rank, in which phase of
+the start and by which signal a rank ends itself: ``2 cards SIGKILL``. Each rank prints when, and what it then
+said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import weft
+from weft.runtime import caller, gate, lines, rendezvous, roster, wiring
+
+PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
+    # Where rank 0 ends, and where any other rank does: before which call, counted from 1, of which function.
+    "knock": ((gate.Gate, "admit_all", 1), (caller.Caller, "_connect", 1)),
+    "handshake": ((gate.Gate, "_decide", 2), (caller.Caller, "_answer", 1)),
+    "admitted": ((gate, "send_all", 1), (rendezvous, "_enter", 1)),
+    "welcomed": ((wiring, "_connect", 1), (wiring, "_connect", 1)),
+    "cards": ((roster.Roster, "exchange", 1), (roster.Roster, "exchange", 1)),
+    "cards told": ((wiring, "_check_cards", 1), (wiring, "_check_cards", 1)),
+    "attach": ((wiring, "_attach", 1), (wiring, "_attach", 1)),
+    "attached": ((wiring, "connect_lines", 1), (wiring, "connect_lines", 1)),
+    "lines": ((lines._Connecting, "_admit", 1), (lines._Connecting, "_advance", 2)),
+    "last line": ((lines._Connecting, "_admit", 3), (lines._Connecting, "_advance", 4)),
+    "connected": ((roster.Roster, "exchange", 2), (roster.Roster, "exchange", 2)),
+    "watching": ((wiring, "_make_executor", 1), (wiring, "_make_executor", 1)),
+    "barrier": ((roster.Roster, "barrier", 1), (roster.Roster, "barrier", 1)),
+}
+
+
+def say(**what: Any) -> None:
+    """Print, with the time."""
+    print(json.dumps({"at": time.monotonic(), **what}), flush=True)
+
+
+def end_at(where: tuple[Any, str, int], sign: signal.Signals) -> None:
+    """Have this process end itself by a signal before some call of a function."""
+    owner, name, number = where
+    real: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def end(*words: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            say(dies=True)
+            os.kill(os.getpid(), sign)
+        return real(*words, **named)
+
+    setattr(owner, name, end)
+
+
+def main() -> None:
+    """Start, and say how that ended."""
+    transport, join_s, connect_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+    me = int(os.environ["WEFT_RANK"])
+    victim, rest = os.environ["DIES"].split(" ", 1)
+    phase, sign = rest.rsplit(" ", 1)
+    if int(victim) == me:
+        end_at(PHASES[phase][me != 0], signal.Signals[sign])
+    say(ready=True)
+    sys.stdin.readline()
+    began = "init"
+    try:
+        comm = weft.init(transport=transport, timeout=join_s, connect_timeout=connect_s)
+        began = "all_reduce"
+        for _ in range(3):
+            comm.all_reduce(np.ones(100_000, np.float32))
+    except weft.RuntimeFailure as error:
+        named = [error.rank] if isinstance(error, weft.PeerLost) else list(getattr(error, "missing", []))
+        pid = getattr(error, "pid", None)
+        say(error=type(error).__name__, named=named, pid=pid, text=str(error), during=began)
+    else:
+        say(error=None, named=[], pid=None, text="", during="the end")
+
+
+if __name__ == "__main__":
+    main()

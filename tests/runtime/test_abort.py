@@ -1,0 +1,89 @@
+"""A rank that aborts cancels what is under way, on itself and for those who wait for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.engines import run_engine
+from support.jobs import finish, start_ranks
+
+from weft.errors import RuntimeFailure
+from weft.runtime.work import Worker
+
+ABORTED = """
+import sys, time
+import numpy as np
+import weft
+
+comm = weft.init(transport=sys.argv[1], timeout=60)
+R = comm.rank
+comm.barrier()
+began = time.monotonic()
+if R == 0:
+    works = [comm.all_reduce(np.ones(300_000), async_op=True) for _ in range(3)]
+    works.append(comm.in_turn(lambda: comm.barrier(), async_op=True))
+    time.sleep(0.3)
+    assert not any(work.is_completed() for work in works)
+    comm.abort()
+    for work in works:
+        try:
+            work.wait(30)
+        except weft.RuntimeFailure as error:
+            assert "aborted" in str(error), error
+        else:
+            raise AssertionError
+    comm.abort()
+    comm.close()
+else:
+    time.sleep(1.0 if R == 2 else 0.0)  # rank 1 is in the operation when it is cancelled
+    try:
+        comm.all_reduce(np.ones(300_000))
+    except weft.PeerLost as error:
+        assert error.rank == 0, error
+    else:
+        raise AssertionError
+assert time.monotonic() - began < 30
+try:
+    comm.all_reduce(np.ones(3))
+except weft.RuntimeFailure as error:
+    print(error)
+else:
+    raise AssertionError
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
+def test_a_rank_that_aborts_cancels_what_is_under_way(tmp_path: Path, transport: str) -> None:
+    for code, output in finish(start_ranks(tmp_path, 3, ABORTED, transport)):
+        assert code == 0, output
+
+
+REFUSED = """
+comm = begin()
+try:
+    comm.abort()
+except weft.RuntimeFailure as error:
+    assert "only Weft's own engine" in str(error), error
+else:
+    raise AssertionError
+assert comm.all_reduce(np.ones(3))[0] == comm.size
+comm.close()
+"""
+
+
+def test_a_worker_that_ends_finishes_what_it_has_and_takes_nothing_more() -> None:
+    worker, done = Worker(), list[int]()
+    works = [worker.submit(lambda number=number: done.append(number)) for number in range(3)]
+    worker.end(lambda: done.append(3))
+    with pytest.raises(RuntimeFailure, match="another thread closed"):
+        worker.submit(done.clear)
+    worker.close()
+    worker.close()
+    assert done == [0, 1, 2, 3]
+    assert all(work.is_completed() for work in works)
+    Worker().close()
+
+
+def test_an_engine_that_cannot_cancel_says_so_and_goes_on(tmp_path: Path) -> None:
+    run_engine("torch", tmp_path, 2, REFUSED)
