@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.groups import run_group
+from support.hosts import make_network
+from support.jobs import finish
 from torch import distributed as dist
 
 from weft.errors import InputError, TimedOut
 from weft.runtime.boards import Note
+from weft.runtime.group_store import GroupBoard, find_own_address
 from weft.torch import Options, connect
-from weft.torch.meeting import GroupBoard, find_own_address, meet
+from weft.torch.meeting import meet
 
 CONNECT = """
 comm = weft.torch.connect(timeout=30)
@@ -77,6 +82,50 @@ def test_rank_0_is_reached_on_the_way_to_the_store(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MASTER_ADDR", "no such host")
     with pytest.raises(InputError, match=r"no such host: .*MASTER_ADDR must be reachable"):
         find_own_address(dist.HashStore(), 1.0)
+
+
+def test_a_group_of_one_machine_meets_on_loopback(tmp_path: Path) -> None:
+    with make_network(1) as network:
+        # As torchrun says it, with the host's outer address as master.
+        variables = {
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": network.address(0),
+            "MASTER_PORT": "4000",
+        }
+        source = Path(__file__).with_name("listening_job.py").read_text("utf-8")
+        script = tmp_path / "job.py"
+        script.write_text(source, "utf-8")
+        ranks = [
+            subprocess.Popen(
+                [*network.prefix(0), sys.executable, str(script)],
+                env={**os.environ, **variables, "RANK": rank},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in "01"
+        ]
+        (code, said), _ = finish(ranks, 60)
+    assert code == 0, said
+    assert "listened at 127.0.0.1\n" in said
+
+
+def test_the_store_of_another_machine_is_reached_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MASTER_ADDR", socket.gethostname())
+    assert find_own_address(dist.HashStore(), 1.0) == "127.0.0.1"
+    # Whatever the launcher says: an address that is not of this machine means that there is another one.
+    monkeypatch.setenv("MASTER_ADDR", "203.0.113.1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        try:
+            way.connect(("203.0.113.1", 9))
+        except OSError:
+            with pytest.raises(InputError, match="MASTER_ADDR must be reachable"):
+                find_own_address(dist.HashStore(), 1.0)
+        else:
+            assert find_own_address(dist.HashStore(), 1.0) == way.getsockname()[0]
 
 
 def test_without_torch_the_extra_is_named() -> None:

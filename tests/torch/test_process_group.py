@@ -309,7 +309,7 @@ assert x[0] == N
 try:
     before.allreduce([x])
 except weft.RuntimeFailure as error:
-    assert "has closed" in str(error)
+    assert "has destroyed this process group" in str(error)
 else:
     raise AssertionError
 """

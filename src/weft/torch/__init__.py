@@ -17,6 +17,7 @@ from weft.torch.meeting import connect
 from weft.torch.options import Options
 from weft.torch.process_group import BACKEND, WeftProcessGroup, communicator, create
 from weft.torch.profiling import profile
+from weft.torch.regrouping import init_process_group
 from weft.torch.scaler import GradScaler
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "communicator",
     "connect",
     "ddp_hook",
+    "init_process_group",
     "profile",
 ]
 

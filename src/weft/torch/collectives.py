@@ -1,27 +1,35 @@
 """The collectives of torch in terms of the runtime's.
 
-Each function looks at what it is given and refuses it at once, in the caller's thread; what it returns does
-the work, when its turn comes. Inputs are read then and not before: they may be results of what runs until
-then.
+Each function checks its arguments at once, in the caller's thread, and raises if they are wrong: nothing has
+started then, and the group can go on. The job that it returns does the work when its turn comes. Inputs are
+read then and not before, because they may be results of earlier operations.
+
+Every operation has torch's name of the collective and the type of the tensors in its fingerprint. Ranks that
+differ in them get a `DesyncError` also where the runtime would move the same bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from weft.errors import InputError
+from weft.runtime.operations import cut_into_chunks, share_of
 from weft.torch.tensors import (
     Staged,
     array_of,
     check_input,
+    check_one_type,
     check_output,
     check_pair,
+    find_reduction,
     flat_of,
     joined,
-    op_name,
+    kind_of,
+    share_memory,
     write,
 )
 
@@ -31,20 +39,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from weft.runtime.communicator import Communicator
+    from weft.schedule import Schedule
 
 Job: TypeAlias = Callable[[float], None]
-"""Does it, within so many seconds for each operation."""
+"""Runs the operation; takes the seconds that each of its parts may need."""
 
 
 def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
     """Combine tensors, in place."""
     check_output("all_reduce", *tensors)
-    names = [op_name("all_reduce", op, tensor) for tensor in tensors]
+    found = [find_reduction("all_reduce", op, tensor) for tensor in tensors]
+    for tensor in tensors:
+        _check_served(comm, "all_reduce", tensor)
 
     def run(timeout: float) -> None:
-        for tensor, name in zip(tensors, names, strict=True):
+        for tensor, (name, kind) in zip(tensors, found, strict=True):
             staged = Staged(tensor)
-            comm.all_reduce(staged.numbers, name, timeout=timeout)
+            comm.all_reduce(staged.numbers, name, timeout=timeout, kind=kind)
             staged.settle()
 
     return run
@@ -52,13 +63,16 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
 
 def reduce(comm: Communicator, tensors: Sequence[Tensor], root: int, op: Any) -> Job:
     """Combine tensors at the root, in place."""
+    _check_root(comm, "reduce", root)
     check_output("reduce", *tensors)
-    names = [op_name("reduce", op, tensor) for tensor in tensors]
+    found = [find_reduction("reduce", op, tensor) for tensor in tensors]
+    for tensor in tensors:
+        _check_served(comm, "reduce", tensor, root)
 
     def run(timeout: float) -> None:
-        for tensor, name in zip(tensors, names, strict=True):
+        for tensor, (name, kind) in zip(tensors, found, strict=True):
             staged = Staged(tensor)
-            comm.reduce(staged.numbers, root, name, timeout=timeout)
+            comm.reduce(staged.numbers, root, name, timeout=timeout, kind=kind)
             staged.settle()
 
     return run
@@ -66,12 +80,15 @@ def reduce(comm: Communicator, tensors: Sequence[Tensor], root: int, op: Any) ->
 
 def broadcast(comm: Communicator, tensors: Sequence[Tensor], root: int) -> Job:
     """Give every rank the root's tensors."""
+    _check_root(comm, "broadcast", root)
     check_output("broadcast", *tensors)
+    for tensor in tensors:
+        _check_served(comm, "broadcast", tensor, root)
 
     def run(timeout: float) -> None:
         for tensor in tensors:
             staged = Staged(tensor)
-            comm.broadcast(staged.array, root, timeout=timeout)
+            comm.broadcast(staged.array, root, timeout=timeout, kind=kind_of("broadcast", tensor))
             staged.settle()
 
     return run
@@ -80,10 +97,12 @@ def broadcast(comm: Communicator, tensors: Sequence[Tensor], root: int) -> Job:
 def all_gather(comm: Communicator, output: Tensor, source: Tensor) -> Job:
     """Join the tensors of all ranks."""
     check_pair("all_gather", output, source, larger=comm.size, smaller=1)
+    _check_served(comm, "all_gather", output)
+    kind = kind_of("all_gather", source)
 
     def run(timeout: float) -> None:
         staged = Staged(output)
-        comm.all_gather(array_of(flat_of(source)), out=staged.array, timeout=timeout)
+        comm.all_gather(array_of(flat_of(source)), out=staged.array, timeout=timeout, kind=kind)
         staged.settle()
 
     return run
@@ -94,13 +113,16 @@ def all_gather_list(comm: Communicator, outputs: Sequence[Tensor], source: Tenso
     _check_count("all_gather", "outputs", outputs, comm.size)
     check_pair("all_gather", outputs[comm.rank], source, larger=1, smaller=1)
     check_output("all_gather", *outputs)
+    check_one_type("all_gather", source, *outputs)
     if len({tensor.numel() for tensor in outputs}) > 1:
         return _gather_unequal(comm, outputs, source)
+    _check_served(comm, "all_gather", source, times=comm.size)
+    kind = kind_of("all_gather", source)
 
     def run(timeout: float) -> None:
         whole = joined(outputs)
         room = source.new_empty(source.numel() * comm.size) if whole is None else whole
-        comm.all_gather(array_of(flat_of(source)), out=array_of(room), timeout=timeout)
+        comm.all_gather(array_of(flat_of(source)), out=array_of(room), timeout=timeout, kind=kind)
         if whole is None:
             _deal_out(room, outputs)
 
@@ -108,11 +130,15 @@ def all_gather_list(comm: Communicator, outputs: Sequence[Tensor], source: Tenso
 
 
 def _gather_unequal(comm: Communicator, outputs: Sequence[Tensor], source: Tensor) -> Job:
+    for root, output in enumerate(outputs):
+        _check_served(comm, "broadcast", output, root)
+    kind = kind_of("all_gather", source)
+
     def run(timeout: float) -> None:
-        write(outputs[comm.rank], source)
+        _copy(outputs[comm.rank], source)
         for root, output in enumerate(outputs):
             staged = Staged(output)
-            comm.broadcast(staged.array, root, timeout=timeout)
+            comm.broadcast(staged.array, root, timeout=timeout, kind=kind)
             staged.settle()
 
     return run
@@ -121,11 +147,13 @@ def _gather_unequal(comm: Communicator, outputs: Sequence[Tensor], source: Tenso
 def reduce_scatter(comm: Communicator, output: Tensor, source: Tensor, op: Any) -> Job:
     """Combine tensors and keep this rank's share."""
     check_pair("reduce_scatter", output, source, larger=1, smaller=comm.size)
-    name = op_name("reduce_scatter", op, source)
+    name, kind = find_reduction("reduce_scatter", op, source)
+    _check_shares(comm, output)
 
     def run(timeout: float) -> None:
         staged = Staged(output)
-        comm.reduce_scatter(Staged(source).numbers, name, out=staged.numbers, timeout=timeout)
+        numbers = Staged(source).numbers
+        comm.reduce_scatter(numbers, name, out=staged.numbers, timeout=timeout, kind=kind)
         staged.settle()
 
     return run
@@ -136,44 +164,56 @@ def reduce_scatter_list(comm: Communicator, output: Tensor, sources: Sequence[Te
     _check_count("reduce_scatter", "inputs", sources, comm.size)
     check_pair("reduce_scatter", output, sources[comm.rank], larger=1, smaller=1)
     check_input("reduce_scatter", *sources)
-    name = op_name("reduce_scatter", op, output)
-    equal = len({tensor.numel() for tensor in sources}) == 1
+    check_one_type("reduce_scatter", output, *sources)
+    name, kind = find_reduction("reduce_scatter", op, output)
+    if len({tensor.numel() for tensor in sources}) > 1:
+        return _reduce_unequal(comm, output, sources, name, kind)
+    _check_shares(comm, output)
 
     def run(timeout: float) -> None:
         staged = Staged(output)
-        if equal:
-            whole = joined(sources)
-            whole = torch.cat([flat_of(source) for source in sources]) if whole is None else whole
-            comm.reduce_scatter(Staged(whole).numbers, name, out=staged.numbers, timeout=timeout)
-        else:
-            for root, source in enumerate(sources):
-                part = Staged(flat_of(source).clone())
-                comm.reduce(part.numbers, root, name, timeout=timeout)
-                if root == comm.rank:
-                    staged.flat.copy_(part.flat)
+        whole = joined(sources)
+        whole = torch.cat([flat_of(source) for source in sources]) if whole is None else whole
+        comm.reduce_scatter(Staged(whole).numbers, name, out=staged.numbers, timeout=timeout, kind=kind)
         staged.settle()
+
+    return run
+
+
+def _reduce_unequal(
+    comm: Communicator, output: Tensor, sources: Sequence[Tensor], name: str, kind: str
+) -> Job:
+    for root, source in enumerate(sources):
+        _check_served(comm, "reduce", source, root)
+
+    def run(timeout: float) -> None:
+        for root, source in enumerate(sources):
+            part = Staged(flat_of(source).clone())
+            comm.reduce(part.numbers, root, name, timeout=timeout, kind=kind)
+            if root == comm.rank:
+                _copy(output, part.flat)
 
     return run
 
 
 def gather(comm: Communicator, outputs: Sequence[Tensor], source: Tensor, root: int) -> Job:
     """Give the root the tensors of all."""
+    _check_root(comm, "gather", root)
     check_input("gather", source)
-    if comm.rank == root:
-        _check_count("gather", "outputs", outputs, comm.size)
-        for output in outputs:
-            check_pair("gather", output, source, larger=1, smaller=1)
+    _check_count("gather", "outputs", outputs, comm.size if comm.rank == root else 0)
+    for output in outputs:
+        check_pair("gather", output, source, larger=1, smaller=1)
+    kind = kind_of("gather", source)
 
     def run(timeout: float) -> None:
         if comm.rank != root:
-            comm.send(array_of(flat_of(source)), root, timeout=timeout)
+            comm.send(array_of(flat_of(source)), root, timeout=timeout, kind=kind)
             return
+        _copy(outputs[root], source)  # first: what comes may overwrite the source
         for rank, output in enumerate(outputs):
-            if rank == root:
-                write(output, source.detach().view(output.shape))
-            else:
+            if rank != root:
                 staged = Staged(output)
-                comm.recv(staged.array, rank, timeout=timeout)
+                comm.recv(staged.array, rank, timeout=timeout, kind=kind)
                 staged.settle()
 
     return run
@@ -181,42 +221,46 @@ def gather(comm: Communicator, outputs: Sequence[Tensor], source: Tensor, root: 
 
 def scatter(comm: Communicator, output: Tensor, sources: Sequence[Tensor], root: int) -> Job:
     """Give rank r the root's r-th tensor."""
+    _check_root(comm, "scatter", root)
     check_output("scatter", output)
-    if comm.rank == root:
-        _check_count("scatter", "inputs", sources, comm.size)
-        for source in sources:
-            check_pair("scatter", output, source, larger=1, smaller=1)
+    _check_count("scatter", "inputs", sources, comm.size if comm.rank == root else 0)
+    for source in sources:
+        check_pair("scatter", output, source, larger=1, smaller=1)
+    kind = kind_of("scatter", output)
 
     def run(timeout: float) -> None:
         if comm.rank != root:
             staged = Staged(output)
-            comm.recv(staged.array, root, timeout=timeout)
+            comm.recv(staged.array, root, timeout=timeout, kind=kind)
             staged.settle()
             return
         for rank, source in enumerate(sources):
-            if rank == root:
-                write(output, source.detach().view(output.shape))
-            else:
-                comm.send(array_of(flat_of(source)), rank, timeout=timeout)
+            if rank != root:
+                comm.send(array_of(flat_of(source)), rank, timeout=timeout, kind=kind)
+        _copy(output, sources[root])  # last: it may overwrite another source
 
     return run
 
 
 def all_to_all(comm: Communicator, outputs: Sequence[Tensor], sources: Sequence[Tensor]) -> Job:
-    """Give rank r the r-th tensor, and take what all others give this one; sizes are whatever they are."""
+    """Give rank r the r-th tensor, and take the tensors that the others give this rank; of any sizes."""
     _check_count("all_to_all", "outputs", outputs, comm.size)
     _check_count("all_to_all", "inputs", sources, comm.size)
     check_input("all_to_all", *sources)
     check_output("all_to_all", *outputs)
+    check_one_type("all_to_all", *outputs, *sources)
     check_pair("all_to_all", outputs[comm.rank], sources[comm.rank], larger=1, smaller=1)
+    kind = kind_of("all_to_all", sources[0])
+    in_place = share_memory(outputs, sources)
 
     def run(timeout: float) -> None:
-        write(outputs[comm.rank], sources[comm.rank].detach().view(outputs[comm.rank].shape))
+        parts = [source.detach().clone() for source in sources] if in_place else sources
+        _copy(outputs[comm.rank], parts[comm.rank])
         for distance in range(1, comm.size):
             dest, source = (comm.rank + distance) % comm.size, (comm.rank - distance) % comm.size
             staged = Staged(outputs[source])
-            goes = array_of(flat_of(sources[dest]))
-            comm.send_recv(goes, dest, staged.array, source, timeout=timeout)
+            sent = array_of(flat_of(parts[dest]))
+            comm.send_recv(sent, dest, staged.array, source, timeout=timeout, kind=kind)
             staged.settle()
 
     return run
@@ -228,28 +272,39 @@ def all_to_all_single(
     """The same with parts of one tensor, along its first dimension; equal parts where no sizes are given."""
     check_input("all_to_all", source)
     check_output("all_to_all", output)
+    check_one_type("all_to_all", output, source)
+    into = _parts("output", output, received, comm.size)
+    parts = _parts("input", source, sent, comm.size)
     if received or sent:
-        into = _parts("output", output, received, comm.size)
-        parts = _parts("input", source, sent, comm.size)
         return all_to_all(comm, into, parts)
     check_pair("all_to_all", output, source, larger=1, smaller=1)
+    _check_served(comm, "all_to_all", source)
+    kind = kind_of("all_to_all", source)
 
     def run(timeout: float) -> None:
         staged = Staged(output)
-        comm.all_to_all(array_of(flat_of(source)), out=staged.array, timeout=timeout)
+        comm.all_to_all(array_of(flat_of(source)), out=staged.array, timeout=timeout, kind=kind)
         staged.settle()
 
     return run
 
 
 def _parts(what: str, tensor: Tensor, sizes: Sequence[int], ranks: int) -> Sequence[Tensor]:
-    if not sizes:
-        sizes = [tensor.shape[0] // ranks] * ranks
-    if len(sizes) != ranks or sum(sizes) != tensor.shape[0]:
-        rows = f"{list(sizes)} rows for {ranks} ranks"
-        msg = f"all_to_all: {rows} are not the {tensor.shape[0]} that the {what} has"
+    rows = tensor.shape[0] if tensor.dim() else 0
+    if not tensor.dim() or (not sizes and rows % ranks):
+        shape = list(tensor.shape)
+        msg = f"all_to_all: the {what} of shape {shape} has no equal number of rows for each of {ranks} ranks"
+        raise InputError(f"{msg}; give the sizes of the parts, or another shape")
+    sizes = list(sizes) or [rows // ranks] * ranks
+    if len(sizes) != ranks or sum(sizes) != rows or min(sizes) < 0:
+        msg = f"all_to_all: {sizes} rows for {ranks} ranks are not the {rows} that the {what} has"
         raise InputError(msg)
-    return torch.split(tensor.detach(), list(sizes))
+    return torch.split(tensor.detach(), sizes)
+
+
+def _copy(output: Tensor, source: Tensor) -> None:
+    """Give an output the elements of a source of the same number, whatever their shapes."""
+    write(output, flat_of(source).view(output.shape))
 
 
 def _deal_out(room: Tensor, outputs: Sequence[Tensor]) -> None:
@@ -257,7 +312,40 @@ def _deal_out(room: Tensor, outputs: Sequence[Tensor]) -> None:
         write(output, part.view(output.shape))
 
 
-def _check_count(name: str, what: str, tensors: Sequence[Tensor], ranks: int) -> None:
-    if len(tensors) != ranks:
-        msg = f"{name}: {len(tensors)} {what} for {ranks} ranks; there is one for each"
+def _check_count(name: str, what: str, tensors: Sequence[Tensor], count: int) -> None:
+    if len(tensors) != count:
+        due = f"{count} ranks; there is one for each" if count else "a rank that is not the root; give none"
+        msg = f"{name}: {len(tensors)} {what} for {due}"
         raise InputError(msg)
+
+
+def _check_root(comm: Communicator, name: str, root: int) -> None:
+    if not 0 <= root < comm.size:
+        msg = f"{name}: root {root} is not a rank of the group, 0 to {comm.size - 1}"
+        raise InputError(msg)
+
+
+def _check_served(comm: Communicator, collective: str, tensor: Tensor, root: int = 0, times: int = 1) -> None:
+    """Refuse a collective that no schedule of the communicator serves."""
+    if comm.size > 1:
+        comm.choose(collective, tensor.numel() * tensor.element_size() * times, root)
+
+
+def _check_shares(comm: Communicator, output: Tensor) -> None:
+    """Refuse a reduce-scatter whose schedule does not give rank r the r-th of equal shares."""
+    if comm.size == 1:
+        return
+    elements = output.numel() * (2 if output.is_complex() else 1)
+    size_bytes = output.numel() * output.element_size() * comm.size
+    schedule, _ = comm.choose("reduce_scatter", size_bytes)
+    found = _find_share(schedule, elements * comm.size, comm.rank)
+    if found != (comm.rank * elements, (comm.rank + 1) * elements):
+        what = f"elements {found[0]} to {found[1]}, not an equal share; use another schedule or plan"
+        msg = f"reduce_scatter: {schedule.algorithm} gives rank {comm.rank} {what}"
+        raise InputError(msg)
+
+
+@lru_cache(maxsize=1024)
+def _find_share(schedule: Schedule, elements: int, rank: int) -> tuple[int, int]:
+    """Share of a rank; kept, because to find it takes longer than to start the operation."""
+    return share_of(schedule, cut_into_chunks(schedule, elements), rank)

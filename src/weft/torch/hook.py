@@ -12,7 +12,7 @@ from weft.torch.guard import Guard
 from weft.torch.internals import DEFAULT_TIMEOUT_S, GradBucket
 from weft.torch.meeting import connect
 from weft.torch.process_group import WeftProcessGroup
-from weft.torch.tensors import Staged, write
+from weft.torch.tensors import Staged, kind_of, write
 from weft.torch.works import guarded, promise
 
 if TYPE_CHECKING:
@@ -113,9 +113,9 @@ def ddp_hook(
 
 def _average(communicator: Communicator, buffer: torch.Tensor, kind: torch.dtype | None) -> None:
     if kind is None or kind == buffer.dtype:
-        communicator.all_reduce(Staged(buffer).numbers, "avg")
+        communicator.all_reduce(Staged(buffer).numbers, "avg", kind=kind_of("ddp_hook", buffer))
         return
     # Divided first: a sum of halves may be more than a half can hold.
     narrow = buffer.detach().div(communicator.size).to(kind)
-    communicator.all_reduce(Staged(narrow).numbers, "sum")
+    communicator.all_reduce(Staged(narrow).numbers, "sum", kind=kind_of("ddp_hook", narrow))
     write(buffer, narrow)

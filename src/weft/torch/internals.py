@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from torch import distributed as dist
-from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, PrefixStore, TCPStore
+from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, TCPStore
 from torch.distributed.constants import default_pg_timeout
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -19,6 +19,7 @@ __all__ = [
     "DispatchMode",
     "GradBucket",  # torch.distributed has it too, but does not say so to type checkers
     "ProcessGroup",
+    "TCPStore",
     "at_end_of_backward",
     "changes_inputs",
     "current_backward",
@@ -27,7 +28,6 @@ __all__ = [
     "refuse_steps",
     "register",
     "storage",
-    "store_host",
     "without_fused_kernels",
 ]
 
@@ -88,13 +88,6 @@ def refuse_steps(check: Callable[[], None]) -> None:
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(lambda *_: check())
-
-
-def store_host(store: Any) -> str | None:
-    """Host of the store behind a group's store, if it has one."""
-    while isinstance(store, PrefixStore):
-        store = store.underlying_store
-    return store.host if isinstance(store, TCPStore) else None
 
 
 def make_stand_in(rank: int, size: int) -> Any:

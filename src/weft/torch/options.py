@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft.runtime.lines import CONNECT_S
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.planning import Plan
+    from weft.runtime import Communicator
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -31,4 +34,7 @@ class Options:
     algorithm: str | None = None
     transport: str = "auto"
     streams: int = 2
+    connect_timeout: float = CONNECT_S
     planning: float = 20.0
+    communicator: Communicator | None = None
+    """To run on one that is there already, instead of meeting through the store."""

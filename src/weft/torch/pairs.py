@@ -1,32 +1,40 @@
-"""Messages between two ranks, beside the collectives.
+"""Connections between two ranks of a process group, beside those of its collectives.
 
-torch lets a rank start a send and a receive and wait for both: so neither may wait for the other, nor for a
-collective. What goes from one rank to another has connections of its own, which the two make when the first
-message goes that way. Messages come in the order in which they were sent; a tag is checked, not searched for.
+torch lets a rank start a send and a receive and wait for both: neither may wait for the other, nor for a
+collective. So the messages from one rank to another have connections of their own, which the two ranks make
+when both of them have started a message on that way.
+
+Each rank leaves three kinds of notes in the store of the group: that it wants a connection, how to connect,
+and that it has left the group. A rank that waits for a peer which has left gives up at once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import atexit
+import secrets
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft.errors import DesyncError, InputError, PeerLost, RuntimeFailure, TimedOut
-from weft.runtime.work import Worker
+from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.torch.meeting import meet
+from weft.torch.messages import RECEIVER, SENDER, Box, Inbox, Outbox
 from weft.torch.options import Options
-from weft.torch.tensors import Staged, array_of, flat_of
-from weft.torch.works import guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch import Tensor
 
     from weft.runtime.communicator import Communicator
+    from weft.runtime.members import Member
     from weft.runtime.work import Work
 
-_SENDER, _RECEIVER = 0, 1
+_SHORTEST_PAUSE_S: Final = 0.001
+_LONGEST_PAUSE_S: Final = 0.05
 
 
 class Way(NamedTuple):
@@ -37,80 +45,263 @@ class Way(NamedTuple):
 
 
 class Pairs:
-    """Connections of one rank with single others, made when they are needed.
+    """The messages of one rank to and from single others.
 
     Parameters
     ----------
     store
         Of the group.
+    session
+        Name of this group in the store; another group of the same ranks may use the same store later.
+    members
+        The processes of the group, by rank, as far as they are known.
     rank
         Of this process in it.
-    transport
-        As for `weft.init`.
+    options
+        How to connect.
+    check
+        Raises once the group has failed.
     """
 
-    def __init__(self, store: Any, rank: int, transport: str) -> None:
-        self._store, self._rank, self._options = store, rank, Options(transport=transport)
-        self._workers: dict[Way, Worker] = {}
-        self._made: dict[Way, Communicator] = {}
+    def __init__(
+        self,
+        store: Any,
+        session: str,
+        members: Mapping[int, Member],
+        rank: int,
+        options: Options,
+        check: Callable[[], None],
+    ) -> None:
+        self._notes = _Notes(store, session)
+        self._members, self._rank, self._options, self._check = members, rank, options, check
+        self._lock = threading.Lock()
+        self._outboxes: dict[int, Outbox] = {}
+        self._inboxes: dict[int, Inbox] = {}
+        self._connections: list[Connection] = []
 
     def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Work:
         """Start to send a tensor."""
-
-        def run(comm: Communicator) -> None:
-            comm.send(np.array([tag]), _RECEIVER, timeout=timeout)
-            comm.send(array_of(flat_of(tensor)), _RECEIVER, timeout=timeout)
-
-        return self._start(Way(self._rank, receiver), run, timeout, [])
+        with self._lock:
+            if receiver not in self._outboxes:
+                self._outboxes[receiver] = Outbox(self._connect(Way(self._rank, receiver)))
+        return self._outboxes[receiver].send(tensor, tag, timeout)
 
     def receive(self, tensor: Tensor, sender: int, tag: int, timeout: float) -> Work:
         """Start to receive into a tensor."""
+        with self._lock:
+            if sender not in self._inboxes:
+                self._inboxes[sender] = Inbox(self._connect(Way(sender, self._rank)))
+        return self._inboxes[sender].receive(tensor, tag, timeout)
 
-        def run(comm: Communicator) -> None:
-            found = int(comm.recv(np.array([tag]), _SENDER, timeout=timeout)[0])
-            if found != tag:
-                msg = f"recv: rank {sender} sends tag {found} next, not {tag}; messages come in order"
-                raise InputError(msg)
-            staged = Staged(tensor)
-            comm.recv(staged.array, _SENDER, timeout=timeout)
-            staged.settle()
-
-        return self._start(Way(sender, self._rank), run, timeout, [tensor])
+    def leave(self) -> None:
+        """Tell the others that no message follows, and close each connection after its last message."""
+        self._notes.leave(self._rank)
+        for box in self._boxes():
+            box.end()
 
     def close(self) -> None:
-        """Leave. What is still under way ends by its own deadline."""
-        for way, worker in self._workers.items():
-            if worker.idle():
-                worker.close()
-                if way in self._made:
-                    self._made[way].close()
+        """Return when all connections are closed."""
+        for box in self._boxes():
+            box.join()
 
-    def _start(
-        self, way: Way, run: Callable[[Communicator], None], timeout: float, outputs: Sequence[Tensor]
-    ) -> Work:
-        def in_the_group() -> None:
-            try:
-                run(self._connect(way, timeout))
-            except RuntimeFailure as failure:
-                raise _rename(failure, way) from failure
+    def unreceived(self) -> dict[int, list[int]]:
+        """Tags of messages that have come and were not received, by sender."""
+        return {sender: tags for sender, box in self._inboxes.items() if (tags := box.kept_tags)}
 
-        return self._workers.setdefault(way, Worker()).submit(guarded(in_the_group, outputs))
+    def abort(self) -> None:
+        """Cancel the messages that are under way."""
+        for connection in self._connections:
+            connection.abort()
 
-    def _connect(self, way: Way, timeout: float) -> Communicator:
-        if way not in self._made:
-            place = _SENDER if way.sender == self._rank else _RECEIVER
-            key = f"weft/{way.sender}-{way.receiver}"
-            self._made[way] = meet(self._store, place, 2, self._options, timeout=timeout, key=key)
-        return self._made[way]
+    def _boxes(self) -> list[Box]:
+        return [*self._outboxes.values(), *self._inboxes.values()]
+
+    def _connect(self, way: Way) -> Connection:
+        connection = Connection(self._notes, way, self._members, self._rank, self._options, self._check)
+        connection.announce()
+        self._connections.append(connection)
+        return connection
 
 
-def _rename(failure: RuntimeFailure, way: Way) -> RuntimeFailure:
-    """The same failure, with the ranks of the group."""
-    if isinstance(failure, PeerLost):
-        return PeerLost(way[failure.rank], failure.host, failure.pid, failure.op, failure.step)
-    if isinstance(failure, DesyncError):
-        return DesyncError(way[failure.rank], failure.op)
-    if isinstance(failure, TimedOut):
-        missing = [way[rank] for rank in failure.missing]
-        return TimedOut(failure.op, failure.seconds, missing, failure.hint)
-    return failure
+def open_pairs(
+    store: Any, communicator: Communicator, options: Options, check: Callable[[], None], timeout: float
+) -> Pairs:
+    """The messages of a group that runs on a communicator; every rank calls this.
+
+    Parameters
+    ----------
+    options
+        Of the group.
+    timeout
+        Seconds for all ranks to come.
+    """
+    mine, roster = secrets.token_bytes(8), communicator.roster
+    if roster is not None:
+        session = roster.exchange(mine, timeout)[0]
+    else:  # a part of a communicator has no roster
+        told = communicator.broadcast(np.frombuffer(mine, np.uint8).copy(), kind="process group")
+        session = told.tobytes()
+    members = {} if roster is None else {member.rank: member for member in roster.members}
+    plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
+    return Pairs(store, session.hex(), members, communicator.rank, plain, check)
+
+
+class Connection:
+    """Connection that one way has, made when both of its ranks want it.
+
+    Parameters
+    ----------
+    notes
+        In the store of the group.
+    way
+        Of the messages.
+    members, rank, options, check
+        As for `Pairs`.
+    """
+
+    def __init__(
+        self,
+        notes: _Notes,
+        way: Way,
+        members: Mapping[int, Member],
+        rank: int,
+        options: Options,
+        check: Callable[[], None],
+    ) -> None:
+        self._notes, self._way, self._members, self._check = notes, way, members, check
+        self._place = SENDER if way.sender == rank else RECEIVER
+        self._peer = way[1 - self._place]
+        self._options = options
+        self._made: Communicator | None = None
+        self._left = threading.Event()
+
+    @property
+    def peer(self) -> int:
+        """Rank in the group at the other end."""
+        return self._peer
+
+    def announce(self) -> None:
+        """Let the peer know that this rank wants the connection."""
+        self._notes.want(self._way, self._place)
+
+    def open(self, op: str, timeout: float) -> Communicator:
+        """Communicator of the two ranks.
+
+        Raises
+        ------
+        PeerLost
+            If the peer has left the group without a message on this way.
+        TimedOut
+            If it does not come.
+        """
+        if self._made is None:
+            deadline = time.monotonic() + timeout
+            self._await_peer(op, timeout, deadline)
+            left = max(_SHORTEST_PAUSE_S, deadline - time.monotonic())
+            key = self._notes.key(self._way)
+            with self.ranks_of_group():
+                self._made = meet(self._notes.store, self._place, 2, self._options, timeout=left, key=key)
+            # At the end of the process the group ends, and what is under way with it.
+            atexit.unregister(self._made.close)
+        if self._left.is_set():
+            self._made.abort()
+        return self._made
+
+    @contextmanager
+    def ranks_of_group(self) -> Iterator[None]:
+        """Raise failures of the two ranks with their ranks in the group."""
+        way = self._way
+        try:
+            yield
+        except PeerLost as lost:
+            where = way[lost.rank], lost.host, lost.pid
+            raise PeerLost(*where, lost.op, lost.step, lost.reason) from lost
+        except DesyncError as desync:
+            raise DesyncError(way[desync.rank], desync.op, desync.fingerprint) from desync
+        except LinkLost as cut:
+            raise type(cut)((way.sender, way.receiver), cut.op) from cut
+        except TimedOut as late:
+            missing = [way[rank] for rank in late.missing]
+            raise TimedOut(late.op, late.seconds, missing, late.hint) from late
+        except RuntimeFailure as failure:
+            msg = f"from rank {way.sender}, here called 0, to rank {way.receiver}, here called 1: {failure}"
+            raise RuntimeFailure(msg) from failure
+
+    def close(self) -> None:
+        """Leave."""
+        self._left.set()
+        if self._made is not None:
+            self._made.close()
+
+    def abort(self) -> None:
+        """Cancel what is under way, from any thread."""
+        self._left.set()
+        if self._made is not None:
+            self._made.abort()
+
+    def _await_peer(self, op: str, timeout: float, deadline: float) -> None:
+        """Wait for the peer's note; not inside the store, which serves one thread at a time."""
+        there = 1 - self._place
+        pause = _SHORTEST_PAUSE_S
+        while not self._notes.wants(self._way, there):
+            # A rank that leaves has left its other notes before: look once more.
+            if self._notes.has_left(self._peer) and not self._notes.wants(self._way, there):
+                raise self._left_without(op)
+            self._check()
+            if time.monotonic() > deadline:
+                raise TimedOut(op, timeout, [self._peer], "it has not called the other half")
+            if self._left.wait(pause):
+                msg = f"{op}: this rank has aborted or destroyed the process group"
+                raise RuntimeFailure(msg)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _left_without(self, op: str) -> PeerLost:
+        member = self._members.get(self._peer)
+        host, pid = (None, None) if member is None else (member.host, member.pid)
+        return PeerLost(self._peer, host, pid, op, reason="it has left the process group")
+
+
+class _Notes:
+    """Short notes in the store of a group, for all its ranks to see."""
+
+    def __init__(self, store: Any, session: str) -> None:
+        self.store = store
+        self._session = f"weft/{session}"
+
+    def key(self, way: Way) -> str:
+        """Where the two ranks of a way meet."""
+        return f"{self._session}/{way.sender}-{way.receiver}"
+
+    def want(self, way: Way, place: int) -> None:
+        """Note that the sender or the receiver wants a connection."""
+        try:
+            self.store.set(f"{self.key(way)}/{place}", "wanted")
+        except RuntimeError as error:
+            raise _unreachable(error) from error
+
+    def wants(self, way: Way, place: int) -> bool:
+        """Whether it does."""
+        return self._has(f"{self.key(way)}/{place}")
+
+    def leave(self, rank: int) -> None:
+        """Note that a rank starts no further messages."""
+        try:
+            self.store.set(f"{self._session}/left/{rank}", "left")
+        except RuntimeError:
+            return  # the store is gone, and whoever looks there hears of that
+
+    def has_left(self, rank: int) -> bool:
+        """Whether it does not."""
+        return self._has(f"{self._session}/left/{rank}")
+
+    def _has(self, key: str) -> bool:
+        try:
+            return bool(self.store.check([key]))
+        except RuntimeError as error:
+            raise _unreachable(error) from error
+
+
+def _unreachable(error: RuntimeError) -> RuntimeFailure:
+    reason = str(error).partition("\n")[0]
+    msg = f"the store of the process group cannot be reached: {reason}; the rank that keeps it may have ended"
+    return RuntimeFailure(msg)

@@ -8,27 +8,32 @@ the same methods. Whatever is not here raises (`weft.torch.internals.make_stand_
 from __future__ import annotations
 
 import atexit
+import time
+import warnings
 import weakref
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from torch import distributed as dist
 
-from weft.errors import InputError, RuntimeFailure
+from weft.errors import InputError, LimitError, RuntimeFailure
+from weft.runtime.roster import check_timeout
 from weft.runtime.work import Work as Started
 from weft.torch import collectives
+from weft.torch.arguments import check_message, listed, one_by_one, op_of, paired, root_of, seconds_of, single
 from weft.torch.guard import Guard
 from weft.torch.internals import ProcessGroup, make_stand_in, register
 from weft.torch.meeting import find_topology, meet
 from weft.torch.options import Options
-from weft.torch.pairs import Pairs
+from weft.torch.pairs import Pairs, open_pairs
 from weft.torch.tensors import check_input, check_output
-from weft.torch.works import Work, guarded, over
+from weft.torch.works import Work, guarded, over, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -36,6 +41,12 @@ if TYPE_CHECKING:
     from weft.torch.collectives import Job
 
 BACKEND = "weft"
+
+_EXIT_PATIENCE_S: Final = 10.0
+"""How long a process that ends waits for operations under way, so that the others get its part of them."""
+
+_CANCELLED_WITHIN_S: Final = 5.0
+"""How long a group that is aborted waits until what it has cancelled has ended."""
 
 
 class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
@@ -47,19 +58,24 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         That the ranks have met through.
     communicator
         What runs.
-    transport
-        Of `communicator`.
+    pairs
+        For messages between two ranks.
+    guard
+        Keeps failures.
     """
 
-    def __init__(self, store: Any, communicator: Communicator, transport: str = "auto") -> None:
+    def __init__(self, store: Any, communicator: Communicator, pairs: Pairs, guard: Guard) -> None:
         super().__init__(communicator.rank, communicator.size)
         register(self, make_stand_in(communicator.rank, communicator.size))
         self._store = store
         self.communicator = communicator
-        self.guard = Guard(communicator.timeout)
-        self._pairs = Pairs(store, communicator.rank, transport)
+        self.guard = guard
+        self._pairs = pairs
         self._together: list[Work] | None = None
-        atexit.register(_leave, weakref.ref(self))
+        self._leaving = self._ended = False
+        # At the end of the process the group ends, and its communicator with it.
+        atexit.unregister(communicator.close)
+        _groups.add(self)
 
     def name(self) -> str:
         """Name of the backend."""
@@ -76,35 +92,75 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Seconds that an operation may take from here on."""
-        self.communicator.timeout = self.guard.timeout = timeout.total_seconds()
+        seconds = check_timeout(timeout.total_seconds())
+        self.communicator.timeout = self.guard.timeout = seconds
 
     def shutdown(self) -> None:
-        """Finish what was started, and leave."""
-        self.guard.close()
-        self._pairs.close()
-        self.communicator.close()
+        """Finish what was started, each operation within its own deadline, and leave.
 
-    abort = shutdown
+        An operation that cannot be finished does not raise here, where torch could not go on, but where it is
+        waited for; a warning names it.
+        """
+        if not self._has_ended():
+            self._end(None)
+            self._warn()
+
+    def abort(self) -> None:
+        """Leave at once, and cancel what is under way: its ``wait`` raises a `RuntimeFailure`.
+
+        Ranks that are in an operation with this one get `PeerLost`.
+        """
+        if not self._has_ended():
+            self._end(0.0)
+
+    def _has_ended(self) -> bool:
+        """Whether there is nothing to leave any more, or it is the parent's of this forked child."""
+        return self._ended or self.guard.forked
+
+    def _end(self, patience: float | None) -> bool:
+        """Leave; whether operations had to be cancelled, since they were not over within so many seconds."""
+        self._leaving = True
+        self._pairs.leave()
+        cancelled = self.guard.drain(patience) > 0
+        if cancelled:
+            self._pairs.abort()
+            self.communicator.abort()
+            self.guard.drain(_CANCELLED_WITHIN_S)  # nothing writes to a tensor afterwards
+        else:
+            self._pairs.close()
+            self.communicator.close()
+        self.guard.close()
+        self._ended = True
+        return cancelled
+
+    def _warn(self) -> None:
+        """Tell what nobody has been told of, and nobody can be told of any more."""
+        if self.guard.untold is not None:
+            msg = f"an operation that nobody has waited for has failed: {self.guard.untold}"
+            warnings.warn(msg, RuntimeWarning, stacklevel=3)
+        for sender, tags in self._pairs.unreceived().items():
+            msg = f"messages of rank {sender} with tags that were never received are lost: {tags[:10]}"
+            warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """Combine tensors, in place."""
-        tensors, op = _listed(tensors), _op(opts)
+        tensors, op = listed(tensors), op_of(opts)
         return self._start(collectives.all_reduce(self.communicator, tensors, op), tensors, opts, timeout)
 
     allreduce_coalesced = allreduce
 
     def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """Give every rank the root's tensors."""
-        tensors = _listed(tensors)
-        job = collectives.broadcast(self.communicator, tensors, _root(opts))
+        tensors = listed(tensors)
+        job = collectives.broadcast(self.communicator, tensors, root_of(opts))
         return self._start(job, tensors, opts, timeout)
 
     def reduce(
         self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None
     ) -> Work:
         """Combine tensors at the root, in place."""
-        tensors, root = _listed(tensors), _root(opts)
-        job = collectives.reduce(self.communicator, tensors, root, op or _op(opts))
+        tensors, root = listed(tensors), root_of(opts)
+        job = collectives.reduce(self.communicator, tensors, root, op or op_of(opts))
         return self._start(job, tensors if self.rank() == root else [], opts, timeout)
 
     def allgather(
@@ -113,9 +169,9 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         """Give every rank the tensors of all."""
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        pairs = zip(outputs, inputs, strict=True)
-        jobs = [collectives.all_gather_list(self.communicator, some, source) for some, source in pairs]
-        return self._start(_one_by_one(jobs), [tensor for some in outputs for tensor in some], opts, timeout)
+        pairs = paired("all_gather", outputs, inputs)
+        jobs = [collectives.all_gather_list(self.communicator, *pair) for pair in pairs]
+        return self._start(one_by_one(jobs), [tensor for some in outputs for tensor in some], opts, timeout)
 
     allgather_coalesced = allgather
 
@@ -129,9 +185,9 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
         """Join several tensors of all ranks."""
-        pairs = zip(outputs, inputs, strict=True)
-        jobs = [collectives.all_gather(self.communicator, output, source) for output, source in pairs]
-        return self._start(_one_by_one(jobs), outputs, opts)
+        pairs = paired("all_gather", outputs, inputs)
+        jobs = [collectives.all_gather(self.communicator, *pair) for pair in pairs]
+        return self._start(one_by_one(jobs), outputs, opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -141,13 +197,13 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         """Combine the r-th tensors of all at rank r."""
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        op, pairs = _op(opts), zip(outputs, inputs, strict=True)
+        op, pairs = op_of(opts), paired("reduce_scatter", outputs, inputs)
         jobs = [collectives.reduce_scatter_list(self.communicator, *pair, op) for pair in pairs]
-        return self._start(_one_by_one(jobs), outputs, opts, timeout)
+        return self._start(one_by_one(jobs), outputs, opts, timeout)
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
         """Combine tensors and keep this rank's share."""
-        job = collectives.reduce_scatter(self.communicator, output, source, _op(opts))
+        job = collectives.reduce_scatter(self.communicator, output, source, op_of(opts))
         return self._start(job, [output], opts)
 
     _reduce_scatter_base = reduce_scatter_single
@@ -156,9 +212,9 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
         """Combine several tensors and keep this rank's shares."""
-        op, pairs = _op(opts), zip(outputs, inputs, strict=True)
+        op, pairs = op_of(opts), paired("reduce_scatter", outputs, inputs)
         jobs = [collectives.reduce_scatter(self.communicator, *pair, op) for pair in pairs]
-        return self._start(_one_by_one(jobs), outputs, opts)
+        return self._start(one_by_one(jobs), outputs, opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -166,16 +222,18 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         """Give the root the tensors of all."""
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        room = outputs[0] if outputs else []
-        job = collectives.gather(self.communicator, room, inputs[0], _root(opts))
+        room = single("gather", "lists of outputs", outputs) if outputs else []
+        job = collectives.gather(self.communicator, room, single("gather", "inputs", inputs), root_of(opts))
         return self._start(job, room, opts, timeout)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """Give rank r the root's r-th tensor."""
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        sources = inputs[0] if inputs else []
-        job = collectives.scatter(self.communicator, outputs[0], sources, _root(opts))
+        sources = single("scatter", "lists of inputs", inputs) if inputs else []
+        job = collectives.scatter(
+            self.communicator, single("scatter", "outputs", outputs), sources, root_of(opts)
+        )
         return self._start(job, outputs, opts, timeout)
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
@@ -199,7 +257,7 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        """Be over once every rank has come."""
+        """Complete once every rank has come."""
         return self._start(lambda seconds: self.communicator.barrier(timeout=seconds), [], opts, timeout)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
@@ -209,19 +267,20 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
 
     def send(self, tensors: Sequence[Tensor], dst: int, tag: int = 0) -> Work:
         """Send a tensor to one other rank."""
-        (tensor,) = tensors
+        tensor = single("send", "tensors", tensors)
         check_input("send", tensor)
-        self._check_peer("send", dst)
+        check_message("send", self.communicator, dst, tag)
+        self._check_usable()
         return self._watch(self._pairs.send(tensor, dst, tag, self.communicator.timeout), [])
 
     def recv(self, tensors: Sequence[Tensor], src: int, tag: int = 0) -> Work:
-        """Receive a tensor from one other rank."""
-        (tensor,) = tensors
+        """Receive from one other rank the next tensor that it has sent with this tag."""
+        tensor = single("recv", "tensors", tensors)
         check_output("recv", tensor)
-        self._check_peer("recv", src)
-        seconds = self.communicator.timeout
-        started = self._pairs.receive(tensor, src, tag, seconds)
-        return self._watch(started, [tensor], src)
+        check_message("recv", self.communicator, src, tag)
+        self._check_usable()
+        started = self._pairs.receive(tensor, src, tag, self.communicator.timeout)
+        return self._watch(started, [tensor], src, harmless=(LimitError,))
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
         """Refuse: whoever receives says from whom."""
@@ -237,49 +296,62 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         del device
         works, self._together = self._together or [], None
         outputs = [output for work in works for output in work.result()]
-
-        def finish() -> None:
-            for work in works:
-                work.wait()
-
-        return self._watch(self.communicator.in_turn(finish, async_op=True), outputs)
+        return self._watch(together([work.started for work in works]), outputs)
 
     def _start(
         self, job: Job, outputs: Sequence[Tensor], opts: Any = None, timeout: timedelta | None = None
     ) -> Work:
         """Do it now if the caller waits anyway and nothing is under way; else when its turn comes."""
-        self.guard.check()
-        seconds = _seconds(getattr(opts, "timeout", timeout)) or self.communicator.timeout
+        self._check_usable()
+        seconds = seconds_of(opts, timeout, self.communicator.timeout)
         run = guarded(lambda: job(seconds), outputs)
         if getattr(opts, "asyncOp", True) or self._together is not None:
             return self._watch(self.communicator.in_turn(run, async_op=True), outputs)
         try:
             self.communicator.in_turn(run)
         except RuntimeFailure as failure:
-            self.guard.failed(failure)
+            self.guard.failed(failure, told=True)
             raise
         return Work(over(), self.guard, outputs)
 
-    def _watch(self, started: Started, outputs: Sequence[Tensor], source: int = -1) -> Work:
-        self.guard.started(started)
+    def _watch(
+        self,
+        started: Started,
+        outputs: Sequence[Tensor],
+        source: int = -1,
+        harmless: tuple[type[BaseException], ...] = (),
+    ) -> Work:
+        self.guard.started(started, harmless=harmless)
         work = Work(started, self.guard, outputs, source)
         if self._together is not None:
             self._together.append(work)
         return work
 
-    def _check_peer(self, name: str, peer: int) -> None:
+    def _check_usable(self) -> None:
         self.guard.check()
-        if not 0 <= peer < self.size() or peer == self.rank():
-            msg = f"{name}: rank {self.rank()} of {self.size()} has no peer {peer}"
-            raise InputError(msg)
+        if self._leaving:
+            msg = f"rank {self.rank()} has destroyed this process group; make another by new_group"
+            raise RuntimeFailure(f"{msg} or init_process_group")
 
 
-def _leave(alive: Callable[[], WeftProcessGroup | None]) -> None:
-    """At the end of the process let go of what torch, which keeps the group, would keep beyond it."""
-    group = alive()
-    if group is not None:
-        group.shutdown()
+_groups: weakref.WeakSet[WeftProcessGroup] = weakref.WeakSet()
+
+
+def _leave_all() -> None:
+    """Leave all groups at the end of the process; beyond that torch would keep what they refer to."""
+    deadline = time.monotonic() + _EXIT_PATIENCE_S
+    for group in tuple(_groups):
+        if not group._has_ended() and group._end(max(0.0, deadline - time.monotonic())):
+            msg = (
+                "this process ended while operations of its process group were under way; they were cancelled"
+            )
+            warnings.warn(
+                f"{msg}: wait for them, or call destroy_process_group", RuntimeWarning, stacklevel=1
+            )
         group.__dict__.clear()
+
+
+atexit.register(_leave_all)
 
 
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
@@ -298,7 +370,9 @@ def weft_group(group: dist.ProcessGroup | None = None) -> WeftProcessGroup:
     if group is None and dist.is_initialized():
         group = dist.group.WORLD
     if not isinstance(group, WeftProcessGroup):
-        what = "there is no process group" if group is None else "the process group is not of backend weft"
+        outside = cast("Any", group) == dist.GroupMember.NON_GROUP_MEMBER
+        what = "this process is not in the group" if outside else "the process group is not of backend weft"
+        what = "there is no process group" if group is None else what
         msg = f"{what}; init_process_group('weft') makes one, weft.torch.connect takes any"
         raise InputError(msg)
     return group
@@ -310,33 +384,15 @@ def create(given: Any, options: Options | None) -> WeftProcessGroup:
         msg = f"pg_options of backend weft are weft.torch.Options, not {type(options).__name__}"
         raise TypeError(msg)
     options = options or Options()
-    options = replace(options, topology=find_topology(options, given.group_size))
     seconds = given.timeout.total_seconds()
-    found = meet(given.store, given.group_rank, given.group_size, options, timeout=seconds)
-    return WeftProcessGroup(given.store, found, options.transport)
-
-
-def _listed(tensors: Any) -> list[Tensor]:
-    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-
-
-def _op(opts: Any) -> Any:
-    """Reduction that options ask for; torch's older calls give it in their place."""
-    return dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
-
-
-def _root(opts: Any) -> int:
-    return 0 if opts is None else int(getattr(opts, "rootRank", opts))
-
-
-def _seconds(timeout: timedelta | None) -> float | None:
-    seconds = timeout.total_seconds() if timeout is not None else 0.0
-    return seconds if seconds > 0 else None
-
-
-def _one_by_one(jobs: Sequence[Job]) -> Job:
-    def run(timeout: float) -> None:
-        for job in jobs:
-            job(timeout)
-
-    return run
+    found = options.communicator
+    if found is None:
+        options = replace(options, topology=find_topology(options, given.group_size))
+        found = meet(given.store, given.group_rank, given.group_size, options, timeout=seconds)
+    guard = Guard(found.timeout)
+    try:
+        pairs = open_pairs(given.store, found, options, partial(guard.check, tells=False), seconds)
+    except BaseException:
+        found.close()
+        raise
+    return WeftProcessGroup(given.store, found, pairs, guard)

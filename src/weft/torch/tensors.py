@@ -80,7 +80,23 @@ def array_of(flat: torch.Tensor) -> Any:
     """What the runtime takes for a flat tensor: types that it does not know are bytes."""
     if flat.dtype in _NUMPY:
         return flat.numpy()
-    return flat if flat.dtype == torch.bfloat16 else flat.view(torch.uint8).numpy()
+    return flat if flat.dtype == torch.bfloat16 else bytes_of(flat)
+
+
+def bytes_of(flat: torch.Tensor) -> Any:
+    """Memory of a flat tensor as bytes, whatever its type."""
+    return flat.view(torch.uint8).numpy()
+
+
+def share_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Whether a tensor of the ones and a tensor of the others may lie in the same memory."""
+    here, there = ({tensor.untyped_storage().data_ptr() for tensor in part} for part in (some, others))
+    return bool(here & there)
+
+
+def kind_of(name: str, tensor: torch.Tensor) -> str:
+    """What a collective on such a tensor is called in the fingerprint of the runtime's operation."""
+    return f"{name} {tensor.dtype}"
 
 
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
@@ -117,9 +133,13 @@ def check_input(name: str, *tensors: torch.Tensor) -> None:
     Raises
     ------
     TypeError
-        If a tensor is not on the CPU, or not strided.
+        If a tensor is not on the CPU, or not plainly strided.
     """
     for tensor in tensors:
+        if tensor.is_nested or tensor.is_quantized:
+            what, how = ("nested", "to_padded_tensor") if tensor.is_nested else ("quantized", "int_repr")
+            msg = f"{name}: {what} tensors are not supported; use tensor.{how}()"
+            raise TypeError(msg)
         if tensor.device.type != "cpu":
             msg = f"{name}: a group of backend weft moves tensors on CPUs, not on {tensor.device}"
             raise TypeError(f"{msg}; use nccl there, or weft.torch.DeAR over it")
@@ -138,6 +158,14 @@ def check_output(name: str, *tensors: torch.Tensor) -> None:
             raise TypeError(msg)
 
 
+def check_one_type(name: str, *tensors: torch.Tensor) -> None:
+    """Refuse tensors of different types."""
+    types = {tensor.dtype for tensor in tensors}
+    if len(types) > 1:
+        msg = f"{name}: the tensors are {', '.join(sorted(map(str, types)))}; all have one type"
+        raise TypeError(msg)
+
+
 def check_pair(name: str, output: torch.Tensor, source: torch.Tensor, *, larger: int, smaller: int) -> None:
     """Refuse an output that does not fit: `smaller` outputs have as many elements as `larger` inputs."""
     check_input(name, source)
@@ -150,8 +178,8 @@ def check_pair(name: str, output: torch.Tensor, source: torch.Tensor, *, larger:
         raise InputError(msg)
 
 
-def op_name(name: str, op: Any, tensor: torch.Tensor) -> str:
-    """What the runtime calls a reduction of such a tensor.
+def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[str, str]:
+    """What the runtime calls a reduction of such a tensor, and the kind of this collective.
 
     Raises
     ------
@@ -159,11 +187,11 @@ def op_name(name: str, op: Any, tensor: torch.Tensor) -> str:
         With what is supported.
     """
     known = _BOOL_OPS if tensor.dtype == torch.bool else _OPS
-    found = next((word for kind, word in known if op == kind), None)
+    kind, found = next(((kind, word) for kind, word in known if op == kind), (None, None))
     if tensor.is_complex() and found not in ("sum", "avg"):
         found = None
     if found is None:
-        names = sorted({str(kind).rpartition(".")[2] for kind, _ in known})
+        names = sorted({_name(kind) for kind, _ in known})
         allowed = "SUM and AVG" if tensor.is_complex() else ", ".join(names)
         msg = f"{name}: {op} of {tensor.dtype} is not supported, only {allowed}"
         raise TypeError(msg)
@@ -173,4 +201,8 @@ def op_name(name: str, op: Any, tensor: torch.Tensor) -> str:
     if found == "avg" and not (tensor.is_floating_point() or tensor.is_complex()):
         msg = f"{name}: AVG is for floating point, not {tensor.dtype}; use SUM and divide"
         raise TypeError(msg)
-    return found
+    return found, f"{kind_of(name, tensor)} {_name(kind)}"
+
+
+def _name(op: Any) -> str:
+    return str(op).rpartition(".")[2]

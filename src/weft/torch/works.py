@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +27,7 @@ class Work(dist.Work):
     Parameters
     ----------
     started
-        What runs; over when it returns from `begin` for calls that do not wait.
+        What runs.
     guard
         Keeps its failure.
     outputs
@@ -39,7 +40,7 @@ class Work(dist.Work):
         self, started: Started, guard: Guard, outputs: Sequence[torch.Tensor], source: int = -1
     ) -> None:
         super().__init__()
-        self._started, self._guard, self._outputs, self._source = started, guard, list(outputs), source
+        self.started, self._guard, self._outputs, self._source = started, guard, list(outputs), source
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
 
     def wait(self, timeout: timedelta = _UNSET) -> bool:
@@ -50,14 +51,17 @@ class Work(dist.Work):
         PeerLost, DesyncError, LinkLost
             If it has failed.
         TimedOut
-            If it has failed in time's want, or is not over within `timeout`; it then goes on.
+            If the operation timed out, or is still running after `timeout` (it keeps running).
+        RuntimeFailure
+            If it was aborted, or this process is a forked child of the one that has started it.
         """
+        self._check_process()
         seconds = timeout.total_seconds()
         error = None
         try:
-            self._started.wait(seconds if seconds > 0 else None)
+            self.started.wait(seconds if seconds > 0 else None)
         except BaseException as raised:
-            if not self._started.is_completed():
+            if not self.started.is_completed():
                 raise
             error = raised
         if error is not None:
@@ -67,21 +71,22 @@ class Work(dist.Work):
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """Future of the results; it never completes with an error, see `weft.torch.guard`."""
+        self._check_process()
         if self._future is None:
-            self._future = promise(self._started, self._outputs)
+            self._future = promise(self.started, self._outputs)
         return self._future
 
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
-        return self._started.is_completed()
+        return self.started.is_completed()
 
     def is_success(self) -> bool:
         """Whether it is over, and well."""
-        return self._started.is_completed() and self._started.future.exception() is None
+        return self.started.is_completed() and self.started.future.exception() is None
 
     def exception(self) -> BaseException | None:
         """Why it has failed, if it has."""
-        return self._started.future.exception() if self._started.is_completed() else None
+        return self.started.future.exception() if self.started.is_completed() else None
 
     def result(self) -> list[torch.Tensor]:
         """Tensors that hold the results."""
@@ -96,6 +101,10 @@ class Work(dist.Work):
         return self._source
 
     _source_rank = source_rank
+
+    def _check_process(self) -> None:
+        if not self.started.is_completed():
+            self._guard.check_process()
 
 
 def promise(started: Started, value: Any) -> torch.futures.Future[Any]:
@@ -117,6 +126,31 @@ def guarded(run: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> Callable
             raise
 
     return run_or_spoil
+
+
+def together(works: Sequence[Started]) -> Started:
+    """One operation that is over when all of these are, and fails as the first of them that has failed."""
+    future: Future[Any] = Future()
+    left = [len(works)]
+    lock = threading.Lock()
+
+    def count(_: Future[Any]) -> None:
+        with lock:
+            left[0] -= 1
+            if left[0]:
+                return
+        errors = (error for work in works if (error := work.future.exception()) is not None)
+        error = next(errors, None)
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    if not works:
+        return over()
+    for work in works:
+        work.future.add_done_callback(count)
+    return Started(future)
 
 
 def over(result: Any = None) -> Started:

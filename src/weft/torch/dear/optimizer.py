@@ -389,10 +389,17 @@ class DeAR(torch.optim.Optimizer):
             raise InputError(msg)
         super().add_param_group(param_group)
 
-    def close(self) -> None:
-        """Apply what is under way, take hooks off the model, and leave."""
+    def close(self, *, apply: bool = True) -> None:
+        """Take the hooks off the model and leave the other ranks.
+
+        Parameters
+        ----------
+        apply
+            Whether updates that are under way are waited for and applied first. After a rank was lost they
+            cannot be: give False, and go back to a state that all ranks have.
+        """
         try:
-            if self._channel.failure() is None:
+            if apply and self._channel.failure() is None:
                 self.synchronize()
         finally:
             self._hooks.remove()
