@@ -50,6 +50,7 @@ with weft.init(topology=topology, timeout=60) as comm:
 """
 
 
+@pytest.mark.namespaces
 def test_a_slow_link_is_planned_around(tmp_path: Path) -> None:
     script, file, begun, changed = (tmp_path / name for name in ("job.py", "t.toml", "begun", "changed"))
     script.write_text(JOB, "utf-8")

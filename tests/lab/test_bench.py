@@ -16,6 +16,7 @@ def lab(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.namespaces
 def test_everyone_is_measured_and_predicted() -> None:
     spec = "ring:3@bw=40Mbit/s"
     words = ("--size", "200kB", "--algorithm", "direct", "--against", "gloo,mpi", "-r", "2", "--json")
@@ -36,6 +37,7 @@ def test_everyone_is_measured_and_predicted() -> None:
             assert one["median_seconds"] > 0.9 * one["predicted_seconds"]
 
 
+@pytest.mark.namespaces
 def test_a_table_has_a_line_for_each() -> None:
     done = lab("bench", "switch:2@bw=40Mbit/s", "--size", "40kB", "-r", "1")
     assert done.returncode == 0, done.stderr
@@ -48,7 +50,11 @@ def test_a_table_has_a_line_for_each() -> None:
     ("words", "text"),
     [
         (("bench", "switch:2", "--size", "1MB", "--against", "carrier-pigeon"), "no such contestant"),
-        (("bench", "switch:2@bw=40Mbit/s", "--size", "1MB", "--against", "oneccl"), "within one host only"),
+        pytest.param(
+            ("bench", "switch:2@bw=40Mbit/s", "--size", "1MB", "--against", "oneccl"),
+            "within one host only",
+            marks=pytest.mark.namespaces,
+        ),
         (("bench", "switch:2", "--size", "1MB", "--algorithm", "quick"), "quick"),
         (("bench", "switch:2", "--size", "1MB", "--scale", "0"), "--scale 0: give a factor"),
         (("bench", "switch:2", "--size", "1MB", "--timeout", "nan"), "--timeout 'nan': give seconds"),
@@ -81,6 +87,7 @@ distributed.destroy_process_group()
 """
 
 
+@pytest.mark.namespaces
 def test_scripts_of_torch_find_each_other(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(TORCH, "utf-8")
@@ -88,6 +95,7 @@ def test_scripts_of_torch_find_each_other(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.namespaces
 def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:
     done = lab("run", "switch:3@bw=40Mbit/s", "--", "sh", "-c", "test $WEFT_RANK -ne 1 || exit 7; sleep 60")
     assert done.returncode == 7

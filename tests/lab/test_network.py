@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.hosts import find_missing_privilege, without_privileges
 from support.jobs import WEFT
 
 from weft.errors import InputError, RuntimeFailure
@@ -44,6 +45,7 @@ with weft.init(timeout=60) as comm:
 """
 
 
+@pytest.mark.namespaces
 @pytest.mark.parametrize(
     "spec",
     [
@@ -91,6 +93,7 @@ with weft.init(topology=sys.argv[1], algorithm=sys.argv[2], timeout=60) as comm:
 """
 
 
+@pytest.mark.namespaces
 def test_what_a_schedule_sends_over_a_cable_goes_over_that_cable(tmp_path: Path) -> None:
     script, file = tmp_path / "job.py", tmp_path / "parallel.toml"
     script.write_text(f"import sys\n{COUNTED}", "utf-8")
@@ -107,6 +110,7 @@ def test_what_a_schedule_sends_over_a_cable_goes_over_that_cable(tmp_path: Path)
     assert 950_000 < sent["c1"] < 1_300_000
 
 
+@pytest.mark.namespaces
 def test_a_failure_inside_removes_everything() -> None:
     class Unexpected(Exception):
         pass
@@ -116,6 +120,7 @@ def test_a_failure_inside_removes_everything() -> None:
     assert mine() == set()
 
 
+@pytest.mark.namespaces
 def test_what_the_kernel_refuses_is_told_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.lab.network._PACKETS", "gso_max_size nonsense")
     with pytest.raises(RuntimeFailure, match="nonsense"), build(load_topology("switch:3@bw=50Mbit/s")):
@@ -135,6 +140,7 @@ with build(load_topology("switch:3@bw=50Mbit/s")) as network:
 """
 
 
+@pytest.mark.namespaces
 def test_what_a_killed_lab_leaves_is_removed_by_the_next_and_no_other() -> None:
     killed = subprocess.run(
         [sys.executable, "-c", KILLED], check=False, capture_output=True, text=True, timeout=60
@@ -160,12 +166,46 @@ def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+def check(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_a_container_without_the_privileges_is_told_which_are_missing() -> None:
+    done = check(*without_privileges(str(WEFT), "lab", "check"))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("weft: error: no cluster can be emulated here: ")
+    if os.geteuid() == 0:
+        assert "Operation not permitted" in done.stderr
+        assert "the lab needs CAP_SYS_ADMIN, CAP_NET_ADMIN and a writable /proc/sys" in done.stderr
+    told = check(*without_privileges(str(WEFT), "lab", "check", "--json"))
+    assert told.returncode == 2
+    assert json.loads(told.stdout)["problem"] in done.stderr
+
+
+def test_whether_clusters_can_be_emulated_here_is_told() -> None:
+    done = check(str(WEFT), "lab", "check")
+    possible = find_missing_privilege() is None
+    assert done.returncode == (0 if possible else 2), done.stderr
+    assert json.loads(check(str(WEFT), "lab", "check", "--json").stdout)["ok"] == possible
+
+
+@pytest.mark.namespaces
+def test_a_proc_that_cannot_be_written_is_named() -> None:
+    """Containers with the capabilities alone have it mounted so."""
+    frozen = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys"
+    done = check("unshare", "--mount", "sh", "-ec", f'{frozen} && "$0" lab check', str(WEFT))
+    assert done.returncode == 2
+    assert "Read-only file system" in done.stderr
+    assert "a writable /proc/sys" in done.stderr
+
+
 def test_without_iproute2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel.shutil, "which", lambda *_words, **_options: None)
     with pytest.raises(InputError, match="apt install iproute2"):
         kernel.check_rights()
 
 
+@pytest.mark.namespaces
 def test_a_link_inside_a_host_has_no_cable_to_cut() -> None:
     topology = load_topology("hosts:2,1@uplink=40Mbit/s")
     with build(topology) as network:
@@ -188,6 +228,7 @@ def wait_for(condition: Path, seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.namespaces
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 def test_a_lab_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     mark = tmp_path / "started"
@@ -206,6 +247,7 @@ def test_a_lab_that_is_stopped_leaves_nothing(tmp_path: Path, number: signal.Sig
     assert not {name for name in spaces() if name.startswith(f"weftlab-{process.pid}-")}
 
 
+@pytest.mark.namespaces
 def test_what_no_cable_can_have_is_refused() -> None:
     with build("ring:3@bw=40Mbit/s") as network:
         for link in (-1, 99):
@@ -216,6 +258,7 @@ def test_what_no_cable_can_have_is_refused() -> None:
                 network.set_speed(0, bandwidth)
 
 
+@pytest.mark.namespaces
 def test_jobs_are_told_of_the_network_and_its_cables() -> None:
     with build("ring:3@bw=40Mbit/s") as network:
         seat = network.seats()[1]
@@ -225,6 +268,7 @@ def test_jobs_are_told_of_the_network_and_its_cables() -> None:
     assert not network.file.exists()
 
 
+@pytest.mark.namespaces
 def test_processes_that_start_others_when_told_to_end_are_ended() -> None:
     stubborn = "trap 'sleep 300 & sleep 300' TERM; while :; do sleep 300; done"
     with build("switch:2@bw=40Mbit/s") as network:

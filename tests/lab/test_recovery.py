@@ -16,6 +16,8 @@ from weft.runtime.launch import launch
 from weft.topology import load_topology
 from weft.topology.toml_file import format_toml
 
+pytestmark = pytest.mark.namespaces
+
 JOB = """
 import sys
 from pathlib import Path

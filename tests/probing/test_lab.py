@@ -16,6 +16,8 @@ from weft.runtime.launch import launch
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import parse_toml
 
+pytestmark = pytest.mark.namespaces
+
 PAYLOAD = PAYLOAD_BYTES / FRAME_BYTES
 WEFT = str(Path(sys.executable).with_name("weft"))
 

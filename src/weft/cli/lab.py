@@ -13,9 +13,9 @@ import click
 from weft.cli import job, options
 from weft.cli.facts import count
 from weft.cli.lines import one_line
-from weft.cli.output import LONGEST_LINE, make_console, make_table, print_json, print_table, progress
+from weft.cli.output import make_console, make_table, print_json, print_table, progress
 from weft.cli.signals import heed_signals
-from weft.errors import InputError
+from weft.errors import LONGEST_MESSAGE, InputError, RuntimeFailure, WeftError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +32,9 @@ def command() -> None:
     """Emulate a cluster, and run or measure jobs on it.
 
     Each host is a network namespace, each link a cable with the topology's speed both ways, shaped by the
-    kernel; real processes send real bytes through them. It needs root and iproute2. Everything is removed at
-    the end; what a killed lab left is removed by the next.
+    kernel; real processes send real bytes through them. It needs root and iproute2, and in a container the
+    privileges to make namespaces: `weft lab check` says whether they are there. Everything is removed at the
+    end; what a killed lab left is removed by the next.
     """
 
 
@@ -75,8 +76,34 @@ def _lab(topology: str, scale: float | None) -> Iterator[Network]:
         parts = (count(hosts, "host"), count(switches, "switch"), count(len(plan.cables), "cable"))
         what = ", ".join(parts)
         slow = "" if factor == 1 else f"; every cable at {factor:.3g} of its speed"
-        click.echo(one_line(f"weft: {fitted.name} as {what}{slow}", LONGEST_LINE), err=True)
+        click.echo(one_line(f"weft: {fitted.name} as {what}{slow}", LONGEST_MESSAGE), err=True)
         yield network
+
+
+@command.command("check", epilog=options.examples("weft lab check", "weft lab check --json"))
+@options.as_json
+@click.pass_context
+def check(ctx: click.Context, as_json: bool) -> None:
+    """Say whether clusters can be emulated here.
+
+    Builds the smallest cluster there is and removes it again. Exit code 2 where that is refused, and the
+    error says what is missing.
+    """
+    from weft.lab import build
+
+    problem: WeftError | None = None
+    try:
+        with heed_signals(), build("switch:2@bw=40Mbit/s"):
+            pass
+    except (InputError, RuntimeFailure) as error:
+        problem = error
+    if as_json:
+        print_json({"ok": problem is None, "problem": None if problem is None else str(problem)})
+        ctx.exit(InputError.exit_code if problem else 0)
+    if problem is not None:
+        msg = f"no cluster can be emulated here: {problem}"
+        raise InputError(msg) from problem
+    click.echo("clusters can be emulated here")
 
 
 @command.command(
@@ -121,7 +148,7 @@ def run(
         result = launch(
             line, len(seats), out=stream.buffer, err=sys.stderr.buffer, seats=seats, marked=not plain
         )
-    job.finish(ctx, result, line, as_json=as_json)
+    job.finish(ctx, [result], line, as_json=as_json)
 
 
 @command.command(

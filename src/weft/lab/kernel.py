@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 30.0
 _SHOWN: Final = 300
+_DENIALS: Final = ("Operation not permitted", "Permission denied", "Read-only file system")
+"""How programs spell EPERM, EACCES and EROFS: even root lacks privileges in most containers."""
 
 
 def check_rights() -> None:
-    """Refuse to start where no network can be made.
+    """Refuse to start where it is plain that no network can be made; the kernel may still refuse.
 
     Raises
     ------
@@ -62,13 +64,31 @@ def _run(program: str, words: Sequence[str], lines: Iterable[str], space: str | 
     command = [find(program), *where, *batch, *words]
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=_SECONDS, check=False
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},  # a shell would translate the denials
         )
     except subprocess.TimeoutExpired as error:
         msg = f"{' '.join(command[:6])}: no answer within {_SECONDS:.0f} s"
         raise RuntimeFailure(msg) from error
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).split())[:_SHOWN]
+        if any(denial in said for denial in _DENIALS):
+            raise _denied(said)
         msg = f"{' '.join(command[:8])}: {said or f'exit code {done.returncode}'}"
         raise RuntimeFailure(msg)
     return done.stdout
+
+
+def _denied(said: str) -> InputError:
+    """What to do about a privilege that this process lacks although it runs as root."""
+    msg = (
+        f"a privilege to make network namespaces is missing ({said}); the lab needs CAP_SYS_ADMIN, "
+        "CAP_NET_ADMIN and a writable /proc/sys: run it outside the container, or start the container "
+        "with --privileged"
+    )
+    return InputError(msg)

@@ -176,7 +176,7 @@ def build(topology: Topology | str | Path, *, scale: float | None = 1.0) -> Iter
     Raises
     ------
     InputError
-        Without root or iproute2, or if the topology has no network.
+        Without root, the privileges of root or iproute2, or if the topology has no network.
     RuntimeFailure
         If the kernel refuses.
     """
