@@ -110,7 +110,10 @@ def main() -> None:
 
     if isinstance(optimizer, weft.torch.DeAR):
         optimizer.close()  # the last update is applied, and the model is as it should be
-    dist.barrier()  # without this, ranks were seen to hang while they leave gloo
+    # If DDP were the last to let go of a gloo group, this process could hang: the end of the group waits for
+    # gloo's threads while it holds the interpreter, and these wait for the interpreter.
+    del network
+    dist.barrier()
     dist.destroy_process_group()
 
 
