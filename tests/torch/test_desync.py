@@ -21,7 +21,9 @@ def reduced(name, *pair):
 def moved(name, dtype, count):
     def call(group):
         one, all_ = of(count, dtype), [of(count, dtype) for _ in range(N)]
-        if name == "broadcast":
+        if name == "all_reduce":
+            dist.all_reduce(one, group=group)
+        elif name == "broadcast":
             dist.broadcast(one, 0, group=group)
         elif name == "reduce":
             dist.reduce(one, 0, group=group)
@@ -47,7 +49,8 @@ CASES = {"all_reduce of bool and uint8": [reduced("all_reduce", torch.bool, 8, M
                                           reduced("all_reduce", torch.uint8, 8, MAX)],
          "all_reduce of bool by MAX and BOR": [reduced("all_reduce", torch.bool, 8, MAX),
                                                reduced("all_reduce", torch.bool, 8, BOR)]}
-for name in ("reduce", "reduce_scatter", "reduce_scatter_tensor", "gather"):
+for name in ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "gather", "broadcast",
+             "all_gather", "all_gather_into_tensor", "scatter", "all_to_all", "all_to_all_single"):
     CASES[f"{name} of complex and real"] = [
         moved(name, torch.complex64, 8), moved(name, torch.float32, 16)]
 for name in ("broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter", "all_to_all",

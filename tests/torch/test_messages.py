@@ -121,6 +121,7 @@ CASES = {
     "size": (SENT, torch.ones(99)),
     "type of the same size": (SENT, torch.ones(100, dtype=torch.int32)),
     "type that is moved as bytes": (torch.ones(100, dtype=torch.int16), torch.ones(100, dtype=torch.uint16)),
+    "complex numbers for pairs": (torch.ones(50, dtype=torch.complex64), torch.ones(100)),
 }
 for name, (sent, room) in CASES.items():
     for kept in (False, True):

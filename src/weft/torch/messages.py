@@ -21,7 +21,7 @@ import torch
 from weft import limits
 from weft.errors import DesyncError, LimitError
 from weft.runtime.work import Work, Worker
-from weft.torch.tensors import Staged, bytes_of, flat_of, spoil
+from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, spoil
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Header(NamedTuple):
     @staticmethod
     def of(tag: int, tensor: torch.Tensor) -> Header:
         """Header of a message with this tensor."""
-        code = zlib.crc32(str(tensor.dtype).encode())
+        code = zlib.crc32(str(given_dtype(tensor)).encode())
         return Header(tag, tensor.numel() * tensor.element_size(), code)
 
     @property

@@ -96,7 +96,20 @@ def share_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -
 
 def kind_of(name: str, tensor: torch.Tensor) -> str:
     """What a collective on such a tensor is called in the fingerprint of the runtime's operation."""
-    return f"{name} {tensor.dtype}"
+    return f"{name} {given_dtype(tensor)}"
+
+
+def given_dtype(tensor: torch.Tensor) -> torch.dtype:
+    """Type of the tensor that the caller gave to torch.
+
+    For most collectives torch turns a complex tensor into pairs of real numbers before a backend sees it.
+    What such pairs are a view of tells, except in inference mode, where torch keeps no track of views.
+    """
+    base = tensor._base
+    if base is None or not base.is_complex() or tensor.is_complex():
+        return tensor.dtype
+    is_pairs = tensor.dim() > 0 and tensor.shape[-1] == 2 and tensor.stride(-1) == 1
+    return base.dtype if is_pairs else tensor.dtype
 
 
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
