@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from weft import limits
 from weft.cli.lines import one_line
 from weft.cli.output import print_json
+from weft.cli.signals import heed_signals
 from weft.errors import LONGEST_MESSAGE, InputError, name_ranks
 from weft.files import exists
 
@@ -31,6 +34,21 @@ job_json: Final = click.option(
 
 plain: Final = click.option(
     "--plain", is_flag=True, help="Give on what the ranks print as it is, without the rank in front of lines."
+)
+
+restarts: Final = click.option(
+    "--restarts",
+    type=click.IntRange(0, limits.MAX_RESTARTS),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Start the job again when it has failed, at most so often; WEFT_ATTEMPT counts from 0.",
+)
+
+keep_going: Final = click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Let the other ranks go on when one fails, for scripts that call Communicator.shrink.",
 )
 
 words: Final = click.argument(
@@ -65,6 +83,13 @@ def command_line(ctx: click.Context, given: tuple[str, ...]) -> list[str]:
         msg = f"{given[0]}: no such file; to run a command, write -- before it"
         raise InputError(msg)
     return [sys.executable, *given]
+
+
+def pause(text: str, seconds: float) -> None:
+    """Say that a job starts again, and wait before it does."""
+    with heed_signals():  # during an attempt the launcher hears them itself
+        click.echo(one_line(f"weft: {text}", LONGEST_MESSAGE), err=True)
+        time.sleep(seconds)
 
 
 def finish(ctx: click.Context, attempts: Sequence[JobResult], line: list[str], *, as_json: bool) -> None:

@@ -113,10 +113,13 @@ def check(ctx: click.Context, as_json: bool) -> None:
     epilog=options.examples(
         "weft lab run torus:2x4@bw=20Mbit/s train.py",
         "weft lab run --scale 0.001 cluster.toml -- python -m package.train",
+        "weft lab run --keep-going switch:4@bw=1Gbit/s examples/train_shrink.py --kill 3",
         "weft lab run switch:4@bw=100Mbit/s -- weft bench -b 64K -e 4M",
     ),
 )
 @_scale
+@job.restarts
+@job.keep_going
 @job.job_json
 @job.plain
 @_topology
@@ -126,6 +129,8 @@ def run(
     ctx: click.Context,
     topology: str,
     scale: float | None,
+    restarts: int,
+    keep_going: bool,
     as_json: bool,
     plain: bool,
     words: tuple[str, ...],
@@ -136,7 +141,7 @@ def run(
     WEFT_TOPOLOGY names a file with the cluster and the addresses of its cables. torch.distributed finds
     the variables that torchrun would set.
     """
-    from weft.runtime.launch import launch
+    from weft.runtime.restarts import launch_with_restarts
 
     line = job.command_line(ctx, words)
     if shutil.which(line[0]) is None:
@@ -145,10 +150,18 @@ def run(
     stream = sys.stderr if as_json else sys.stdout
     with _lab(topology, scale) as network:
         seats = network.seats()
-        result = launch(
-            line, len(seats), out=stream.buffer, err=sys.stderr.buffer, seats=seats, marked=not plain
+        attempts = launch_with_restarts(
+            line,
+            len(seats),
+            restarts,
+            job.pause,
+            out=stream.buffer,
+            err=sys.stderr.buffer,
+            seats=seats,
+            marked=not plain,
+            keep_going=keep_going,
         )
-    job.finish(ctx, [result], line, as_json=as_json)
+    job.finish(ctx, attempts, line, as_json=as_json)
 
 
 @command.command(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import click
 
 from weft import limits
 from weft.cli import job, options
-from weft.cli.lines import one_line
-from weft.cli.signals import heed_signals
-from weft.errors import LONGEST_MESSAGE
 
 
 @click.command(
@@ -34,19 +30,8 @@ from weft.errors import LONGEST_MESSAGE
     metavar="RANKS",
     help="How many processes to start.",
 )
-@click.option(
-    "--restarts",
-    type=click.IntRange(0, limits.MAX_RESTARTS),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Start the job again when it has failed, at most so often; WEFT_ATTEMPT counts from 0.",
-)
-@click.option(
-    "--keep-going",
-    is_flag=True,
-    help="Let the other ranks go on when one fails, for scripts that call Communicator.shrink.",
-)
+@job.restarts
+@job.keep_going
 @job.job_json
 @job.plain
 @job.words
@@ -75,16 +60,10 @@ def command(
         line,
         ranks,
         restarts,
-        _pause,
+        job.pause,
         out=stream.buffer,
         err=sys.stderr.buffer,
         marked=not plain,
         keep_going=keep_going,
     )
     job.finish(ctx, attempts, line, as_json=as_json)
-
-
-def _pause(text: str, seconds: float) -> None:
-    with heed_signals():  # during an attempt the launcher hears them itself
-        click.echo(one_line(f"weft: {text}", LONGEST_MESSAGE), err=True)
-        time.sleep(seconds)

@@ -13,7 +13,7 @@ from weft.runtime.launch import launch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.runtime.launch import JobResult
+    from weft.runtime.launch import JobResult, Seat
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 5.0
@@ -31,6 +31,7 @@ def launch_with_restarts(
     *,
     out: IO[bytes],
     err: IO[bytes],
+    seats: Sequence[Seat] | None = None,
     marked: bool = True,
     keep_going: bool = False,
 ) -> list[JobResult]:
@@ -38,7 +39,7 @@ def launch_with_restarts(
 
     Parameters
     ----------
-    command, ranks, out, err, marked, keep_going
+    command, ranks, out, err, seats, marked, keep_going
         As for `weft.runtime.launch.launch`.
     restarts
         How often to start it again at most.
@@ -56,7 +57,14 @@ def launch_with_restarts(
     while True:
         number = len(attempts)
         result = launch(
-            command, ranks, out=out, err=err, marked=marked, attempt=number, keep_going=keep_going
+            command,
+            ranks,
+            out=out,
+            err=err,
+            seats=seats,
+            marked=marked,
+            attempt=number,
+            keep_going=keep_going,
         )
         attempts.append(result)
         if len(attempts) > restarts or not may_restart(result):
