@@ -191,6 +191,15 @@ void bind_runtime(nb::module_& m) {
             },
             "Ranks of the job at both ends of a connection that was cut, and which of theirs it is.")
         .def("mend", &Host::mend, "Forget the cut.")
+        .def(
+            "news",
+            [](const Host& host, int32_t teller, int channel) -> std::optional<std::tuple<uint64_t, int32_t, uint32_t>> {
+                Host::News news = host.news(teller, channel);
+                if (news.teller < 0) return std::nullopt;
+                return std::tuple(news.communicator, news.other, news.status);
+            },
+            nb::arg("teller"), nb::arg("channel"),
+            "What a rank said last about its communicator on a channel: which, whom it waits for or blames, and why.")
         .def("close", &Host::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
     nb::class_<Heartbeats>(m, "Heartbeats", "Beats between this rank and rank 0, over sockets that stay the caller's.")
         .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t, int64_t>(), nb::arg("host"),
@@ -235,9 +244,9 @@ void bind_runtime(nb::module_& m) {
         .def_ro("row", &Ending::row)
         .def_ro("waited_for", &Ending::waited_for);
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
-        .def(nb::init<std::shared_ptr<Host>, int, int32_t, std::vector<int32_t>, std::vector<int32_t>,
+        .def(nb::init<std::shared_ptr<Host>, int, uint64_t, int32_t, std::vector<int32_t>, std::vector<int32_t>,
                       std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, bool>(),
-             nb::arg("host"), nb::arg("channel"), nb::arg("rank"), nb::arg("job"), nb::arg("local"), nb::arg("sockets"),
+             nb::arg("host"), nb::arg("channel"), nb::arg("communicator"), nb::arg("rank"), nb::arg("job"), nb::arg("local"), nb::arg("sockets"),
              nb::arg("can_read"), nb::arg("checksums"))
         .def("on_wait", &Executor::on_wait, nb::arg("tell"),
              "Have a function called when an operation has waited for long, or for a rank that is silent.")

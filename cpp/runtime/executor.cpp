@@ -6,6 +6,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "run.hpp"
 
@@ -22,11 +23,12 @@ int64_t now_ms() {
 
 }  // namespace
 
-Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job,
+Executor::Executor(std::shared_ptr<Host> host, int channel, uint64_t communicator, int32_t rank, std::vector<int32_t> job,
                    std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read,
                    bool checksums)
     : host_(std::move(host)),
       channel_(channel),
+      communicator_(communicator),
       rank_(rank),
       job_(std::move(job)),
       local_(std::move(local)),
@@ -38,6 +40,7 @@ Executor::Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::v
     for (size_t r = 0; r < local_.size(); ++r) {
         if (local_[r] >= host_->ranks()) throw std::invalid_argument("local");
         if (static_cast<int32_t>(r) == rank) continue;
+        has_remote_ = has_remote_ || local_[r] < 0;
         for (int32_t socket : sockets_[r]) links_[r].push_back(make_tcp_link(socket, checksums));
         if (sockets_[r].empty() && local_[r] >= 0) {
             links_[r].push_back(make_local_link(*host_, {channel, local_[r], can_read[r] != 0}));
@@ -60,11 +63,24 @@ Executor::Loss Executor::loss() const {
 Ending Executor::cut() const {
     Host::Cut cut = host_->cut();
     if (!cut.seen()) return {};
-    auto number = [this](int32_t rank) {
-        auto found = std::ranges::find(job_, rank);
-        return found == job_.end() ? -1 : static_cast<int32_t>(found - job_.begin());
-    };
     return {cut.corrupt != 0 ? Status::corrupt : Status::cut, number(cut.lower), -1, number(cut.higher)};
+}
+
+int32_t Executor::number(int32_t job_rank) const {
+    auto found = std::ranges::find(job_, job_rank);
+    return found == job_.end() ? -1 : static_cast<int32_t>(found - job_.begin());
+}
+
+Host::News Executor::news_of(int32_t peer) const {
+    Host::News news = host_->news(job_[peer], channel_);
+    return news.communicator == communicator_ ? news : Host::News{};
+}
+
+void Executor::tell_afar(Status status, int32_t other) {
+    if (!has_remote_) return;
+    uint64_t doing = mine().doing.load(std::memory_order_relaxed);
+    int32_t blamed = other < 0 ? -1 : job_[other];
+    host_->hear_news({communicator_, doing, job_[rank_], blamed, channel_, static_cast<uint32_t>(status)});
 }
 
 Waiting Executor::waiting() const {
@@ -103,28 +119,51 @@ bool Executor::has_left(int32_t peer) const {
 int32_t Executor::given_up_by() const {
     for (size_t r = 0; r < local_.size(); ++r) {
         if (static_cast<int32_t>(r) == rank_) continue;
-        if (local_[r] >= 0 && heard_from(static_cast<int32_t>(r)).status == Status::given_up) return static_cast<int32_t>(r);
+        Ending heard = heard_from(static_cast<int32_t>(r));
+        if (heard.status == Status::given_up) return static_cast<int32_t>(r);
     }
     // Rank 0 of the job tells those of other machines.
     return host_->loss(job_[rank_]).when_ms != 0 ? rank_ == 0 ? 1 : 0 : -1;
 }
 
-// A rank that hears of itself was frozen for long, or too slow.
 Ending Executor::heard_from(int32_t peer) const {
+    if (local_[peer] < 0) {
+        Host::News news = news_of(peer);
+        auto why = static_cast<Status>(news.status);
+        int32_t culprit = number(news.other);
+        // Losses and cuts are told by words of their own.
+        bool told = why == Status::differs || why == Status::timed_out || why == Status::given_up || why == Status::interrupted;
+        return told && culprit >= 0 ? interpret(peer, why, culprit, news.doing, -1) : Ending{};
+    }
     const Channel& there = host_->board(local_[peer]).channel[channel_];
     int64_t failed = there.failed.load(std::memory_order_acquire);
     if (failed == 0) return {};
     auto culprit = static_cast<int32_t>(failed - 1);
     auto why = static_cast<Status>(there.why.load(std::memory_order_relaxed));
+    return interpret(peer, why, culprit, there.doing.load(std::memory_order_relaxed),
+                     there.other_end.load(std::memory_order_relaxed));
+}
+
+Ending Executor::heard_from_afar() const {
+    Ending first;
+    for (size_t r = 0; r < local_.size() && has_remote_; ++r) {
+        if (local_[r] >= 0 || static_cast<int32_t>(r) == rank_) continue;
+        Ending heard = heard_from(static_cast<int32_t>(r));
+        if (heard.status == Status::differs) return heard;
+        if (first.status == Status::done) first = heard;
+    }
+    return first;
+}
+
+// A rank that hears of itself was frozen for long, or too slow.
+Ending Executor::interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const {
     bool mine = culprit == rank_;
     if (why == Status::differs) {
         // Who told and whom it named differ from each other; the odd one is who differs from this rank.
-        bool odd = there.doing.load(std::memory_order_relaxed) != this->mine().doing.load(std::memory_order_relaxed);
+        bool odd = doing != this->mine().doing.load(std::memory_order_relaxed);
         return {Status::differs, mine || odd ? peer : culprit, -1, peer};
     }
-    if (why == Status::cut || why == Status::corrupt) {
-        return {why, culprit, -1, there.other_end.load(std::memory_order_relaxed)};
-    }
+    if (why == Status::cut || why == Status::corrupt) return {why, culprit, -1, other_end};
     if (mine) return {Status::given_up, peer, -1, peer};
     if (why == Status::timed_out || why == Status::given_up) return {Status::timed_out, culprit, -1, culprit};
     return {Status::lost, culprit, -1, peer};
@@ -132,8 +171,10 @@ Ending Executor::heard_from(int32_t peer) const {
 
 int32_t Executor::follow(int32_t peer) const {
     for (size_t hops = 0; hops < local_.size(); ++hops) {
-        if (peer < 0 || local_[peer] < 0) return peer;
-        int32_t next = host_->board(local_[peer]).channel[channel_].waits_for.load(std::memory_order_relaxed) - 1;
+        if (peer < 0) return peer;
+        int32_t next = local_[peer] < 0
+                           ? number(news_of(peer).other)
+                           : host_->board(local_[peer]).channel[channel_].waits_for.load(std::memory_order_relaxed) - 1;
         if (next < 0 || next == rank_ || next >= static_cast<int32_t>(local_.size())) return peer;
         peer = next;
     }
@@ -144,6 +185,7 @@ void Executor::give_up(const Ending& ending, const Operation& operation) {
     mine().other_end.store(ending.waited_for, std::memory_order_relaxed);
     mine().why.store(static_cast<uint32_t>(ending.status), std::memory_order_relaxed);
     mine().failed.store(1 + (ending.rank < 0 ? rank_ : ending.rank), std::memory_order_seq_cst);
+    tell_afar(ending.status, ending.rank < 0 ? rank_ : ending.rank);
     for (int32_t other : local_) {
         if (other >= 0) host_->ring_bell(other);
     }
@@ -184,7 +226,8 @@ void Executor::say_farewell(Status status) {
         for (const auto& link : links) all = link->farewell() && all;
         return all;
     };
-    while (!std::ranges::all_of(links_, said) && Clock::now() < deadline) {
+    // Every peer hears it at once, whoever is slow to answer.
+    while (std::ranges::count_if(links_, said) < std::ssize(links_) && Clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
 }
@@ -226,6 +269,7 @@ Ending Executor::run(const Operation& operation) {
     began_ms_.store(0, std::memory_order_relaxed);
     if (ending.status == Status::done) {
         mine().waits_for.store(0, std::memory_order_relaxed);
+        if (std::exchange(told_waiting_for_, -1) >= 0) tell_afar(Status::done, -1);
     } else {
         broken_ = ending;
         bool gone = ending.status == Status::lost || ending.status == Status::frozen;

@@ -11,12 +11,9 @@
 #include "host.hpp"
 #include "link.hpp"
 #include "script.hpp"
+#include "status.hpp"
 
 namespace weft::runtime {
-
-// `given_up`: the others no longer wait for this rank, by which `rank` gave up first. `cut`, `corrupt`: the connection
-// between `rank` and `waited_for` carries nothing any more, or changes what it carries; both live.
-enum class Status : uint8_t { done, lost, frozen, left, differs, timed_out, interrupted, given_up, cut, corrupt };
 
 struct Ending {
     Status status = Status::done;
@@ -39,7 +36,8 @@ public:
     // several, segments go over them in turn.
     // Communicators that share a host each have a channel of their own; `job[r]` is the rank in the job of rank r.
     // `checksums`: data that goes through sockets is followed by its checksum; the same at all ranks.
-    Executor(std::shared_ptr<Host> host, int channel, int32_t rank, std::vector<int32_t> job, std::vector<int32_t> local,
+    // `communicator`: a number that its ranks have in common, and no communicator before had.
+    Executor(std::shared_ptr<Host> host, int channel, uint64_t communicator, int32_t rank, std::vector<int32_t> job, std::vector<int32_t> local,
              std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read, bool checksums);
 
     Executor(const Executor&) = delete;
@@ -49,7 +47,7 @@ public:
     void close();  // leave on purpose
     // From any thread: the operation under way, and every later one, ends as `interrupted`.
     void cancel();
-    uint64_t sequence() const { return sequence_; }
+    uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
     // Told when an operation has waited for long, or for a rank that is silent; from the thread that waits.
     void on_wait(std::function<void(const Waiting&)> tell) { tell_ = std::move(tell); }
     // What the operation under way waits for, or the one that failed did; also from other threads.
@@ -79,14 +77,26 @@ private:
     int32_t given_up_by() const;
     // What a peer's giving up means for this rank; done if it has not.
     Ending heard_from(int32_t peer) const;
-    // The rank that all wait for in the end, as far as this machine can tell, if `peer` is waited for here.
+    // The same of all peers on other machines: of the first that tells of a difference, else of the first.
+    Ending heard_from_afar() const;
+    Ending interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const;
+    // Tell the ranks of other machines whom this one waits for, or why it gave up.
+    void tell_afar(Status status, int32_t other);
+    // What a peer on another machine said last about this communicator.
+    Host::News news_of(int32_t peer) const;
+    // Number here of a rank of the job, or -1.
+    int32_t number(int32_t job_rank) const;
+    // The rank that all wait for in the end, as far as is known here, if `peer` is waited for by this one.
     int32_t follow(int32_t peer) const;
     void say_farewell(Status status);
 
     std::shared_ptr<Host> host_;
     int channel_;
+    uint64_t communicator_;
     int32_t rank_;
     std::vector<int32_t> job_, local_;
+    bool has_remote_ = false;        // some of the ranks are on other machines
+    int32_t told_waiting_for_ = -1;  // the rank that those were told about
     std::vector<std::vector<int32_t>> sockets_;
     std::vector<std::vector<std::unique_ptr<Link>>> links_;  // by rank and stream
     std::function<void(const Waiting&)> tell_;
@@ -94,7 +104,7 @@ private:
     std::atomic<int64_t> began_ms_ = 0;  // 0 between operations
     mutable std::mutex failed_mutex_;
     Waiting failed_;  // what the operation that failed had waited for
-    uint64_t sequence_ = 0;
+    std::atomic<uint64_t> sequence_ = 0;
     std::atomic<bool> cancelled_ = false;
     Ending broken_;  // the first failure; after it nothing works any more
 };

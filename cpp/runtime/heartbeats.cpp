@@ -35,6 +35,8 @@ Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& s
     for (int32_t rank = 0; rank < static_cast<int32_t>(sockets.size()); ++rank) {
         if (sockets[rank] >= 0) lines_.push_back({sockets[rank], rank, now_ms()});
     }
+    // Rank 0 has a connection to every other rank, and every other rank one to rank 0.
+    own_rank_ = host_->own_job_rank();
     thread_ = std::thread([this] { run(); });
 }
 
@@ -61,6 +63,7 @@ void Heartbeats::run() {
         tell_losses();
         tell_suspects();
         tell_cut();
+        tell_news();
         poll(polled.data(), polled.size(), kLookMs);
         int64_t now = now_ms();
         // If this process itself was held up, nobody else's silence means anything.
@@ -81,6 +84,7 @@ void Heartbeats::run() {
         }
     }
     tell_losses();
+    tell_news();
     tell({Kind::left});
 }
 
@@ -105,6 +109,7 @@ void Heartbeats::take(Line& line) {
     const Host::Cut& cut = word.cut;
     bool between_ranks = 0 <= cut.lower && cut.lower < cut.higher && cut.higher < ranks && cut.lane >= 0;
     if (word.kind == Kind::cut && between_ranks) host_->hear_of_cut(cut);
+    if (word.kind == Kind::news) take_news(line.rank, word.news);
     if (word.rank < 0 || word.rank >= ranks) return;
     if (word.kind == Kind::lost || word.kind == Kind::frozen) host_->declare(word.rank, word.kind == Kind::frozen);
     if (word.kind == Kind::silent) host_->suspect(word.rank, suspect_after_ms_);
@@ -132,10 +137,25 @@ void Heartbeats::tell_suspects() {
     }
 }
 
+// Only rank 0 speaks for others.
+void Heartbeats::take_news(int32_t from, const Host::News& news) {
+    auto ranks = static_cast<int32_t>(told_.size());
+    bool known = 0 <= news.teller && news.teller < ranks && -1 <= news.other && news.other < ranks;
+    bool fits = 0 <= news.channel && news.channel < kChannels && news.status <= static_cast<uint32_t>(Status::corrupt);
+    if (known && fits && news.teller != own_rank_ && (from == 0 || from == news.teller)) host_->hear_news(news);
+}
+
+// Rank 0 passes on what everybody says.
+void Heartbeats::tell_news() {
+    for (const Host::News& news : host_->fresh_news(news_told_)) {
+        if (own_rank_ == 0 || news.teller == own_rank_) tell({.kind = Kind::news, .news = news});
+    }
+}
+
 void Heartbeats::tell_cut() {
     Host::Cut cut = host_->cut();
     if (!cut.seen() || cuts_told_ > cut.times_mended) return;
-    tell({Kind::cut, 0, cut});
+    tell({.kind = Kind::cut, .cut = cut});
     cuts_told_ = cut.times_mended + 1;
 }
 

@@ -3,7 +3,7 @@
 // Every rank has one connection to rank 0, used for nothing else. Both ends beat on it, from a thread of their own, so
 // that neither Python nor a long sum delays them. Rank 0 sees who hangs up or falls silent, hears what the others have
 // seen on their machines, and tells everybody; whoever no longer hears rank 0 declares rank 0. The same way goes the
-// news that a connection was cut.
+// news that a connection was cut, whom a rank waits for, and why it gave up.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "host.hpp"
+#include "status.hpp"
 
 namespace weft::runtime {
 
@@ -30,11 +31,14 @@ public:
     void close();
 
 private:
-    enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut, silent, heard };
+    enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut, silent, heard, news };
     struct Word {
         Kind kind;
         int32_t rank = 0;
         Host::Cut cut{};
+        uint32_t spare = 0;  // so that no byte of it is padding
+        Host::News news{};
+        uint32_t spare_too = 0;
         uint32_t checksum = 0;  // one that does not fit was changed on the way: it is dropped, and the next one counts
 
         uint32_t compute() const;
@@ -50,15 +54,19 @@ private:
     void run();
     bool hear(Line& line);  // false when nothing more will come
     void take(Line& line);
+    void take_news(int32_t from, const Host::News& news);
     void tell(Word word);
     void tell_losses();
     void tell_suspects();
     void tell_cut();
+    void tell_news();
 
     std::shared_ptr<Host> host_;
     int64_t suspect_after_ms_, silent_after_ms_;
     std::vector<Line> lines_;
     std::vector<uint8_t> told_, suspected_;  // by rank: what was told of it
+    std::vector<uint32_t> news_told_;        // by teller and channel: how many of its news
+    int32_t own_rank_;                       // in the job
     int32_t cuts_told_ = 0;
     std::atomic<bool> stop_ = false;
     std::thread thread_;

@@ -163,6 +163,7 @@ void Host::start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::v
     rank_of_ = std::move(rank_of);
     lost_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
     silent_since_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
+    news_ = std::vector<Told>(static_cast<size_t>(job_ranks) * kChannels);
     watcher_ = std::thread([=, this] { watch(suspect_after_ms, frozen_after_ms); });
 }
 
@@ -284,6 +285,30 @@ void Host::hear_of_cut(const Cut& cut) {
 void Host::mend() {
     std::lock_guard lock(cut_mutex_);
     cut_ = {.times_mended = cut_.times_mended + 1};
+}
+
+void Host::hear_news(const News& news) {
+    std::lock_guard lock(news_mutex_);
+    Told& told = news_.at(static_cast<size_t>(news.teller) * kChannels + static_cast<size_t>(news.channel));
+    told.news = news;
+    ++told.times;
+}
+
+Host::News Host::news(int32_t teller, int channel) const {
+    std::lock_guard lock(news_mutex_);
+    return news_.at(static_cast<size_t>(teller) * kChannels + static_cast<size_t>(channel)).news;
+}
+
+std::vector<Host::News> Host::fresh_news(std::vector<uint32_t>& seen) const {
+    std::lock_guard lock(news_mutex_);
+    std::vector<News> fresh;
+    seen.resize(news_.size());
+    for (size_t i = 0; i < news_.size(); ++i) {
+        if (seen[i] == news_[i].times) continue;
+        seen[i] = news_[i].times;
+        fresh.push_back(news_[i].news);
+    }
+    return fresh;
 }
 
 Host::Loss Host::loss(int32_t rank) const {

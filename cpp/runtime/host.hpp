@@ -92,6 +92,7 @@ public:
     bool is_owner() const;
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }
+    int32_t own_job_rank() const { return rank_of_.at(static_cast<size_t>(rank_)); }
     int32_t job_ranks() const { return static_cast<int32_t>(lost_.size()); }
     bool crowded() const { return crowded_; }
     int pid(int rank) const { return members_[rank].pid; }
@@ -148,6 +149,21 @@ public:
     void hear_of_cut(const Cut& cut);  // from another rank; an old one is ignored
     void mend();
 
+    // What a rank of the job last said about one of its communicators, for ranks of other machines: whom it waits for, if that
+    // takes long, or why it gave up. Heartbeats carry it.
+    struct News {
+        uint64_t communicator = 0;
+        uint64_t doing = 0;  // fingerprint of the operation
+        int32_t teller = -1;
+        int32_t other = -1;  // whom it waits for or blames, -1: nobody
+        int32_t channel = 0;
+        uint32_t status = 0;  // a Status; done while it waits
+    };
+    void hear_news(const News& news);  // its ranks and its channel must be those of the job
+    News news(int32_t teller, int channel) const;
+    // The news that came since `seen` counted so many, by teller and channel; counts them.
+    std::vector<News> fresh_news(std::vector<uint32_t>& seen) const;
+
 private:
     struct Member {
         std::byte* memory = nullptr;
@@ -177,6 +193,12 @@ private:
     std::atomic<uint32_t> detachments_ = 0;
     mutable std::mutex cut_mutex_;
     Cut cut_;
+    struct Told {
+        News news;
+        uint32_t times = 0;
+    };
+    mutable std::mutex news_mutex_;
+    std::vector<Told> news_;  // by teller and channel
     std::thread watcher_;
     std::atomic<bool> stop_ = false;
 };

@@ -70,6 +70,7 @@ private:
     static constexpr int64_t kSocketYields = 2;  // the kernel has nothing to tell until the peer gets to run
     static constexpr int kSleepMs = 20;
     static constexpr int kLookMs = 250;  // from one look at what the kernel knows to the next
+    static constexpr std::chrono::milliseconds kTellWait{500};  // until the ranks of other machines are told of a wait
     static constexpr int kNoticeSeconds = 5;  // until a slow rank is named; then after twice as long, and so on
 
     // A queue of tasks on its way over one link.
@@ -262,6 +263,7 @@ private:
         if (ending.status != Status::done) return ending;
         owner_.mine().waits_for.store(1 + whom(), std::memory_order_relaxed);
         owner_.waiting_row_.store(which(), std::memory_order_relaxed);
+        tell_wait();
         give_notice();
         if (sockets_) {
             wait_for_sockets();
@@ -343,6 +345,14 @@ private:
         return {};
     }
 
+    // Ranks of other machines follow it to who holds everybody up.
+    void tell_wait() {
+        int32_t peer = whom();
+        if (!owner_.has_remote_ || peer == owner_.told_waiting_for_ || Clock::now() < began_ + kTellWait) return;
+        owner_.told_waiting_for_ = peer;
+        owner_.tell_afar(Status::done, peer);
+    }
+
     // Says who is waited for, when that takes long or nothing is heard of it. A slow rank is named, never given up for that.
     void give_notice() {
         if (!owner_.tell_) return;
@@ -378,7 +388,8 @@ private:
         // One that hung up may have died, which the watch is about to see, or have given up because of a third, whom rank 0
         // or its board is about to name.
         auto told = [&] {
-            return owner_.loss().rank >= 0 || owner_.host_->cut().seen() || (local && owner_.has_left(peer));
+            return owner_.loss().rank >= 0 || owner_.host_->cut().seen() || (local && owner_.has_left(peer)) ||
+                   owner_.heard_from_afar().status != Status::done;
         };
         for (int i = 0; i < kVerdictMs && socket && !told(); ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -389,11 +400,10 @@ private:
         Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
         if (Ending cut = owner_.cut(); cut.status != Status::done) return cut;
-        if (owner_.local_[peer] >= 0) {
-            Ending heard = owner_.heard_from(peer);
-            if (heard.status != Status::done) return heard;
-            if (owner_.has_left(peer)) return {Status::left, peer, -1, peer};
-        }
+        Ending heard = owner_.heard_from(peer);
+        if (heard.status == Status::done) heard = owner_.heard_from_afar();
+        if (heard.status != Status::done) return heard;
+        if (local && owner_.has_left(peer)) return {Status::left, peer, -1, peer};
         if (Clock::now() > deadline_) return {Status::timed_out, peer, -1, peer};  // as it has for the peer
         // It lives, its board and rank 0 have nothing to say: so it is the connection that ended, not the peer.
         auto& links = owner_.links_[peer];

@@ -127,6 +127,11 @@ class Host:
     def mend(self) -> None:
         """Forget the cut."""
 
+    def news(self, teller: int, channel: int) -> tuple[int, int, int] | None:
+        """
+        What a rank said last about its communicator on a channel: which, whom it waits for or blames, and why.
+        """
+
     def close(self) -> None:
         """Leave on purpose."""
 
@@ -221,7 +226,7 @@ class Ending:
 class Executor:
     """Runs scripts over links to the other ranks."""
 
-    def __init__(self, host: Host, channel: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int], checksums: bool) -> None: ...
+    def __init__(self, host: Host, channel: int, communicator: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int], checksums: bool) -> None: ...
 
     def on_wait(self, tell: Callable[[Waiting], None]) -> None:
         """

@@ -11,7 +11,9 @@ import pytest
 
 from weft import _core
 
-LEFT, LOST, FROZEN, CUT = 2, 3, 4, 5
+LEFT, LOST, FROZEN, CUT, NEWS = 2, 3, 4, 5, 8
+TIMED_OUT, LAST_STATUS = 5, 9
+NOTHING = (0, 0, -1, -1, 0, 0)
 JOB_RANKS = 4
 MARK = JOB_RANKS - 1
 """A rank whose loss is told last: once it is known, everything before it was heard."""
@@ -19,9 +21,17 @@ MARK = JOB_RANKS - 1
 Tell = Callable[[bytes], None]
 
 
-def word(kind: int, rank: int = 0, cut: tuple[int, int, int] = (-1, -1, 0)) -> bytes:
-    """One word as heartbeats.hpp lays it out, with the checksum that fits."""
-    said = struct.pack("=Iiiiiii", kind, rank, *cut, 0, 0)
+def word(
+    kind: int,
+    rank: int = 0,
+    cut: tuple[int, int, int] = (-1, -1, 0),
+    news: tuple[int, int, int, int, int, int] = NOTHING,
+) -> bytes:
+    """One word as heartbeats.hpp lays it out, with the checksum that fits.
+
+    News are the communicator, what the teller does, the teller, whom it blames, the channel and the status.
+    """
+    said = struct.pack("=IiiiiiiIQQiiiII", kind, rank, *cut, 0, 0, 0, *news, 0)
     return said + struct.pack("=I", _core.crc32c(said))
 
 
@@ -85,3 +95,35 @@ def test_a_word_that_was_changed_on_its_way_is_dropped(host: _core.Host, tell: T
     changed[4] = 1
     tell(bytes(changed))
     assert host.losses() == [(MARK, False)]
+
+
+def test_news_of_a_rank_replace_what_it_said_before(host: _core.Host, tell: Tell) -> None:
+    assert host.news(1, 3) is None
+    first = word(NEWS, news=(7, 11, 1, 2, 3, 0))
+    tell(first + word(NEWS, news=(7, 11, 1, 3, 3, TIMED_OUT)))
+    assert host.news(1, 3) == (7, 3, TIMED_OUT)
+    assert host.news(1, 0) is None
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        (7, 11, 2, 3, 0, 0),  # rank 1 does not speak for rank 2
+        (7, 11, 0, 3, 0, 0),  # nor for this rank
+        (7, 11, -1, 3, 0, 0),
+        (7, 11, JOB_RANKS, 3, 0, 0),
+        (7, 11, 1, JOB_RANKS, 0, 0),
+        (7, 11, 1, -2, 0, 0),
+        (7, 11, 1, 3, -1, 0),
+        (7, 11, 1, 3, _core.CHANNELS, 0),
+        (7, 11, 1, 3, 2**31 - 1, 0),
+        (7, 11, 1, 3, 0, LAST_STATUS + 1),
+    ],
+)
+def test_news_that_cannot_be_are_ignored(
+    host: _core.Host, tell: Tell, news: tuple[int, int, int, int, int, int]
+) -> None:
+    tell(word(NEWS, news=news))
+    assert all(
+        host.news(rank, channel) is None for rank in range(JOB_RANKS) for channel in range(_core.CHANNELS)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,26 @@ def test_a_rank_that_calls_something_else_is_named_on_every_host(network: Networ
     source = DIFFERENT.replace("weft.init(", 'weft.init(algorithm="direct", ')
     for code, output in finish(network.start(tmp_path, PER_HOST, source, "auto", "size")):
         assert code == 9, output
+
+
+@pytest.mark.parametrize("what", ["desync", "late"])
+def test_an_odd_rank_is_named_also_by_those_that_do_not_talk_to_it(
+    network: Network, tmp_path: Path, what: str
+) -> None:
+    source = Path(__file__).with_name("jobs").joinpath("odd_rank.py").read_text("utf-8")
+    ranks = network.start(tmp_path, PER_HOST, source, what, stdin=subprocess.PIPE)
+    try:
+        said = []
+        for rank in ranks:
+            assert rank.stdout is not None
+            said.append(json.loads(rank.stdout.readline()))
+    finally:
+        for rank in ranks:
+            end(rank)
+    (kind, _, text), expected = said.pop(2), "DesyncError" if what == "desync" else "TimedOut"
+    assert said == [[expected, [2], one[2]] for one in said]
+    assert kind == ("DesyncError" if what == "desync" else "RuntimeFailure")
+    assert what == "desync" or "gave up waiting for this rank, 2" in text
 
 
 def test_a_network_leaves_nothing_behind() -> None:

@@ -6,6 +6,7 @@ some of the ranks make a communicator of their own, through the one that they al
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import socket
@@ -254,7 +255,9 @@ def _connect(
     job, sockets = list(range(roster.size)), _by_rank(lines, remote)
     wires = Wires(
         host=host,
-        executor=_make_executor(host, 0, me, job, local, sockets, can_read, checksums),
+        executor=_make_executor(
+            host, 0, _identify([card.door for card in cards]), me, job, local, sockets, can_read, checksums
+        ),
         channel=0,
         job=job,
         local=local,
@@ -361,7 +364,15 @@ def branch(
     return Wires(
         host=trunk.host,
         executor=_make_executor(
-            trunk.host, free[0], number[me], job, local, sockets, can_read, trunk.checksums
+            trunk.host,
+            free[0],
+            _identify([doors[rank] for rank in members]),
+            number[me],
+            job,
+            local,
+            sockets,
+            can_read,
+            trunk.checksums,
         ),
         channel=free[0],
         job=job,
@@ -424,9 +435,16 @@ def _check_cards(cards: Sequence[_Card], me: int) -> None:
             raise InputError(msg)
 
 
+def _identify(doors: Sequence[Door]) -> int:
+    """A number for a communicator that all its ranks know and no other has: their tokens are random."""
+    digest = hashlib.sha256(b"".join(door.token for door in doors)).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
 def _make_executor(
     host: _core.Host,
     channel: int,
+    communicator: int,
     rank: int,
     job: list[int],
     local: list[int],
@@ -437,7 +455,7 @@ def _make_executor(
     ranks = range(len(job))
     descriptors = [[one.fileno() for one in sockets.get(rank, ())] for rank in ranks]
     readable = [int(other in can_read) for other in ranks]
-    return _core.Executor(host, channel, rank, job, local, descriptors, readable, checksums)
+    return _core.Executor(host, channel, communicator, rank, job, local, descriptors, readable, checksums)
 
 
 def _make_host(number: int, ranks: int, arena_bytes: int, crowded: bool, readable: bool) -> _core.Host:
