@@ -62,7 +62,7 @@ def start_engine(
 
 
 def run_engine(
-    engine: str, folder: Path, ranks: int, source: str, *words: str, timeout: float = 60
+    engine: str, folder: Path, ranks: int, source: str, *words: str, timeout: float = 100
 ) -> list[str]:
     """What the ranks said, in rank order; all of them must end well."""
     ended = finish(start_engine(engine, folder, ranks, source, *words), timeout)
