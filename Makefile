@@ -1,21 +1,27 @@
 # make demo   see Weft work           make test   everything .ci/run checks
 # make build  compile the extension   make stub   write src/weft/_core.pyi anew after cpp/bindings.cpp changed
+# make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
 
 PYTHON ?= python3
 EXTRAS ?= graph,torch,mpi,dev
 JOBS ?= 2
+SANITIZER ?= address
+TESTS ?= tests/runtime tests/faults tests/soak
 
+# make sanitize has its own of both, so that the usual ones stay as they are.
 VENV := .venv
+BUILD := build
+DEFINE :=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 comma := ,
-# The stamps lie in build/: they are gone when it is, and older than .venv when that is new.
-INSTALLED := build/installed-$(subst $(comma),-,$(EXTRAS)).stamp
-BUILT := build/built.stamp
+# The stamps lie in $(BUILD): they are gone when it is, and older than .venv when that is new.
+INSTALLED := $(BUILD)/installed-$(subst $(comma),-,$(EXTRAS)).stamp
+BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
 
-.PHONY: install build demo test lint types stub clean
+.PHONY: install build demo test lint types stub sanitize clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -33,15 +39,15 @@ $(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/w
 	@echo "install: build tools"
 	@$(PIP) install -c constraints.txt nanobind scikit-build-core
 	@echo "install: weft[$(EXTRAS)], editable"
-	@$(PIP) install -c constraints.txt --no-build-isolation --config-settings=build-dir=build/ext -e ".[$(EXTRAS)]"
+	@$(PIP) install -c constraints.txt --no-build-isolation --config-settings=build-dir=$(BUILD)/ext $(DEFINE) -e ".[$(EXTRAS)]"
 	@touch $@
 
 # The new extension is moved into place, so that a process that runs the old one keeps it.
 $(BUILT): $(INSTALLED) CMakeLists.txt $(wildcard cpp/* cpp/*/*)
 	@echo "build: weft._core"
-	@cmake --build build/ext --parallel $(JOBS)
+	@cmake --build $(BUILD)/ext --parallel $(JOBS)
 	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/weft && \
-	for so in build/ext/_core.*.so; do \
+	for so in $(BUILD)/ext/_core.*.so; do \
 		cp $$so $$site/.new && mv $$site/.new $$site/$$(basename $$so); \
 	done
 	@touch $@
@@ -82,6 +88,13 @@ types: $(BUILT)
 stub: $(BUILT)
 	@echo "stub: src/weft/_core.pyi"
 	@$(BIN)/python -m nanobind.stubgen -q -m weft._core -o src/weft/_core.pyi
+
+# Without torch: the tests that need it are left out, and tools/sanitize says which others and why.
+sanitize:
+	@$(MAKE) --no-print-directory build VENV=build/$(SANITIZER)/venv BUILD=build/$(SANITIZER) EXTRAS=graph,mpi,dev \
+		DEFINE=--config-settings=cmake.define.WEFT_SANITIZE=$(SANITIZER)
+	@echo "sanitize: $(SANITIZER): pytest $(TESTS)"
+	@tools/sanitize $(SANITIZER) build/$(SANITIZER) $(TESTS)
 
 clean:
 	@echo "clean: build and caches (.venv stays)"
