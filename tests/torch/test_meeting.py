@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from torch import distributed as dist
 
 from weft.errors import InputError, TimedOut
 from weft.runtime.boards import Note
-from weft.runtime.group_store import GroupBoard, find_own_address
+from weft.runtime.group_store import AnsweringStore, GroupBoard, count_visit, find_own_address
 from weft.torch import Options, connect
 from weft.torch.meeting import meet
 
@@ -70,6 +71,32 @@ def test_ranks_that_do_not_come_are_named() -> None:
     assert caught.value.missing == (1, 2)
     with pytest.raises(TimedOut, match="rank 0 has left no note at the process group's store"):
         meet(dist.HashStore(), 1, 3, Options(), timeout=0.5)
+
+
+SERVES_A_STORE = """
+import sys
+from torch.distributed import TCPStore
+
+store = TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_store_whose_process_is_frozen_is_not_waited_for_without_end() -> None:
+    command = [sys.executable, "-c", SERVES_A_STORE]
+    serving = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert serving.stdout is not None
+        store = dist.TCPStore("127.0.0.1", int(serving.stdout.readline()), 2, is_master=False)
+        assert count_visit(store, 1) == 1
+        serving.send_signal(signal.SIGSTOP)
+        answering = AnsweringStore(store, answer_s=0.5)
+        with pytest.raises(RuntimeError, match="has not answered for"):
+            answering.check(["key"])
+    finally:
+        serving.kill()
+        serving.communicate()
 
 
 def test_rank_0_is_reached_on_the_way_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:

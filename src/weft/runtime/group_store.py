@@ -11,13 +11,17 @@ import socket
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
-from weft.errors import InputError
+from weft.errors import InputError, RuntimeFailure
 from weft.runtime.boards import Note
+from weft.runtime.deadlines import call_within
 from weft.runtime.environment import LOOPBACK, Place, on_one_machine
 from weft.runtime.names import look_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LONGEST_LOOK_S: Final = 1.0
 """What torch's store waits for cannot be interrupted from the keyboard: not longer than this at a time."""
@@ -25,6 +29,74 @@ _LONGEST_LOOK_S: Final = 1.0
 _SOME_PORT: Final = 9
 _ELSEWHERE: Final = "192.0.2.1"
 """Nobody has this address (RFC 5737): to ask which way leads out of this machine. Nothing is sent to it."""
+
+
+_ANSWER_S: Final = 10.0
+"""A store that does not answer for so long is taken for lost: its process may be frozen."""
+
+
+class AnsweringStore:
+    """A store of torch.distributed whose calls end: torch waits without a deadline for a frozen process.
+
+    Parameters
+    ----------
+    store
+        Which only the ranks of a group use.
+    answer_s
+        Seconds that it has for an answer.
+    """
+
+    def __init__(self, store: Any, answer_s: float = _ANSWER_S) -> None:
+        self._store, self._answer_s = store, answer_s
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a number, and return it."""
+        return int(self._ask(lambda: self._store.add(key, amount)))
+
+    def set(self, key: str, value: str | bytes) -> None:
+        """Leave a value."""
+        self._ask(lambda: self._store.set(key, value))
+
+    def get(self, key: str) -> bytes:
+        """A value that is there."""
+        found: bytes = self._ask(lambda: self._store.get(key))
+        return found
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether values are there."""
+        return bool(self._ask(lambda: self._store.check(keys)))
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None:
+        """Return when values are there."""
+        self._ask(lambda: self._store.wait(keys, timeout), timeout.total_seconds())
+
+    def delete_key(self, key: str) -> None:
+        """Take a value away."""
+        self._ask(lambda: self._store.delete_key(key))
+
+    def _ask(self, call: Callable[[], Any], seconds: float = 0.0) -> Any:
+        """What the store answers, or raises; a RuntimeError, as torch's own, if that takes too long."""
+        try:
+            return call_within(seconds + self._answer_s, "weft store", call)
+        except TimeoutError as error:
+            msg = f"it has not answered for {self._answer_s:.0f} s"
+            raise RuntimeError(msg) from error
+
+
+def count_visit(store: Any, rank: int) -> int:
+    """How often this rank was here: what an earlier meeting left in the store is not taken for this one's.
+
+    Raises
+    ------
+    RuntimeFailure
+        If the store does not answer.
+    """
+    try:
+        return AnsweringStore(store).add(f"weft/{rank}", 1)
+    except RuntimeError as error:
+        said = str(error).partition("\n")[0]
+        msg = f"the store of the process group does not answer: {said}"
+        raise RuntimeFailure(f"{msg}; did the process that serves it die or freeze?") from error
 
 
 @dataclass(frozen=True)
@@ -39,7 +111,7 @@ class GroupBoard:
         Used by nobody before.
     """
 
-    store: Any
+    store: AnsweringStore
     key: str
 
     def __str__(self) -> str:
@@ -78,7 +150,8 @@ class GroupBoard:
 def find_place_in_group(store: Any, rank: int, size: int, key: str, timeout: float) -> Place:
     """Place of a member of a group, who meets the others through a key of its store that nobody has used."""
     address = find_own_address(store, timeout) if rank == 0 and size > 1 else None
-    return Place(rank, size, address=address, job=key, board=GroupBoard(store, key))
+    patient = AnsweringStore(store, min(timeout, _ANSWER_S))
+    return Place(rank, size, address=address, job=key, board=GroupBoard(patient, key))
 
 
 def find_own_address(store: Any, timeout: float) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import socket
-import threading
 from typing import Any
+
+from weft.runtime.deadlines import call_within
 
 Where = tuple[int, Any]
 """Family and socket address."""
@@ -28,26 +28,12 @@ def look_up(name: str, port: int, timeout: float, *, listens: bool = False) -> l
     try:
         return _ask(name, port, flags | socket.AI_NUMERICHOST)
     except OSError:
-        answers: queue.SimpleQueue[list[Where] | OSError] = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            answers.put(_ask(name, port, flags))
-        except OSError as error:
-            answers.put(error)
-
-    threading.Thread(target=ask, name=f"look up {name}", daemon=True).start()
+        pass  # it is no address, so it is a name
     try:
-        found = answers.get(timeout=timeout)
-    except queue.Empty:
+        return call_within(timeout, f"look up {name}", lambda: _ask(name, port, flags))
+    except TimeoutError:
         msg = f"no name server has said within {timeout:.1f} s where {name} is; give its address instead"
         raise TimeoutError(msg) from None
-    try:
-        if isinstance(found, OSError):
-            raise found
-        return found
-    finally:
-        del found  # an error in a variable of its own traceback would outlive its handling
 
 
 def _ask(name: str, port: int, flags: int) -> list[Where]:

@@ -15,7 +15,7 @@ from torch import distributed as dist
 
 from weft.errors import InputError
 from weft.runtime.engines.native import NativeEngine
-from weft.runtime.group_store import find_place_in_group
+from weft.runtime.group_store import count_visit, find_place_in_group
 from weft.runtime.lines import CONNECT_S
 from weft.runtime.rendezvous import join
 from weft.runtime.roster import check_timeout
@@ -73,8 +73,7 @@ def connect(
         msg = "this process is not in the group that was given; only its members call connect"
         raise InputError(msg)
     store, rank = found.get_group_store(), found.rank()
-    # Every rank counts how often it was here: the note of an earlier meeting is not taken for this one's.
-    number = store.add(f"weft/{rank}", 1)
+    number = count_visit(store, rank)
     options = Options(
         plan=plan,
         schedule=schedule,

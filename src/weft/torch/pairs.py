@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
+from weft.runtime.group_store import AnsweringStore
 from weft.torch.meeting import meet
 from weft.torch.messages import RECEIVER, SENDER, Box, Inbox, Outbox
 from weft.torch.options import Options
@@ -266,6 +267,7 @@ class _Notes:
 
     def __init__(self, store: Any, session: str) -> None:
         self.store = store
+        self._answering = AnsweringStore(store)
         self._session = f"weft/{session}"
 
     def key(self, way: Way) -> str:
@@ -275,7 +277,7 @@ class _Notes:
     def want(self, way: Way, place: int) -> None:
         """Note that the sender or the receiver wants a connection."""
         try:
-            self.store.set(f"{self.key(way)}/{place}", "wanted")
+            self._answering.set(f"{self.key(way)}/{place}", "wanted")
         except RuntimeError as error:
             raise _unreachable(error) from error
 
@@ -286,7 +288,7 @@ class _Notes:
     def leave(self, rank: int) -> None:
         """Note that a rank starts no further messages."""
         try:
-            self.store.set(f"{self._session}/left/{rank}", "left")
+            self._answering.set(f"{self._session}/left/{rank}", "left")
         except RuntimeError:
             return  # the store is gone, and whoever looks there hears of that
 
@@ -296,7 +298,7 @@ class _Notes:
 
     def _has(self, key: str) -> bool:
         try:
-            return bool(self.store.check([key]))
+            return self._answering.check([key])
         except RuntimeError as error:
             raise _unreachable(error) from error
 

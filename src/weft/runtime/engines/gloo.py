@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import PeerLost, TimedOut
+from weft.runtime.group_store import AnsweringStore
 
 if TYPE_CHECKING:
     from weft.runtime.engines.watch import Watch
@@ -53,7 +54,8 @@ def connect_gloo(store: Any, watch: Watch, rank: int, name: str, timeout: float)
     """
     from torch.distributed.distributed_c10d import PrefixStore, ProcessGroupGloo
 
-    watched, size = _interruptible(store, watch, timeout), len(watch.ranks)
+    awaited: set[int] = set()
+    watched, size = _interruptible(AnsweringStore(store), watch, timeout, awaited), len(watch.ranks)
     limit = timedelta(seconds=timeout / _ATTEMPTS)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -70,15 +72,18 @@ def connect_gloo(store: Any, watch: Watch, rank: int, name: str, timeout: float)
             found = answers.get(timeout=_LOOK_S)
     if isinstance(found, RuntimeError) and watch.await_loss(VERDICT_S) is None:
         said = str(found).partition("\n")[0]
-        raise TimedOut("init", timeout, hint=f"gloo cannot connect the ranks: {said}") from found
+        raise TimedOut("init", timeout, awaited, f"gloo cannot connect the ranks: {said}") from found
     if watch.lost is not None:
         member = watch.members[watch.lost]
         raise PeerLost(member.rank, member.host, member.pid, "init")
     return found
 
 
-def _interruptible(store: Any, watch: Watch, timeout: float) -> Any:
-    """A store for gloo in which nobody waits for a key of a rank that is lost, nor longer than so long."""
+def _interruptible(store: AnsweringStore, watch: Watch, timeout: float, awaited: set[int]) -> Any:
+    """A store for gloo in which nobody waits for a key of a rank that is lost, nor longer than so long.
+
+    Ranks that were waited for in vain are put into `awaited`.
+    """
     from torch import distributed as dist
 
     kept, deadline = weakref.ref(watch), time.monotonic() + timeout
@@ -97,12 +102,14 @@ def _interruptible(store: Any, watch: Watch, timeout: float) -> Any:
             store.set(key, value)
 
         def get(self, key: str) -> bytes:
-            found: bytes = store.get(key)
-            return found
+            return store.get(key)
 
         def wait(self, keys: list[str], attempt: timedelta) -> None:  # noqa: ARG002 - one of several
             while not store.check(keys):
                 if has_lost() or time.monotonic() > deadline:
+                    # What gloo calls the addresses that ranks leave ends with their number.
+                    tails = [key.rpartition("/")[2] for key in keys if not store.check([key])]
+                    awaited.update(int(tail) for tail in tails if tail.isdecimal())
                     msg = f"nobody has set {', '.join(keys)}"
                     raise RuntimeError(msg)
                 time.sleep(_LOOK_S)

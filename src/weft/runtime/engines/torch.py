@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import InputError, RuntimeFailure
+from weft.errors import InputError
 from weft.runtime.arithmetic import TensorArithmetic
 from weft.runtime.engines.gloo import VERDICT_S, connect_gloo
 from weft.runtime.engines.messaging import FAREWELL_S, Failure, Kind, MessagingEngine, heard
 from weft.runtime.engines.tensors import TensorFlat, flatten_tensor
 from weft.runtime.engines.watch import Interrupter, Watch
-from weft.runtime.group_store import find_place_in_group
+from weft.runtime.group_store import count_visit, find_place_in_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,15 +111,7 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
             Seconds for connecting them, first for the watch over them and then by gloo.
         """
         rank, store = group.rank(), group.get_group_store()
-        try:
-            # Every rank counts how often it was here: what an earlier engine left in the store is not taken.
-            number = store.add(f"weft/{rank}", 1)
-        except RuntimeError as error:
-            said = str(error).partition("\n")[0]
-            msg = (
-                f"the store of the process group does not answer: {said}; did the process that serves it die?"
-            )
-            raise RuntimeFailure(msg) from error
+        number = count_visit(store, rank)
         place = find_place_in_group(store, rank, group.size(), f"weft/engine/{number}", timeout)
         watch = Watch.start(place, timeout, connect_timeout)
         try:
