@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.runtime.lanes import Ends, find_lanes
+from weft.runtime.lanes import IN_TURN, Ends, find_lanes
 from weft.schedule import Op, ScheduleBuilder
 from weft.topology import Topology, load_topology
 
@@ -60,6 +60,15 @@ def test_a_route_takes_the_lane_of_its_cable() -> None:
     schedule = builder.build()
     for rank in (0, 1):
         assert find_lanes(topology, range(3), rank).of_routes(schedule).tolist() == [0, 1]
+
+
+def test_a_route_over_no_cable_takes_no_lane() -> None:
+    topology = wired(PARALLEL, ranks=3)
+    builder = ScheduleBuilder(topology, "broadcast", "by hand", chunks=1)
+    builder.route([])
+    schedule = builder.build()
+    assert len(schedule.route_offsets) == 2
+    assert find_lanes(topology, range(3), 0).of_routes(schedule).tolist() == [IN_TURN]
 
 
 def test_a_cable_that_goes_one_way_only_is_no_lane() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
-from support.jobs import finish, start_ranks
+from support.jobs import end, finish, start_ranks
 
 LATE = """
 import sys, time
@@ -82,7 +83,8 @@ if R == 1:
     if child == 0:
         try:
             comm.all_reduce(np.full(1000, 1000.0))
-        except weft.RuntimeFailure:
+        except weft.RuntimeFailure as error:
+            assert "was forked from rank 1" in str(error), error
             sys.exit(5)  # with all that runs at an exit
         sys.exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
@@ -120,10 +122,24 @@ with pytest.raises(TypeError, match="cannot be taken as an array"):
     comm.all_reduce(torch.ones(3, requires_grad=True))
 with pytest.raises(TypeError):
     comm.split(0.5)
+for color, key in ((2**70, 0), (0, -2**70)):
+    with pytest.raises(weft.InputError, match="64 bits"):
+        comm.split(color, key)
+for root in (1.5, "0", None, 2, -1):
+    with pytest.raises(weft.InputError, match="is not a rank"):
+        comm.broadcast(one, root)
+    with pytest.raises(weft.InputError, match="has no peer"):
+        comm.send(one, root)
+with pytest.raises(weft.InputError, match="timeout nan"):
+    comm.all_reduce(one, async_op=True).wait(float("nan"))
 with pytest.raises(weft.InputError, match="that is this rank itself"):
     comm.send(one, R)
 with pytest.raises(TypeError, match="not supported"):
     comm.all_reduce(one, "x" * 100_000)
+weft.limits.MAX_SEGMENTS, most = 1, weft.limits.MAX_SEGMENTS
+with pytest.raises(weft.errors.LimitError, match="all_reduce .*: more than 1 .*larger segments"):
+    comm.all_reduce(np.ones(5_000_000))
+weft.limits.MAX_SEGMENTS = most
 found = []
 def call(_):
     try:
@@ -137,6 +153,85 @@ last.wait(20)
 comm.close()
 assert all("would wait for itself" in text for text in found), found
 """
+
+# What a user does to the future of an operation, or in its thread, neither hangs nor spoils what follows.
+MEDDLING = """
+import numpy as np
+import weft
+
+comm = weft.init(timeout=20)
+work = comm.all_reduce(np.ones(1_000_000), async_op=True)
+assert not work.future.cancel()
+assert (work.wait(20) == comm.size).all()
+work = comm.all_reduce(np.ones(1_000_000), async_op=True)
+work.future.set_result("mine")
+assert work.wait(20) == "mine"
+assert (comm.all_reduce(np.ones(3), async_op=True).wait(20) == comm.size).all()
+assert (comm.all_reduce(np.ones(3)) == comm.size).all()
+
+inner = comm.in_turn(lambda: comm.all_reduce(np.ones(3), async_op=True).wait(), async_op=True)
+assert (inner.wait(20) == comm.size).all()
+found = []
+def call(_):
+    try:
+        comm.all_reduce(np.ones(3), async_op=True).wait()
+    except weft.RuntimeFailure as error:
+        found.append(str(error))
+first = comm.in_turn(lambda: comm.all_reduce(np.ones(3_000_000)), async_op=True)
+first.future.add_done_callback(call)
+first.wait(20)
+comm.all_reduce(np.ones(3), async_op=True).wait(20)
+assert all("would wait for itself" in text for text in found), found
+try:
+    comm.in_turn(comm.close, async_op=True).wait(20)
+except weft.RuntimeFailure as error:
+    assert "close was called within an operation" in str(error), error
+else:
+    raise AssertionError("closed by its own operation")
+assert (comm.all_reduce(np.ones(3)) == comm.size).all()
+comm.close()
+"""
+
+
+def test_a_user_who_meddles_with_futures_harms_nothing(tmp_path: Path) -> None:
+    for code, output in finish(start_ranks(tmp_path, 2, MEDDLING)):
+        assert code == 0, output
+
+
+# The call is named as the user made it, and a rank that left in order as one that did.
+NAMED = """
+import sys
+import numpy as np
+import weft
+
+comm = weft.init(timeout=20)
+comm.barrier()
+if comm.rank == 1:
+    comm.close()
+    sys.stdin.readline()
+    sys.exit()
+try:
+    comm.barrier() if sys.argv[1] == "barrier" else comm.split(0)
+except weft.PeerLost as error:
+    print(error, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("call", ["barrier", "split"])
+def test_errors_name_the_call_and_say_that_a_rank_has_left(tmp_path: Path, call: str) -> None:
+    ranks = start_ranks(tmp_path, 3, NAMED, call, stdin=subprocess.PIPE)
+    try:
+        for number in (0, 2):
+            out = ranks[number].stdout
+            assert out is not None
+            said = out.readline()
+            assert said.startswith("rank 1 (host "), said
+            assert f"was lost during {call} #" in said, said
+            assert said.endswith("it has closed its communicator\n"), said
+    finally:
+        for rank in ranks:
+            end(rank)
 
 
 def test_wrong_calls_are_refused_and_do_no_harm(tmp_path: Path) -> None:

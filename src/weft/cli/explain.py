@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -33,7 +32,7 @@ def command(records: tuple[str, ...], as_json: bool) -> None:
     from weft.runtime.diagnosis import diagnose, load_flight
 
     limits.check("flight records", len(records), limits.MAX_JOB_RANKS)
-    found = diagnose(load_flight(Path(name)) for name in records)
+    found = diagnose(map(load_flight, records))
     if as_json:
         print_json(found.to_dict())
     else:

@@ -20,6 +20,7 @@ from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.chooser import Chooser
 from weft.runtime.exchanges import Exchanges
 from weft.runtime.halves import Halves
+from weft.runtime.operations import is_rank
 from weft.runtime.regroup import check_minimum
 from weft.runtime.roster import check_timeout
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 _CANCELLED_WITHIN_S: Final = 10.0
+_LARGEST_COLOR: Final = 2**63 - 1
 """How long an operation that was cancelled takes at most: it tells the others, who may be slow to listen."""
 
 OPS: Final = ("sum", "avg", "min", "max", "prod")
@@ -505,8 +507,11 @@ class Communicator(Exchanges):
         plan, topology, algorithm
             As for `weft.init`, for the new communicator.
         """
-        color = None if color is None else operator.index(color)
-        words = np.array([color is not None, color or 0, operator.index(key)], np.int64)
+        color, key = None if color is None else operator.index(color), operator.index(key)
+        if max(abs(color or 0), abs(key)) > _LARGEST_COLOR:
+            msg = f"split: color {color} and key {key} must be numbers of 64 bits"
+            raise InputError(msg)
+        words = np.array([color is not None, color or 0, key], np.int64)
         mine = self._engine.flatten(words, writable=False).take()
         table = np.asarray(self.all_gather(mine, kind="split")).reshape(-1, 3)
         members = sorted(
@@ -532,7 +537,16 @@ class Communicator(Exchanges):
         self.last = last
 
     def close(self) -> None:
-        """Leave; the others may go on among themselves, but not with this rank."""
+        """Leave; the others may go on among themselves, but not with this rank.
+
+        Raises
+        ------
+        RuntimeFailure
+            If it is called within an operation, which it would have to wait for.
+        """
+        if not self._closed and self._worker.is_current():
+            msg = "close was called within an operation or a callback, which it would have to wait for"
+            raise RuntimeFailure(f"{msg}; call it from another thread, or call abort")
         if not self._closed:
             self._closed = True
             atexit.unregister(self.close)  # which would keep it until the end of the process
@@ -568,8 +582,8 @@ class Communicator(Exchanges):
             self.close()
 
     def _check_root(self, root: int) -> None:
-        if not 0 <= root < self.size:
-            msg = f"root {root} is not a rank 0..{self.size - 1}"
+        if not is_rank(root, self.size):
+            msg = f"root {root!r} is not a rank 0..{self.size - 1}"
             raise InputError(msg)
 
     def _into(self, name: str, out: Any, flat: Buffer, elements: float) -> Buffer:
@@ -603,10 +617,10 @@ class Communicator(Exchanges):
     def _tell(self, payload: bytes) -> list[bytes]:
         """Everybody's bytes, by rank."""
         padded = payload + bytes(-len(payload) % 4)
-        sizes = np.asarray(self.all_gather(np.array([len(payload)], np.int64), kind="tell"))
+        sizes = np.asarray(self.all_gather(np.array([len(payload)], np.int64), kind="split sizes"))
         room = np.zeros((int(sizes.max()) + 3) // 4, np.int32)
         room[: len(padded) // 4] = np.frombuffer(padded, np.int32)
-        everything = np.asarray(self.all_gather(room, kind="tell")).reshape(self.size, -1)
+        everything = np.asarray(self.all_gather(room, kind="split data")).reshape(self.size, -1)
         return [row.tobytes()[:size] for row, size in zip(everything, sizes.tolist(), strict=True)]
 
 

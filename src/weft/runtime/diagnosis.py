@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from weft import limits
 from weft.errors import FormatError, InputError, name_ranks
-from weft.files import read_bytes
+from weft.files import read_bytes, standard_input
 from weft.runtime.flight import FORMAT, Flight, FlightRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -89,21 +89,22 @@ class Diagnosis:
         return asdict(self)
 
 
-def load_flight(path: Path) -> FlightRecord:
-    """Read a flight record.
+def load_flight(path: str | Path) -> FlightRecord:
+    """Read a flight record; ``"-"`` is standard input.
 
     Raises
     ------
     FormatError
         If it is not one.
     """
-    data = read_bytes(str(path), path, 2 * limits.MAX_FLIGHT_BYTES)
+    name, place = ("<stdin>", standard_input()) if path == "-" else (str(path), Path(path))
+    data = read_bytes(name, place, 2 * limits.MAX_FLIGHT_BYTES)
     try:
         record = msgspec.json.decode(data, type=FlightRecord)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FormatError(str(path), f"not a flight record: {error}") from error
+        raise FormatError(name, f"not a flight record: {error}") from error
     if record.format != FORMAT:
-        raise FormatError(str(path), f"format {record.format[:40]!r}; this Weft reads {FORMAT}")
+        raise FormatError(name, f"format {record.format[:40]!r}; this Weft reads {FORMAT}")
     return record
 
 

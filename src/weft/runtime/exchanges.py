@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError
 from weft.runtime.engines import Dealing
-from weft.runtime.operations import Operations
+from weft.runtime.operations import Operations, is_rank
 
 if TYPE_CHECKING:
     from weft.runtime.work import Work
@@ -100,7 +100,7 @@ class Exchanges(Operations):
         return self._do(run, async_op=async_op)
 
     def _check_peer(self, peer: int) -> None:
-        if not 0 <= peer < self.size or peer == self.rank:
+        if not is_rank(peer, self.size) or peer == self.rank:
             what = "is this rank itself" if peer == self.rank else f"is none of 0..{self.size - 1}"
-            msg = f"rank {self.rank} has no peer {peer}: that {what}"
+            msg = f"rank {self.rank} has no peer {peer!r}: that {what}"
             raise InputError(msg)

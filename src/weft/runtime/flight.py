@@ -159,7 +159,7 @@ class FlightRecorder:
             assert slot is not None
             record, mark, began, ended = slot
             over = None if ended is None else round(ended + past, 6)
-            what = record.collective, record.algorithm, record.size_bytes, f"{mark:016x}"
+            what = record.name, record.algorithm, record.size_bytes, f"{mark:016x}"
             operations.append(Flown(number, *what, round(began + past, 6), over))
         waiting = self._engine.waiting if self._failure is None else self._waiting
         blamed = getattr(self._failure, "rank", None)

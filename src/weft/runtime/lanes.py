@@ -73,6 +73,8 @@ class Lanes:
         known = {tuple(sorted(ends)): lane for lanes in self.ends.values() for lane, ends in enumerate(lanes)}
         offsets, links = schedule.route_offsets.tolist(), schedule.route_links.tolist()
         for route in range(routes):
+            if offsets[route] == offsets[route + 1]:
+                continue  # from a rank to itself
             first, last = links[offsets[route]], links[offsets[route + 1] - 1]
             if first in addresses and last in addresses:
                 ends = addresses[first][0], addresses[last][1]

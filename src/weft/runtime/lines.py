@@ -189,7 +189,8 @@ def connect_lines(
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
-        if connection.getpeername()[0] == LOOPBACK:
+        # The own end: one whose peer has hung up meanwhile has no other, and the first operation says so.
+        if connection.getsockname()[0] == LOOPBACK:
             # Nothing is lost or jammed there; what paces packets only takes time, bbr a quarter of all.
             with suppress(OSError):  # unless this kernel does not have it
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")

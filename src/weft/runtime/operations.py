@@ -21,7 +21,7 @@ from weft.runtime.engines import Prepared, Record
 from weft.runtime.failure_reports import FailureReporter
 from weft.runtime.flight import FlightRecorder, write_flight, write_flight_of_failure, write_on_signal
 from weft.runtime.roster import check_timeout
-from weft.runtime.work import Worker
+from weft.runtime.work import Worker, done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,6 +63,7 @@ class Operations:
         self._busy = threading.Lock()
         self._worker = Worker()
         self._turn: int | None = None
+        self._forked = False
         self._closed = False
         self._failure: RuntimeFailure | None = None
         self._recorder = FlightRecorder(engine)
@@ -94,8 +95,8 @@ class Operations:
         Parameters
         ----------
         run
-            Called when all that was started before is over; the blocking calls that it makes are done at
-            once. What it returns is the result.
+            Called when all that was started before is over; the calls that it makes are done at once, also
+            with ``async_op=True``. What it returns is the result.
         async_op
             Return a `Work` at once instead of waiting.
         """
@@ -112,6 +113,8 @@ class Operations:
     def _do(self, run: Callable[[], Any], *, async_op: bool) -> Any:
         if not self._has_turn():  # what was started before `close` is finished, with all calls that it makes
             self._check_open()
+        if async_op and self._has_turn():
+            return done(run)
         if async_op:
             return self._worker.submit(run)
         if self._may_run():
@@ -130,6 +133,9 @@ class Operations:
         return self._turn == threading.get_ident()
 
     def _check_open(self) -> None:
+        if self._forked:
+            msg = f"this process was forked from rank {self.rank}, and cannot use its communicator"
+            raise RuntimeFailure(f"{msg}; fork before weft.init, or start the process by 'spawn'")
         if self._closed:
             msg = f"rank {self.rank} has closed this communicator"
             raise RuntimeFailure(msg)
@@ -179,7 +185,7 @@ class Operations:
         start = cut_into_chunks(schedule, flat.elements)
         segment = segment_bytes or SEGMENT_BYTES
         script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
-        record = Record(key[0], schedule.algorithm, schedule.digest, flat.nbytes, segment)
+        record = Record(key[0], schedule.algorithm, schedule.digest, flat.nbytes, segment, kind=key[-1])
         mark = _fingerprint((*key, schedule.digest, segment))
         if len(self._prepared) >= _MOST_KEPT:
             self._prepared.clear()
@@ -200,7 +206,7 @@ class Operations:
     ) -> None:
         segment = max(1, SEGMENT_BYTES // flat.itemsize)
         script = self._engine.prepare_exchange(dealings, segment)
-        record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize)
+        record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize, kind)
         mark = _fingerprint(("exchange", flat.dtype, kind))
         prepared = Prepared(None, script, record, mark, np.zeros(1, np.int64))
         with self._busy:
@@ -276,6 +282,11 @@ class Operations:
             return done
 
 
+def is_rank(value: Any, size: int) -> bool:
+    """Whether something that a caller gave is the number of one of so many ranks."""
+    return isinstance(value, int | np.integer) and 0 <= int(value) < size
+
+
 def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
     """First element of each chunk, and the end."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
@@ -293,7 +304,7 @@ _here: weakref.WeakSet[Operations] = weakref.WeakSet()
 def _forget() -> None:
     """A forked child must not speak for its parent: to the others there is only one of them."""
     for communicator in _here:
-        communicator._closed = True
+        communicator._closed = communicator._forked = True
         communicator._turn = None
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import RuntimeFailure, TimedOut
+from weft.errors import InputError, RuntimeFailure, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,11 +21,14 @@ class Work:
     Parameters
     ----------
     future
-        What it will have been; also for those who wait with `concurrent.futures`.
+        What it will have been; also for those who wait with `concurrent.futures`. It cannot be cancelled.
+    worker
+        Whose thread completes it, if it is one.
     """
 
-    def __init__(self, future: Future[Any]) -> None:
+    def __init__(self, future: Future[Any], worker: Worker | None = None) -> None:
         self.future = future
+        self._worker = worker
 
     def wait(self, timeout: float | None = None) -> Any:
         """Result of the operation, as its blocking form would return it.
@@ -33,7 +37,15 @@ class Work:
         ------
         TimedOut
             If it is not over after so many seconds; it goes on.
+        RuntimeFailure
+            If this is the thread that would have to complete it, as in a callback.
         """
+        if timeout is not None and not timeout >= 0:  # nor is it a number
+            msg = f"timeout {timeout}: expected seconds, 0 or more, or None"
+            raise InputError(msg)
+        if self._worker is not None and self._worker.is_current() and not self.future.done():
+            msg = "a callback that waits for another operation of its communicator would wait for itself"
+            raise RuntimeFailure(f"{msg}; wait in another thread, or use Communicator.in_turn")
         try:
             return self.future.result(timeout)
         except FutureTimeoutError as error:
@@ -48,6 +60,16 @@ class Work:
         return self.future.done()
 
     is_done = is_completed
+
+
+def done(run: Callable[[], Any]) -> Work:
+    """Do this at once, and return it as something that was started."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(run())
+    except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+        future.set_exception(error)
+    return Work(future)
 
 
 class Worker:
@@ -77,12 +99,13 @@ class Worker:
             If it was told to end.
         """
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # what was started can no longer be cancelled
         with self._lock:
             if self._ended:
                 msg = "an operation was started while another thread closed what it is for"
                 raise RuntimeFailure(msg)
             self._submit(run, future)
-        return Work(future)
+        return Work(future, self)
 
     def end(self, run: Callable[[], Any] | None = None) -> None:
         """Let the thread end after what was submitted, and after `run`; more cannot be submitted."""
@@ -115,10 +138,12 @@ class Worker:
                 result = run()
             except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
                 self._settle()
-                future.set_exception(error)
+                with suppress(InvalidStateError):  # a user who has completed it does not end this thread
+                    future.set_exception(error)
             else:
                 self._settle()
-                future.set_result(result)
+                with suppress(InvalidStateError):
+                    future.set_result(result)
 
     def _settle(self) -> None:
         with self._lock:

@@ -206,7 +206,7 @@ def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[str, str]:
     if found is None:
         names = sorted({_name(kind) for kind, _ in known})
         allowed = "SUM and AVG" if tensor.is_complex() else ", ".join(names)
-        msg = f"{name}: {op} of {tensor.dtype} is not supported, only {allowed}"
+        msg = f"{name}: {_spell(op)} of {tensor.dtype} is not supported, only {allowed}"
         raise TypeError(msg)
     if tensor.dtype not in _NUMPY and tensor.dtype not in _HAVE_NAN and tensor.dtype != torch.bool:
         msg = f"{name}: {tensor.dtype} can be moved but not added; supported are {_SUPPORTED}"
@@ -215,6 +215,12 @@ def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[str, str]:
         msg = f"{name}: AVG is for floating point, not {tensor.dtype}; use SUM and divide"
         raise TypeError(msg)
     return found, f"{kind_of(name, tensor)} {_name(kind)}"
+
+
+def _spell(op: Any) -> str:
+    """Name of any reduction of torch's, which backends get as an object without one."""
+    names = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+    return next((name for name in names if op == getattr(dist.ReduceOp, name)), str(op))
 
 
 def _name(op: Any) -> str:

@@ -59,7 +59,12 @@ def draw_damage(kind: str, chance: random.Random) -> Damage:
 
 
 def _can_suffer(kind: str, frames: list[int], number: int) -> bool:
-    """Whether a whole frame can be damaged so: swapped with the next, replaced by an earlier one."""
+    """Whether a whole frame can be damaged so: swapped with the next, replaced by an earlier one.
+
+    What follows the very last frame is read by nobody, so that its repetition harms nobody either.
+    """
+    if kind == "repeat":
+        return number < len(frames) - 1
     if kind == "swap":
         return frames[number : number + 2] == [frames[number]] * 2
     return number >= len(frames) // OPERATIONS if kind == "replay" else True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.topology import Topology
 
+_LONGEST_NAME: Final = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -31,6 +33,13 @@ class Record:
     digest: str
     size_bytes: int
     segment_bytes: int
+    kind: str = ""
+    """What the caller says it is, if that is more than the collective."""
+
+    @property
+    def name(self) -> str:
+        """What the caller would call it: a barrier is an all-reduce, but nobody has called one."""
+        return self.kind.partition(" ")[0][:_LONGEST_NAME] or self.collective
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,7 +236,7 @@ class MessagingEngine(ABC, Generic[B, V]):
         self.messenger.tell(failure)
 
     def _fail(self, failure: Failure, prepared: Prepared, wait: float, step: int | None) -> NoReturn:
-        what = f"{prepared.record.collective} #{self._sequence} ({prepared.record.algorithm})"
+        what = f"{prepared.record.name} #{self._sequence} ({prepared.record.algorithm})"
         if failure.kind == Kind.LATE:
             raise TimedOut(what, wait, [failure.rank]) from failure
         if failure.kind == Kind.DIFFERS:

@@ -14,6 +14,7 @@ from weft import _core, limits
 from weft.errors import (
     DesyncError,
     InputError,
+    LimitError,
     LinkCorrupted,
     LinkLost,
     PeerLost,
@@ -138,20 +139,24 @@ class NativeEngine:
 
     def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> _core.Script:
         """Tasks of this rank, and what waits for what."""
-        return _core.write_script(
-            schedule.table,
-            schedule.ranks,
-            schedule.slots,
-            start,
-            schedule.collective == "all_to_all",
-            segment_elements,
-            self.rank,
-            limits.MAX_SEGMENTS,
-            self._lanes,
-            self._lane_of(self._wires.lanes.out),
-            self._lane_of(self._wires.lanes.into),
-            self._wires.lanes.of_routes(schedule),
-        )
+        try:
+            return _core.write_script(
+                schedule.table,
+                schedule.ranks,
+                schedule.slots,
+                start,
+                schedule.collective == "all_to_all",
+                segment_elements,
+                self.rank,
+                limits.MAX_SEGMENTS,
+                self._lanes,
+                self._lane_of(self._wires.lanes.out),
+                self._lane_of(self._wires.lanes.into),
+                self._wires.lanes.of_routes(schedule),
+            )
+        except _core.TooMany as error:
+            msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
+            raise LimitError(f"{schedule.collective} ({schedule.algorithm}): {msg}") from error
 
     def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> _core.Script:
         """Tasks of this rank; nothing waits for anything."""
@@ -375,7 +380,7 @@ class NativeEngine:
 
     def _name(self, prepared: Prepared) -> str:
         number = self._done_before + self._wires.executor.sequence
-        return f"{prepared.record.collective} #{number} ({prepared.record.algorithm})"
+        return f"{prepared.record.name} #{number} ({prepared.record.algorithm})"
 
     def _fail(self, ending: _core.Ending, prepared: Prepared, wait: float) -> NoReturn:
         what = self._name(prepared)
@@ -397,7 +402,8 @@ class NativeEngine:
         if member is None:
             msg = f"{what}: a rank was lost, and nobody knows which"
             raise RuntimeFailure(msg)
-        raise PeerLost(member.rank, member.host, member.pid, what, _step(prepared, ending.row))
+        left = "it has closed its communicator" if status == _core.Status.left else None
+        raise PeerLost(member.rank, member.host, member.pid, what, _step(prepared, ending.row), left)
 
 
 def wants_checksums(said: bool | None) -> bool:
