@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import PeerLost, TimedOut
 from weft.runtime.group_store import AnsweringStore
+from weft.runtime.wiring import FROZEN_AFTER_MS
 
 if TYPE_CHECKING:
     from weft.runtime.engines.watch import Watch
@@ -58,6 +59,8 @@ def connect_gloo(store: Any, watch: Watch, rank: int, name: str, timeout: float)
     watched, size = _interruptible(AnsweringStore(store), watch, timeout, awaited), len(watch.ranks)
     limit = timedelta(seconds=timeout / _ATTEMPTS)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    # A rank that is frozen is found so long after it froze, also where gloo has less time than that.
+    verdict_at = time.monotonic() + FROZEN_AFTER_MS / 1000 + VERDICT_S
 
     def connect() -> None:
         try:
@@ -70,7 +73,8 @@ def connect_gloo(store: Any, watch: Watch, rank: int, name: str, timeout: float)
     while found is None and watch.lost is None:
         with suppress(queue.Empty):
             found = answers.get(timeout=_LOOK_S)
-    if isinstance(found, RuntimeError) and watch.await_loss(VERDICT_S) is None:
+    patience = max(VERDICT_S, verdict_at - time.monotonic())
+    if isinstance(found, RuntimeError) and watch.await_loss(patience) is None:
         said = str(found).partition("\n")[0]
         raise TimedOut("init", timeout, awaited, f"gloo cannot connect the ranks: {said}") from found
     if watch.lost is not None:
