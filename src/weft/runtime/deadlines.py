@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Result = TypeVar("_Result")
-_GRACE_S: Final = 0.5
+_GRACE_S: Final = 2.0
 
 
 def call_within(seconds: float, name: str, run: Callable[[], _Result]) -> _Result:

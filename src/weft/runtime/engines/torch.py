@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import InputError
+from weft.errors import InputError, PeerLost
 from weft.runtime.arithmetic import TensorArithmetic
 from weft.runtime.engines.gloo import VERDICT_S, connect_gloo
 from weft.runtime.engines.messaging import FAREWELL_S, Failure, Kind, MessagingEngine, heard
@@ -191,9 +191,15 @@ class GlooChannel:
         self._backend, self._watch, self._rank = backend, watch, rank
         others = [other for other in range(len(watch.ranks)) if other != rank]
         self._farewells = {other: self.write((0, 0)) for other in others}
-        self._news = {
-            other: backend.recv([room], other, _FAREWELL) for other, room in self._farewells.items()
-        }
+        self._news = {other: self._listen(room, other) for other, room in self._farewells.items()}
+
+    def _listen(self, room: Any, other: int) -> Any:
+        try:
+            return self._backend.recv([room], other, _FAREWELL)
+        except RuntimeError as error:  # it was lost since gloo has connected it
+            lost = self._watch.await_loss(VERDICT_S)
+            member = self._watch.members[other if lost is None else lost]
+            raise PeerLost(member.rank, member.host, member.pid, "init") from error
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, Any]]:
         """Start sends and receives; for each its peer and what torch gave."""
