@@ -35,6 +35,7 @@ def test_a_killed_rank_is_named_by_all_others_and_leaves_nothing(
     check_kill(run(Setting(way, ranks), Fault.kill(victim).during(phase), nursery))
 
 
+@pytest.mark.namespaces
 @pytest.mark.parametrize(("victim", "phase"), [(0, "reduce"), (3, "gather"), (2, "idle")])
 def test_a_killed_rank_is_named_on_every_host(
     nursery: Nursery, network: Network, victim: int, phase: str
@@ -65,6 +66,7 @@ def test_a_killed_rank_ends_the_job_and_is_named_under_mpirun() -> None:
     assert outcome.left == []
 
 
+@pytest.mark.namespaces
 def test_a_frozen_rank_is_named_by_all_others_and_harms_nobody_when_it_goes_on(
     nursery: Nursery, network: Network
 ) -> None:

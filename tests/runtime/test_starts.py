@@ -49,6 +49,7 @@ def test_a_rank_killed_during_the_start_is_named_at_once(transport: str, victim:
     assert ending.seconds < SOON_S
 
 
+@pytest.mark.namespaces
 def test_a_rank_killed_between_hosts_is_named_at_once() -> None:
     with make_network(2) as network:
 

@@ -111,6 +111,7 @@ def test_rank_0_is_reached_on_the_way_to_the_store(monkeypatch: pytest.MonkeyPat
         find_own_address(dist.HashStore(), 1.0)
 
 
+@pytest.mark.namespaces
 def test_a_group_of_one_machine_meets_on_loopback(tmp_path: Path) -> None:
     with make_network(1) as network:
         # As torchrun says it, with the host's outer address as master.
