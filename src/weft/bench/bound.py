@@ -9,8 +9,10 @@ Small sizes have no such limit: what they take is the time to tell each other, n
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +30,7 @@ _LARGEST: Final = 32 << 20
 _MEMORY: Final = 512 << 20
 """What the arrays of one measurement may take together."""
 
+_START_S: Final = 60.0
 _SECONDS: Final = 0.02
 _REPEATS: Final = 3
 SMALLEST: Final = 1 << 20
@@ -72,10 +75,24 @@ def copy_speed(size_bytes: int, ranks: int) -> float:
         [(np.ones(size, np.uint8), np.zeros(size, np.uint8)) for _ in range(pairs)] for _ in range(threads)
     ]
     with ThreadPoolExecutor(threads) as pool:
+        _start_threads(pool, threads)
         once = _copy_all(pool, arrays, 1)
         times = max(1, round(_SECONDS / max(once, 1e-7)))
         best = min(_copy_all(pool, arrays, times) for _ in range(_REPEATS)) / times
     return size * pairs * threads / best
+
+
+def _start_threads(pool: ThreadPoolExecutor, count: int) -> None:
+    """Start all threads of a pool, with signals held back meanwhile.
+
+    A handler that raises within ``Thread.start`` leaves a thread that prints a traceback of its own.
+    """
+    together = threading.Barrier(count)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        wait([pool.submit(together.wait, _START_S) for _ in range(count)])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _copy_all(pool: ThreadPoolExecutor, arrays: list[list[_Pair]], times: int) -> float:
