@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cli.running import Run
 
 WEFT = Path(sys.executable).with_name("weft")
 
@@ -164,3 +167,41 @@ def test_a_chain_of_losses_leads_to_its_beginning(tmp_path: Path) -> None:
     _, said, document = run(tmp_path, 3, -1, "chain")
     assert "rank 0 failed first: ended with exit code 0 while ranks 1, 2 waited in all_reduce" in said
     assert document["first_failure"] == 0
+
+
+LOSES_A_RANK = """
+import os
+import signal
+import numpy as np
+import weft
+
+comm = weft.init(timeout=30)
+comm.barrier()
+if comm.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+while True:
+    comm.all_reduce(np.ones(1000))
+"""
+
+
+def test_survivors_write_their_flight_records_before_they_are_stopped(
+    weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(LOSES_A_RANK, "utf-8")
+    monkeypatch.setenv("WEFT_FLIGHT_DIR", str(tmp_path))
+    assert weft("run", "-n", 3, script).code == 137
+    assert sorted(path.name[-7:] for path in tmp_path.glob("flight-*.json")) == ["r0.json", "r2.json"]
+
+
+def test_the_launcher_takes_no_notice_of_the_signal_for_flight_records(tmp_path: Path) -> None:
+    script = 'trap "echo heard; exit 0" USR2; echo ready; while :; do sleep 0.05; done'
+    command = [WEFT, "run", "-n", "1", "--", "bash", "-c", script]
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert job.stdout is not None
+    assert job.stdout.readline() == "[0] ready\n"
+    job.send_signal(signal.SIGUSR2)
+    (rank,) = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text("ascii").split()[-1:]
+    os.kill(int(rank), signal.SIGUSR2)
+    out, _ = job.communicate(timeout=60)
+    assert (job.returncode, out) == (0, "[0] heard\n")

@@ -252,6 +252,12 @@ def test_times_that_were_not_simulated_are_marked_and_the_mark_is_explained(toru
     assert "\n~           estimated from simulations of other sizes\n" in early
 
 
+def test_a_short_name_of_a_topology_is_not_taken_out_of_words() -> None:
+    topology = replace(load_topology("hosts:4,2"), name="a")
+    text = plan(topology, "1MiB", algorithms=["ring", "ring2d"]).explain()
+    assert "needs a mesh or torus, and a is none" in " ".join(text.split())
+
+
 def test_equal_reasons_for_being_skipped_are_told_once() -> None:
     text = plan("hosts:4,2", "1MiB", algorithms=["ring", "ring2d", "bucket"]).explain()
     assert "skipped     ring2d, bucket: needs a mesh or torus, and this is none\n" in text

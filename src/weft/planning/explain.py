@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 80
 _SECONDS: Final = 3
 _LABEL: Final = 12
+_LONG_NAME: Final = 8
 
 
 def explain(plan: Plan, width: int = WIDTH) -> str:
@@ -134,8 +135,10 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
         notes.append(("others", f"{', '.join(texts)} at {at}"))
     names: dict[str, list[str]] = {}
     for one in plan.skipped:
-        # The topology's name is in the first line, and may be long.
-        names.setdefault(one.reason.replace(topology.name, "this"), []).append(one.algorithm)
+        # The topology's name is in the first line, and may be long; a short one may be a part of other words.
+        is_long = len(topology.name) >= _LONG_NAME
+        reason = one.reason.replace(topology.name, "this") if is_long else one.reason
+        names.setdefault(reason, []).append(one.algorithm)
     reasons = [f"{', '.join(same)}: {reason}" for reason, same in names.items()]
     notes += [("skipped" if index == 0 else " ", reason) for index, reason in enumerate(reasons)]
     count = len(plan.contenders)

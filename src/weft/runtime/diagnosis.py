@@ -116,16 +116,18 @@ def diagnose(records: Iterable[FlightRecord]) -> Diagnosis:
     InputError
         If there is none, or they are of several jobs, or two are of one rank.
     """
+    given = list(records)
+    jobs = {record.job for record in given}
+    if len(jobs) != 1:
+        names = ", ".join(f"flight-{job}-r*.json" for job in sorted(jobs))[:200]
+        msg = f"flight records of {len(jobs)} jobs; give those of one, such as {names}"
+        raise InputError(msg)
     found: dict[int, FlightRecord] = {}
-    for record in records:
+    for record in given:
         if record.rank in found:
             msg = f"two flight records are of rank {record.rank}; give one for each rank of one job"
             raise InputError(msg)
         found[record.rank] = record
-    jobs = {record.job for record in found.values()}
-    if len(jobs) != 1:
-        msg = f"flight records of {len(jobs)} jobs ({', '.join(sorted(jobs))[:200]}); give those of one job"
-        raise InputError(msg)
     ranks, flights = _choose(found)
     states = {rank: _state(found[rank], flight) for rank, flight in sorted(flights.items())}
     absent = tuple(rank for rank in ranks if rank not in found)

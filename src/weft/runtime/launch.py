@@ -41,6 +41,9 @@ GRACE_S: Final = 4.0
 REPORT_S: Final = 1.0
 """How long other ranks may still report why they fail, where that says which rank failed first."""
 
+SETTLE_S: Final = 0.3
+"""How long ranks that lose another one have to notice that and to write their flight records."""
+
 _READ_BYTES: Final = 64 << 10
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNAL_BASE: Final = 128
@@ -199,6 +202,7 @@ class _Job:
         self._failure: FirstFailure | None = None
         self._signal: int | None = None
         self._stopped = False
+        self._settle_at: float | None = None
         self._judge_at: float | None = None
         self._kill_at: float | None = None
         self._resources = ExitStack()
@@ -231,6 +235,10 @@ class _Job:
             if signal.getsignal(number) is signal.SIG_IGN:
                 continue  # under nohup, say
             self._resources.callback(signal.signal, number, signal.signal(number, self._hear_signal))
+        if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
+            # For the ranks, which write their flight records; whoever signals all by name also hits this one.
+            ignored = signal.signal(signal.SIGUSR2, lambda *_: None)
+            self._resources.callback(signal.signal, signal.SIGUSR2, ignored)
         self._selector.register(reader, selectors.EVENT_READ, None)
 
     def _hear_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -300,12 +308,14 @@ class _Job:
             rank.signal_group(signal.SIGKILL)  # what it started and did not end
         self._drain()
         results = tuple(rank.result for rank in self._ranks)
-        if self._keep_going and not self._stopped and all(one.exit_code for one in results):
+        # All have ended by themselves, of those that were not to go on perhaps before one was judged.
+        if not self._stopped and (not self._keep_going or all(one.exit_code for one in results)):
             self._failure = find_first_failure(self._ends, self._reports.latest)
         return JobResult(results, self._failure, self._signal)
 
     def _time_left(self) -> float | None:
-        alarms = [alarm for alarm in (self._judge_at, self._kill_at) if alarm is not None]
+        times = (self._settle_at, self._judge_at, self._kill_at)
+        alarms = [alarm for alarm in times if alarm is not None]
         return max(0.0, min(alarms) - time.monotonic()) if alarms else None
 
     def _serve(self, wait_s: float | None) -> None:
@@ -355,14 +365,18 @@ class _Job:
         if found is None:
             return
         if self._judge_at is None:
-            self._judge_at, self._kill_at = now + REPORT_S, now + GRACE_S
-        if now >= self._judge_at or is_settled(found, self._running, self._reports.latest):
+            self._settle_at, self._judge_at, self._kill_at = now + SETTLE_S, now + REPORT_S, now + GRACE_S
+        if self._settle_at is not None and now >= self._settle_at:
+            self._settle_at = None
+        reports = self._reports.latest
+        heard = self._settle_at is None and (not reports or self._running <= reports.keys())
+        if now >= self._judge_at or (heard and is_settled(found, self._running, reports)):
             self._stop(signal.SIGTERM)
 
     def _stop(self, number: int) -> None:
         """Ask all ranks to end; what they do and report from here on is a consequence of that."""
         if not self._stopped:
-            self._stopped, self._judge_at = True, None
+            self._stopped, self._settle_at, self._judge_at = True, None, None
             self._failure = find_first_failure(self._ends, self._reports.latest)
         self._signal_running(number)
         if self._kill_at is None:

@@ -233,9 +233,9 @@ class Operations:
 
     def _note_failure(self, failure: RuntimeFailure) -> None:
         self._failure = failure
-        self._reporter.tell(failure)
         self._recorder.fail(failure)
         write_flight_of_failure(failure)
+        self._reporter.tell(failure)  # last: a launcher that has heard it may end this process
 
     def flight(self) -> Path | None:
         """Write the flight record of this process: what its communicators did lately, and what they wait for.
