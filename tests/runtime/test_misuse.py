@@ -140,18 +140,9 @@ weft.limits.MAX_SEGMENTS, most = 1, weft.limits.MAX_SEGMENTS
 with pytest.raises(weft.errors.LimitError, match="all_reduce .*: more than 1 .*larger segments"):
     comm.all_reduce(np.ones(5_000_000))
 weft.limits.MAX_SEGMENTS = most
-found = []
-def call(_):
-    try:
-        comm.all_reduce(np.ones(3))
-    except weft.RuntimeFailure as error:
-        found.append(str(error))
-work = comm.all_reduce(np.ones(3_000_000), async_op=True)
-work.future.add_done_callback(call)
 last = comm.all_reduce(np.ones(3), async_op=True)
 last.wait(20)
 comm.close()
-assert all("would wait for itself" in text for text in found), found
 """
 
 # What a user does to the future of an operation, or in its thread, neither hangs nor spoils what follows.
@@ -171,17 +162,6 @@ assert (comm.all_reduce(np.ones(3)) == comm.size).all()
 
 inner = comm.in_turn(lambda: comm.all_reduce(np.ones(3), async_op=True).wait(), async_op=True)
 assert (inner.wait(20) == comm.size).all()
-found = []
-def call(_):
-    try:
-        comm.all_reduce(np.ones(3), async_op=True).wait()
-    except weft.RuntimeFailure as error:
-        found.append(str(error))
-first = comm.in_turn(lambda: comm.all_reduce(np.ones(3_000_000)), async_op=True)
-first.future.add_done_callback(call)
-first.wait(20)
-comm.all_reduce(np.ones(3), async_op=True).wait(20)
-assert all("would wait for itself" in text for text in found), found
 try:
     comm.in_turn(comm.close, async_op=True).wait(20)
 except weft.RuntimeFailure as error:
@@ -191,6 +171,50 @@ else:
 assert (comm.all_reduce(np.ones(3)) == comm.size).all()
 comm.close()
 """
+
+
+# A callback may wait for operations, also for one that another callback completes, and may close.
+CALLBACKS = """
+import threading
+
+import numpy as np
+import weft
+
+comm = weft.init(timeout=20)
+order, ended = [], threading.Event()
+
+def deepest(_):
+    order.append(float(comm.all_reduce(np.full(3, 4.0))[0]))  # blocks, in the callback of a callback
+    ended.set()
+
+def deeper(_):
+    inner = comm.all_reduce(np.full(3, 2.0), async_op=True)
+    inner.future.add_done_callback(deepest)
+    order.append(float(inner.wait(20)[0]))
+    assert ended.wait(20)
+
+work = comm.all_reduce(np.full(1_000_000, 1.0), async_op=True)
+for call in (lambda _: order.append("first"), deeper, lambda _: order.append("last")):
+    work.future.add_done_callback(call)  # called one after the other, as of any future
+order.append(float(work.wait(20)[0]))
+assert ended.wait(20)
+comm.barrier()
+closed = threading.Event()
+
+def close(_):
+    comm.close()
+    closed.set()
+
+comm.all_reduce(np.ones(3), async_op=True).future.add_done_callback(close)
+assert closed.wait(20)
+assert order[-1] == "last" and order.index("first") < order.index(2.0 * comm.size), order
+assert {comm.size, 2.0 * comm.size, 4.0 * comm.size} < {*order}, order
+"""
+
+
+def test_callbacks_may_wait_for_operations_and_close(tmp_path: Path) -> None:
+    for code, output in finish(start_ranks(tmp_path, 2, CALLBACKS)):
+        assert code == 0, output
 
 
 def test_a_user_who_meddles_with_futures_harms_nothing(tmp_path: Path) -> None:

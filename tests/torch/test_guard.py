@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
 import torch
 
 import weft
-from weft.runtime.work import Work
+from weft.runtime.work import Outcome, Work
 from weft.torch.guard import Guard
 
 LOST = weft.PeerLost(3, "host", 17, "all_reduce")
@@ -25,8 +24,8 @@ def guard() -> Iterator[Guard]:
     made.close()
 
 
-def pending() -> tuple[Work, Future[Any]]:
-    future: Future[Any] = Future()
+def pending() -> tuple[Work, Outcome]:
+    future = Outcome()
     return Work(future), future
 
 

@@ -545,7 +545,7 @@ class Communicator(Exchanges):
             If it is called within an operation, which it would have to wait for.
         """
         if not self._closed and self._worker.is_current():
-            msg = "close was called within an operation or a callback, which it would have to wait for"
+            msg = "close was called within an operation, which it would have to wait for"
             raise RuntimeFailure(f"{msg}; call it from another thread, or call abort")
         if not self._closed:
             self._closed = True

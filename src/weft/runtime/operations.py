@@ -120,7 +120,7 @@ class Operations:
         if self._may_run():
             return run()
         if self._worker.is_current():
-            msg = "a blocking call from within a callback would wait for itself; give it async_op=True"
+            msg = "a blocking call within another operation would wait for itself; use Communicator.in_turn"
             raise RuntimeFailure(msg)
         return self._worker.submit(run).wait()
 

@@ -68,7 +68,7 @@ class Guard:
         """
         with self._lock:
             self._under_way[work.future] = harmless
-        work.future.add_done_callback(self._ended)
+        work.future.watch(lambda: self._ended(work.future))
         number = current_backward()
         if number is None:
             return

@@ -13,7 +13,7 @@ from weft.torch.internals import DEFAULT_TIMEOUT_S, GradBucket
 from weft.torch.meeting import connect
 from weft.torch.process_group import WeftProcessGroup
 from weft.torch.tensors import Staged, kind_of, write
-from weft.torch.works import guarded, promise
+from weft.torch.works import Promise, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ def ddp_hook(
         run = guarded(lambda: _average(communicator, buffer, kind), [buffer])
         work = communicator.in_turn(run, async_op=True)
         guard.started(work)
-        return promise(work, buffer)
+        return Promise(torch.futures.Future(), work, buffer).ask()
 
     # torch compares them with its own classes, which annotations in the source, being text here, are not.
     weft_hook.__annotations__ = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 from torch import distributed as dist
-from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, TCPStore
+from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, PythonCallbackWork, TCPStore
 from torch.distributed.constants import default_pg_timeout
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
+    "CallbackWork",
     "DispatchMode",
     "GradBucket",  # torch.distributed has it too, but does not say so to type checkers
     "ProcessGroup",
@@ -38,6 +39,12 @@ ProcessGroup: Any = dist.ProcessGroup
 """To inherit from: its stub has overloads, but its C++ calls one method of a name with one set of arguments.
 
 It is also wrong about the constructor, which takes a rank and a size from heirs, and no store.
+"""
+
+CallbackWork: Any = PythonCallbackWork
+"""To inherit from: its C++ half can be waited for, and has a future, also when the Python half is gone.
+
+A heir of `torch.distributed.Work` forwards from C++ to its methods only as long as Python has a reference.
 """
 
 DispatchMode: Any = TorchDispatchMode

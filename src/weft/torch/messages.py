@@ -11,7 +11,6 @@ import threading
 import time
 import zlib
 from collections import deque
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,7 +19,7 @@ import torch
 
 from weft import limits
 from weft.errors import DesyncError, LimitError
-from weft.runtime.work import Work, Worker
+from weft.runtime.work import Outcome, Work, Worker
 from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, spoil
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class _Receive:
     tensor: torch.Tensor
     tag: int
     timeout: float
-    future: Future[None] = field(default_factory=Future)
+    future: Outcome = field(default_factory=Outcome)
 
 
 class Box:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from torch import distributed as dist
 
+from weft.runtime.work import Outcome
 from weft.runtime.work import Work as Started
+from weft.torch.internals import CallbackWork
 from weft.torch.tensors import spoil
 
 if TYPE_CHECKING:
@@ -21,8 +21,57 @@ if TYPE_CHECKING:
 _UNSET: Final = timedelta(0)
 
 
-class Work(dist.Work):
+class Promise:
+    """A future of torch's that completes with a value when an operation is over, however that ended.
+
+    Parameters
+    ----------
+    future
+        To be completed.
+    started
+        The operation.
+    value
+        What the future completes with.
+    """
+
+    def __init__(self, future: torch.futures.Future[Any], started: Started, value: Any) -> None:
+        self._future, self._started, self._value = future, started, value
+        self._lock = threading.RLock()
+        self._asked = False
+        started.future.watch(self._keep)
+
+    def ask(self) -> torch.futures.Future[Any]:
+        """The future, for somebody who may give it callbacks in Python, which may wait for operations."""
+        with self._lock:  # so that nobody who is about to complete it misses this
+            self._asked = True
+        return self._future
+
+    def settle(self) -> None:
+        """Return once the future is complete, for the waiter of an operation that is over."""
+        if self._asked:
+            self._future.wait()
+        else:
+            self._complete()
+
+    def _keep(self) -> None:
+        with self._lock:
+            if not self._asked:
+                # Whoever else has it is torch's own C++, whose callbacks never wait: a thread is not needed.
+                self._complete()
+                return
+        self._started.future.in_callback_thread(self._complete)
+
+    def _complete(self) -> None:
+        with self._lock:
+            if not self._future.done():
+                self._future.set_result(self._value)
+
+
+class Work(CallbackWork):  # type: ignore[misc]
     """A collective that was started and may not be over.
+
+    torch's C++ may keep its own half of this object when Python has dropped the other. It then calls
+    `_Waiting`, and finds results in the future that belongs to its half.
 
     Parameters
     ----------
@@ -33,15 +82,21 @@ class Work(dist.Work):
     outputs
         Tensors that hold its results.
     source
-        Rank that a received tensor comes from.
+        Rank that a received tensor comes from, as far as it is known.
     """
 
     def __init__(
-        self, started: Started, guard: Guard, outputs: Sequence[torch.Tensor], source: int = -1
+        self,
+        started: Started,
+        guard: Guard,
+        outputs: Sequence[torch.Tensor],
+        source: Callable[[], int] | int = -1,
     ) -> None:
-        super().__init__()
+        waiting = _Waiting(started, guard)
+        super().__init__(waiting)
         self.started, self._guard, self._outputs, self._source = started, guard, list(outputs), source
-        self._future: torch.futures.Future[list[torch.Tensor]] | None = None
+        waiting.promise = self._promise = Promise(super().get_future(), started, self._outputs)
+        self._wait = waiting
 
     def wait(self, timeout: timedelta = _UNSET) -> bool:
         """Return once it is over.
@@ -55,26 +110,12 @@ class Work(dist.Work):
         RuntimeFailure
             If it was aborted, or this process is a forked child of the one that has started it.
         """
-        self._check_process()
-        seconds = timeout.total_seconds()
-        error = None
-        try:
-            self.started.wait(seconds if seconds > 0 else None)
-        except BaseException as raised:
-            if not self.started.is_completed():
-                raise
-            error = raised
-        if error is not None:
-            self._guard.check()  # what came first: of a group that has failed before, only that says why
-            raise error
-        return True
+        return self._wait(timeout)
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """Future of the results; it never completes with an error, see `weft.torch.guard`."""
-        self._check_process()
-        if self._future is None:
-            self._future = promise(self.started, self._outputs)
-        return self._future
+        self._wait.check_process()
+        return self._promise.ask()
 
     def is_completed(self) -> bool:
         """Whether it is over, well or not."""
@@ -98,20 +139,39 @@ class Work(dist.Work):
 
     def source_rank(self) -> int:
         """Rank that a received tensor comes from."""
-        return self._source
+        return self._source if isinstance(self._source, int) else self._source()
 
     _source_rank = source_rank
 
-    def _check_process(self) -> None:
-        if not self.started.is_completed():
+
+class _Waiting:
+    """What waiting for an operation is, also for C++ that has kept only its own half of a `Work`."""
+
+    promise: Promise
+
+    def __init__(self, started: Started, guard: Guard) -> None:
+        self._started, self._guard = started, guard
+
+    def __call__(self, timeout: timedelta) -> bool:
+        self.check_process()
+        seconds = timeout.total_seconds()
+        error = None
+        try:
+            self._started.wait(seconds if seconds > 0 else None)
+        except BaseException as raised:
+            if not self._started.is_completed():
+                raise
+            error = raised
+        self.promise.settle()
+        if error is not None:
+            self._guard.check()  # what came first: of a group that has failed before, only that says why
+            raise error
+        return True
+
+    def check_process(self) -> None:
+        """Refuse a forked child, unless the operation was over before."""
+        if not self._started.is_completed():
             self._guard.check_process()
-
-
-def promise(started: Started, value: Any) -> torch.futures.Future[Any]:
-    """Future that completes with a value when an operation is over, however that ended."""
-    future: torch.futures.Future[Any] = torch.futures.Future()
-    started.future.add_done_callback(lambda _: future.set_result(value))
-    return future
 
 
 def guarded(run: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> Callable[[], Any]:
@@ -130,11 +190,11 @@ def guarded(run: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> Callable
 
 def together(works: Sequence[Started]) -> Started:
     """One operation that is over when all of these are, and fails as the first of them that has failed."""
-    future: Future[Any] = Future()
+    future = Outcome()
     left = [len(works)]
     lock = threading.Lock()
 
-    def count(_: Future[Any]) -> None:
+    def count() -> None:
         with lock:
             left[0] -= 1
             if left[0]:
@@ -149,12 +209,12 @@ def together(works: Sequence[Started]) -> Started:
     if not works:
         return over()
     for work in works:
-        work.future.add_done_callback(count)
+        work.future.watch(count)
     return Started(future)
 
 
 def over(result: Any = None) -> Started:
     """What is over already."""
-    future: Future[Any] = Future()
+    future = Outcome()
     future.set_result(result)
     return Started(future)
