@@ -21,19 +21,23 @@ using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename Value, size_t count>
 using Names = std::array<std::pair<std::string_view, Value>, count>;
 
-constexpr Names<DType, 8> dtypes{{{"float16", DType::f16},
+constexpr Names<DType, 9> dtypes{{{"float16", DType::f16},
                                   {"bfloat16", DType::bf16},
                                   {"float32", DType::f32},
                                   {"float64", DType::f64},
                                   {"int32", DType::i32},
                                   {"int64", DType::i64},
+                                  {"int16", DType::i16},
                                   {"int8", DType::i8},
                                   {"uint8", DType::u8}}};
-constexpr Names<ReduceOp, 5> ops{{{"sum", ReduceOp::sum},
+constexpr Names<ReduceOp, 8> ops{{{"sum", ReduceOp::sum},
                                   {"avg", ReduceOp::avg},
                                   {"min", ReduceOp::min},
                                   {"max", ReduceOp::max},
-                                  {"prod", ReduceOp::prod}}};
+                                  {"prod", ReduceOp::prod},
+                                  {"band", ReduceOp::band},
+                                  {"bor", ReduceOp::bor},
+                                  {"bxor", ReduceOp::bxor}}};
 
 template <typename Value, size_t count>
 Value named(const Names<Value, count>& names, std::string_view name) {

@@ -42,11 +42,16 @@ std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32
                      {view(lanes), view(out), view(in), view(of_route)}, rank));
 }
 
-std::shared_ptr<Script> write_exchange_py(const std::vector<std::tuple<int32_t, int64_t, int64_t, uint64_t>>& dealings,
-                                          int64_t segment, In<int32_t> lanes) {
+using DealingTuple = std::tuple<int32_t, int64_t, int64_t, int64_t, int64_t, uint64_t>;
+
+std::shared_ptr<Script> write_exchange_py(const std::vector<DealingTuple>& dealings, int64_t segment,
+                                          In<int32_t> lanes) {
     if (segment < 1) throw std::invalid_argument("segment");
     std::vector<Dealing> all;
-    for (const auto& [peer, sends, receives, code] : dealings) all.push_back({peer, sends, receives, code});
+    for (const auto& [peer, sends, receives, here, there, code] : dealings) {
+        if (here < 0 || there < 0) throw std::invalid_argument("a place before the first element");
+        all.push_back({peer, sends, receives, here, there, code});
+    }
     return std::make_shared<Script>(write_exchange(all, segment, view(lanes)));
 }
 
@@ -214,7 +219,7 @@ void bind_runtime(nb::module_& m) {
           nb::arg("lanes"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"),
           "The part of a schedule that concerns one rank; sizes in elements.");
     m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"), nb::arg("lanes"),
-          "Elements to and from single peers: (peer, sends, receives, code), -1 where nothing goes that way.");
+          "Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that way.");
     m.attr("CHANNELS") = kChannels;
     m.def(
         "crc32c",

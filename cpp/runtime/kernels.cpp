@@ -34,6 +34,7 @@ size_t element_bytes(DType dtype) {
             return 1;
         case DType::f16:
         case DType::bf16:
+        case DType::i16:
             return 2;
         case DType::f32:
         case DType::i32:
@@ -51,15 +52,13 @@ void reduce(DType dtype, ReduceOp op, void* into, const void* from, size_t eleme
 
 void reduce_to(DType dtype, ReduceOp op, void* out, const void* a, const void* b, size_t elements) {
     Combine combine = kernels(dtype).combine[static_cast<size_t>(op)];
-    if (!combine) throw std::invalid_argument("integers have no average: sum them, or convert them to floating point");
+    if (!combine) throw std::invalid_argument("bitwise operations are for integers, not for floating point");
     combine(out, a, b, elements);
 }
 
 void divide(DType dtype, void* values, size_t elements, int64_t by) {
-    Divide divide = kernels(dtype).divide;
-    if (!divide) throw std::invalid_argument("integers have no average: sum them, or convert them to floating point");
     if (by <= 0) throw std::invalid_argument("the number of values averaged must be positive");
-    divide(values, elements, by);
+    kernels(dtype).divide(values, elements, by);
 }
 
 std::vector<std::string> cpu_levels() {

@@ -18,9 +18,9 @@
 
 namespace weft::runtime {
 
-enum class DType : uint8_t { f16, bf16, f32, f64, i32, i64, i8, u8 };
-// avg adds while values are under way; who has the total divides it. Floating point only.
-enum class ReduceOp : uint8_t { sum, avg, min, max, prod };
+enum class DType : uint8_t { f16, bf16, f32, f64, i32, i64, i16, i8, u8 };
+// avg adds while values are under way; who has the total divides it. Bitwise operations are for integers only.
+enum class ReduceOp : uint8_t { sum, avg, min, max, prod, band, bor, bxor };
 
 size_t element_bytes(DType dtype);
 
@@ -28,7 +28,7 @@ size_t element_bytes(DType dtype);
 void reduce(DType dtype, ReduceOp op, void* into, const void* from, size_t elements);
 // out = a op b
 void reduce_to(DType dtype, ReduceOp op, void* out, const void* a, const void* b, size_t elements);
-// values = values / by, the last step of avg; `by` is positive.
+// values = values / by, the last step of avg; `by` is positive. Integers are rounded towards zero, as NCCL does.
 void divide(DType dtype, void* values, size_t elements, int64_t by);
 
 // The instruction sets this machine can run, slowest first; the last one is used unless told otherwise.

@@ -101,7 +101,8 @@ void divide_halves(void* values, size_t elements, int64_t by) {
 
 template <typename Element, typename Vector>
 constexpr TypeKernels half_kernels{{combine_halves<Vector, SumVector>, combine_halves<Vector, SumVector>,
-                                    combine<Element, Min>, combine<Element, Max>, combine_halves<Vector, ProdVector>},
+                                    combine<Element, Min>, combine<Element, Max>, combine_halves<Vector, ProdVector>,
+                                    nullptr, nullptr, nullptr},
                                    divide_halves<Vector>};
 
 }  // namespace
@@ -110,6 +111,6 @@ constinit const Level avx2_level{
     "avx2",
     {half_kernels<Half, HalfVector>, half_kernels<Brain, BrainVector>, floating_kernels<Direct<float>>,
      floating_kernels<Direct<double>>, integer_kernels<int32_t, uint32_t>, integer_kernels<int64_t, uint64_t>,
-     integer_kernels<int8_t, uint32_t>, integer_kernels<uint8_t, uint32_t>}};
+     integer_kernels<int16_t, uint32_t>, integer_kernels<int8_t, uint32_t>, integer_kernels<uint8_t, uint32_t>}};
 
 }  // namespace weft::runtime

@@ -11,13 +11,13 @@ using Divide = void (*)(void* values, size_t elements, int64_t by);
 
 // Null where the type has no such operation.
 struct TypeKernels {
-    Combine combine[5];  // by ReduceOp
+    Combine combine[8];  // by ReduceOp
     Divide divide;
 };
 
 struct Level {
     const char* name;
-    TypeKernels types[8];  // by DType
+    TypeKernels types[9];  // by DType
 };
 
 extern const Level plain_level;

@@ -153,6 +153,27 @@ struct Max {
     }
 };
 
+struct BitAnd {
+    template <typename Element, typename Stored = typename Element::Stored>
+    static Stored apply(Stored a, Stored b) {
+        return static_cast<Stored>(a & b);
+    }
+};
+
+struct BitOr {
+    template <typename Element, typename Stored = typename Element::Stored>
+    static Stored apply(Stored a, Stored b) {
+        return static_cast<Stored>(a | b);
+    }
+};
+
+struct BitXor {
+    template <typename Element, typename Stored = typename Element::Stored>
+    static Stored apply(Stored a, Stored b) {
+        return static_cast<Stored>(a ^ b);
+    }
+};
+
 template <typename Element, typename Operation>
 void combine(void* out, const void* a, const void* b, size_t elements) {
     using Stored = typename Element::Stored;
@@ -172,16 +193,28 @@ void divide_all(void* values, size_t elements, int64_t by) {
     }
 }
 
+// Unsigned arithmetic would divide a negative number as a large one.
+template <typename Stored>
+void divide_integers(void* values, size_t elements, int64_t by) {
+    WEFT_INDEPENDENT
+    for (size_t i = 0; i < elements; ++i) {
+        store(values, i, static_cast<Stored>(static_cast<int64_t>(load<Stored>(values, i)) / by));
+    }
+}
+
 template <typename Element>
 constexpr TypeKernels floating_kernels{{combine<Element, Sum>, combine<Element, Sum>, combine<Element, Min>,
-                                        combine<Element, Max>, combine<Element, Prod>},
+                                        combine<Element, Max>, combine<Element, Prod>, nullptr, nullptr, nullptr},
                                        divide_all<Element>};
 
+template <typename Element>
+constexpr TypeKernels kernels_of_integers{{combine<Element, Sum>, combine<Element, Sum>, combine<Element, Min>,
+                                           combine<Element, Max>, combine<Element, Prod>, combine<Element, BitAnd>,
+                                           combine<Element, BitOr>, combine<Element, BitXor>},
+                                          divide_integers<typename Element::Stored>};
+
 template <typename Signed, typename Unsigned>
-constexpr TypeKernels integer_kernels{
-    {combine<Integer<Signed, Unsigned>, Sum>, nullptr, combine<Integer<Signed, Unsigned>, Min>,
-     combine<Integer<Signed, Unsigned>, Max>, combine<Integer<Signed, Unsigned>, Prod>},
-    nullptr};
+constexpr TypeKernels integer_kernels = kernels_of_integers<Integer<Signed, Unsigned>>;
 
 }  // namespace
 }  // namespace weft::runtime

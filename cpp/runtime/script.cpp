@@ -237,7 +237,9 @@ Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, cons
 Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::span<const int32_t> lanes) {
     Script script;
     Queues sent(script.sends), received(script.receives);
-    auto add = [&](int32_t peer, bool sends, int64_t elements) {
+    auto add = [&](const Dealing& dealing, bool sends) {
+        int32_t peer = dealing.peer;
+        int64_t elements = sends ? dealing.sends : dealing.receives;
         if (elements < 0) return;
         Queues& queues = sends ? sent : received;
         queues.find(peer, 0);
@@ -246,14 +248,14 @@ Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::s
             queues.add(peer, Lanes::kInTurn, lanes[peer], static_cast<int32_t>(script.tasks.size()));
             script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone, kNone, -1,
                                     sends, false, false});
-            script.parts.push_back({done, done, some, sends ? Region::buffer : Region::output,
+            script.parts.push_back({dealing.here + done, dealing.there + done, some, sends ? Region::buffer : Region::output,
                                     sends ? Region::output : Region::buffer});
         }
         if (sends) script.exposed |= uint64_t{1} << static_cast<int>(Region::buffer);
     };
     for (const Dealing& dealing : dealings) {
-        add(dealing.peer, true, dealing.sends);
-        add(dealing.peer, false, dealing.receives);
+        add(dealing, true);
+        add(dealing, false);
         script.between[dealing.peer] = dealing.code;
     }
     return script;

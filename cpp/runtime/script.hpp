@@ -92,11 +92,11 @@ struct Lanes {
 // `cut` counts elements, not bytes.
 Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const Lanes& lanes, int32_t rank);
 
-// How many elements go to a peer, from the start of the buffer, and come from it, to the start of the output; -1: none
-// do. Both ends have the same code.
+// How many elements go to a peer, out of the buffer, and come from it, into the output; -1: none do. They lie from
+// element `here` on at this rank and from `there` on at the peer. Both ends have the same code.
 struct Dealing {
     int32_t peer;
-    int64_t sends, receives;
+    int64_t sends, receives, here, there;
     uint64_t code;
 };
 Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::span<const int32_t> lanes);

@@ -160,9 +160,9 @@ class Script:
 def write_script(table: Table, ranks: int, slots: int, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], pairs: bool, segment: int, rank: int, max_segments: int, lanes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], in_: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_route: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
     """The part of a schedule that concerns one rank; sizes in elements."""
 
-def write_exchange(dealings: Sequence[tuple[int, int, int, int]], segment: int, lanes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
+def write_exchange(dealings: Sequence[tuple[int, int, int, int, int, int]], segment: int, lanes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
     """
-    Elements to and from single peers: (peer, sends, receives, code), -1 where nothing goes that way.
+    Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that way.
     """
 
 CHANNELS: int = 16

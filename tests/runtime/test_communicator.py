@@ -21,6 +21,7 @@ transport = sys.argv[1]
 comm = weft.init(transport=transport)
 R, N = comm.rank, comm.size
 FOLD = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
+BITS = {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}
 
 def part(rank, n, dtype):
     return ((np.arange(n) * 7 + 3 * rank) % 5 - 1).astype(dtype)
@@ -35,7 +36,7 @@ def collectives(line, cases):
         parts = [part(r, n, dtype) for r in range(N)]
         total = parts[0].copy()
         for other in parts[1:]:
-            total = FOLD[op](total, other)
+            total = (FOLD | BITS)[op](total, other)
         mine = parts[R]
         if "all_reduce" in line.collectives:
             check(comm.all_reduce(mine.copy(), op), total, "all_reduce", *what)
@@ -69,8 +70,9 @@ def topologies(name):
 
 few = [(0, "float32", "sum"), (1, "int64", "max"), (7, "float64", "prod"), (4097, "float16", "sum")]
 few.append((70_001, "int32", "sum"))
-types = ("float16", "float32", "float64", "int32", "int64", "int8", "uint8")
+types = ("float16", "float32", "float64", "int32", "int64", "int16", "int8", "uint8")
 every = [(n, d, o) for n in (0, 1, 7, 4097) for d in types for o in FOLD]
+every += [(n, d, o) for n in (1, 4097) for d in types[3:] for o in BITS]
 ran = set()
 for line in ALGORITHMS.values():
     for spec in topologies(line.name):
@@ -125,6 +127,9 @@ comm.all_reduce(strided)
 assert (strided == sum(range(N))).all()
 average = comm.all_reduce(np.full(5, R, np.float32), "avg")
 assert (average == np.float32(sum(range(N))) / N).all()
+for sign in (1, -1):  # of integers it is rounded towards zero
+    average = comm.all_reduce(np.full(5, sign * (R + 1), np.int16), "avg")
+    assert (average == sign * (N * (N + 1) // 2 // N)).all(), average
 comm.barrier()
 if N > 1:
     assert comm.last.algorithm == "recursive_doubling" and len(comm.last.digest) == 64
@@ -265,12 +270,12 @@ import pytest
 import weft
 
 comm = weft.init()
-for array in (np.ones(3, np.complex64), np.ones(3, np.int16), np.array(["a"]), np.ones(3, ">f4")):
+for array in (np.ones(3, np.complex64), np.ones(3, np.uint16), np.array(["a"]), np.ones(3, ">f4")):
     with pytest.raises(TypeError, match="only float16, bfloat16, float32, float64, int32, int64"):
         comm.all_reduce(array)
-for op, message in (("xor", "only sum, avg, min, max, prod"), ("avg", "avg is for floating point")):
+for op, message in (("xor", "only sum, avg, min, max, prod"), ("bxor", "bits of integers, not on float32")):
     with pytest.raises(TypeError, match=message):
-        comm.all_reduce(np.ones(3, np.int32), op)
+        comm.all_reduce(np.ones(3, np.float32), op)
 frozen = np.ones(3, np.float32)
 frozen.flags.writeable = False
 with pytest.raises(TypeError, match="read-only"):

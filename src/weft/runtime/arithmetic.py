@@ -47,7 +47,16 @@ class ByteArithmetic:
         _core.reduce(into, values, self.dtype, self.op)
 
 
-TORCH_OPS: Final = {"sum": "add", "avg": "add", "min": "minimum", "max": "maximum", "prod": "mul"}
+TORCH_OPS: Final = {
+    "sum": "add",
+    "avg": "add",
+    "min": "minimum",
+    "max": "maximum",
+    "prod": "mul",
+    "band": "bitwise_and",
+    "bor": "bitwise_or",
+    "bxor": "bitwise_xor",
+}
 
 
 class TensorArithmetic:

@@ -13,7 +13,7 @@ from weft import _core
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "int8", "uint8")
+DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64", "int16", "int8", "uint8")
 _NAMES: Final = {np.dtype(name): name for name in DTYPES if name != "bfloat16"}
 
 

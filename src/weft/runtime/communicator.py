@@ -20,7 +20,6 @@ from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.chooser import Chooser
 from weft.runtime.exchanges import Exchanges
 from weft.runtime.halves import Halves
-from weft.runtime.operations import is_rank
 from weft.runtime.regroup import check_minimum
 from weft.runtime.roster import check_timeout
 
@@ -36,7 +35,8 @@ _CANCELLED_WITHIN_S: Final = 10.0
 _LARGEST_COLOR: Final = 2**63 - 1
 """How long an operation that was cancelled takes at most: it tells the others, who may be slow to listen."""
 
-OPS: Final = ("sum", "avg", "min", "max", "prod")
+OPS: Final = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
+_BITWISE: Final = ("band", "bor", "bxor")
 
 
 class Communicator(Exchanges):
@@ -305,7 +305,8 @@ class Communicator(Exchanges):
         array
             This rank's part; holds the result afterwards.
         op
-            ``sum``, ``avg`` (floating point only), ``min``, ``max`` or ``prod``.
+            ``sum``, ``avg``, ``min``, ``max`` or ``prod``; of integers also the bitwise ``band``, ``bor`` and
+            ``bxor``. An average of integers is rounded towards zero, and their sum must fit their type.
         timeout
             Seconds; the communicator's own by default.
         async_op
@@ -581,23 +582,6 @@ class Communicator(Exchanges):
             self._busy.release()
             self.close()
 
-    def _check_root(self, root: int) -> None:
-        if not is_rank(root, self.size):
-            msg = f"root {root!r} is not a rank 0..{self.size - 1}"
-            raise InputError(msg)
-
-    def _into(self, name: str, out: Any, flat: Buffer, elements: float) -> Buffer:
-        """The array that the user gave for the result."""
-        into: Buffer = self._engine.flatten(out, writable=True)
-        if into.dtype != flat.dtype:
-            msg = f"{name}: out is {into.dtype}, the array {flat.dtype}; both have one type"
-            raise TypeError(msg)
-        if into.elements != elements:
-            need = f"{self.size} ranks with {flat.elements} elements need {elements:g}"
-            msg = f"{name}: out has {into.elements} elements; {need}"
-            raise InputError(msg)
-        return into
-
     def _reduce_share(
         self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None, kind: str
     ) -> Buffer:
@@ -635,6 +619,6 @@ def _check_op(op: str, flat: Buffer) -> None:
     if op not in OPS:
         msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(OPS)}"
         raise TypeError(msg)
-    if op == "avg" and flat.dtype.startswith(("int", "uint")):
-        msg = f"avg is for floating point, not {flat.dtype}; use sum and divide"
+    if op in _BITWISE and not flat.dtype.startswith(("int", "uint")):
+        msg = f"{op} works on the bits of integers, not on {flat.dtype}"
         raise TypeError(msg)

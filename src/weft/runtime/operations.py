@@ -187,30 +187,37 @@ class Operations:
         script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
         record = Record(key[0], schedule.algorithm, schedule.digest, flat.nbytes, segment, kind=key[-1])
         mark = _fingerprint((*key, schedule.digest, segment))
+        scatters = key[0] == "reduce_scatter"
+        share = share_of(schedule, start, self.rank) if scatters else (0, 0)
+        return self._keep_ready(key, Prepared(schedule, script, record, mark, start, share))
+
+    def _keep_ready(self, key: tuple[Any, ...], prepared: Prepared) -> Prepared:
+        """Keep what was prepared, for the next operation of the same kind."""
         if len(self._prepared) >= _MOST_KEPT:
             self._prepared.clear()
             self._known.clear()
-        scatters = key[0] == "reduce_scatter"
-        share = share_of(schedule, start, self.rank) if scatters else (0, 0)
-        found = self._prepared[key] = Prepared(schedule, script, record, mark, start, share)
-        return found
+        self._prepared[key] = prepared
+        return prepared
 
     def _exchange(
         self,
         name: str,
-        dealings: list[Dealing],
+        dealings: tuple[Dealing, ...],
         flat: Buffer,
         out: Buffer,
         timeout: float | None,
         kind: str = "",
     ) -> None:
-        segment = max(1, SEGMENT_BYTES // flat.itemsize)
-        script = self._engine.prepare_exchange(dealings, segment)
-        record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize, kind)
-        mark = _fingerprint(("exchange", flat.dtype, kind))
-        prepared = Prepared(None, script, record, mark, np.zeros(1, np.int64))
+        key = (name, dealings, flat.nbytes, flat.dtype, kind)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            segment = max(1, SEGMENT_BYTES // flat.itemsize)
+            script = self._engine.prepare_exchange(dealings, segment)
+            record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize, kind)
+            mark = _fingerprint(("exchange", flat.dtype, kind))
+            prepared = self._keep_ready(key, Prepared(None, script, record, mark, np.zeros(1, np.int64)))
         with self._busy:
-            self.last = record
+            self.last = prepared.record
             self._run(prepared, flat, out, "sum", timeout)
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
@@ -258,6 +265,23 @@ class Operations:
 
     def _wait(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else check_timeout(timeout)
+
+    def _check_root(self, root: int) -> None:
+        if not is_rank(root, self.size):
+            msg = f"root {root!r} is not a rank 0..{self.size - 1}"
+            raise InputError(msg)
+
+    def _into(self, name: str, out: Any, flat: Buffer, elements: float) -> Buffer:
+        """The array that the user gave for the result."""
+        into: Buffer = self._engine.flatten(out, writable=True)
+        if into.dtype != flat.dtype:
+            msg = f"{name}: out is {into.dtype}, the array {flat.dtype}; both have one type"
+            raise TypeError(msg)
+        if into.elements != elements:
+            need = f"{self.size} ranks with {flat.elements} elements need {elements:g}"
+            msg = f"{name}: out has {into.elements} elements; {need}"
+            raise InputError(msg)
+        return into
 
     def _learn(self, prepared: Prepared, flat: Buffer, key: tuple[int, Any, str, str]) -> None:
         """Keep an all-reduce ready for the next array of the same size, type, op and kind."""

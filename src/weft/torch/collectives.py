@@ -206,15 +206,15 @@ def gather(comm: Communicator, outputs: Sequence[Tensor], source: Tensor, root: 
     kind = kind_of("gather", source)
 
     def run(timeout: float) -> None:
+        mine = array_of(flat_of(source))
         if comm.rank != root:
-            comm.send(array_of(flat_of(source)), root, timeout=timeout, kind=kind)
+            comm.gather(mine, root, timeout=timeout, kind=kind)
             return
-        _copy(outputs[root], source)  # first: what comes may overwrite the source
-        for rank, output in enumerate(outputs):
-            if rank != root:
-                staged = Staged(output)
-                comm.recv(staged.array, rank, timeout=timeout, kind=kind)
-                staged.settle()
+        whole = joined(outputs)
+        room = source.new_empty(source.numel() * comm.size) if whole is None else whole
+        comm.gather(mine, root, out=array_of(room), timeout=timeout, kind=kind)
+        if whole is None:
+            _deal_out(room, outputs)
 
     return run
 
@@ -229,15 +229,12 @@ def scatter(comm: Communicator, output: Tensor, sources: Sequence[Tensor], root:
     kind = kind_of("scatter", output)
 
     def run(timeout: float) -> None:
-        if comm.rank != root:
-            staged = Staged(output)
-            comm.recv(staged.array, root, timeout=timeout, kind=kind)
-            staged.settle()
-            return
-        for rank, source in enumerate(sources):
-            if rank != root:
-                comm.send(array_of(flat_of(source)), rank, timeout=timeout, kind=kind)
-        _copy(output, sources[root])  # last: it may overwrite another source
+        staged, given = Staged(output), None
+        if comm.rank == root:
+            whole = joined(sources)
+            given = array_of(torch.cat([flat_of(source) for source in sources]) if whole is None else whole)
+        comm.scatter(given, root, out=staged.array, timeout=timeout, kind=kind)
+        staged.settle()
 
     return run
 

@@ -13,19 +13,32 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NUMPY: Final = frozenset(
-    (torch.float16, torch.float32, torch.float64, torch.int32, torch.int64, torch.int8, torch.uint8)
+    (
+        torch.float16,
+        torch.float32,
+        torch.float64,
+        torch.int32,
+        torch.int64,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+    )
 )
 _HAVE_NAN: Final = frozenset(
     (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 )
-_SUPPORTED: Final = "float16, bfloat16, float32, float64, int32, int64, int8, uint8, bool and complex"
+_SUPPORTED: Final = "float16, bfloat16, float32, float64, int64, int32, int16, int8, uint8, bool and complex"
 _OPS: Final = (
     (dist.ReduceOp.SUM, "sum"),
     (dist.ReduceOp.AVG, "avg"),
     (dist.ReduceOp.MIN, "min"),
     (dist.ReduceOp.MAX, "max"),
     (dist.ReduceOp.PRODUCT, "prod"),
+    (dist.ReduceOp.BAND, "band"),
+    (dist.ReduceOp.BOR, "bor"),
+    (dist.ReduceOp.BXOR, "bxor"),
 )
+_BITWISE: Final = ("band", "bor", "bxor")
 _BOOL_OPS: Final = (
     (dist.ReduceOp.SUM, "max"),
     (dist.ReduceOp.MAX, "max"),
@@ -33,6 +46,7 @@ _BOOL_OPS: Final = (
     (dist.ReduceOp.MIN, "min"),
     (dist.ReduceOp.PRODUCT, "min"),
     (dist.ReduceOp.BAND, "min"),
+    (dist.ReduceOp.BXOR, "bxor"),
 )
 """Of true and false: one and zero, as bytes."""
 
@@ -211,9 +225,9 @@ def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[str, str]:
     if tensor.dtype not in _NUMPY and tensor.dtype not in _HAVE_NAN and tensor.dtype != torch.bool:
         msg = f"{name}: {tensor.dtype} can be moved but not added; supported are {_SUPPORTED}"
         raise TypeError(msg)
-    if found == "avg" and not (tensor.is_floating_point() or tensor.is_complex()):
-        msg = f"{name}: AVG is for floating point, not {tensor.dtype}; use SUM and divide"
-        raise TypeError(msg)
+    if found in _BITWISE and tensor.is_floating_point():
+        msg = f"{name}: {_name(kind)} works on the bits of integers: Cannot use it with non-integral dtype"
+        raise TypeError(f"{msg} {tensor.dtype}")
     return found, f"{kind_of(name, tensor)} {_name(kind)}"
 
 

@@ -104,6 +104,10 @@ class Dealing(NamedTuple):
     peer: int
     sends: int | None
     receives: int | None
+    here: int = 0
+    """First of these elements in this rank's array."""
+    there: int = 0
+    """First of them in the peer's."""
 
     def code(self, rank: int) -> int:
         """Number that both ends of a dealing have in common."""

@@ -135,11 +135,13 @@ class MessagingEngine(ABC, Generic[B, V]):
         """One step with all sends and receives; messages stay whole."""
         del segment_elements
         sends, arrivals = [], []
-        for peer, sent, received in dealings:
+        for peer, sent, received, here, _ in dealings:
             if sent:
-                sends.append(Message(peer, sent, False, (Piece(Region.BUFFER, 0, sent),), ()))
+                pieces = (Piece(Region.BUFFER, here, here + sent),)
+                sends.append(Message(peer, sent, False, pieces, ()))
             if received:
-                arrivals.append(Message(peer, received, False, (), (Piece(Region.OUTPUT, 0, received),)))
+                pieces = (Piece(Region.OUTPUT, here, here + received),)
+                arrivals.append(Message(peer, received, False, (), pieces))
         peers = tuple(dealing.peer for dealing in dealings)
         codes = {dealing.peer: dealing.code(self.rank) for dealing in dealings}
         return Script(self.rank, (Step(0, tuple(sends), tuple(arrivals)),), peers, 0, codes)

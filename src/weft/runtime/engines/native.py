@@ -165,7 +165,14 @@ class NativeEngine:
             return -1 if elements is None else elements
 
         counted = [
-            (dealing.peer, count(dealing.sends), count(dealing.receives), dealing.code(self.rank))
+            (
+                dealing.peer,
+                count(dealing.sends),
+                count(dealing.receives),
+                dealing.here,
+                dealing.there,
+                dealing.code(self.rank),
+            )
             for dealing in dealings
         ]
         return _core.write_exchange(counted, segment_elements, self._lanes)

@@ -78,7 +78,7 @@ class TensorFlat:
 
     def divide(self, by: int) -> None:
         """Divide every element."""
-        self.values.div_(by)
+        self.values.div_(by, rounding_mode=None if self.values.is_floating_point() else "trunc")
 
     def give_back(self) -> Any:
         """The user's tensor or array, with what was computed in it."""
