@@ -220,7 +220,7 @@ class SimulationError(WeftError):
     exit_code = 3
 
 
-class RuntimeFailure(WeftError):
+class RuntimeFailure(WeftError, RuntimeError):
     """A running job that cannot go on."""
 
     exit_code = 3
@@ -317,8 +317,9 @@ class TimedOut(RuntimeFailure):
         self.seconds = seconds
         self.missing = tuple(missing)
         self.hint = hint
-        who = f"{name_ranks(self.missing)} did not come" if self.missing else "not done"
-        super().__init__(f"{op}: {who} within {seconds:g} s" + (f"; {hint}" if hint else ""))
+        who = f"because {name_ranks(self.missing)} did not come within" if self.missing else "after"
+        # "Timed out" between spaces is what torch's own tests, and people's tools, look for.
+        super().__init__(f"{op}: Timed out {who} {seconds:g} s" + (f"; {hint}" if hint else ""))
 
 
 class DesyncError(RuntimeFailure):

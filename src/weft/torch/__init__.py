@@ -14,8 +14,9 @@ except ImportError as error:
 from weft.torch.dear import DeAR
 from weft.torch.hook import ddp_hook
 from weft.torch.meeting import connect
+from weft.torch.methods import BACKEND
 from weft.torch.options import Options
-from weft.torch.process_group import BACKEND, WeftProcessGroup, communicator, create
+from weft.torch.process_group import WeftProcessGroup, communicator, create
 from weft.torch.profiling import profile
 from weft.torch.regrouping import init_process_group
 from weft.torch.scaler import GradScaler

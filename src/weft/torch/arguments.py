@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import distributed as dist
@@ -13,12 +14,23 @@ from weft.runtime.roster import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
 
     from torch import Tensor
 
     from weft.runtime.communicator import Communicator
     from weft.torch.collectives import Job
+
+
+_REDUCTIONS: Final = (dist.ReduceOp, dist.ReduceOp.RedOpType)
+
+
+def either(name: str, *given: Any) -> Any:
+    """The one of several names for an argument that the caller has used."""
+    found = [value for value in given if value is not None]
+    if len(found) != 1:
+        msg = f"{name}: expected one tensor or one list of tensors, but {len(found)} were given"
+        raise InputError(msg)
+    return found[0]
 
 
 def single(name: str, what: str, given: Sequence[Any]) -> Any:
@@ -37,9 +49,12 @@ def paired(name: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tup
     return list(zip(outputs, inputs, strict=True))
 
 
-def check_message(name: str, comm: Communicator, peer: int, tag: int) -> None:
-    """Refuse a message to or from a rank that is not there, or with a tag that cannot be."""
-    if not 0 <= operator.index(peer) < comm.size or peer == comm.rank:
+def check_message(name: str, comm: Communicator, peer: int | None, tag: int) -> None:
+    """Refuse a message to or from a rank that is not there (None: any), or with a tag that cannot be."""
+    if peer is None and comm.size == 1:
+        msg = f"{name}: a group of one rank has no other to receive from"
+        raise InputError(msg)
+    if peer is not None and (not 0 <= operator.index(peer) < comm.size or peer == comm.rank):
         msg = f"{name}: rank {comm.rank} of {comm.size} has no peer {peer}"
         raise InputError(msg)
     if not 0 <= operator.index(tag) < 1 << 63:
@@ -52,21 +67,56 @@ def listed(tensors: Any) -> list[Tensor]:
     return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
-def op_of(opts: Any) -> Any:
-    """Reduction that options ask for; torch's older calls give it in their place."""
-    return dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
+class Asked(NamedTuple):
+    """What a call asks for beside its tensors.
+
+    torch gives options, as its functions do, or plain values in their place or by name, as users of a group's
+    methods do.
+    """
+
+    op: Any
+    root: int
+    seconds: float
+    """That the operation may take."""
+    is_async: bool
+
+    @property
+    def dispatched(self) -> tuple[bool, int]:
+        """The last arguments of the operation in the namespace ``c10d``."""
+        return self.is_async, round(self.seconds * 1000)
 
 
-def root_of(opts: Any) -> int:
-    """Root that options name; torch's older calls give it in their place."""
-    return 0 if opts is None else int(getattr(opts, "rootRank", opts))
+def read_options(
+    opts: Any, timeout: timedelta | None, default: float, *, op: Any = None, root: int | None = None
+) -> Asked:
+    """What options ask for, or the values that stand in their place.
 
-
-def seconds_of(opts: Any, timeout: timedelta | None, default: float) -> float:
-    """Seconds that an operation may take: torch marks a time that was not given by a negative one."""
-    given = getattr(opts, "timeout", timeout)
+    Parameters
+    ----------
+    opts
+        Options of any collective, or a reduction or a root, or None.
+    timeout, op, root
+        Values given by name.
+    default
+        Seconds, where none are given; torch marks that by a negative time.
+    """
+    if opts is None or isinstance(opts, int):
+        root = root if opts is None else opts
+        options = None
+    elif isinstance(opts, _REDUCTIONS):
+        op, options = opts, None
+    elif isinstance(opts, timedelta):  # of methods that take nothing else
+        timeout, options = opts, None
+    else:
+        options = opts
+    given = getattr(options, "timeout", timeout)
     seconds = given.total_seconds() if given is not None else 0.0
-    return check_timeout(seconds) if seconds > 0 else default
+    return Asked(
+        op=getattr(options, "reduceOp", dist.ReduceOp.SUM if op is None else op),
+        root=int(getattr(options, "rootRank", root or 0)),
+        seconds=check_timeout(seconds) if seconds > 0 else default,
+        is_async=bool(getattr(options, "asyncOp", True)),
+    )
 
 
 def one_by_one(jobs: Sequence[Job]) -> Job:

@@ -9,15 +9,17 @@ import torch
 from torch import distributed as dist
 from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, PythonCallbackWork, TCPStore
 from torch.distributed.constants import default_pg_timeout
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import timedelta
 
 __all__ = [
     "DEFAULT_TIMEOUT_S",
     "CallbackWork",
     "DispatchMode",
+    "Event",
     "GradBucket",  # torch.distributed has it too, but does not say so to type checkers
     "ProcessGroup",
     "TCPStore",
@@ -25,7 +27,10 @@ __all__ = [
     "changes_inputs",
     "current_backward",
     "family",
+    "has_dispatch_mode",
+    "make_overload",
     "make_stand_in",
+    "pop_dispatch_mode",
     "refuse_steps",
     "register",
     "storage",
@@ -97,7 +102,63 @@ def refuse_steps(check: Callable[[], None]) -> None:
     register_optimizer_step_pre_hook(lambda *_: check())
 
 
-def make_stand_in(rank: int, size: int) -> Any:
+def has_dispatch_mode() -> bool:
+    """Whether a dispatch mode sees the operations of this thread."""
+    return bool(torch._C._len_torch_dispatch_stack())
+
+
+pop_dispatch_mode: Any = _pop_mode_temporarily
+"""Take the innermost dispatch mode of this thread away for a while; gives the mode."""
+
+
+def make_overload(name: str, call: Callable[..., Any]) -> tuple[Any, bool]:
+    """An operation of the namespace ``c10d`` that calls this function; whether it returns tensors as well.
+
+    It has the name and the schema by which dispatch modes know torch's own.
+    """
+    packet = getattr(torch.ops.c10d, name)
+    known = packet.default
+    made = type(known)(packet, call, known._op_dk, known._schema, known._tags)
+    return made, len(known._schema.returns) > 1
+
+
+class Event:
+    """An event of torch's profiler, from here until `end` is called, by any thread.
+
+    Parameters
+    ----------
+    name
+        As torch's own backends have it: name of the backend and of the collective.
+    tensors
+        Whose shapes the event has.
+    """
+
+    def __init__(self, name: str, tensors: list[torch.Tensor]) -> None:
+        self._record = torch._C._profiler._RecordFunctionFast(name, tensors, {})
+        self._record.__enter__()
+
+    @staticmethod
+    def wanted() -> bool:
+        """Whether a profiler is on."""
+        return bool(torch._C._autograd._profiler_enabled())
+
+    def during(self, run: Callable[[], Any]) -> Callable[[], Any]:
+        """The same function, which ends the event when it is done."""
+
+        def run_and_end() -> Any:
+            try:
+                return run()
+            finally:
+                self.end()
+
+        return run_and_end
+
+    def end(self) -> None:
+        """The collective is over; called in another thread than the event was made in, it is asynchronous."""
+        self._record.__exit__(None, None, None)
+
+
+def make_stand_in(rank: int, size: int, timeout: timedelta) -> Any:
     """A backend that refuses every collective.
 
     A process group written in Python has a name only if some backend of torch's own is registered with it,
@@ -107,6 +168,7 @@ def make_stand_in(rank: int, size: int) -> Any:
     kind = cast("Any", FakeProcessGroup)  # torch's own stub lacks its options
     options = kind.Options()
     options.error_on_collective = True
+    options._timeout = timeout
     return kind._create_internal(rank, size, options)
 
 

@@ -11,7 +11,6 @@ import threading
 import time
 import zlib
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.runtime.communicator import Communicator
+    from weft.torch.internals import Event
     from weft.torch.pairs import Connection
 
 SENDER: Final = 0
@@ -33,6 +33,9 @@ RECEIVER: Final = 1
 """Ranks of the communicator between the two."""
 
 _SHORTEST_WAIT_S: Final = 0.001
+
+_LISTENING_S: Final = 1e6
+"""How long a connection is listened to because any peer may send: the longest time that the runtime takes."""
 
 
 class Header(NamedTuple):
@@ -54,14 +57,62 @@ class Header(NamedTuple):
         return f"message {self.type_code:08x}"
 
 
-@dataclass(eq=False)
-class _Receive:
-    """A receive that was started."""
+class Receive:
+    """A receive that was started, from one peer or from whichever comes first.
 
-    tensor: torch.Tensor
-    tag: int
-    timeout: float
-    future: Outcome = field(default_factory=Outcome)
+    Parameters
+    ----------
+    tensor
+        For the message.
+    tag
+        That the message has.
+    timeout
+        Seconds.
+    event
+        Of the profiler, until the message has come.
+    """
+
+    def __init__(self, tensor: torch.Tensor, tag: int, timeout: float, event: Event | None = None) -> None:
+        self.tensor, self.tag, self.timeout, self._event = tensor, tag, timeout, event
+        self.deadline = time.monotonic() + timeout
+        self.work = Work(Outcome())
+        self._source: int | None = None
+        self._lock = threading.Lock()
+
+    def claim(self, source: int) -> bool:
+        """Whether a message of this rank may complete it: the first that asks may."""
+        with self._lock:
+            mine = self._source is None
+            self._source = source if mine else self._source
+            return mine
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits for a message."""
+        return self._source is None
+
+    def find_source(self) -> int:
+        """Rank that the message came from, or -1."""
+        return -1 if self._source is None else self._source
+
+    def complete(self) -> None:
+        """The message is in the tensor."""
+        self._end_event()
+        self.work.future.set_result(None)
+
+    def fail(self, error: BaseException) -> None:
+        """There will be no message."""
+        spoil(self.tensor)
+        self._end_event()
+        self.work.future.set_exception(error)
+
+    def _end_event(self) -> None:
+        if self._event is not None:
+            self._event.end()
+
+
+class NotWantedError(Exception):
+    """A connection that nobody waits for any more."""
 
 
 class Box:
@@ -89,7 +140,7 @@ class Box:
 class Outbox(Box):
     """Sends tensors to one peer, one after the other."""
 
-    def send(self, tensor: torch.Tensor, tag: int, timeout: float) -> Work:
+    def send(self, tensor: torch.Tensor, tag: int, timeout: float, event: Event | None = None) -> Work:
         """Start to send a tensor; the work is over when the peer has read it."""
 
         def run() -> None:
@@ -99,7 +150,7 @@ class Outbox(Box):
                 communicator.send(np.array(header, np.int64), RECEIVER, timeout=timeout, kind="header")
                 communicator.send(data, RECEIVER, timeout=timeout, kind=header.kind)
 
-        return self._worker.submit(run)
+        return self._worker.submit(run if event is None else event.during(run))
 
 
 class Inbox(Box):
@@ -108,23 +159,39 @@ class Inbox(Box):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._lock = threading.Lock()
-        self._waiting: list[_Receive] = []
+        self._waiting: list[Receive] = []
         self._kept: dict[int, deque[tuple[Header, NDArray[np.uint8]]]] = {}
         self._kept_messages = self._kept_bytes = 0
+        self.listens = False
+        """Whether this reads without a deadline: receives then need somebody else who ends them in time."""
         self._next: Header | None = None
 
-    def receive(self, tensor: torch.Tensor, tag: int, timeout: float) -> Work:
-        """Start to receive into a tensor the first message with this tag that no other receive has got."""
-        receive = _Receive(tensor, tag, timeout)
+    def offer(self, receive: Receive, *, only: bool) -> None:
+        """Give a receive the first message with its tag that no other receive has got.
+
+        Parameters
+        ----------
+        only
+            Whether no other peer can complete it. For what another peer can complete, the connection is
+            listened to without a deadline, which would be the connection's end.
+        """
+        self.listens = self.listens or not only
         with self._lock:
-            kept = self._take(tag)
-            if kept is None:
+            kept = self._take(receive) if receive.tag in self._kept else None
+            if kept is None and receive.is_open:
                 self._waiting.append(receive)
-        if kept is None:
-            self._worker.submit(lambda: self._read_until(receive))
-        else:
+        if kept is not None:
             self._give(receive, *kept)
-        return Work(receive.future)
+        elif receive.is_open:
+            self._worker.submit(lambda: self._read_until(receive, only))
+
+    def end(self) -> None:
+        """Close the connection after the last message that was started, or now if none is waited for."""
+        super().end()
+        with self._lock:
+            listens = not any(receive.is_open for receive in self._waiting)
+        if listens:
+            self._connection.stop_listening()
 
     @property
     def kept_tags(self) -> list[int]:
@@ -132,18 +199,22 @@ class Inbox(Box):
         with self._lock:
             return list(self._kept)
 
-    def _read_until(self, receive: _Receive) -> None:
-        """Read messages until this receive has got its own, perhaps while an earlier one waited."""
-        deadline = time.monotonic() + receive.timeout
+    def _read_until(self, receive: Receive, only: bool) -> None:
+        """Read messages until this receive has got one, perhaps while an earlier one waited."""
         try:
-            while not receive.future.done():
-                communicator = self._connection.open("recv", receive.timeout)
+            while receive.is_open:
+                left = receive.deadline - time.monotonic() if only else _LISTENING_S
+                communicator = self._connection.open("recv", left, lambda: receive.is_open)
                 with self._connection.ranks_of_group():
-                    self._read(communicator, max(_SHORTEST_WAIT_S, deadline - time.monotonic()))
+                    self._read(communicator, max(_SHORTEST_WAIT_S, left))
+        except NotWantedError:
+            return  # another peer has completed it
         except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            if receive.claim(self._connection.peer):
+                receive.fail(error)
+        finally:
             with self._lock:
-                self._waiting.remove(receive)
-            _fail(receive, error)
+                self._waiting = [other for other in self._waiting if other is not receive]
 
     def _read(self, communicator: Communicator, wait: float) -> None:
         """Read one message: into the tensor of a receive that waits for its tag, or into memory."""
@@ -155,15 +226,11 @@ class Inbox(Box):
         with self._lock:
             receive = self._find(header.tag)
         if receive is not None:
-            staged = Staged(receive.tensor)
-            # As this rank expects it: where the size or the type of the message differ, both ranks are told.
-            kind = Header.of(header.tag, receive.tensor).kind
-            communicator.recv(bytes_of(staged.flat), SENDER, timeout=wait, kind=kind)
-            staged.settle()
-            self._next = None
-            with self._lock:
-                self._waiting.remove(receive)
-            receive.future.set_result(None)
+            try:
+                self._read_into(receive, header, communicator, wait)
+            except BaseException as error:
+                receive.fail(error)
+                raise
             return
         self._check_room(header)
         data = np.empty(header.size_bytes, np.uint8)
@@ -173,22 +240,33 @@ class Inbox(Box):
             receive = self._find(header.tag)  # that may have been started meanwhile
             if receive is None:
                 self._keep(header, data)
-            else:
-                self._waiting.remove(receive)
         if receive is not None:
             self._give(receive, header, data)
 
-    def _find(self, tag: int) -> _Receive | None:
-        return next((receive for receive in self._waiting if receive.tag == tag), None)
+    def _read_into(self, receive: Receive, header: Header, communicator: Communicator, wait: float) -> None:
+        """Read a message into the tensor of the receive that it is for."""
+        staged = Staged(receive.tensor)
+        # As this rank expects it: where the size or the type of the message differ, both ranks are told.
+        kind = Header.of(header.tag, receive.tensor).kind
+        communicator.recv(bytes_of(staged.flat), SENDER, timeout=wait, kind=kind)
+        staged.settle()
+        self._next = None
+        receive.complete()
+
+    def _find(self, tag: int) -> Receive | None:
+        """The first receive that waits for this tag and was not completed by another peer."""
+        peer = self._connection.peer
+        return next((one for one in self._waiting if one.tag == tag and one.claim(peer)), None)
 
     def _keep(self, header: Header, data: NDArray[np.uint8]) -> None:
         self._kept.setdefault(header.tag, deque()).append((header, data))
         self._kept_messages += 1
         self._kept_bytes += data.nbytes
 
-    def _take(self, tag: int) -> tuple[Header, NDArray[np.uint8]] | None:
-        if tag not in self._kept:
+    def _take(self, receive: Receive) -> tuple[Header, NDArray[np.uint8]] | None:
+        if not receive.claim(self._connection.peer):
             return None
+        tag = receive.tag
         header, data = self._kept[tag].popleft()
         if not self._kept[tag]:
             del self._kept[tag]
@@ -207,17 +285,12 @@ class Inbox(Box):
             msg = f"recv: {comes}, and {have} already; the bound is {bound}: receive that tag first"
             raise LimitError(msg)
 
-    def _give(self, receive: _Receive, header: Header, data: NDArray[np.uint8]) -> None:
+    def _give(self, receive: Receive, header: Header, data: NDArray[np.uint8]) -> None:
         """Complete a receive with a message that was kept."""
         if header != Header.of(receive.tag, receive.tensor):
-            _fail(receive, DesyncError(self._connection.peer, "recv"))
+            receive.fail(DesyncError(self._connection.peer, "recv"))
             return
         staged = Staged(receive.tensor)
         bytes_of(staged.flat)[:] = data
         staged.settle()
-        receive.future.set_result(None)
-
-
-def _fail(receive: _Receive, error: BaseException) -> None:
-    spoil(receive.tensor)
-    receive.future.set_exception(error)
+        receive.complete()

@@ -22,7 +22,8 @@ import numpy as np
 from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.group_store import AnsweringStore
 from weft.torch.meeting import meet
-from weft.torch.messages import RECEIVER, SENDER, Box, Inbox, Outbox
+from weft.torch.messages import RECEIVER, SENDER, Box, Inbox, NotWantedError, Outbox, Receive
+from weft.torch.monitored_barrier import MonitoredBarrier
 from weft.torch.options import Options
 
 if TYPE_CHECKING:
@@ -33,9 +34,13 @@ if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator
     from weft.runtime.members import Member
     from weft.runtime.work import Work
+    from weft.torch.internals import Event
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
+
+_LONGEST_MEETING_S: Final = 60.0
+"""For two ranks that both want a connection to make it."""
 
 
 class Way(NamedTuple):
@@ -56,8 +61,8 @@ class Pairs:
         Name of this group in the store; another group of the same ranks may use the same store later.
     members
         The processes of the group, by rank, as far as they are known.
-    rank
-        Of this process in it.
+    rank, size
+        Of this process in it, and of the group.
     options
         How to connect.
     check
@@ -70,29 +75,74 @@ class Pairs:
         session: str,
         members: Mapping[int, Member],
         rank: int,
+        size: int,
         options: Options,
         check: Callable[[], None],
     ) -> None:
-        self._notes = _Notes(store, session)
+        self._notes = Notes(store, session)
+        self._ranks = range(size)
+        self._meetings = 0
         self._members, self._rank, self._options, self._check = members, rank, options, check
         self._lock = threading.Lock()
         self._outboxes: dict[int, Outbox] = {}
         self._inboxes: dict[int, Inbox] = {}
         self._connections: list[Connection] = []
 
-    def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Work:
+    def send(
+        self, tensor: Tensor, receiver: int, tag: int, timeout: float, event: Event | None = None
+    ) -> Work:
         """Start to send a tensor."""
         with self._lock:
             if receiver not in self._outboxes:
                 self._outboxes[receiver] = Outbox(self._connect(Way(self._rank, receiver)))
-        return self._outboxes[receiver].send(tensor, tag, timeout)
+        return self._outboxes[receiver].send(tensor, tag, timeout, event)
 
-    def receive(self, tensor: Tensor, sender: int, tag: int, timeout: float) -> Work:
-        """Start to receive into a tensor."""
+    def receive(
+        self, tensor: Tensor, sender: int | None, tag: int, timeout: float, event: Event | None = None
+    ) -> Receive:
+        """Start to receive into a tensor, from one rank or, without a sender, from whichever sends first."""
+        receive = Receive(tensor, tag, timeout, event)
+        senders = [sender] if sender is not None else [rank for rank in self._ranks if rank != self._rank]
         with self._lock:
-            if sender not in self._inboxes:
-                self._inboxes[sender] = Inbox(self._connect(Way(sender, self._rank)))
-        return self._inboxes[sender].receive(tensor, tag, timeout)
+            for rank in senders:
+                if rank not in self._inboxes:
+                    self._inboxes[rank] = Inbox(self._connect(Way(rank, self._rank)))
+        for rank in senders:
+            self._inboxes[rank].offer(receive, only=sender is not None)
+        if any(self._inboxes[rank].listens for rank in senders):
+            self._expire_later(receive, senders)
+        return receive
+
+    def _expire_later(self, receive: Receive, senders: list[int]) -> None:
+        """Give up a receive in time where connections are listened to, which themselves have no deadline."""
+
+        def expire() -> None:
+            if receive.claim(senders[0]):
+                receive.fail(TimedOut("recv", receive.timeout, senders, "no message with this tag was sent"))
+
+        timer = threading.Timer(receive.timeout, expire)
+        timer.daemon = True
+        receive.work.future.watch(timer.cancel)
+        timer.start()
+
+    def meet_all(self, seconds: float, name_all: bool) -> None:
+        """Return once every rank of the group has called this, as often as this one.
+
+        Parameters
+        ----------
+        seconds
+            For all ranks to come.
+        name_all
+            Whether the error names all ranks that are missing, and not only the first.
+
+        Raises
+        ------
+        TimedOut
+            At rank 0 with the ranks that have not come; at others if rank 0 has not come, or has given up.
+        """
+        self._meetings += 1
+        barrier = MonitoredBarrier(self._notes, self._meetings, self._rank, self._ranks, self._check)
+        barrier.pass_within(seconds, name_all)
 
     def leave(self) -> None:
         """Tell the others that no message follows, and close each connection after its last message."""
@@ -144,7 +194,8 @@ def open_pairs(
         session = told.tobytes()
     members = {} if roster is None else {member.rank: member for member in roster.members}
     plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
-    return Pairs(store, session.hex(), members, communicator.rank, plain, check)
+    place = communicator.rank, communicator.size
+    return Pairs(store, session.hex(), members, *place, plain, check)
 
 
 class Connection:
@@ -162,7 +213,7 @@ class Connection:
 
     def __init__(
         self,
-        notes: _Notes,
+        notes: Notes,
         way: Way,
         members: Mapping[int, Member],
         rank: int,
@@ -185,8 +236,17 @@ class Connection:
         """Let the peer know that this rank wants the connection."""
         self._notes.want(self._way, self._place)
 
-    def open(self, op: str, timeout: float) -> Communicator:
+    def open(self, op: str, timeout: float, wanted: Callable[[], bool] = lambda: True) -> Communicator:
         """Communicator of the two ranks.
+
+        Parameters
+        ----------
+        op
+            What wants it.
+        timeout
+            Seconds for the peer to come.
+        wanted
+            Asked again and again, until the peer has come.
 
         Raises
         ------
@@ -194,11 +254,13 @@ class Connection:
             If the peer has left the group without a message on this way.
         TimedOut
             If it does not come.
+        NotWantedError
+            If nobody wants the connection any more.
         """
         if self._made is None:
             deadline = time.monotonic() + timeout
-            self._await_peer(op, timeout, deadline)
-            left = max(_SHORTEST_PAUSE_S, deadline - time.monotonic())
+            self._await_peer(op, timeout, deadline, wanted)
+            left = min(_LONGEST_MEETING_S, max(_SHORTEST_PAUSE_S, deadline - time.monotonic()))
             key = self._notes.key(self._way)
             with self.ranks_of_group():
                 self._made = meet(self._notes.store, self._place, 2, self._options, timeout=left, key=key)
@@ -240,7 +302,9 @@ class Connection:
         if self._made is not None:
             self._made.abort()
 
-    def _await_peer(self, op: str, timeout: float, deadline: float) -> None:
+    stop_listening = abort
+
+    def _await_peer(self, op: str, timeout: float, deadline: float, wanted: Callable[[], bool]) -> None:
         """Wait for the peer's note; not inside the store, which serves one thread at a time."""
         there = 1 - self._place
         pause = _SHORTEST_PAUSE_S
@@ -251,6 +315,8 @@ class Connection:
             self._check()
             if time.monotonic() > deadline:
                 raise TimedOut(op, timeout, [self._peer], "it has not called the other half")
+            if not wanted():
+                raise NotWantedError
             if self._left.wait(pause):
                 msg = f"{op}: this rank has aborted or destroyed the process group"
                 raise RuntimeFailure(msg)
@@ -262,7 +328,7 @@ class Connection:
         return PeerLost(self._peer, host, pid, op, reason="it has left the process group")
 
 
-class _Notes:
+class Notes:
     """Short notes in the store of a group, for all its ranks to see."""
 
     def __init__(self, store: Any, session: str) -> None:
@@ -295,6 +361,22 @@ class _Notes:
     def has_left(self, rank: int) -> bool:
         """Whether it does not."""
         return self._has(f"{self._session}/left/{rank}")
+
+    def leave_word(self, key: str, word: str) -> None:
+        """Note anything, for who knows the key."""
+        try:
+            self._answering.set(f"{self._session}/{key}", word)
+        except RuntimeError as error:
+            raise _unreachable(error) from error
+
+    def find_word(self, key: str) -> str | None:
+        """What was noted, if something was."""
+        if not self._has(f"{self._session}/{key}"):
+            return None
+        try:
+            return self._answering.get(f"{self._session}/{key}").decode(errors="replace")
+        except RuntimeError as error:
+            raise _unreachable(error) from error
 
     def _has(self, key: str) -> bool:
         try:

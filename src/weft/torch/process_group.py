@@ -1,8 +1,7 @@
 """``torch.distributed.init_process_group("weft")``: a process group that runs on Weft.
 
-torch calls a process group written in Python by the names below; where it has renamed a collective, both
-names are here. Those that torch's own C++ calls, for DistributedDataParallel and functional collectives, are
-the same methods. Whatever is not here raises (`weft.torch.internals.make_stand_in`).
+This has how a group begins and ends; `weft.torch.methods` has its collectives. Whatever is in neither raises
+(`weft.torch.internals.make_stand_in`).
 """
 
 from __future__ import annotations
@@ -16,31 +15,19 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import torch
 from torch import distributed as dist
 
-from weft.errors import InputError, LimitError, RuntimeFailure
+from weft.errors import InputError
 from weft.runtime.roster import check_timeout
-from weft.runtime.work import Work as Started
-from weft.torch import collectives
-from weft.torch.arguments import check_message, listed, one_by_one, op_of, paired, root_of, seconds_of, single
 from weft.torch.guard import Guard
-from weft.torch.internals import ProcessGroup, make_stand_in, register
+from weft.torch.internals import make_stand_in, register
 from weft.torch.meeting import find_topology, meet
+from weft.torch.methods import BACKEND, Collectives
 from weft.torch.options import Options
 from weft.torch.pairs import Pairs, open_pairs
-from weft.torch.tensors import check_input, check_output
-from weft.torch.works import Work, guarded, over, together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
     from weft.runtime.communicator import Communicator
-    from weft.torch.collectives import Job
-
-BACKEND = "weft"
 
 _EXIT_PATIENCE_S: Final = 10.0
 """How long a process that ends waits for operations under way, so that the others get its part of them."""
@@ -49,7 +36,7 @@ _CANCELLED_WITHIN_S: Final = 5.0
 """How long a group that is aborted waits until what it has cancelled has ended."""
 
 
-class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
+class WeftProcessGroup(Collectives):
     """Ranks that compute collectives together; made by ``init_process_group`` and ``new_group``.
 
     Parameters
@@ -65,14 +52,12 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
     """
 
     def __init__(self, store: Any, communicator: Communicator, pairs: Pairs, guard: Guard) -> None:
-        super().__init__(communicator.rank, communicator.size)
-        register(self, make_stand_in(communicator.rank, communicator.size))
+        super().__init__(communicator, pairs, guard)
+        limit = timedelta(seconds=communicator.timeout)
+        self._stand_in = make_stand_in(communicator.rank, communicator.size, limit)
+        register(self, self._stand_in)
         self._store = store
-        self.communicator = communicator
-        self.guard = guard
-        self._pairs = pairs
-        self._together: list[Work] | None = None
-        self._leaving = self._ended = False
+        self._ended = False
         # At the end of the process the group ends, and its communicator with it.
         atexit.unregister(communicator.close)
         _groups.add(self)
@@ -94,6 +79,7 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
         """Seconds that an operation may take from here on."""
         seconds = check_timeout(timeout.total_seconds())
         self.communicator.timeout = self.guard.timeout = seconds
+        self._stand_in.options._timeout = timeout
 
     def shutdown(self) -> None:
         """Finish what was started, each operation within its own deadline, and leave.
@@ -142,196 +128,26 @@ class WeftProcessGroup(ProcessGroup):  # type: ignore[misc]
             msg = f"messages of rank {sender} with tags that were never received are lost: {tags[:10]}"
             warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        """Combine tensors, in place."""
-        tensors, op = listed(tensors), op_of(opts)
-        return self._start(collectives.all_reduce(self.communicator, tensors, op), tensors, opts, timeout)
-
-    allreduce_coalesced = allreduce
-
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        """Give every rank the root's tensors."""
-        tensors = listed(tensors)
-        job = collectives.broadcast(self.communicator, tensors, root_of(opts))
-        return self._start(job, tensors, opts, timeout)
-
-    def reduce(
-        self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None
-    ) -> Work:
-        """Combine tensors at the root, in place."""
-        tensors, root = listed(tensors), root_of(opts)
-        job = collectives.reduce(self.communicator, tensors, root, op or op_of(opts))
-        return self._start(job, tensors if self.rank() == root else [], opts, timeout)
-
-    def allgather(
-        self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None
-    ) -> Work:
-        """Give every rank the tensors of all."""
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
-        pairs = paired("all_gather", outputs, inputs)
-        jobs = [collectives.all_gather_list(self.communicator, *pair) for pair in pairs]
-        return self._start(one_by_one(jobs), [tensor for some in outputs for tensor in some], opts, timeout)
-
-    allgather_coalesced = allgather
-
-    def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
-        """Join the tensors of all ranks."""
-        return self._start(collectives.all_gather(self.communicator, output, source), [output], opts)
-
-    _allgather_base = all_gather_single
-
-    def all_gather_single_coalesced(
-        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
-    ) -> Work:
-        """Join several tensors of all ranks."""
-        pairs = paired("all_gather", outputs, inputs)
-        jobs = [collectives.all_gather(self.communicator, *pair) for pair in pairs]
-        return self._start(one_by_one(jobs), outputs, opts)
-
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-
-    def reduce_scatter(
-        self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None
-    ) -> Work:
-        """Combine the r-th tensors of all at rank r."""
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
-        op, pairs = op_of(opts), paired("reduce_scatter", outputs, inputs)
-        jobs = [collectives.reduce_scatter_list(self.communicator, *pair, op) for pair in pairs]
-        return self._start(one_by_one(jobs), outputs, opts, timeout)
-
-    def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
-        """Combine tensors and keep this rank's share."""
-        job = collectives.reduce_scatter(self.communicator, output, source, op_of(opts))
-        return self._start(job, [output], opts)
-
-    _reduce_scatter_base = reduce_scatter_single
-
-    def reduce_scatter_single_coalesced(
-        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
-    ) -> Work:
-        """Combine several tensors and keep this rank's shares."""
-        op, pairs = op_of(opts), paired("reduce_scatter", outputs, inputs)
-        jobs = [collectives.reduce_scatter(self.communicator, *pair, op) for pair in pairs]
-        return self._start(one_by_one(jobs), outputs, opts)
-
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        """Give the root the tensors of all."""
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
-        room = single("gather", "lists of outputs", outputs) if outputs else []
-        job = collectives.gather(self.communicator, room, single("gather", "inputs", inputs), root_of(opts))
-        return self._start(job, room, opts, timeout)
-
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        """Give rank r the root's r-th tensor."""
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
-        sources = single("scatter", "lists of inputs", inputs) if inputs else []
-        job = collectives.scatter(
-            self.communicator, single("scatter", "outputs", outputs), sources, root_of(opts)
-        )
-        return self._start(job, outputs, opts, timeout)
-
-    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        """Give rank r the r-th tensor."""
-        return self._start(collectives.all_to_all(self.communicator, outputs, inputs), outputs, opts, timeout)
-
-    def all_to_all_single(
-        self,
-        output: Tensor,
-        source: Tensor,
-        output_split_sizes: Sequence[int],
-        input_split_sizes: Sequence[int],
-        opts: Any = None,
-        timeout: timedelta | None = None,
-    ) -> Work:
-        """Give rank r the r-th part of a tensor."""
-        sizes = output_split_sizes, input_split_sizes
-        job = collectives.all_to_all_single(self.communicator, output, source, *sizes)
-        return self._start(job, [output], opts, timeout)
-
-    alltoall_base = all_to_all_single
-
-    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
-        """Complete once every rank has come."""
-        return self._start(lambda seconds: self.communicator.barrier(timeout=seconds), [], opts, timeout)
-
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Return once every rank has come; a rank that does not is named, as by every operation."""
-        del wait_all_ranks
-        self._start(lambda seconds: self.communicator.barrier(timeout=seconds), [], None, timeout).wait()
+        """Return once every rank has come; name those that have not after `timeout`.
 
-    def send(self, tensors: Sequence[Tensor], dst: int, tag: int = 0) -> Work:
-        """Send a tensor to one other rank."""
-        tensor = single("send", "tensors", tensors)
-        check_input("send", tensor)
-        check_message("send", self.communicator, dst, tag)
+        Ranks meet through the store of the group, so those that have come can go on after a failure.
+
+        Parameters
+        ----------
+        timeout
+            By default that of the group.
+        wait_all_ranks
+            Name all ranks that are missing, and not only the first of them.
+
+        Raises
+        ------
+        TimedOut
+            At rank 0 with the ranks that have not come, at the others if rank 0 has not come or has given up.
+        """
         self._check_usable()
-        return self._watch(self._pairs.send(tensor, dst, tag, self.communicator.timeout), [])
-
-    def recv(self, tensors: Sequence[Tensor], src: int, tag: int = 0) -> Work:
-        """Receive from one other rank the next tensor that it has sent with this tag."""
-        tensor = single("recv", "tensors", tensors)
-        check_output("recv", tensor)
-        check_message("recv", self.communicator, src, tag)
-        self._check_usable()
-        started = self._pairs.receive(tensor, src, tag, self.communicator.timeout)
-        return self._watch(started, [tensor], src, harmless=(LimitError,))
-
-    def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
-        """Refuse: whoever receives says from whom."""
-        del tensors, tag
-        msg = "recv: a group of backend weft receives from a rank that is named; give src="
-        raise InputError(msg)
-
-    def _start_coalescing(self, device: torch.device) -> None:
-        del device
-        self._together = []
-
-    def _end_coalescing(self, device: torch.device) -> Work:
-        del device
-        works, self._together = self._together or [], None
-        outputs = [output for work in works for output in work.result()]
-        return self._watch(together([work.started for work in works]), outputs)
-
-    def _start(
-        self, job: Job, outputs: Sequence[Tensor], opts: Any = None, timeout: timedelta | None = None
-    ) -> Work:
-        """Do it now if the caller waits anyway and nothing is under way; else when its turn comes."""
-        self._check_usable()
-        seconds = seconds_of(opts, timeout, self.communicator.timeout)
-        run = guarded(lambda: job(seconds), outputs)
-        if getattr(opts, "asyncOp", True) or self._together is not None:
-            return self._watch(self.communicator.in_turn(run, async_op=True), outputs)
-        try:
-            self.communicator.in_turn(run)
-        except RuntimeFailure as failure:
-            self.guard.failed(failure, told=True)
-            raise
-        return Work(over(), self.guard, outputs)
-
-    def _watch(
-        self,
-        started: Started,
-        outputs: Sequence[Tensor],
-        source: int = -1,
-        harmless: tuple[type[BaseException], ...] = (),
-    ) -> Work:
-        self.guard.started(started, harmless=harmless)
-        work = Work(started, self.guard, outputs, source)
-        if self._together is not None:
-            self._together.append(work)
-        return work
-
-    def _check_usable(self) -> None:
-        self.guard.check()
-        if self._leaving:
-            msg = f"rank {self.rank()} has destroyed this process group; make another by new_group"
-            raise RuntimeFailure(f"{msg} or init_process_group")
+        seconds = self.communicator.timeout if timeout is None else timeout.total_seconds()
+        self._pairs.meet_all(seconds, wait_all_ranks)
 
 
 _groups: weakref.WeakSet[WeftProcessGroup] = weakref.WeakSet()

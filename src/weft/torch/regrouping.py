@@ -10,8 +10,8 @@ from torch import distributed as dist
 
 from weft.runtime.environment import LOOPBACK
 from weft.torch.internals import TCPStore
+from weft.torch.methods import BACKEND
 from weft.torch.options import Options
-from weft.torch.process_group import BACKEND
 
 if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator

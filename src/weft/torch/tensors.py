@@ -151,7 +151,10 @@ def spoil(tensor: torch.Tensor) -> None:
     """Make a result that never came unusable, as far as its type has a value for that."""
     if tensor.dtype in _HAVE_NAN:
         with torch.inference_mode(tensor.is_inference()):
-            tensor.detach().fill_(float("nan"))
+            found = tensor.detach()
+            if found.layout == torch.sparse_coo:  # where it has no element, it has none to spoil
+                found = found._values()
+            found.fill_(float("nan"))
 
 
 def check_input(name: str, *tensors: torch.Tensor) -> None:
@@ -167,12 +170,17 @@ def check_input(name: str, *tensors: torch.Tensor) -> None:
             what, how = ("nested", "to_padded_tensor") if tensor.is_nested else ("quantized", "int_repr")
             msg = f"{name}: {what} tensors are not supported; use tensor.{how}()"
             raise TypeError(msg)
-        if tensor.device.type != "cpu":
-            msg = f"{name}: a group of backend weft moves tensors on CPUs, not on {tensor.device}"
-            raise TypeError(f"{msg}; use nccl there, or weft.torch.DeAR over it")
+        check_cpu(name, tensor)
         if tensor.layout != torch.strided:
             msg = f"{name}: {tensor.layout} tensors are not supported; use tensor.to_dense()"
             raise TypeError(msg)
+
+
+def check_cpu(name: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor that is elsewhere."""
+    if tensor.device.type != "cpu":
+        msg = f"{name}: a group of backend weft moves tensors on CPUs, not on {tensor.device}"
+        raise TypeError(f"{msg}; use nccl there, or weft.torch.DeAR over it")
 
 
 def check_output(name: str, *tensors: torch.Tensor) -> None:
@@ -226,8 +234,8 @@ def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[str, str]:
         msg = f"{name}: {tensor.dtype} can be moved but not added; supported are {_SUPPORTED}"
         raise TypeError(msg)
     if found in _BITWISE and tensor.is_floating_point():
-        msg = f"{name}: {_name(kind)} works on the bits of integers: Cannot use it with non-integral dtype"
-        raise TypeError(f"{msg} {tensor.dtype}")
+        msg = f"{name}: Cannot use ReduceOp.{_name(kind)} with non-integral dtype {tensor.dtype}"
+        raise TypeError(msg)
     return found, f"{kind_of(name, tensor)} {_name(kind)}"
 
 

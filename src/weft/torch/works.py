@@ -81,21 +81,21 @@ class Work(CallbackWork):  # type: ignore[misc]
         Keeps its failure.
     outputs
         Tensors that hold its results.
-    source
-        Rank that a received tensor comes from, as far as it is known.
+    value
+        What its future completes with; by default the list of the outputs.
     """
 
+    find_source: Callable[[], int] | None = None
+    """Tells the rank that a received tensor comes from."""
+
     def __init__(
-        self,
-        started: Started,
-        guard: Guard,
-        outputs: Sequence[torch.Tensor],
-        source: Callable[[], int] | int = -1,
+        self, started: Started, guard: Guard, outputs: Sequence[torch.Tensor], value: Any = None
     ) -> None:
         waiting = _Waiting(started, guard)
         super().__init__(waiting)
-        self.started, self._guard, self._outputs, self._source = started, guard, list(outputs), source
-        waiting.promise = self._promise = Promise(super().get_future(), started, self._outputs)
+        self.started, self._guard, self._outputs = started, guard, list(outputs)
+        value = self._outputs if value is None else value
+        waiting.promise = self._promise = Promise(super().get_future(), started, value)
         self._wait = waiting
 
     def wait(self, timeout: timedelta = _UNSET) -> bool:
@@ -138,8 +138,8 @@ class Work(CallbackWork):  # type: ignore[misc]
         self.wait()
 
     def source_rank(self) -> int:
-        """Rank that a received tensor comes from."""
-        return self._source if isinstance(self._source, int) else self._source()
+        """Rank that a received tensor comes from; -1 of other works, and before it has come."""
+        return -1 if self.find_source is None else self.find_source()
 
     _source_rank = source_rank
 

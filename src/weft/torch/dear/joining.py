@@ -15,7 +15,8 @@ from weft.runtime.roster import check_timeout
 from weft.torch.dear.torch_channel import TorchChannel
 from weft.torch.dear.weft_channel import WeftChannel
 from weft.torch.meeting import connect
-from weft.torch.process_group import BACKEND, communicator
+from weft.torch.methods import BACKEND
+from weft.torch.process_group import communicator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -82,6 +82,8 @@ class TorchChannel(Channel):
         def wait() -> None:
             try:
                 work.wait()
+            except RuntimeFailure:
+                raise  # a group of Weft's own has said it better
             except RuntimeError as error:
                 self._failure = RuntimeFailure(f"{kind} over the {self.name} group: {error}")
                 raise self._failure from error

@@ -1,0 +1,79 @@
+"""What torch's dispatcher would show of a collective, for a group whose methods are called directly.
+
+torch's own groups go through an operation of the namespace ``c10d``. Dispatch modes, such as `CommDebugMode`,
+count these operations, and a tensor subclass that wraps another tensor gives that one to them. The methods of
+a group that is written in Python are called without the dispatcher, so this does the same for them. It costs
+a look at the types of the tensors where there is nobody to show anything to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from weft.torch.internals import has_dispatch_mode, make_overload, pop_dispatch_mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from weft.torch.works import Work
+
+
+def dispatch(name: str, run: Callable[..., Work], tensors: tuple[Any, ...], others: tuple[Any, ...]) -> Work:
+    """Start a collective, in the sight of dispatch modes and of tensor subclasses.
+
+    Parameters
+    ----------
+    name
+        Of the operation in ``torch.ops.c10d``.
+    run
+        Starts it on plain tensors, which it is given in the place of `tensors`.
+    tensors
+        The first arguments of the operation: tensors, lists of them, or lists of lists.
+    others
+        Those that follow.
+    """
+    if not has_dispatch_mode() and not any(_dispatches(tensor) for tensor in _each(tensors)):
+        return run(*tensors)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        """What modes and subclasses call when they are done: the next of them, or the collective."""
+        given = args[: len(tensors)]
+        types = tuple({type(tensor) for tensor in _each(given) if _dispatches(tensor)})
+        if has_dispatch_mode():
+            with pop_dispatch_mode() as mode:
+                found = mode.__torch_dispatch__(operation, types, args, kwargs)
+            if found is not NotImplemented:
+                return found
+        for kind in types:
+            found = kind.__torch_dispatch__(operation, types, args, kwargs)
+            if found is not NotImplemented:
+                return found
+        if types:
+            names = ", ".join(kind.__name__ for kind in types)
+            msg = f"{name}: no tensor among {names} knows this operation; give a plain tensor"
+            raise TypeError(msg)
+        work = run(*given)
+        return (given[0], work) if returns_tensors else work
+
+    operation, returns_tensors = make_overload(name, call)
+    found = call(*tensors, *others)
+    work: Work = found[-1] if isinstance(found, tuple | list) else found
+    return work
+
+
+def _dispatches(tensor: Any) -> bool:
+    """Whether a tensor is of a subclass that sees the operations on it."""
+    kind = type(tensor)
+    return kind is not torch.Tensor and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+
+
+def _each(given: Any) -> Iterator[Tensor]:
+    if isinstance(given, torch.Tensor):
+        yield given
+    else:
+        for some in given:
+            yield from _each(some)

@@ -1,0 +1,451 @@
+"""The collectives of a process group, by the names and with the arguments that torch calls them with.
+
+torch calls a process group that is written in Python by the names below; where it has renamed a collective,
+both names are here. Those that torch's own C++ calls, for DistributedDataParallel and functional collectives,
+are the same methods. Arguments have the names that torch gives them in its own groups, and options may be
+given as torch's option objects or as plain values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from weft.errors import LimitError, RuntimeFailure
+from weft.torch import collectives, sparse
+from weft.torch.arguments import check_message, either, listed, one_by_one, paired, read_options, single
+from weft.torch.dispatch import dispatch
+from weft.torch.internals import Event, ProcessGroup
+from weft.torch.tensors import check_input, check_output
+from weft.torch.works import Work, guarded, over, together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from torch import Tensor
+
+    from weft.runtime.communicator import Communicator
+    from weft.runtime.work import Work as Started
+    from weft.torch.arguments import Asked
+    from weft.torch.collectives import Job
+    from weft.torch.guard import Guard
+    from weft.torch.pairs import Pairs
+
+BACKEND = "weft"
+
+
+class Collectives(ProcessGroup):  # type: ignore[misc]
+    """What `WeftProcessGroup` computes and moves.
+
+    Parameters
+    ----------
+    communicator
+        What runs.
+    pairs
+        For messages between two ranks.
+    guard
+        Keeps failures.
+    """
+
+    def __init__(self, communicator: Communicator, pairs: Pairs, guard: Guard) -> None:
+        super().__init__(communicator.rank, communicator.size)
+        self.communicator = communicator
+        self.guard = guard
+        self._pairs = pairs
+        self._together: list[Work] | None = None
+        self._leaving = False
+
+    def allreduce(
+        self,
+        tensors: Any = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        tensor: Tensor | None = None,
+        op: Any = None,
+    ) -> Work:
+        """Combine tensors, in place; a sparse one becomes the sum of all."""
+        asked = self._read(opts, timeout, op=op)
+
+        def run(given: Sequence[Tensor]) -> Work:
+            make = sparse.all_reduce if sparse.is_sparse(given) else collectives.all_reduce
+            return self._start("all_reduce", make(self.communicator, given, asked.op), given, asked)
+
+        return dispatch(
+            "allreduce_",
+            run,
+            (listed(either("all_reduce", tensors, tensor)),),
+            (self, asked.op, None, *asked.dispatched),
+        )
+
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
+        """Combine several tensors, in place."""
+        asked = self._read(opts)
+
+        def run(given: Sequence[Tensor]) -> Work:
+            job = collectives.all_reduce(self.communicator, given, asked.op)
+            return self._start("all_reduce", job, given, asked)
+
+        return dispatch("allreduce_coalesced_", run, (listed(tensors),), (self, asked.op, *asked.dispatched))
+
+    def broadcast(
+        self,
+        tensors: Any = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        tensor: Tensor | None = None,
+        root: int | None = None,
+    ) -> Work:
+        """Give every rank the root's tensors."""
+        asked = self._read(opts, timeout, root=root)
+
+        def run(given: Sequence[Tensor]) -> Work:
+            job = collectives.broadcast(self.communicator, given, asked.root)
+            return self._start("broadcast", job, given, asked)
+
+        given = listed(either("broadcast", tensors, tensor))
+        return dispatch("broadcast_", run, (given,), (self, asked.root, 0, *asked.dispatched))
+
+    def reduce(
+        self,
+        tensors: Any = None,
+        opts: Any = None,
+        op: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        tensor: Tensor | None = None,
+        root: int | None = None,
+    ) -> Work:
+        """Combine tensors at the root, in place."""
+        asked = self._read(opts, timeout, op=op, root=root)
+
+        def run(given: Sequence[Tensor]) -> Work:
+            job = collectives.reduce(self.communicator, given, asked.root, asked.op)
+            outputs = given if self.rank() == asked.root else []
+            return self._start("reduce", job, outputs, asked, inputs=given)
+
+        given = listed(either("reduce", tensors, tensor))
+        return dispatch("reduce_", run, (given,), (self, asked.op, asked.root, 0, *asked.dispatched))
+
+    def allgather(
+        self,
+        output_tensors: Any,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        input_tensor: Tensor | None = None,
+    ) -> Work:
+        """Give every rank the tensors of all."""
+        asked, inputs = self._read(opts, timeout), either("all_gather", input_tensors, input_tensor)
+        if isinstance(inputs, torch.Tensor):
+            output_tensors, inputs = [output_tensors], [inputs]
+        return dispatch(
+            "allgather_",
+            lambda outputs, inputs: self._gather_lists(outputs, inputs, asked),
+            (output_tensors, inputs),
+            (self, *asked.dispatched),
+        )
+
+    def allgather_coalesced(
+        self, output_lists: Sequence[Sequence[Tensor]], input_list: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        """Give every rank all tensors of all: ``output_lists[rank][tensor]``."""
+        asked = self._read(opts)
+
+        def run(outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]) -> Work:
+            for some in outputs:
+                paired("all_gather_coalesced", some, inputs)
+            by_tensor = [[some[index] for some in outputs] for index in range(len(inputs))]
+            return self._gather_lists(by_tensor, inputs, asked)
+
+        tensors = output_lists, input_list
+        return dispatch("allgather_coalesced_", run, tensors, (self, asked.is_async))
+
+    def _gather_lists(
+        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], asked: Asked
+    ) -> Work:
+        pairs = paired("all_gather", outputs, inputs)
+        jobs = [collectives.all_gather_list(self.communicator, *pair) for pair in pairs]
+        flat = [tensor for some in outputs for tensor in some]
+        value = list(outputs[0]) if len(outputs) == 1 else [list(some) for some in outputs]
+        return self._start("all_gather", one_by_one(jobs), flat, asked, inputs=inputs, value=value)
+
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+        """Join the tensors of all ranks."""
+        asked = self._read(opts)
+
+        def run(output: Tensor, source: Tensor) -> Work:
+            job = collectives.all_gather(self.communicator, output, source)
+            return self._start("_all_gather_base", job, [output], asked, inputs=[source])
+
+        return dispatch("_allgather_base_", run, (output, input), (self, *asked.dispatched))
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        """Join several tensors of all ranks."""
+        asked = self._read(opts)
+
+        def run(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Work:
+            pairs = paired("all_gather", outputs, inputs)
+            jobs = [collectives.all_gather(self.communicator, *pair) for pair in pairs]
+            return self._start("_all_gather_base", one_by_one(jobs), outputs, asked, inputs=inputs)
+
+        return dispatch("allgather_into_tensor_coalesced_", run, (outputs, inputs), (self, asked.is_async))
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(
+        self,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        output: Tensor | None = None,
+        input: Sequence[Tensor] | None = None,
+        op: Any = None,
+    ) -> Work:
+        """Combine the r-th tensors of all at rank r."""
+        asked = self._read(opts, timeout, op=op)
+        outputs = either("reduce_scatter", output_tensors, output)
+        inputs = either("reduce_scatter", input_tensors, input)
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+
+        def run(outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]]) -> Work:
+            pairs = paired("reduce_scatter", outputs, inputs)
+            jobs = [collectives.reduce_scatter_list(self.communicator, *pair, asked.op) for pair in pairs]
+            seen = [tensor for some in inputs for tensor in some]
+            return self._start("reduce_scatter", one_by_one(jobs), outputs, asked, inputs=seen)
+
+        tail = (self, asked.op, *asked.dispatched)
+        return dispatch("reduce_scatter_", run, (outputs, inputs), tail)
+
+    def reduce_scatter_single(self, outputTensor: Tensor, inputTensor: Tensor, opts: Any = None) -> Work:
+        """Combine tensors and keep this rank's share."""
+        asked = self._read(opts)
+
+        def run(output: Tensor, source: Tensor) -> Work:
+            job = collectives.reduce_scatter(self.communicator, output, source, asked.op)
+            return self._start("_reduce_scatter_base", job, [output], asked, inputs=[source])
+
+        tail = (self, asked.op, *asked.dispatched)
+        return dispatch("_reduce_scatter_base_", run, (outputTensor, inputTensor), tail)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        """Combine several tensors and keep this rank's shares."""
+        asked = self._read(opts)
+
+        def run(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Work:
+            pairs = paired("reduce_scatter", outputs, inputs)
+            jobs = [collectives.reduce_scatter(self.communicator, *pair, asked.op) for pair in pairs]
+            return self._start("_reduce_scatter_base", one_by_one(jobs), outputs, asked, inputs=inputs)
+
+        tail = (self, asked.op, *asked.dispatched)
+        return dispatch("reduce_scatter_tensor_coalesced_", run, (outputs, inputs), tail)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def gather(
+        self,
+        output_tensors: Any,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        input_tensor: Tensor | None = None,
+        root: int | None = None,
+    ) -> Work:
+        """Give the root the tensors of all."""
+        asked = self._read(opts, timeout, root=root)
+        inputs = either("gather", input_tensors, input_tensor)
+        if isinstance(inputs, torch.Tensor):
+            output_tensors, inputs = [output_tensors] if output_tensors else [], [inputs]
+
+        def run(outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]) -> Work:
+            room = single("gather", "lists of outputs", outputs) if outputs else []
+            source = single("gather", "inputs", inputs)
+            job = collectives.gather(self.communicator, room, source, asked.root)
+            return self._start("gather", job, room, asked, inputs=inputs)
+
+        return dispatch("gather_", run, (output_tensors or [], inputs), (self, asked.root, *asked.dispatched))
+
+    def scatter(
+        self,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: timedelta | None = None,
+        *,
+        output_tensor: Tensor | None = None,
+        root: int | None = None,
+    ) -> Work:
+        """Give rank r the root's r-th tensor."""
+        asked = self._read(opts, timeout, root=root)
+        outputs = either("scatter", output_tensors, output_tensor)
+        if isinstance(outputs, torch.Tensor):
+            outputs, input_tensors = [outputs], [input_tensors] if input_tensors else []
+
+        def run(outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]]) -> Work:
+            sources = single("scatter", "lists of inputs", inputs) if inputs else []
+            output = single("scatter", "outputs", outputs)
+            job = collectives.scatter(self.communicator, output, sources, asked.root)
+            return self._start("scatter", job, outputs, asked, inputs=sources)
+
+        tail = (self, asked.root, *asked.dispatched)
+        return dispatch("scatter_", run, (outputs, input_tensors or []), tail)
+
+    def alltoall(
+        self,
+        output_tensors: Sequence[Tensor],
+        input_tensors: Sequence[Tensor],
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        """Give rank r the r-th tensor."""
+        asked = self._read(opts, timeout)
+
+        def run(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Work:
+            job = collectives.all_to_all(self.communicator, outputs, inputs)
+            return self._start("all_to_all", job, outputs, asked, inputs=inputs)
+
+        return dispatch("alltoall_", run, (output_tensors, input_tensors), (self, *asked.dispatched))
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        input: Tensor,
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
+        opts: Any = None,
+        timeout: timedelta | None = None,
+    ) -> Work:
+        """Give rank r the r-th part of a tensor."""
+        asked, sizes = self._read(opts, timeout), (output_split_sizes, input_split_sizes)
+
+        def run(output: Tensor, source: Tensor) -> Work:
+            job = collectives.all_to_all_single(self.communicator, output, source, *sizes)
+            return self._start("all_to_all", job, [output], asked, inputs=[source])
+
+        return dispatch("alltoall_base_", run, (output, input), (self, *sizes, *asked.dispatched))
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
+        """Complete once every rank has come."""
+        asked = self._read(opts, timeout)
+        return self._start("barrier", lambda seconds: self.communicator.barrier(timeout=seconds), [], asked)
+
+    def send(self, tensors: Sequence[Tensor], dstRank: int, tag: int = 0) -> Work:
+        """Send a tensor to one other rank."""
+
+        def run(tensors: Sequence[Tensor]) -> Work:
+            tensor = single("send", "tensors", tensors)
+            check_input("send", tensor)
+            check_message("send", self.communicator, dstRank, tag)
+            self._check_usable()
+            event, limit = self._record("send", tensors), self.communicator.timeout
+            return self._watch(self._pairs.send(tensor, dstRank, tag, limit, event), [])
+
+        return dispatch("send", run, (tensors,), (self, dstRank, tag))
+
+    def recv(self, tensors: Sequence[Tensor], srcRank: int, tag: int = 0) -> Work:
+        """Receive from one other rank the next tensor that it has sent with this tag."""
+
+        def run(tensors: Sequence[Tensor]) -> Work:
+            check_message("recv", self.communicator, srcRank, tag)
+            return self._receive("recv", single("recv", "tensors", tensors), srcRank, tag)
+
+        return dispatch("recv_", run, (tensors,), (self, srcRank, tag))
+
+    def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
+        """Receive the next tensor that any rank has sent with this tag; ``source_rank`` tells which."""
+
+        def run(tensors: Sequence[Tensor]) -> Work:
+            check_message("recv", self.communicator, None, tag)
+            return self._receive("recvAnySource", single("recv", "tensors", tensors), None, tag)
+
+        return dispatch("recv_any_source_", run, (tensors,), (self, tag))
+
+    def _receive(self, name: str, tensor: Tensor, source: int | None, tag: int) -> Work:
+        check_output("recv", tensor)
+        self._check_usable()
+        event = self._record(name, [tensor])
+        received = self._pairs.receive(tensor, source, tag, self.communicator.timeout, event)
+        work = self._watch(received.work, [tensor], harmless=(LimitError,))
+        work.find_source = received.find_source
+        return work
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        del device
+        self._together = []
+
+    def _end_coalescing(self, device: torch.device) -> Work:
+        del device
+        works, self._together = self._together or [], None
+        outputs = [output for work in works for output in work.result()]
+        return self._watch(together([work.started for work in works]), outputs)
+
+    def _read(self, opts: Any, timeout: timedelta | None = None, **named: Any) -> Asked:
+        return read_options(opts, timeout, self.communicator.timeout, **named)
+
+    def _record(self, name: str, tensors: Sequence[Tensor]) -> Event | None:
+        """Event of the profiler, if there is one, as torch's own backends name theirs."""
+        return Event(f"{BACKEND}:{name}", list(tensors)) if Event.wanted() else None
+
+    def _start(
+        self,
+        name: str,
+        job: Job,
+        outputs: Sequence[Tensor],
+        asked: Asked,
+        *,
+        inputs: Sequence[Tensor] | None = None,
+        value: Any = None,
+    ) -> Work:
+        """Do it now if the caller waits anyway and nothing is under way; else when its turn comes."""
+        self._check_usable()
+        run = guarded(lambda: job(asked.seconds), outputs)
+        event = self._record(name, outputs if inputs is None else inputs)
+        if event is not None:
+            run = event.during(run)
+        # Events of torch's own backends are asynchronous, also those of calls that wait.
+        if asked.is_async or self._together is not None or event is not None:
+            return self._watch(self.communicator.in_turn(run, async_op=True), outputs, value=value)
+        try:
+            self.communicator.in_turn(run)
+        except RuntimeFailure as failure:
+            self.guard.failed(failure, told=True)
+            raise
+        return Work(over(), self.guard, outputs, value)
+
+    def _watch(
+        self,
+        started: Started,
+        outputs: Sequence[Tensor],
+        *,
+        value: Any = None,
+        harmless: tuple[type[BaseException], ...] = (),
+    ) -> Work:
+        self.guard.started(started, harmless=harmless)
+        work = Work(started, self.guard, outputs, value)
+        if self._together is not None:
+            self._together.append(work)
+        return work
+
+    def _check_usable(self) -> None:
+        self.guard.check()
+        if self._leaving:
+            msg = f"rank {self.rank()} has destroyed this process group; make another by new_group"
+            raise RuntimeFailure(f"{msg} or init_process_group")

@@ -1,0 +1,103 @@
+"""``monitored_barrier``: a barrier that names the ranks which have not come.
+
+Rank 0 looks for a note of every other rank in the store of the group, and answers with a note of its own:
+that all have come, or that some have not. No connection is used, so a rank that does not come spoils none.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from weft.torch.pairs import Notes
+
+_SHORTEST_PAUSE_S: Final = 0.001
+_LONGEST_PAUSE_S: Final = 0.05
+_PASSED: Final = "passed"
+_FAILED: Final = "failed"
+
+
+class MonitoredBarrier:
+    """One barrier of a group.
+
+    Parameters
+    ----------
+    notes
+        In the store of the group.
+    number
+        Of the barrier, the same at all ranks.
+    rank, ranks
+        This rank, and all.
+    check
+        Raises once the group has failed.
+    """
+
+    def __init__(
+        self, notes: Notes, number: int, rank: int, ranks: Sequence[int], check: Callable[[], None]
+    ) -> None:
+        self._notes, self._rank, self._ranks, self._check = notes, rank, ranks, check
+        self._key = f"barrier/{number}"
+
+    def pass_within(self, seconds: float, name_all: bool) -> None:
+        """Return once all ranks have come.
+
+        Raises
+        ------
+        TimedOut
+            At rank 0 with the ranks that are missing, all of them or the first; at the others if rank 0 has
+            not come or has given up.
+        """
+        if self._rank == 0:
+            self._monitor(seconds, name_all)
+        else:
+            self._notes.leave_word(f"{self._key}/{self._rank}", "here")
+            self._await_answer(seconds)
+
+    def _monitor(self, seconds: float, name_all: bool) -> None:
+        missing = [rank for rank in self._ranks if rank != 0]
+
+        def all_here() -> bool:
+            missing[:] = [rank for rank in missing if self._notes.find_word(f"{self._key}/{rank}") is None]
+            return not missing
+
+        if self._poll(all_here, seconds):
+            self._notes.leave_word(f"{self._key}/0", _PASSED)
+            return
+        self._notes.leave_word(f"{self._key}/0", _FAILED)
+        named = missing if name_all else missing[:1]
+        who = ("Ranks " if len(named) > 1 else "Rank ") + ", ".join(map(str, named))
+        hint = f"[Rank 0]: {who} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
+        if seconds <= 0:
+            hint = f"Rank 0 timed out in monitoredBarrier after 0 ms; {hint}"
+        raise TimedOut("monitored_barrier", seconds, named, hint)
+
+    def _await_answer(self, seconds: float) -> None:
+        answers: list[str] = []
+
+        def answered() -> bool:
+            found = self._notes.find_word(f"{self._key}/0")
+            answers.extend([] if found is None else [found])
+            return bool(answers)
+
+        if self._poll(answered, seconds) and answers[0] == _PASSED:
+            return
+        reached = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors"
+        # In torch's words, which its tests and other people's tools look for.
+        hint = f"{reached} while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
+        raise TimedOut("monitored_barrier", seconds, [] if answers else [0], hint)
+
+    def _poll(self, come: Callable[[], bool], seconds: float) -> bool:
+        """Whether something has come in time."""
+        deadline, pause = time.monotonic() + seconds, _SHORTEST_PAUSE_S
+        while not come():
+            self._check()
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return True

@@ -1,0 +1,84 @@
+"""All-reduce of sparse tensors: every rank gets the elements of all, and adds them up by itself.
+
+How many elements a rank has is known to it alone, so the numbers go first. Memory and traffic grow with the
+elements of all ranks, as in torch's own gloo backend.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import distributed as dist
+
+from weft.errors import InputError
+from weft.torch.tensors import array_of, check_cpu
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from weft.runtime.communicator import Communicator
+    from weft.torch.collectives import Job
+
+
+def is_sparse(tensors: Sequence[Tensor]) -> bool:
+    """Whether there is a tensor among these that lists its elements with their coordinates."""
+    return any(tensor.layout == torch.sparse_coo for tensor in tensors)
+
+
+def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
+    """Make a sparse tensor the sum of those of all ranks, in place.
+
+    Raises
+    ------
+    InputError
+        If there are several tensors, or dense ones among them.
+    TypeError
+        If something else than a sum is asked for.
+    """
+    if len(tensors) != 1:
+        msg = f"all_reduce: {len(tensors)} tensors, some of them sparse; reduce sparse ones one at a time"
+        raise InputError(msg)
+    (tensor,) = tensors
+    check_cpu("all_reduce", tensor)
+    averages = bool(op == dist.ReduceOp.AVG)
+    if not averages and not op == dist.ReduceOp.SUM:  # noqa: SIM201 - torch's operations know no other sign
+        msg = "all_reduce: sparse tensors have only SUM and AVG; use tensor.to_dense() for other reductions"
+        raise TypeError(msg)
+    shape, axes = tuple(tensor.shape), tensor.sparse_dim()
+    kind = f"sparse all_reduce {tensor.dtype} {shape} {axes}"
+
+    def run(timeout: float) -> None:
+        mine = tensor.detach().coalesce()
+        counts = torch.empty(comm.size, dtype=torch.int64)
+        own = torch.tensor([mine._nnz()])
+        comm.all_gather(own.numpy(), out=counts.numpy(), timeout=timeout, kind=f"{kind} counts")
+        most = int(counts.max())
+        places = _share(comm, mine.indices().t(), most, timeout, f"{kind} places")
+        values = _share(comm, mine.values(), most, timeout, f"{kind} values")
+        some = [slice(rank * most, rank * most + count) for rank, count in enumerate(counts.tolist())]
+        total = torch.sparse_coo_tensor(
+            torch.cat([places[part] for part in some]).t(),
+            torch.cat([values[part] for part in some]),
+            shape,
+            check_invariants=False,
+        ).coalesce()
+        if averages:
+            total /= comm.size
+        with torch.no_grad():  # a detached sparse tensor would have elements of its own
+            tensor.copy_(total)
+
+    return run
+
+
+def _share(comm: Communicator, rows: Tensor, most: int, timeout: float, kind: str) -> Tensor:
+    """Rows of all ranks, each rank's from a multiple of `most` on."""
+    padded = rows.new_zeros((most, *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    everybody = rows.new_empty((comm.size * most, *rows.shape[1:]))
+    if everybody.numel():
+        into = array_of(everybody.view(-1))
+        comm.all_gather(array_of(padded.view(-1)), out=into, timeout=timeout, kind=kind)
+    return everybody
