@@ -1,3 +1,3 @@
 """What jobs run is no test by itself."""
 
-collect_ignore = ["dear_cases.py", "profiled_job.py"]
+collect_ignore = ["ddp_job.py", "dear_cases.py", "profiled_job.py"]
