@@ -23,8 +23,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 from provenance import write_report  # noqa: E402
 from support.faults import Nursery  # noqa: E402
 from support.faults.control_frames import damage_control_frames  # noqa: E402
-from support.faults.damage import ENDINGS, KINDS  # noqa: E402
-from support.faults.frame_trial import run_damages  # noqa: E402
+from support.faults.damage import ENDINGS, KINDS, Damage  # noqa: E402
+from support.faults.frame_trial import Suffered, run_damages  # noqa: E402
 from support.faults.frames import draw_damage  # noqa: E402
 from support.faults.strangers import Heard, bother_job  # noqa: E402
 
@@ -41,7 +41,13 @@ def damaged(wanted: argparse.Namespace) -> None:
     damages = [draw_damage(KINDS[number % len(KINDS)], chance) for number in range(wanted.cases)]
     batches = [damages[first : first + BATCH] for first in range(0, len(damages), BATCH)]
     with Nursery() as nursery, ThreadPoolExecutor(wanted.at_once) as pool:
-        results = list(pool.map(lambda batch: run_damages(batch, nursery), batches))
+
+        def run_batch(batch: list[Damage]) -> tuple[list[Suffered], list[str]]:
+            found, left = run_damages(batch, nursery)
+            print(f"{time.monotonic() - began:.0f} s: {len(found)} more cases", *left, flush=True)
+            return found, left
+
+        results = list(pool.map(run_batch, batches))
     found = [suffered for batch, _ in results for suffered in batch]
     left = [line for _, some in results for line in some]
     rows = []
@@ -119,7 +125,7 @@ def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     modes = parser.add_subparsers(required=True)
-    for mode, cases in ((damaged, 14_400), (control, 14_400), (strangers, 10_000)):
+    for mode, cases in ((damaged, 14_700), (control, 14_400), (strangers, 10_000)):
         words = modes.add_parser(mode.__name__, help=mode.__doc__)
         words.set_defaults(run=mode)
         words.add_argument("--cases", type=int, default=cases)
