@@ -317,9 +317,10 @@ class TimedOut(RuntimeFailure):
         self.seconds = seconds
         self.missing = tuple(missing)
         self.hint = hint
-        who = f"because {name_ranks(self.missing)} did not come within" if self.missing else "after"
-        # "Timed out" between spaces is what torch's own tests, and people's tools, look for.
-        super().__init__(f"{op}: Timed out {who} {seconds:g} s" + (f"; {hint}" if hint else ""))
+        who = f": {name_ranks(self.missing)} did not come within {seconds:g} s" if self.missing else ""
+        # "Timed out waiting 5ms", with a space before it, is what torch's tests and people's tools look for.
+        late = f"Timed out waiting {seconds * 1000:.0f}ms{who}"
+        super().__init__(f"{op}: {late}" + (f"; {hint}" if hint else ""))
 
 
 class DesyncError(RuntimeFailure):

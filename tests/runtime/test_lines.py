@@ -58,7 +58,7 @@ def test_a_rank_whose_queue_is_full_is_only_late(entrance: Entrance) -> None:
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
         doors = [Door(LOOPBACK, full.getsockname()[1], bytes(32)), entrance.door]
-        late = r"connect: Timed out because rank 0 did not come within 1\.8 s; .*: no answer"
+        late = r"connect: Timed out waiting 1800ms: rank 0 did not come within 1\.8 s; .*: no answer"
         with pytest.raises(TimedOut, match=late):
             connect_lines(1, entrance, doors, {LINE: None}, 1.8)
 

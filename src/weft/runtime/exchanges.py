@@ -9,6 +9,8 @@ from weft.runtime.engines import Dealing
 from weft.runtime.operations import Operations, is_rank
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.runtime.work import Work
 
 
@@ -99,6 +101,51 @@ class Exchanges(Operations):
             return out.give_back()
 
         return self._do(run, async_op=async_op)
+
+    def send_parts(
+        self, peers: Sequence[int], array: Any, *, timeout: float | None = None, kind: str = ""
+    ) -> None:
+        """Send each of several ranks its part of an array, in their order; each calls `recv_parts`."""
+        flat = self._engine.flatten(array, writable=False)
+        part = self._part_of("send_parts", peers, flat.elements)
+        dealings = tuple(Dealing(peer, part, None, place * part) for place, peer in enumerate(peers))
+        self._do(lambda: self._exchange("send_parts", dealings, flat, flat, timeout, kind), async_op=False)
+
+    def recv_parts(
+        self,
+        peers: Sequence[int],
+        array: Any,
+        *,
+        place: int = 0,
+        timeout: float | None = None,
+        kind: str = "",
+    ) -> None:
+        """Receive from each of several ranks a part of an array, in their order.
+
+        Parameters
+        ----------
+        place
+            Number of this rank among those that the peer sends to.
+        """
+        flat = self._engine.flatten(array, writable=True)
+        part = self._part_of("recv_parts", peers, flat.elements)
+        dealings = tuple(
+            Dealing(peer, None, part, number * part, place * part) for number, peer in enumerate(peers)
+        )
+
+        def run() -> None:
+            self._exchange("recv_parts", dealings, flat, flat, timeout, kind)
+            flat.give_back()
+
+        self._do(run, async_op=False)
+
+    def _part_of(self, name: str, peers: Sequence[int], elements: int) -> int:
+        for peer in peers:
+            self._check_peer(peer)
+        if len({*peers}) != len(peers) or not peers or elements % len(peers):
+            msg = f"{name}: {elements} elements cannot be dealt out to ranks {list(peers)}"
+            raise InputError(msg)
+        return elements // len(peers)
 
     def gather(
         self,

@@ -20,6 +20,7 @@ from weft.errors import InputError
 from weft.runtime.operations import cut_into_chunks, share_of
 from weft.torch.tensors import (
     Staged,
+    any_share_memory,
     array_of,
     check_input,
     check_one_type,
@@ -32,6 +33,7 @@ from weft.torch.tensors import (
     share_memory,
     write,
 )
+from weft.torch.windows import checked, entry_of_gather, entry_of_scatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from weft.runtime.communicator import Communicator
     from weft.schedule import Schedule
+    from weft.torch.windows import Windows
 
 Job: TypeAlias = Callable[[float], None]
 """Runs the operation; takes the seconds that each of its parts may need."""
@@ -52,11 +55,17 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
     for tensor in tensors:
         _check_served(comm, "all_reduce", tensor)
 
+    apart = not any_share_memory(tensors)
+
     def run(timeout: float) -> None:
-        for tensor, (name, kind) in zip(tensors, found, strict=True):
-            staged = Staged(tensor)
+        # Of tensors that lie in the same memory, no result may become the input of the next.
+        inputs = tensors if apart else [tensor.detach().clone() for tensor in tensors]
+        for tensor, given, (name, kind) in zip(tensors, inputs, found, strict=True):
+            staged = Staged(given)
             comm.all_reduce(staged.numbers, name, timeout=timeout, kind=kind)
             staged.settle()
+            if not apart:
+                write(tensor, given)
 
     return run
 
@@ -196,7 +205,7 @@ def _reduce_unequal(
     return run
 
 
-def gather(comm: Communicator, outputs: Sequence[Tensor], source: Tensor, root: int) -> Job:
+def gather(comm: Communicator, windows: Windows, outputs: Sequence[Tensor], source: Tensor, root: int) -> Job:
     """Give the root the tensors of all."""
     _check_root(comm, "gather", root)
     check_input("gather", source)
@@ -204,6 +213,9 @@ def gather(comm: Communicator, outputs: Sequence[Tensor], source: Tensor, root: 
     for output in outputs:
         check_pair("gather", output, source, larger=1, smaller=1)
     kind = kind_of("gather", source)
+    window = windows.find("gather", kind, root, source.numel() * source.element_size())
+    if window is not None:
+        return window.add(entry_of_gather(comm.rank, root, outputs, source))
 
     def run(timeout: float) -> None:
         mine = array_of(flat_of(source))
@@ -216,10 +228,12 @@ def gather(comm: Communicator, outputs: Sequence[Tensor], source: Tensor, root: 
         if whole is None:
             _deal_out(room, outputs)
 
-    return run
+    return checked(run, windows.close())
 
 
-def scatter(comm: Communicator, output: Tensor, sources: Sequence[Tensor], root: int) -> Job:
+def scatter(
+    comm: Communicator, windows: Windows, output: Tensor, sources: Sequence[Tensor], root: int
+) -> Job:
     """Give rank r the root's r-th tensor."""
     _check_root(comm, "scatter", root)
     check_output("scatter", output)
@@ -227,6 +241,9 @@ def scatter(comm: Communicator, output: Tensor, sources: Sequence[Tensor], root:
     for source in sources:
         check_pair("scatter", output, source, larger=1, smaller=1)
     kind = kind_of("scatter", output)
+    window = windows.find("scatter", kind, root, output.numel() * output.element_size())
+    if window is not None:
+        return window.add(entry_of_scatter(comm.rank, root, output, sources))
 
     def run(timeout: float) -> None:
         staged, given = Staged(output), None
@@ -236,7 +253,7 @@ def scatter(comm: Communicator, output: Tensor, sources: Sequence[Tensor], root:
         comm.scatter(given, root, out=staged.array, timeout=timeout, kind=kind)
         staged.settle()
 
-    return run
+    return checked(run, windows.close())
 
 
 def all_to_all(comm: Communicator, outputs: Sequence[Tensor], sources: Sequence[Tensor]) -> Job:

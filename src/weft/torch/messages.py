@@ -91,6 +91,11 @@ class Receive:
         """Whether it waits for a message."""
         return self._source is None
 
+    @property
+    def has_event(self) -> bool:
+        """Whether a profiler looks on."""
+        return self._event is not None
+
     def find_source(self) -> int:
         """Rank that the message came from, or -1."""
         return -1 if self._source is None else self._source
@@ -180,7 +185,10 @@ class Inbox(Box):
             kept = self._take(receive) if receive.tag in self._kept else None
             if kept is None and receive.is_open:
                 self._waiting.append(receive)
-        if kept is not None:
+        if kept is not None and receive.has_event:
+            # An event that ends in the thread that it began in would not be asynchronous.
+            receive.work.future.in_callback_thread(lambda: self._give(receive, *kept))
+        elif kept is not None:
             self._give(receive, *kept)
         elif receive.is_open:
             self._worker.submit(lambda: self._read_until(receive, only))

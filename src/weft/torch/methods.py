@@ -8,7 +8,7 @@ given as torch's option objects or as plain values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -18,6 +18,7 @@ from weft.torch.arguments import check_message, either, listed, one_by_one, pair
 from weft.torch.dispatch import dispatch
 from weft.torch.internals import Event, ProcessGroup
 from weft.torch.tensors import check_input, check_output
+from weft.torch.windows import Windows, checked
 from weft.torch.works import Work, guarded, over, together
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from weft.torch.pairs import Pairs
 
 BACKEND = "weft"
+_WINDOWED: Final = ("gather", "scatter")
 
 
 class Collectives(ProcessGroup):  # type: ignore[misc]
@@ -54,6 +56,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         self.communicator = communicator
         self.guard = guard
         self._pairs = pairs
+        self._windows = Windows(communicator)
         self._together: list[Work] | None = None
         self._leaving = False
 
@@ -276,7 +279,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         def run(outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]) -> Work:
             room = single("gather", "lists of outputs", outputs) if outputs else []
             source = single("gather", "inputs", inputs)
-            job = collectives.gather(self.communicator, room, source, asked.root)
+            job = collectives.gather(self.communicator, self._windows, room, source, asked.root)
             return self._start("gather", job, room, asked, inputs=inputs)
 
         return dispatch("gather_", run, (output_tensors or [], inputs), (self, asked.root, *asked.dispatched))
@@ -300,7 +303,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         def run(outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]]) -> Work:
             sources = single("scatter", "lists of inputs", inputs) if inputs else []
             output = single("scatter", "outputs", outputs)
-            job = collectives.scatter(self.communicator, output, sources, asked.root)
+            job = collectives.scatter(self.communicator, self._windows, output, sources, asked.root)
             return self._start("scatter", job, outputs, asked, inputs=sources)
 
         tail = (self, asked.root, *asked.dispatched)
@@ -416,6 +419,8 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
     ) -> Work:
         """Do it now if the caller waits anyway and nothing is under way; else when its turn comes."""
         self._check_usable()
+        if name not in _WINDOWED:
+            job = checked(job, self._windows.close())
         run = guarded(lambda: job(asked.seconds), outputs)
         event = self._record(name, outputs if inputs is None else inputs)
         if event is not None:

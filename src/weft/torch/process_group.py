@@ -75,6 +75,11 @@ class WeftProcessGroup(Collectives):
         """Store that the ranks have met through."""
         return self._store
 
+    @property
+    def options(self) -> Any:
+        """Options of the group as torch has them: its timeout is there."""
+        return self._stand_in.options
+
     def set_timeout(self, timeout: timedelta) -> None:
         """Seconds that an operation may take from here on."""
         seconds = check_timeout(timeout.total_seconds())

@@ -108,6 +108,15 @@ def share_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -
     return bool(here & there)
 
 
+def any_share_memory(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether two of these tensors may lie in the same memory."""
+    if len(tensors) < 2:
+        return False
+    return len({tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}) < sum(
+        bool(tensor.numel()) for tensor in tensors
+    )
+
+
 def kind_of(name: str, tensor: torch.Tensor) -> str:
     """What a collective on such a tensor is called in the fingerprint of the runtime's operation."""
     return f"{name} {given_dtype(tensor)}"

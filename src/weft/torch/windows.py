@@ -1,0 +1,216 @@
+"""Small gathers and scatters in flight: several of them in one message.
+
+For every message two ranks wait for each other. A program that starts a thousand gathers and then waits for
+them would do that a thousand times. Here the side that sends looks at what else is queued: the data of
+gathers (or scatters) that follow each other directly, with the same root, type and size, goes into one
+message of a fixed size. The side that receives keeps what it has not asked for yet. Both sides know from the
+size of the tensors alone how long a message is, so they need not agree on how much is in one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft.errors import DesyncError
+from weft.torch.tensors import bytes_of, flat_of, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from weft.runtime.communicator import Communicator
+
+    Bytes = NDArray[np.uint8]
+
+_MESSAGE_BYTES: Final = 4096
+_LARGEST_PART_BYTES: Final = 1024
+"""What is larger gains little from company, and is sent by itself."""
+
+_COUNT_BYTES: Final = 8
+
+
+class Window:
+    """Gathers or scatters that follow each other, with one root, type and size.
+
+    Parameters
+    ----------
+    comm
+        What runs.
+    name, kind
+        Of the collective, and of what its fingerprint has.
+    root
+        Who receives in a gather, and sends in a scatter.
+    part_bytes
+        Of the tensor that one rank gives or gets.
+    before
+        The window of the collectives just before.
+    """
+
+    def __init__(
+        self, comm: Communicator, name: str, kind: str, root: int, part_bytes: int, before: Window | None
+    ) -> None:
+        self.comm, self.name, self.part_bytes = comm, name, part_bytes
+        self.key = name, kind, root, part_bytes
+        self._before = before
+        self._kind = f"{kind} of {part_bytes} bytes"
+        self._most = (_MESSAGE_BYTES - _COUNT_BYTES) // part_bytes
+        self._message_bytes = _COUNT_BYTES + self._most * part_bytes
+        at_root = comm.rank == root
+        others = [rank for rank in range(comm.size) if rank != comm.rank]
+        self.sends = at_root is (name == "scatter")
+        self._peers = others if at_root else [root]
+        # Of this rank among those that the root of a scatter sends to.
+        self._place = comm.rank - (comm.rank > root) if name == "scatter" and not at_root else 0
+        self._queued: deque[Entry] = deque()
+        self._kept: dict[int, deque[Bytes]] = {peer: deque() for peer in self._peers}
+        self._failure: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def add(self, entry: Entry) -> Callable[[float], None]:
+        """Queue one collective; what is returned carries it out when its turn comes."""
+        with self._lock:
+            self._queued.append(entry)
+        return lambda timeout: self._run(entry, timeout)
+
+    def check_empty(self) -> None:
+        """Refuse to go on to something else while peers have sent more of this."""
+        for peer, parts in self._kept.items():
+            if parts:
+                raise DesyncError(peer, self.name)
+
+    def _run(self, entry: Entry, timeout: float) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._before is not None:
+                self._before.check_empty()
+                self._before = None
+            if not self.sends:
+                self._receive(entry, timeout)
+            elif not entry.is_sent:
+                self._send(timeout)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _send(self, timeout: float) -> None:
+        """Send the data of the oldest entry, and of as many others as are there."""
+        with self._lock:
+            entries = [self._queued.popleft() for _ in range(min(self._most, len(self._queued)))]
+        messages = np.zeros((len(self._peers), self._message_bytes), np.uint8)
+        messages[:, :_COUNT_BYTES].view(np.int64)[:] = len(entries)
+        for place, entry in enumerate(entries):
+            first = _COUNT_BYTES + place * self.part_bytes
+            for row, peer in zip(messages, self._peers, strict=True):
+                row[first : first + self.part_bytes] = bytes_of(flat_of(entry.gives(peer)))
+            entry.keep_own()  # in the order of the calls: what it overwrites may be what the next one sends
+            entry.is_sent = True
+        self.comm.send_parts(self._peers, messages.reshape(-1), timeout=timeout, kind=self._kind)
+
+    def _receive(self, entry: Entry, timeout: float) -> None:
+        """Give an entry what its peers have sent, from messages that came before or from new ones."""
+        with self._lock:
+            self._queued.popleft()
+        entry.keep_own()
+        lacking = [peer for peer in self._peers if not self._kept[peer]]
+        if lacking:
+            room = np.empty((len(lacking), self._message_bytes), np.uint8)
+            into = room.reshape(-1)
+            self.comm.recv_parts(lacking, into, place=self._place, timeout=timeout, kind=self._kind)
+            for peer, message in zip(lacking, room, strict=True):
+                count = int(message[:_COUNT_BYTES].view(np.int64)[0])
+                parts = message[_COUNT_BYTES:].reshape(self._most, self.part_bytes)
+                self._kept[peer].extend(parts[: max(1, min(count, self._most))])
+        for peer in self._peers:
+            entry.takes(peer, self._kept[peer].popleft())
+
+
+class Entry:
+    """One gather or scatter of a window.
+
+    Parameters
+    ----------
+    rank
+        This rank.
+    given
+        What this rank has, by the rank that it is for; a gather gives the same to its root.
+    taken
+        What this rank gets, by the rank that it comes from.
+    """
+
+    def __init__(self, rank: int, given: dict[int, Tensor], taken: dict[int, Tensor]) -> None:
+        self._rank, self._given, self._taken = rank, given, taken
+        self.is_sent = False
+
+    def gives(self, peer: int) -> Tensor:
+        """What goes to a peer."""
+        return self._given[peer]
+
+    def takes(self, peer: int, data: Bytes) -> None:
+        """Put what has come from a peer where it belongs."""
+        output = self._taken[peer]
+        flat = flat_of(output)
+        bytes_of(flat)[:] = data
+        if flat.data_ptr() != output.data_ptr():
+            write(output, flat.view(output.shape))
+
+    def keep_own(self) -> None:
+        """Copy what this rank gives itself, if it is the root."""
+        if self._rank in self._given and self._rank in self._taken:
+            source, output = self._given[self._rank], self._taken[self._rank]
+            write(output, flat_of(source).view(output.shape))
+
+
+class Windows:
+    """The window that a group's small gathers or scatters go into, one at a time.
+
+    Parameters
+    ----------
+    comm
+        What runs.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self._open: Window | None = None
+
+    def find(self, name: str, kind: str, root: int, part_bytes: int) -> Window | None:
+        """The window for a collective; None if it is better carried out by itself."""
+        if not 0 < part_bytes <= _LARGEST_PART_BYTES or self._comm.size == 1:
+            return None
+        if self._open is None or self._open.key != (name, kind, root, part_bytes):
+            self._open = Window(self._comm, name, kind, root, part_bytes, self._open)
+        return self._open
+
+    def close(self) -> Window | None:
+        """Begin something else; the window that was open until here."""
+        window, self._open = self._open, None
+        return window
+
+
+def entry_of_gather(rank: int, root: int, outputs: Sequence[Tensor], source: Tensor) -> Entry:
+    """A gather, as this rank sees it."""
+    return Entry(rank, {root: source}, dict(enumerate(outputs)))
+
+
+def entry_of_scatter(rank: int, root: int, output: Tensor, sources: Sequence[Tensor]) -> Entry:
+    """A scatter, as this rank sees it."""
+    return Entry(rank, dict(enumerate(sources)), {root: output})
+
+
+def checked(job: Callable[[float], Any], window: Window | None) -> Callable[[float], Any]:
+    """A job that comes after a window, and makes sure that nothing was left in it."""
+    if window is None:
+        return job
+
+    def run(timeout: float) -> Any:
+        window.check_empty()
+        return job(timeout)
+
+    return run
