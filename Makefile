@@ -1,6 +1,7 @@
 # make demo   see Weft work           make test   everything .ci/run checks
 # make build  compile the extension   make stub   write src/weft/_core.pyi anew after cpp/bindings.cpp changed
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
+# make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ JOBS ?= 2
 SANITIZER ?= address
 TESTS ?= tests/runtime tests/faults tests/soak
 
-# make sanitize has its own of both, so that the usual ones stay as they are.
+# make sanitize and make frameworks have their own of both, so that the usual ones stay as they are.
 VENV := .venv
 BUILD := build
 DEFINE :=
@@ -21,7 +22,7 @@ INSTALLED := $(BUILD)/installed-$(subst $(comma),-,$(EXTRAS)).stamp
 BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
 
-.PHONY: install build demo test lint types stub sanitize clean
+.PHONY: install build demo test lint types stub sanitize frameworks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -95,6 +96,14 @@ sanitize:
 		DEFINE=--config-settings=cmake.define.WEFT_SANITIZE=$(SANITIZER)
 	@echo "sanitize: $(SANITIZER): pytest $(TESTS)"
 	@tools/sanitize $(SANITIZER) build/$(SANITIZER) $(TESTS)
+
+# DeepSpeed's build looks at torch, so that goes first. Not a part of make test: 1 GB more, and minutes.
+FRAMEWORKS := $(MAKE) --no-print-directory install VENV=build/frameworks/venv BUILD=build/frameworks
+frameworks:
+	@$(FRAMEWORKS) EXTRAS=torch,dev
+	@$(FRAMEWORKS) EXTRAS=torch,dev,frameworks
+	@echo "frameworks: pytest tests/frameworks"
+	@build/frameworks/venv/bin/python -m pytest -q -o faulthandler_timeout=900 -n $(JOBS) tests/frameworks
 
 clean:
 	@echo "clean: build and caches (.venv stays)"
