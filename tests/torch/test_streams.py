@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 import torch
 
-from weft.torch.dear.streams import Streams
+from weft.torch.dear.streams import Streams, make_clock
 
 
 class Recorded:
@@ -48,3 +51,21 @@ def test_one_stream_waits_for_nothing() -> None:
     streams = Streams(torch.device("cpu"))
     streams.note()
     streams.join()
+
+
+def test_the_clock_of_an_accelerator_is_read_when_its_work_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = []
+
+    class Module:
+        synchronize = staticmethod(over.append)
+
+    monkeypatch.setattr(torch, "get_device_module", lambda _: Module)
+    first, second = torch.device("cuda", 0), torch.device("cuda", 1)
+    clock = make_clock([second, torch.device("cpu"), first, second])
+    assert over == []
+    assert clock() <= time.perf_counter()
+    assert over == [first, second]
+
+
+def test_the_clock_of_a_cpu_is_the_usual_one() -> None:
+    assert make_clock([torch.device("cpu")]) is time.perf_counter

@@ -76,6 +76,48 @@ def test_ddp_with_the_hook(tmp_path: Path, backend: str, options: str, tolerance
     run_group(tmp_path, 2, f"{MODEL}TOLERANCE = {tolerance}\n{DDP}", options, backend=backend)
 
 
+# Buckets are taken for an accelerator's, whose work is done at once; each step is recorded.
+ELSEWHERE = """
+import contextlib
+import weft.torch.hook
+
+done = []
+
+class Module:
+    class Event:
+        def record(self, stream):
+            done.append("recorded")
+        def synchronize(self):
+            done.append("waited")
+
+    class Stream:
+        def __init__(self, device=None):
+            pass
+        def synchronize(self):
+            done.append("back")
+
+    stream = staticmethod(lambda stream: contextlib.nullcontext())
+    current_stream = staticmethod(lambda device: None)
+
+weft.torch.hook._on_host = lambda buffer: False
+torch.get_device_module = lambda device=None: Module
+empty = torch.empty
+torch.empty = lambda *sizes, pin_memory=False, **options: empty(*sizes, **options)
+"""
+
+
+@pytest.mark.parametrize(("options", "tolerance"), [("{}", 2e-6), ('{"wire": "bf16"}', 1e-2)])
+def test_the_hook_takes_buckets_of_an_accelerator_to_the_host_and_back(
+    tmp_path: Path, options: str, tolerance: float
+) -> None:
+    check = """
+assert done.count("recorded") == done.count("waited") == done.count("back") > 0, done
+"""
+    run_group(
+        tmp_path, 2, f"{ELSEWHERE}{MODEL}TOLERANCE = {tolerance}\n{DDP}{check}", options, backend="gloo"
+    )
+
+
 SHARDED = """
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer

@@ -1,7 +1,12 @@
-"""``ddp_hook``: DistributedDataParallel's gradients through Weft, whatever group it runs on."""
+"""``ddp_hook``: DistributedDataParallel's gradients through Weft, whatever group it runs on.
+
+Weft's runtime moves host memory. Buckets that lie on an accelerator go there and back (`_HostCopy`): that way
+was tried on CPUs only, with a device that records what is asked of it, and never on an accelerator.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -44,6 +49,9 @@ def ddp_hook(
 
     All ranks of the group meet when the first bucket is ready. A group of backend weft is used as it is,
     unless something else is prescribed here.
+
+    Tests run this on CPUs, over groups of gloo and of weft. Gradients on an accelerator are copied to pinned
+    host memory, averaged there and copied back; nobody has run that on one yet (``tools/gpu-check`` does).
 
     Parameters
     ----------
@@ -98,7 +106,10 @@ def ddp_hook(
         communicator, guard = made[0]
         guard.check()
         buffer = bucket.buffer()
-        run = guarded(lambda: _average(communicator, buffer, kind), [buffer])
+        if _on_host(buffer):
+            run = guarded(lambda: _average(communicator, buffer, kind), [buffer])
+        else:
+            run = guarded(partial(_average_copy, communicator, _HostCopy(buffer), kind), [buffer])
         work = communicator.in_turn(run, async_op=True)
         guard.started(work)
         return Promise(torch.futures.Future(), work, buffer).ask()
@@ -119,3 +130,45 @@ def _average(communicator: Communicator, buffer: torch.Tensor, kind: torch.dtype
     narrow = buffer.detach().div(communicator.size).to(kind)
     communicator.all_reduce(Staged(narrow).numbers, "sum", kind=kind_of("ddp_hook", narrow))
     write(buffer, narrow)
+
+
+def _average_copy(communicator: Communicator, copy: _HostCopy, kind: torch.dtype | None) -> None:
+    copy.wait()
+    _average(communicator, copy.tensor, kind)
+    copy.put_back()
+
+
+def _on_host(buffer: torch.Tensor) -> bool:
+    return buffer.device.type == "cpu"
+
+
+class _HostCopy:
+    """A bucket of an accelerator in host memory, made on the stream on which the bucket became ready.
+
+    It is waited for, and brought back, in another thread: on a stream of its own, since the usual one of the
+    device is busy with the rest of the backward pass.
+
+    Parameters
+    ----------
+    buffer
+        On an accelerator.
+    """
+
+    def __init__(self, buffer: torch.Tensor) -> None:
+        self._buffer = buffer
+        self._module: Any = torch.get_device_module(buffer.device)
+        self.tensor = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=not _on_host(buffer))
+        self.tensor.copy_(buffer, non_blocking=True)
+        self._copied = self._module.Event()
+        self._copied.record(self._module.current_stream(buffer.device))
+
+    def wait(self) -> None:
+        """Return once `tensor` has what the bucket had."""
+        self._copied.synchronize()
+
+    def put_back(self) -> None:
+        """Give the bucket what `tensor` has; returns once it is there, so that any stream may read it."""
+        stream = self._module.Stream(self._buffer.device)
+        with self._module.stream(stream):
+            self._buffer.copy_(self.tensor, non_blocking=True)
+        stream.synchronize()

@@ -7,6 +7,7 @@ order in which it was started, on other groups in any order.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -97,6 +98,8 @@ class Channel(ABC):
         Whether what was started later also works on the data later, without waiting in between.
     counts
         Whether torch counts what comes in as a change of the tensor, as it does a user's changes.
+    clock
+        What time is read from; while DeAR measures, one that waits for the work of accelerators.
     """
 
     rank: int
@@ -105,6 +108,7 @@ class Channel(ABC):
     ordered: bool
     counts: bool
     listener: Callable[[Span], None] | None = None
+    clock: Callable[[], float] = time.perf_counter
 
     @abstractmethod
     def buffer(self, elements: int, like: torch.Tensor) -> torch.Tensor:

@@ -62,7 +62,7 @@ def _put(
         if name not in whole:
             whole[name] = torch.zeros_like(parameter, dtype=value.dtype)
         whole[name].reshape(-1)[first:last] = value
-    elif name in whole and whole[name] != value:
+    elif name in whole and float(whole[name]) != float(value):  # of tensors, which may be on several devices
         raise FormatError("checkpoints", f"they are of different steps: {name!r} differs between ranks")
     else:
         whole[name] = value

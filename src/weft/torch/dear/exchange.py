@@ -173,19 +173,20 @@ class Exchange:
     def norm(self, kind: float) -> torch.Tensor:
         """Norm of all averaged gradients, once the sums are there; every rank asks."""
         own = [
-            torch.linalg.vector_norm(part, kind, dtype=torch.float64).cpu()
+            torch.linalg.vector_norm(part, kind, dtype=torch.float64)
             for _, part in self.own_parts()
             if part.numel()
         ]
-        parts = torch.stack(own) if own else torch.zeros(1, dtype=torch.float64)
+        parts = _to_host(own) if own else torch.zeros(1, dtype=torch.float64)
         everybody = self.channel.gather_rows(torch.linalg.vector_norm(parts, kind).reshape(1))
         norm: torch.Tensor = torch.linalg.vector_norm(everybody, kind).float()
         return norm
 
     def any_broken(self) -> bool:
         """Whether some sum on some rank is not finite; every rank asks."""
-        mine = any(not bool(part.isfinite().all()) for _, part in self.own_parts())
-        return bool(self.channel.gather_rows(torch.tensor([float(mine)])).any())
+        whole = _to_host([part.isfinite().all() for _, part in self.own_parts()])
+        mine = float(not bool(whole.all()))
+        return bool(self.channel.gather_rows(torch.tensor([mine])).any())
 
     def scale(self, factor: float) -> None:
         """Multiply every sum, once it is there."""
@@ -213,3 +214,9 @@ class Exchange:
         while self._next < len(self.buckets) and not self.buckets[self._next].missing:
             self.buckets[self._next].start(whole=whole)
             self._next += 1
+
+
+def _to_host(numbers: list[torch.Tensor]) -> torch.Tensor:
+    """Single numbers, wherever they are, in one row on the CPU: an accelerator is waited for once."""
+    together = numbers[0].device
+    return torch.stack([number.to(together) for number in numbers]).cpu()

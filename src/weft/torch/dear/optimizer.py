@@ -34,6 +34,7 @@ from weft.torch.dear.pilot import Pilot
 from weft.torch.dear.replicas import Replicas
 from weft.torch.dear.results import Results
 from weft.torch.dear.sharding import Shards
+from weft.torch.dear.streams import make_clock
 from weft.torch.dear.units import find_units
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class DeAR(torch.optim.Optimizer):
     DistributedDataParallel around the model. Between `step` and the next forward pass parameters are not up
     to date yet: modules wait for their own, `state_dict` of model and optimizer for all; before reading
     parameters in any other way, call `synchronize`.
+
+    Tests run it on CPUs, over groups of weft and of gloo. On accelerators it takes a group of torch's own,
+    such as NCCL's; what it does for them (streams, clocks, state on devices) was never run on one.
 
     Parameters
     ----------
@@ -156,6 +160,7 @@ class DeAR(torch.optim.Optimizer):
                 threshold_bytes=None if fusion_mb is None else int(fusion_mb * _MEGABYTE),
                 tune=tune,
             )
+            self._clock = make_clock(tensor.device for tensor in self._parameters.tensors)
             self._max_norm = max_norm
             self._paused = False
             self._clipped = self._discarded = self._scaled = False
@@ -473,6 +478,7 @@ class DeAR(torch.optim.Optimizer):
         """Lay everything out by a plan; nothing is under way."""
         self._exchange.arrange(plan)
         self._exchange.serial = self._pilot.measuring
+        self._channel.clock = self._clock if self._pilot.measuring else time.perf_counter
         if self._shards is not None:
             self._shards.arrange(self._exchange.buckets)
         of = {slot.parameter: slot.bucket for slot in self._exchange.slots}

@@ -8,7 +8,6 @@ steps are judged by are means over all ranks, which every rank knows.
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -114,7 +113,7 @@ class Pilot:
 
     def began(self, unit: int) -> None:
         """A module is about to run."""
-        self._called.setdefault(unit, time.perf_counter())
+        self._called.setdefault(unit, self._channel.clock())
 
     def forward_began(self) -> None:
         """The model is about to run: of several forward passes the last counts."""
@@ -122,11 +121,11 @@ class Pilot:
 
     def forward_ended(self) -> None:
         """The model has run."""
-        self._forward_over = time.perf_counter()
+        self._forward_over = self._channel.clock()
 
     def ready(self, number: int) -> None:
         """A gradient has become ready."""
-        self._ready[self._parameters.units[number]] = time.perf_counter()
+        self._ready[self._parameters.units[number]] = self._channel.clock()
 
     def heard(self, span: Span, size_bytes: int) -> None:
         """A collective took so long."""

@@ -172,7 +172,10 @@ class Shards:
         for number, values in sorted(known.items()):
             for name, value in sorted(values.items()):
                 single = value.value is not None
-                found[number][name] = value.scalar() if single else self._put_together(number, name, value)
+                device = self._parameters.tensors[number].device
+                found[number][name] = (
+                    value.scalar(device) if single else self._put_together(number, name, value)
+                )
         return found
 
     def cut_state(self, state: Mapping[int, Mapping[str, Any]]) -> None:
@@ -213,7 +216,7 @@ class Shards:
             for name, value in values.items():
                 _check_size(name, value, piece.last - piece.first)
             self._inner.state[piece.tensor] = {
-                name: value.clone() if isinstance(value, torch.Tensor) else value
+                name: _at(piece, name, value.clone()) if isinstance(value, torch.Tensor) else value
                 for name, value in values.items()
             }
 
@@ -230,16 +233,22 @@ class Shards:
 
 
 class _Value(msgspec.Struct, omit_defaults=True):
-    """A tensor of the state with one element per element of the parameter, or a single number."""
+    """A tensor of the state with one element per element of the parameter, or a single number.
+
+    Optimizers keep their count of steps on the CPU, unless they are fused or capturable: `beside` says that
+    a number lies where its parameter does.
+    """
 
     dtype: str
     value: float | int | bool | None = None
     tensor: bool = True
+    beside: bool = False
 
-    def scalar(self) -> Any:
+    def scalar(self, device: torch.device) -> Any:
         if not self.tensor:
             return self.value
-        return torch.tensor(self.value, dtype=getattr(torch, self.dtype.removeprefix("torch.")))
+        dtype = getattr(torch, self.dtype.removeprefix("torch."))
+        return torch.tensor(self.value, dtype=dtype, device=device if self.beside else None)
 
 
 def _describe(state: dict[int, dict[str, Any]], pieces: Sequence[Piece]) -> dict[str, dict[str, _Value]]:
@@ -250,7 +259,7 @@ def _describe(state: dict[int, dict[str, Any]], pieces: Sequence[Piece]) -> dict
             if isinstance(value, torch.Tensor) and value.shape == (sizes[number],) and value.dim():
                 described = _Value(str(value.dtype))
             elif isinstance(value, torch.Tensor) and value.numel() == 1:
-                described = _Value(str(value.dtype), value.item())
+                described = _Value(str(value.dtype), value.item(), beside=value.device.type != "cpu")
             elif isinstance(value, bool | int | float):
                 described = _Value("", value, tensor=False)
             elif value is None:
@@ -264,9 +273,16 @@ def _describe(state: dict[int, dict[str, Any]], pieces: Sequence[Piece]) -> dict
 
 def _cut_value(name: str, value: Any, piece: Piece, whole: int) -> Any:
     _check_size(name, value, whole)
-    if isinstance(value, torch.Tensor) and name not in SCALARS:
-        return value.reshape(-1)[piece.first : piece.last].clone()
-    return value.clone() if isinstance(value, torch.Tensor) else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    part = value if name in SCALARS else value.reshape(-1)[piece.first : piece.last]
+    return _at(piece, name, part.clone())
+
+
+def _at(piece: Piece, name: str, value: torch.Tensor) -> torch.Tensor:
+    """State that a checkpoint may have brought to another device; a number that was on the CPU stays."""
+    stays = name in SCALARS and value.device.type == "cpu"
+    return value if stays else value.to(piece.tensor.device)
 
 
 def _check_size(name: str, value: Any, elements: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import torch
@@ -76,7 +75,7 @@ class TorchChannel(Channel):
     def pending(self, kind: str, group: int, start: Callable[[], dist.Work]) -> Pending:
         """Start something, and wait for it later; on a GPU, waiting means that its stream does."""
         self.check()
-        started = time.perf_counter()
+        started = self.clock()
         work = start()
 
         def wait() -> None:
@@ -87,7 +86,7 @@ class TorchChannel(Channel):
             except RuntimeError as error:
                 self._failure = RuntimeFailure(f"{kind} over the {self.name} group: {error}")
                 raise self._failure from error
-            self.report(kind, group, started, time.perf_counter())
+            self.report(kind, group, started, self.clock())
 
         return Pending(wait, work.is_completed)
 
