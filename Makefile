@@ -2,6 +2,8 @@
 # make build  compile the extension   make stub   write src/weft/_core.pyi anew after cpp/bindings.cpp changed
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
+# make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
+# make test-all     make test, torch-suite and frameworks, one after the other
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
 
 PYTHON ?= python3
@@ -9,6 +11,8 @@ EXTRAS ?= graph,torch,mpi,dev
 JOBS ?= 2
 SANITIZER ?= address
 TESTS ?= tests/runtime tests/faults tests/soak
+SHARD ?= 1/1
+SUITE ?=
 
 # make sanitize and make frameworks have their own of both, so that the usual ones stay as they are.
 VENV := .venv
@@ -22,7 +26,7 @@ INSTALLED := $(BUILD)/installed-$(subst $(comma),-,$(EXTRAS)).stamp
 BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
 
-.PHONY: install build demo test lint types stub sanitize frameworks clean
+.PHONY: install build demo test test-all lint types stub sanitize torch-suite frameworks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -77,6 +81,11 @@ test: lint types
 	@echo "test: pytest"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
 
+test-all:
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory torch-suite
+	@$(MAKE) --no-print-directory frameworks
+
 lint: types
 	@echo "lint: ruff"
 	@$(BIN)/ruff check --quiet .
@@ -104,6 +113,12 @@ frameworks:
 	@$(FRAMEWORKS) EXTRAS=torch,dev,frameworks
 	@echo "frameworks: pytest tests/frameworks"
 	@build/frameworks/venv/bin/python -m pytest -q -o faulthandler_timeout=900 -n $(JOBS) tests/frameworks
+
+# Apart from make test: it takes minutes, and judges the installed torch as much as Weft. docs/torch-suite.md
+torch-suite: $(BUILT)
+	@echo "torch-suite: shard $(SHARD)"
+	@PYTHONPATH=tools $(BIN)/python -m torch_suite --shard $(SHARD) \
+		--json build/torch-suite/weft-$(subst /,-of-,$(SHARD)).json $(SUITE)
 
 clean:
 	@echo "clean: build and caches (.venv stays)"
