@@ -38,3 +38,25 @@ for _ in range(200):
 
 def test_callbacks_may_wait_for_collectives_and_messages(tmp_path: Path) -> None:
     run_group(tmp_path, 2, CALLBACKS, timeout=60)
+
+
+# A callback that waits for what the main thread does next holds up nothing but itself.
+ELSEWHERE = """
+import threading
+
+begun, go = threading.Event(), threading.Event()
+work = dist.all_reduce(torch.ones(2), async_op=True)
+def hold(future):
+    begun.set()
+    return go.wait(30)
+held = work.get_future().then(hold)
+assert begun.wait(30)
+assert work.get_future().done() and work.wait()
+dist.all_reduce(torch.ones(2))
+go.set()
+assert held.wait() is True
+"""
+
+
+def test_a_callback_that_takes_long_holds_up_nothing_else(tmp_path: Path) -> None:
+    run_group(tmp_path, 2, ELSEWHERE, timeout=60)

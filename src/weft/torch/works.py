@@ -48,23 +48,23 @@ class Promise:
 
     def settle(self) -> None:
         """Return once the future is complete, for the waiter of an operation that is over."""
-        if self._asked:
+        if not self._complete_unless_asked():
             self._future.wait()
-        else:
-            self._complete()
 
     def _keep(self) -> None:
+        if not self._complete_unless_asked():
+            self._started.future.in_callback_thread(self._complete)
+
+    def _complete_unless_asked(self) -> bool:
+        """Complete it at once, if only torch's own C++ can have it, whose callbacks never wait."""
         with self._lock:
             if not self._asked:
-                # Whoever else has it is torch's own C++, whose callbacks never wait: a thread is not needed.
                 self._complete()
-                return
-        self._started.future.in_callback_thread(self._complete)
+            return not self._asked
 
     def _complete(self) -> None:
-        with self._lock:
-            if not self._future.done():
-                self._future.set_result(self._value)
+        if not self._future.done():
+            self._future.set_result(self._value)
 
 
 class Work(CallbackWork):  # type: ignore[misc]
