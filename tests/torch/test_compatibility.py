@@ -67,6 +67,31 @@ def test_receives_from_any_source(tmp_path: Path) -> None:
     run_group(tmp_path, 3, CHECK + ANY_SOURCE)
 
 
+# Ranks that leave in good order concern nobody who receives from others, until nobody is left to send.
+LEAVING = """
+store = group.get_group_store()
+if R == 2:
+    dist.send(torch.full((1,), 2.0), 0)
+elif R == 1:
+    store.wait(["received"])  # until then only rank 2 has sent
+    time.sleep(0.5)  # rank 2 has left
+    dist.send(torch.full((1,), 1.0), 0)
+else:
+    works = [(dist.irecv(box), box) for box in torch.zeros(3, 1)]
+    works[0][0].wait()
+    assert works[0][0].source_rank() == 2
+    store.set("received", "")
+    works[1][0].wait()
+    assert works[1][0].source_rank() == 1 and works[1][1].item() == 1.0
+    with pytest.raises(weft.PeerLost, match="has left the process group|has closed"):
+        works[2][0].wait()  # everybody has left
+"""
+
+
+def test_a_rank_that_leaves_does_not_end_receives_from_others(tmp_path: Path) -> None:
+    run_group(tmp_path, 3, CHECK + LEAVING)
+
+
 OPERATIONS = """
 whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 fold = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
@@ -106,6 +131,11 @@ dist.all_reduce(nothing)
 check(nothing.to_dense(), [0.0] * 4)
 with pytest.raises(TypeError, match="only SUM and AVG"):
     dist.all_reduce(rows, dist.ReduceOp.MAX)
+whole = torch.tensor([0, -7, 7 * R]).to_sparse()
+dist.all_reduce(whole, dist.ReduceOp.AVG)
+check(whole.to_dense(), [0, -7, 7 * (N - 1) // 2])
+with pytest.raises(TypeError, match="AVG of torch.bool"):
+    dist.all_reduce(torch.ones(2, dtype=torch.bool).to_sparse(), dist.ReduceOp.AVG)
 wrong = torch.sparse_coo_tensor(place, torch.ones(2), (N + 2 + R,), check_invariants=True)
 with pytest.raises(weft.DesyncError):
     dist.all_reduce(wrong)
@@ -151,6 +181,23 @@ group.barrier(timeout=limit).wait()
 with pytest.raises(weft.InputError, match="0 were given"):
     group.allreduce(op=dist.ReduceOp.SUM)
 
+# Tensors that overlap, at the root.
+big = torch.arange(4.0 * N) + 100 * R
+source = big[2:6].clone() if R else big[2:6]
+dist.gather(source, list(big.view(N, 4).unbind(0)) if R == 0 else None, dst=0)
+if R == 0:
+    check(big.view(N, 4)[0], [2.0, 3.0, 4.0, 5.0])
+    check(big.view(N, 4)[1], [102.0, 103.0, 104.0, 105.0])
+big = torch.arange(4.0 * N)
+dist.scatter(big[2:6], list(big.view(N, 4).unbind(0)) if R == 0 else None, src=0)
+check(big[2:6], [4.0 * R + number for number in range(4)])
+for wrong in ("abc", 5):
+    with pytest.raises(TypeError, match="expected"):
+        group.allreduce(wrong)
+for call in (group.set_timeout, lambda time: group.barrier(timeout=time), group.monitored_barrier):
+    with pytest.raises(TypeError, match="expected a datetime.timedelta"):
+        call(5.0)
+
 # What futures complete with.
 value = group.allgather([outs], [mine]).get_future().wait()
 assert [tensor.data_ptr() for tensor in value] == [tensor.data_ptr() for tensor in outs]
@@ -160,6 +207,14 @@ assert group._get_backend(torch.device("cpu")).options._timeout == timedelta(min
 group.set_timeout(timedelta(seconds=2))
 assert group._get_backend(torch.device("cpu")).options._timeout == timedelta(seconds=2)
 group.monitored_barrier(limit)
+# A rank that has missed one is told so at its next, and is there again at the one after that.
+for number in range(4):
+    if number > 0 or R != 2:
+        try:
+            group.monitored_barrier(timedelta(seconds=1))
+        except weft.TimedOut:
+            assert number < 2, number
+    group.barrier(timeout=limit).wait()
 if R == 0:
     with pytest.raises(RuntimeError, match="Ranks 1, 2 failed to pass monitoredBarrier in 300 ms") as caught:
         group.monitored_barrier(timedelta(seconds=0.3), wait_all_ranks=True)
@@ -245,6 +300,15 @@ check(wrapped.inner, [N * (N + 1) / 2] * 3)
 outs = [Wrapper(torch.zeros(3)) for _ in range(N)]
 dist.all_gather(outs, wrapped)
 check(outs[N - 1].inner, [N * (N + 1) / 2] * 3)
+
+# What has no memory is not reduced; what a subclass does not know is refused, as on gloo.
+from torch._subclasses.fake_tensor import FakeTensorMode
+with FakeTensorMode():
+    dist.all_reduce(torch.ones(3))
+from torch.distributed.tensor import DTensor, init_device_mesh, Replicate
+mesh = init_device_mesh("cpu", (N,))
+with pytest.raises(NotImplementedError):
+    dist.all_reduce(DTensor.from_local(torch.ones(2), mesh, [Replicate()]))
 
 with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
     everything()

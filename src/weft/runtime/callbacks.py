@@ -25,6 +25,7 @@ class CallbackThreads:
         self._changed = threading.Condition()
         self._calls: deque[Callable[[], None]] = deque()
         self._idle = 0
+        self._closed = False
         self._busy: set[int] = set()
 
     def run(self, call: Callable[[], None]) -> None:
@@ -39,6 +40,12 @@ class CallbackThreads:
     def is_current(self) -> bool:
         """Whether this is a thread that runs a callback."""
         return threading.get_ident() in self._busy
+
+    def close(self) -> None:
+        """Let threads end that are idle; callbacks that come later are still called."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def join(self, patience_s: float) -> bool:
         """Whether all callbacks have returned within so many seconds; one that calls this does not count."""
@@ -60,7 +67,7 @@ class CallbackThreads:
         """The next callback, which keeps this thread busy from here on; None if none comes for long."""
         with self._changed:
             self._idle += 1
-            self._changed.wait_for(lambda: self._calls, _IDLE_S)
+            self._changed.wait_for(lambda: self._calls or self._closed, _IDLE_S)
             self._idle -= 1
             if not self._calls:
                 return None

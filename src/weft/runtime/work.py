@@ -198,6 +198,7 @@ class Worker:
         if self._thread is not None:
             self._thread.join()
         self._callbacks.join(_CALLBACKS_WITHIN_S)
+        self._callbacks.close()
 
     def _submit(self, run: Callable[[], Any], future: Outcome) -> None:
         self._pending += 1

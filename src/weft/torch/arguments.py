@@ -64,7 +64,12 @@ def check_message(name: str, comm: Communicator, peer: int | None, tag: int) -> 
 
 def listed(tensors: Any) -> list[Tensor]:
     """One tensor or several, as a list."""
-    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    if isinstance(tensors, str) or not hasattr(tensors, "__iter__"):
+        msg = f"expected a tensor or a list of tensors, not {type(tensors).__name__}"
+        raise TypeError(msg)
+    return list(tensors)
 
 
 class Asked(NamedTuple):
@@ -109,7 +114,7 @@ def read_options(
         timeout, options = opts, None
     else:
         options = opts
-    given = getattr(options, "timeout", timeout)
+    given = check_time(getattr(options, "timeout", timeout))
     seconds = given.total_seconds() if given is not None else 0.0
     return Asked(
         op=getattr(options, "reduceOp", dist.ReduceOp.SUM if op is None else op),
@@ -117,6 +122,14 @@ def read_options(
         seconds=check_timeout(seconds) if seconds > 0 else default,
         is_async=bool(getattr(options, "asyncOp", True)),
     )
+
+
+def check_time(given: Any) -> timedelta | None:
+    """Refuse a time that torch would refuse."""
+    if given is not None and not isinstance(given, timedelta):
+        msg = f"timeout {given!r}: expected a datetime.timedelta, as torch does"
+        raise TypeError(msg)
+    return given
 
 
 def one_by_one(jobs: Sequence[Job]) -> Job:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from weft.torch.works import Work
 
 
-def dispatch(name: str, run: Callable[..., Work], tensors: tuple[Any, ...], others: tuple[Any, ...]) -> Work:
+def dispatch(
+    name: str,
+    run: Callable[..., Work],
+    pretend: Callable[[], Work],
+    tensors: tuple[Any, ...],
+    others: tuple[Any, ...],
+) -> Work:
     """Start a collective, in the sight of dispatch modes and of tensor subclasses.
 
     Parameters
@@ -31,6 +37,8 @@ def dispatch(name: str, run: Callable[..., Work], tensors: tuple[Any, ...], othe
         Of the operation in ``torch.ops.c10d``.
     run
         Starts it on plain tensors, which it is given in the place of `tensors`.
+    pretend
+        Does nothing, for tensors without memory: a fake tensor asks what an operation would return.
     tensors
         The first arguments of the operation: tensors, lists of them, or lists of lists.
     others
@@ -42,23 +50,29 @@ def dispatch(name: str, run: Callable[..., Work], tensors: tuple[Any, ...], othe
     def call(*args: Any, **kwargs: Any) -> Any:
         """What modes and subclasses call when they are done: the next of them, or the collective."""
         given = args[: len(tensors)]
+        if all(tensor.is_meta for tensor in _each(given)):
+            return give(given[0], pretend())
         types = tuple({type(tensor) for tensor in _each(given) if _dispatches(tensor)})
         if has_dispatch_mode():
             with pop_dispatch_mode() as mode:
                 found = mode.__torch_dispatch__(operation, types, args, kwargs)
             if found is not NotImplemented:
                 return found
-        for kind in types:
+        for kind in types if asked.isdisjoint(map(id, _each(given))) else ():
+            asked.update(map(id, _each(given)))
             found = kind.__torch_dispatch__(operation, types, args, kwargs)
             if found is not NotImplemented:
                 return found
         if types:
             names = ", ".join(kind.__name__ for kind in types)
-            msg = f"{name}: no tensor among {names} knows this operation; give a plain tensor"
-            raise TypeError(msg)
-        work = run(*given)
-        return (given[0], work) if returns_tensors else work
+            msg = f"{name}: a {names} does not know this operation; give the tensor that it wraps"
+            raise NotImplementedError(msg)
+        return give(given[0], run(*given))
 
+    def give(first: Any, work: Work) -> Any:
+        return (first, work) if returns_tensors else work
+
+    asked: set[int] = set()  # tensors whose subclass has been asked; asked again, it would go on for ever
     operation, returns_tensors = make_overload(name, call)
     found = call(*tensors, *others)
     work: Work = found[-1] if isinstance(found, tuple | list) else found
@@ -74,6 +88,9 @@ def _dispatches(tensor: Any) -> bool:
 def _each(given: Any) -> Iterator[Tensor]:
     if isinstance(given, torch.Tensor):
         yield given
+    elif isinstance(given, str) or not hasattr(given, "__iter__"):
+        msg = f"expected tensors, or lists of them, not {type(given).__name__}"
+        raise TypeError(msg)
     else:
         for some in given:
             yield from _each(some)

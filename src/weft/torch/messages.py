@@ -7,6 +7,8 @@ one tag come in the order in which they were sent.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import threading
 import time
 import zlib
@@ -17,11 +19,13 @@ import numpy as np
 import torch
 
 from weft import limits
-from weft.errors import DesyncError, LimitError
+from weft.errors import DesyncError, LimitError, PeerLost, TimedOut
 from weft.runtime.work import Outcome, Work, Worker
 from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, spoil
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from weft.runtime.communicator import Communicator
@@ -68,12 +72,22 @@ class Receive:
         That the message has.
     timeout
         Seconds.
+    senders
+        Ranks that may send it.
     event
         Of the profiler, until the message has come.
     """
 
-    def __init__(self, tensor: torch.Tensor, tag: int, timeout: float, event: Event | None = None) -> None:
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        tag: int,
+        timeout: float,
+        senders: Iterable[int],
+        event: Event | None = None,
+    ) -> None:
         self.tensor, self.tag, self.timeout, self._event = tensor, tag, timeout, event
+        self._senders = set(senders)
         self.deadline = time.monotonic() + timeout
         self.work = Work(Outcome())
         self._source: int | None = None
@@ -86,6 +100,12 @@ class Receive:
             self._source = source if mine else self._source
             return mine
 
+    def can_do_without(self, sender: int) -> bool:
+        """Whether there are others that may send it, now that this one no longer will."""
+        with self._lock:
+            self._senders.discard(sender)
+            return bool(self._senders)
+
     @property
     def is_open(self) -> bool:
         """Whether it waits for a message."""
@@ -97,7 +117,7 @@ class Receive:
         return self._event is not None
 
     def find_source(self) -> int:
-        """Rank that the message came from, or -1."""
+        """Rank that the message came from; -1 as long as none has come, and if none will."""
         return -1 if self._source is None else self._source
 
     def complete(self) -> None:
@@ -116,8 +136,53 @@ class Receive:
             self._event.end()
 
 
-class NotWantedError(Exception):
-    """A connection that nobody waits for any more."""
+class Expiry:
+    """Gives up receives whose time is over, where connections are listened to, which have no deadline.
+
+    One thread serves them all; it starts with the first.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, Receive, list[int]]] = []
+        self._number = itertools.count()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def add(self, receive: Receive, senders: list[int]) -> None:
+        """Give this one up at its deadline, unless it has got its message."""
+        with self._changed:
+            heapq.heappush(self._due, (receive.deadline, next(self._number), receive, senders))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="weft-expiry", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _work(self) -> None:
+        while (expired := self._next()) is not None:
+            receive, senders = expired
+            if receive.claim(-1):
+                hint = "no message with this tag was sent"
+                receive.fail(TimedOut("recv", receive.timeout, senders, hint))
+
+    def _next(self) -> tuple[Receive, list[int]] | None:
+        """The next receive whose time is over; None once this is closed."""
+        with self._changed:
+            while not self._closed:
+                while self._due and not self._due[0][2].is_open:
+                    heapq.heappop(self._due)
+                wait = self._due[0][0] - time.monotonic() if self._due else None
+                if wait is not None and wait <= 0:
+                    _, _, receive, senders = heapq.heappop(self._due)
+                    return receive, senders
+                self._changed.wait(wait)
+            return None
 
 
 class Box:
@@ -167,6 +232,7 @@ class Inbox(Box):
         self._waiting: list[Receive] = []
         self._kept: dict[int, deque[tuple[Header, NDArray[np.uint8]]]] = {}
         self._kept_messages = self._kept_bytes = 0
+        self._ended: PeerLost | None = None
         self.listens = False
         """Whether this reads without a deadline: receives then need somebody else who ends them in time."""
         self._next: Header | None = None
@@ -211,14 +277,18 @@ class Inbox(Box):
         """Read messages until this receive has got one, perhaps while an earlier one waited."""
         try:
             while receive.is_open:
+                if self._ended is not None:
+                    raise self._ended  # noqa: TRY301 - as if the connection had said it again
                 left = receive.deadline - time.monotonic() if only else _LISTENING_S
                 communicator = self._connection.open("recv", left, lambda: receive.is_open)
                 with self._connection.ranks_of_group():
                     self._read(communicator, max(_SHORTEST_WAIT_S, left))
-        except NotWantedError:
-            return  # another peer has completed it
         except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
-            if receive.claim(self._connection.peer):
+            peer = self._connection.peer
+            if isinstance(error, PeerLost) and error.reason is not None:  # it has left in good order
+                self._ended = error
+            alone = self._ended is None or not receive.can_do_without(peer)
+            if alone and receive.claim(peer):
                 receive.fail(error)
         finally:
             with self._lock:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from weft.errors import LimitError, RuntimeFailure
+from weft.errors import InputError, LimitError, RuntimeFailure
 from weft.torch import collectives, sparse
 from weft.torch.arguments import check_message, either, listed, one_by_one, paired, read_options, single
 from weft.torch.dispatch import dispatch
@@ -22,7 +22,7 @@ from weft.torch.windows import Windows, checked
 from weft.torch.works import Work, guarded, over, together
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from torch import Tensor
@@ -76,7 +76,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             make = sparse.all_reduce if sparse.is_sparse(given) else collectives.all_reduce
             return self._start("all_reduce", make(self.communicator, given, asked.op), given, asked)
 
-        return dispatch(
+        return self._dispatch(
             "allreduce_",
             run,
             (listed(either("all_reduce", tensors, tensor)),),
@@ -91,7 +91,9 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             job = collectives.all_reduce(self.communicator, given, asked.op)
             return self._start("all_reduce", job, given, asked)
 
-        return dispatch("allreduce_coalesced_", run, (listed(tensors),), (self, asked.op, *asked.dispatched))
+        return self._dispatch(
+            "allreduce_coalesced_", run, (listed(tensors),), (self, asked.op, *asked.dispatched)
+        )
 
     def broadcast(
         self,
@@ -110,7 +112,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._start("broadcast", job, given, asked)
 
         given = listed(either("broadcast", tensors, tensor))
-        return dispatch("broadcast_", run, (given,), (self, asked.root, 0, *asked.dispatched))
+        return self._dispatch("broadcast_", run, (given,), (self, asked.root, 0, *asked.dispatched))
 
     def reduce(
         self,
@@ -131,7 +133,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._start("reduce", job, outputs, asked, inputs=given)
 
         given = listed(either("reduce", tensors, tensor))
-        return dispatch("reduce_", run, (given,), (self, asked.op, asked.root, 0, *asked.dispatched))
+        return self._dispatch("reduce_", run, (given,), (self, asked.op, asked.root, 0, *asked.dispatched))
 
     def allgather(
         self,
@@ -146,7 +148,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         asked, inputs = self._read(opts, timeout), either("all_gather", input_tensors, input_tensor)
         if isinstance(inputs, torch.Tensor):
             output_tensors, inputs = [output_tensors], [inputs]
-        return dispatch(
+        return self._dispatch(
             "allgather_",
             lambda outputs, inputs: self._gather_lists(outputs, inputs, asked),
             (output_tensors, inputs),
@@ -166,7 +168,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._gather_lists(by_tensor, inputs, asked)
 
         tensors = output_lists, input_list
-        return dispatch("allgather_coalesced_", run, tensors, (self, asked.is_async))
+        return self._dispatch("allgather_coalesced_", run, tensors, (self, asked.is_async))
 
     def _gather_lists(
         self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], asked: Asked
@@ -185,7 +187,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             job = collectives.all_gather(self.communicator, output, source)
             return self._start("_all_gather_base", job, [output], asked, inputs=[source])
 
-        return dispatch("_allgather_base_", run, (output, input), (self, *asked.dispatched))
+        return self._dispatch("_allgather_base_", run, (output, input), (self, *asked.dispatched))
 
     _allgather_base = all_gather_single
 
@@ -200,7 +202,9 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             jobs = [collectives.all_gather(self.communicator, *pair) for pair in pairs]
             return self._start("_all_gather_base", one_by_one(jobs), outputs, asked, inputs=inputs)
 
-        return dispatch("allgather_into_tensor_coalesced_", run, (outputs, inputs), (self, asked.is_async))
+        return self._dispatch(
+            "allgather_into_tensor_coalesced_", run, (outputs, inputs), (self, asked.is_async)
+        )
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -229,7 +233,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._start("reduce_scatter", one_by_one(jobs), outputs, asked, inputs=seen)
 
         tail = (self, asked.op, *asked.dispatched)
-        return dispatch("reduce_scatter_", run, (outputs, inputs), tail)
+        return self._dispatch("reduce_scatter_", run, (outputs, inputs), tail)
 
     def reduce_scatter_single(self, outputTensor: Tensor, inputTensor: Tensor, opts: Any = None) -> Work:
         """Combine tensors and keep this rank's share."""
@@ -240,7 +244,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._start("_reduce_scatter_base", job, [output], asked, inputs=[source])
 
         tail = (self, asked.op, *asked.dispatched)
-        return dispatch("_reduce_scatter_base_", run, (outputTensor, inputTensor), tail)
+        return self._dispatch("_reduce_scatter_base_", run, (outputTensor, inputTensor), tail)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -256,7 +260,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._start("_reduce_scatter_base", one_by_one(jobs), outputs, asked, inputs=inputs)
 
         tail = (self, asked.op, *asked.dispatched)
-        return dispatch("reduce_scatter_tensor_coalesced_", run, (outputs, inputs), tail)
+        return self._dispatch("reduce_scatter_tensor_coalesced_", run, (outputs, inputs), tail)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -282,7 +286,9 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             job = collectives.gather(self.communicator, self._windows, room, source, asked.root)
             return self._start("gather", job, room, asked, inputs=inputs)
 
-        return dispatch("gather_", run, (output_tensors or [], inputs), (self, asked.root, *asked.dispatched))
+        return self._dispatch(
+            "gather_", run, (output_tensors or [], inputs), (self, asked.root, *asked.dispatched)
+        )
 
     def scatter(
         self,
@@ -307,7 +313,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._start("scatter", job, outputs, asked, inputs=sources)
 
         tail = (self, asked.root, *asked.dispatched)
-        return dispatch("scatter_", run, (outputs, input_tensors or []), tail)
+        return self._dispatch("scatter_", run, (outputs, input_tensors or []), tail)
 
     def alltoall(
         self,
@@ -323,7 +329,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             job = collectives.all_to_all(self.communicator, outputs, inputs)
             return self._start("all_to_all", job, outputs, asked, inputs=inputs)
 
-        return dispatch("alltoall_", run, (output_tensors, input_tensors), (self, *asked.dispatched))
+        return self._dispatch("alltoall_", run, (output_tensors, input_tensors), (self, *asked.dispatched))
 
     def all_to_all_single(
         self,
@@ -341,7 +347,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             job = collectives.all_to_all_single(self.communicator, output, source, *sizes)
             return self._start("all_to_all", job, [output], asked, inputs=[source])
 
-        return dispatch("alltoall_base_", run, (output, input), (self, *sizes, *asked.dispatched))
+        return self._dispatch("alltoall_base_", run, (output, input), (self, *sizes, *asked.dispatched))
 
     alltoall_base = all_to_all_single
 
@@ -361,7 +367,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             event, limit = self._record("send", tensors), self.communicator.timeout
             return self._watch(self._pairs.send(tensor, dstRank, tag, limit, event), [])
 
-        return dispatch("send", run, (tensors,), (self, dstRank, tag))
+        return self._dispatch("send", run, (tensors,), (self, dstRank, tag))
 
     def recv(self, tensors: Sequence[Tensor], srcRank: int, tag: int = 0) -> Work:
         """Receive from one other rank the next tensor that it has sent with this tag."""
@@ -370,7 +376,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             check_message("recv", self.communicator, srcRank, tag)
             return self._receive("recv", single("recv", "tensors", tensors), srcRank, tag)
 
-        return dispatch("recv_", run, (tensors,), (self, srcRank, tag))
+        return self._dispatch("recv_", run, (tensors,), (self, srcRank, tag))
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
         """Receive the next tensor that any rank has sent with this tag; ``source_rank`` tells which."""
@@ -379,7 +385,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             check_message("recv", self.communicator, None, tag)
             return self._receive("recvAnySource", single("recv", "tensors", tensors), None, tag)
 
-        return dispatch("recv_any_source_", run, (tensors,), (self, tag))
+        return self._dispatch("recv_any_source_", run, (tensors,), (self, tag))
 
     def _receive(self, name: str, tensor: Tensor, source: int | None, tag: int) -> Work:
         check_output("recv", tensor)
@@ -399,6 +405,11 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         works, self._together = self._together or [], None
         outputs = [output for work in works for output in work.result()]
         return self._watch(together([work.started for work in works]), outputs)
+
+    def _dispatch(
+        self, name: str, run: Callable[..., Work], tensors: tuple[Any, ...], others: tuple[Any, ...]
+    ) -> Work:
+        return dispatch(name, run, lambda: Work(over(), self.guard, []), tensors, others)
 
     def _read(self, opts: Any, timeout: timedelta | None = None, **named: Any) -> Asked:
         return read_options(opts, timeout, self.communicator.timeout, **named)
@@ -430,7 +441,9 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             return self._watch(self.communicator.in_turn(run, async_op=True), outputs, value=value)
         try:
             self.communicator.in_turn(run)
-        except RuntimeFailure as failure:
+        except InputError:
+            raise  # nothing has moved, and the others raise the same
+        except Exception as failure:
             self.guard.failed(failure, told=True)
             raise
         return Work(over(), self.guard, outputs, value)

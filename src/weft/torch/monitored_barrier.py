@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from weft.errors import TimedOut
+from weft.errors import PeerLost, TimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +20,16 @@ _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
 _PASSED: Final = "passed"
 _FAILED: Final = "failed"
+_LATEST: Final = "barrier/latest"
+"""Where rank 0 notes the number of the barrier that it is at."""
+
+
+class Meetings:
+    """How many barriers this rank has come to, and whether it may have missed one since."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.may_be_behind = False
 
 
 class MonitoredBarrier:
@@ -29,8 +39,8 @@ class MonitoredBarrier:
     ----------
     notes
         In the store of the group.
-    number
-        Of the barrier, the same at all ranks.
+    meetings
+        The barriers before it.
     rank, ranks
         This rank, and all.
     check
@@ -38,10 +48,14 @@ class MonitoredBarrier:
     """
 
     def __init__(
-        self, notes: Notes, number: int, rank: int, ranks: Sequence[int], check: Callable[[], None]
+        self, notes: Notes, meetings: Meetings, rank: int, ranks: Sequence[int], check: Callable[[], None]
     ) -> None:
-        self._notes, self._rank, self._ranks, self._check = notes, rank, ranks, check
-        self._key = f"barrier/{number}"
+        self._notes, self._meetings = notes, meetings
+        self._rank, self._ranks, self._check = rank, ranks, check
+        if meetings.may_be_behind:
+            self._catch_up()
+        meetings.count += 1
+        self._key = f"barrier/{meetings.count}"
 
     def pass_within(self, seconds: float, name_all: bool) -> None:
         """Return once all ranks have come.
@@ -60,6 +74,7 @@ class MonitoredBarrier:
 
     def _monitor(self, seconds: float, name_all: bool) -> None:
         missing = [rank for rank in self._ranks if rank != 0]
+        self._notes.leave_word(_LATEST, str(self._meetings.count))
 
         def all_here() -> bool:
             missing[:] = [rank for rank in missing if self._notes.find_word(f"{self._key}/{rank}") is None]
@@ -82,14 +97,26 @@ class MonitoredBarrier:
         def answered() -> bool:
             found = self._notes.find_word(f"{self._key}/0")
             answers.extend([] if found is None else [found])
+            if not answers and self._notes.has_left(0):
+                raise PeerLost(0, None, None, "monitored_barrier", reason="it has left the process group")
             return bool(answers)
 
         if self._poll(answered, seconds) and answers[0] == _PASSED:
             return
+        self._meetings.may_be_behind = True
         reached = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors"
         # In torch's words, which its tests and other people's tools look for.
         hint = f"{reached} while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
         raise TimedOut("monitored_barrier", seconds, [] if answers else [0], hint)
+
+    def _catch_up(self) -> None:
+        """Go to the barrier that rank 0 is at, or to its next."""
+        self._meetings.may_be_behind = False
+        latest = self._notes.find_word(_LATEST)
+        if latest is not None:
+            number = int(latest)
+            is_over = self._notes.find_word(f"barrier/{number}/0") is not None
+            self._meetings.count = max(self._meetings.count, number if is_over else number - 1)
 
     def _poll(self, come: Callable[[], bool], seconds: float) -> bool:
         """Whether something has come in time."""

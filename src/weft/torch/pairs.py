@@ -14,7 +14,7 @@ import atexit
 import secrets
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -22,8 +22,8 @@ import numpy as np
 from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.group_store import AnsweringStore
 from weft.torch.meeting import meet
-from weft.torch.messages import RECEIVER, SENDER, Box, Inbox, NotWantedError, Outbox, Receive
-from weft.torch.monitored_barrier import MonitoredBarrier
+from weft.torch.messages import RECEIVER, SENDER, Box, Expiry, Inbox, Outbox, Receive
+from weft.torch.monitored_barrier import Meetings, MonitoredBarrier
 from weft.torch.options import Options
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
+_LISTENING_PAUSE_S: Final = 0.25
 
 _LONGEST_MEETING_S: Final = 60.0
 """For two ranks that both want a connection to make it."""
@@ -81,7 +82,8 @@ class Pairs:
     ) -> None:
         self._notes = Notes(store, session)
         self._ranks = range(size)
-        self._meetings = 0
+        self._meetings = Meetings()
+        self._expiry = Expiry()
         self._members, self._rank, self._options, self._check = members, rank, options, check
         self._lock = threading.Lock()
         self._outboxes: dict[int, Outbox] = {}
@@ -101,8 +103,8 @@ class Pairs:
         self, tensor: Tensor, sender: int | None, tag: int, timeout: float, event: Event | None = None
     ) -> Receive:
         """Start to receive into a tensor, from one rank or, without a sender, from whichever sends first."""
-        receive = Receive(tensor, tag, timeout, event)
         senders = [sender] if sender is not None else [rank for rank in self._ranks if rank != self._rank]
+        receive = Receive(tensor, tag, timeout, senders, event)
         with self._lock:
             for rank in senders:
                 if rank not in self._inboxes:
@@ -110,20 +112,8 @@ class Pairs:
         for rank in senders:
             self._inboxes[rank].offer(receive, only=sender is not None)
         if any(self._inboxes[rank].listens for rank in senders):
-            self._expire_later(receive, senders)
+            self._expiry.add(receive, senders)
         return receive
-
-    def _expire_later(self, receive: Receive, senders: list[int]) -> None:
-        """Give up a receive in time where connections are listened to, which themselves have no deadline."""
-
-        def expire() -> None:
-            if receive.claim(senders[0]):
-                receive.fail(TimedOut("recv", receive.timeout, senders, "no message with this tag was sent"))
-
-        timer = threading.Timer(receive.timeout, expire)
-        timer.daemon = True
-        receive.work.future.watch(timer.cancel)
-        timer.start()
 
     def meet_all(self, seconds: float, name_all: bool) -> None:
         """Return once every rank of the group has called this, as often as this one.
@@ -140,7 +130,6 @@ class Pairs:
         TimedOut
             At rank 0 with the ranks that have not come; at others if rank 0 has not come, or has given up.
         """
-        self._meetings += 1
         barrier = MonitoredBarrier(self._notes, self._meetings, self._rank, self._ranks, self._check)
         barrier.pass_within(seconds, name_all)
 
@@ -154,6 +143,7 @@ class Pairs:
         """Return when all connections are closed."""
         for box in self._boxes():
             box.join()
+        self._expiry.close()
 
     def unreceived(self) -> dict[int, list[int]]:
         """Tags of messages that have come and were not received, by sender."""
@@ -163,6 +153,7 @@ class Pairs:
         """Cancel the messages that are under way."""
         for connection in self._connections:
             connection.abort()
+        self._expiry.close()
 
     def _boxes(self) -> list[Box]:
         return [*self._outboxes.values(), *self._inboxes.values()]
@@ -246,7 +237,7 @@ class Connection:
         timeout
             Seconds for the peer to come.
         wanted
-            Asked again and again, until the peer has come.
+            Tells whether somebody waits for it; else there is no hurry.
 
         Raises
         ------
@@ -254,8 +245,6 @@ class Connection:
             If the peer has left the group without a message on this way.
         TimedOut
             If it does not come.
-        NotWantedError
-            If nobody wants the connection any more.
         """
         if self._made is None:
             deadline = time.monotonic() + timeout
@@ -302,7 +291,11 @@ class Connection:
         if self._made is not None:
             self._made.abort()
 
-    stop_listening = abort
+    def stop_listening(self) -> None:
+        """Leave a connection that nobody waits at: a peer that wants it from here on hears that at once."""
+        if self._made is None:
+            self._notes.withdraw(self._way, self._place)
+        self.abort()
 
     def _await_peer(self, op: str, timeout: float, deadline: float, wanted: Callable[[], bool]) -> None:
         """Wait for the peer's note; not inside the store, which serves one thread at a time."""
@@ -315,9 +308,7 @@ class Connection:
             self._check()
             if time.monotonic() > deadline:
                 raise TimedOut(op, timeout, [self._peer], "it has not called the other half")
-            if not wanted():
-                raise NotWantedError
-            if self._left.wait(pause):
+            if self._left.wait(pause if wanted() else _LISTENING_PAUSE_S):
                 msg = f"{op}: this rank has aborted or destroyed the process group"
                 raise RuntimeFailure(msg)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -350,6 +341,11 @@ class Notes:
     def wants(self, way: Way, place: int) -> bool:
         """Whether it does."""
         return self._has(f"{self.key(way)}/{place}")
+
+    def withdraw(self, way: Way, place: int) -> None:
+        """Take back the note that the sender or the receiver wants a connection."""
+        with suppress(RuntimeError):  # a store that is gone, or one that deletes nothing
+            self._answering.delete_key(f"{self.key(way)}/{place}")
 
     def leave(self, rank: int) -> None:
         """Note that a rank starts no further messages."""

@@ -19,6 +19,7 @@ from torch import distributed as dist
 
 from weft.errors import InputError
 from weft.runtime.roster import check_timeout
+from weft.torch.arguments import check_time
 from weft.torch.guard import Guard
 from weft.torch.internals import make_stand_in, register
 from weft.torch.meeting import find_topology, meet
@@ -82,6 +83,7 @@ class WeftProcessGroup(Collectives):
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Seconds that an operation may take from here on."""
+        check_time(timeout)
         seconds = check_timeout(timeout.total_seconds())
         self.communicator.timeout = self.guard.timeout = seconds
         self._stand_in.options._timeout = timeout
@@ -151,6 +153,7 @@ class WeftProcessGroup(Collectives):
             At rank 0 with the ranks that have not come, at the others if rank 0 has not come or has given up.
         """
         self._check_usable()
+        check_time(timeout)
         seconds = self.communicator.timeout if timeout is None else timeout.total_seconds()
         self._pairs.meet_all(seconds, wait_all_ranks)
 

@@ -47,6 +47,9 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
     if not averages and not op == dist.ReduceOp.SUM:  # noqa: SIM201 - torch's operations know no other sign
         msg = "all_reduce: sparse tensors have only SUM and AVG; use tensor.to_dense() for other reductions"
         raise TypeError(msg)
+    if averages and tensor.dtype == torch.bool:
+        msg = "all_reduce: AVG of torch.bool is not supported; use SUM"
+        raise TypeError(msg)
     shape, axes = tuple(tensor.shape), tensor.sparse_dim()
     kind = f"sparse all_reduce {tensor.dtype} {shape} {axes}"
 
@@ -66,7 +69,8 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
             check_invariants=False,
         ).coalesce()
         if averages:
-            total /= comm.size
+            exact = total.is_floating_point() or total.is_complex()
+            total.values().div_(comm.size, rounding_mode=None if exact else "trunc")
         with torch.no_grad():  # a detached sparse tensor would have elements of its own
             tensor.copy_(total)
 

@@ -152,6 +152,8 @@ def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 def write(tensor: torch.Tensor, values: torch.Tensor) -> None:
     """Overwrite a tensor, whoever needs its gradient, and also one made for inference."""
+    if values.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+        values = values.clone()  # torch refuses to copy between places that overlap
     with torch.inference_mode(tensor.is_inference()):
         tensor.detach().copy_(values)
 
