@@ -312,6 +312,7 @@ with pytest.raises(NotImplementedError):
 
 with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
     everything()
+    time.sleep(1.0)  # what is over does not last until the profiler stops
     box = torch.zeros(5)
     work = dist.irecv(box) if R == 0 else dist.isend(torch.ones(5), 0)
     work.wait()
@@ -329,6 +330,8 @@ expected = {*expected.split(), "recvAnySource" if R == 0 else "send"}
 assert set(events) == expected, set(events) ^ expected
 assert len(events["all_reduce"]) == 2 and all(event.is_async for some in events.values() for event in some)
 assert all(event.input_shapes == [[4]] for event in events["all_reduce"]), events["all_reduce"]
+last = max(event.time_range.end for event in events["recvAnySource" if R == 0 else "send"])
+assert all(event.time_range.end < last - 900_000 for event in events["all_reduce"]), events["all_reduce"]
 """
 
 

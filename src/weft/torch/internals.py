@@ -123,7 +123,7 @@ def make_overload(name: str, call: Callable[..., Any]) -> tuple[Any, bool]:
 
 
 class Event:
-    """An event of torch's profiler, from here until `end` is called, by any thread.
+    """An event of torch's profiler, from here until a future is complete.
 
     Parameters
     ----------
@@ -134,28 +134,16 @@ class Event:
     """
 
     def __init__(self, name: str, tensors: list[torch.Tensor]) -> None:
-        self._record = torch._C._profiler._RecordFunctionFast(name, tensors, {})
-        self._record.__enter__()
+        self._handle = torch._C._autograd._record_function_with_args_enter(name, *tensors)
 
     @staticmethod
     def wanted() -> bool:
         """Whether a profiler is on."""
         return bool(torch._C._autograd._profiler_enabled())
 
-    def during(self, run: Callable[[], Any]) -> Callable[[], Any]:
-        """The same function, which ends the event when it is done."""
-
-        def run_and_end() -> Any:
-            try:
-                return run()
-            finally:
-                self.end()
-
-        return run_and_end
-
-    def end(self) -> None:
-        """The collective is over; called in another thread than the event was made in, it is asynchronous."""
-        self._record.__exit__(None, None, None)
+    def end_with(self, future: torch.futures.Future[Any]) -> None:
+        """End it when the future is complete; in another thread than this, the event is asynchronous."""
+        torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(self._handle, future)
 
 
 def make_stand_in(rank: int, size: int, timeout: timedelta) -> Any:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.runtime.communicator import Communicator
-    from weft.torch.internals import Event
     from weft.torch.pairs import Connection
 
 SENDER: Final = 0
@@ -74,8 +73,6 @@ class Receive:
         Seconds.
     senders
         Ranks that may send it.
-    event
-        Of the profiler, until the message has come.
     """
 
     def __init__(
@@ -84,9 +81,8 @@ class Receive:
         tag: int,
         timeout: float,
         senders: Iterable[int],
-        event: Event | None = None,
     ) -> None:
-        self.tensor, self.tag, self.timeout, self._event = tensor, tag, timeout, event
+        self.tensor, self.tag, self.timeout = tensor, tag, timeout
         self._senders = set(senders)
         self.deadline = time.monotonic() + timeout
         self.work = Work(Outcome())
@@ -111,29 +107,18 @@ class Receive:
         """Whether it waits for a message."""
         return self._source is None
 
-    @property
-    def has_event(self) -> bool:
-        """Whether a profiler looks on."""
-        return self._event is not None
-
     def find_source(self) -> int:
         """Rank that the message came from; -1 as long as none has come, and if none will."""
         return -1 if self._source is None else self._source
 
     def complete(self) -> None:
         """The message is in the tensor."""
-        self._end_event()
         self.work.future.set_result(None)
 
     def fail(self, error: BaseException) -> None:
         """There will be no message."""
         spoil(self.tensor)
-        self._end_event()
         self.work.future.set_exception(error)
-
-    def _end_event(self) -> None:
-        if self._event is not None:
-            self._event.end()
 
 
 class Expiry:
@@ -210,7 +195,7 @@ class Box:
 class Outbox(Box):
     """Sends tensors to one peer, one after the other."""
 
-    def send(self, tensor: torch.Tensor, tag: int, timeout: float, event: Event | None = None) -> Work:
+    def send(self, tensor: torch.Tensor, tag: int, timeout: float) -> Work:
         """Start to send a tensor; the work is over when the peer has read it."""
 
         def run() -> None:
@@ -220,7 +205,7 @@ class Outbox(Box):
                 communicator.send(np.array(header, np.int64), RECEIVER, timeout=timeout, kind="header")
                 communicator.send(data, RECEIVER, timeout=timeout, kind=header.kind)
 
-        return self._worker.submit(run if event is None else event.during(run))
+        return self._worker.submit(run)
 
 
 class Inbox(Box):
@@ -251,10 +236,7 @@ class Inbox(Box):
             kept = self._take(receive) if receive.tag in self._kept else None
             if kept is None and receive.is_open:
                 self._waiting.append(receive)
-        if kept is not None and receive.has_event:
-            # An event that ends in the thread that it began in would not be asynchronous.
-            receive.work.future.in_callback_thread(lambda: self._give(receive, *kept))
-        elif kept is not None:
+        if kept is not None:
             self._give(receive, *kept)
         elif receive.is_open:
             self._worker.submit(lambda: self._read_until(receive, only))

@@ -365,7 +365,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             check_message("send", self.communicator, dstRank, tag)
             self._check_usable()
             event, limit = self._record("send", tensors), self.communicator.timeout
-            return self._watch(self._pairs.send(tensor, dstRank, tag, limit, event), [])
+            return self._watch(self._pairs.send(tensor, dstRank, tag, limit), [], event)
 
         return self._dispatch("send", run, (tensors,), (self, dstRank, tag))
 
@@ -391,8 +391,8 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         check_output("recv", tensor)
         self._check_usable()
         event = self._record(name, [tensor])
-        received = self._pairs.receive(tensor, source, tag, self.communicator.timeout, event)
-        work = self._watch(received.work, [tensor], harmless=(LimitError,))
+        received = self._pairs.receive(tensor, source, tag, self.communicator.timeout)
+        work = self._watch(received.work, [tensor], event, harmless=(LimitError,))
         work.find_source = received.find_source
         return work
 
@@ -434,11 +434,10 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             job = checked(job, self._windows.close())
         run = guarded(lambda: job(asked.seconds), outputs)
         event = self._record(name, outputs if inputs is None else inputs)
-        if event is not None:
-            run = event.during(run)
         # Events of torch's own backends are asynchronous, also those of calls that wait.
         if asked.is_async or self._together is not None or event is not None:
-            return self._watch(self.communicator.in_turn(run, async_op=True), outputs, value=value)
+            started = self.communicator.in_turn(run, async_op=True)
+            return self._watch(started, outputs, event, value=value)
         try:
             self.communicator.in_turn(run)
         except InputError:
@@ -452,12 +451,13 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         self,
         started: Started,
         outputs: Sequence[Tensor],
+        event: Event | None = None,
         *,
         value: Any = None,
         harmless: tuple[type[BaseException], ...] = (),
     ) -> Work:
         self.guard.started(started, harmless=harmless)
-        work = Work(started, self.guard, outputs, value)
+        work = Work(started, self.guard, outputs, value, event)
         if self._together is not None:
             self._together.append(work)
         return work

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator
     from weft.runtime.members import Member
     from weft.runtime.work import Work
-    from weft.torch.internals import Event
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
@@ -90,21 +89,17 @@ class Pairs:
         self._inboxes: dict[int, Inbox] = {}
         self._connections: list[Connection] = []
 
-    def send(
-        self, tensor: Tensor, receiver: int, tag: int, timeout: float, event: Event | None = None
-    ) -> Work:
+    def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Work:
         """Start to send a tensor."""
         with self._lock:
             if receiver not in self._outboxes:
                 self._outboxes[receiver] = Outbox(self._connect(Way(self._rank, receiver)))
-        return self._outboxes[receiver].send(tensor, tag, timeout, event)
+        return self._outboxes[receiver].send(tensor, tag, timeout)
 
-    def receive(
-        self, tensor: Tensor, sender: int | None, tag: int, timeout: float, event: Event | None = None
-    ) -> Receive:
+    def receive(self, tensor: Tensor, sender: int | None, tag: int, timeout: float) -> Receive:
         """Start to receive into a tensor, from one rank or, without a sender, from whichever sends first."""
         senders = [sender] if sender is not None else [rank for rank in self._ranks if rank != self._rank]
-        receive = Receive(tensor, tag, timeout, senders, event)
+        receive = Receive(tensor, tag, timeout, senders)
         with self._lock:
             for rank in senders:
                 if rank not in self._inboxes:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.torch.guard import Guard
+    from weft.torch.internals import Event
 
 _UNSET: Final = timedelta(0)
 
@@ -32,12 +33,18 @@ class Promise:
         The operation.
     value
         What the future completes with.
+    event
+        Of the profiler, that ends with it, in another thread than the one that has begun it.
     """
 
-    def __init__(self, future: torch.futures.Future[Any], started: Started, value: Any) -> None:
+    def __init__(
+        self, future: torch.futures.Future[Any], started: Started, value: Any, event: Event | None = None
+    ) -> None:
         self._future, self._started, self._value = future, started, value
         self._lock = threading.RLock()
-        self._asked = False
+        self._asked = event is not None
+        if event is not None:
+            event.end_with(future)
         started.future.watch(self._keep)
 
     def ask(self) -> torch.futures.Future[Any]:
@@ -83,19 +90,26 @@ class Work(CallbackWork):  # type: ignore[misc]
         Tensors that hold its results.
     value
         What its future completes with; by default the list of the outputs.
+    event
+        Of the profiler, if there is one.
     """
 
     find_source: Callable[[], int] | None = None
     """Tells the rank that a received tensor comes from."""
 
     def __init__(
-        self, started: Started, guard: Guard, outputs: Sequence[torch.Tensor], value: Any = None
+        self,
+        started: Started,
+        guard: Guard,
+        outputs: Sequence[torch.Tensor],
+        value: Any = None,
+        event: Event | None = None,
     ) -> None:
         waiting = _Waiting(started, guard)
         super().__init__(waiting)
         self.started, self._guard, self._outputs = started, guard, list(outputs)
         value = self._outputs if value is None else value
-        waiting.promise = self._promise = Promise(super().get_future(), started, value)
+        waiting.promise = self._promise = Promise(super().get_future(), started, value, event)
         self._wait = waiting
 
     def wait(self, timeout: timedelta = _UNSET) -> bool:
