@@ -97,6 +97,26 @@ def try_two_groups(rank: Rank) -> dict[str, Any]:
     return {"last": last and last.algorithm}
 
 
+def try_engine(rank: Rank) -> dict[str, Any]:
+    """Weft's schedules over torch's own group, on tensors of the device."""
+    import weft
+
+    rank.open(rank.backend)
+    algorithms = ("ring", "direct", "halving_doubling")
+    for algorithm in algorithms:
+        with weft.init(engine="torch", algorithm=algorithm, timeout=30) as communicator:
+            for dtype in (torch.float16, torch.float32, torch.int64):
+                for elements in (1, 4097, 1 << 20):
+                    ours = torch.arange(elements, device=rank.device).remainder(5).add(rank.number).to(dtype)
+                    theirs = ours.clone()
+                    communicator.all_reduce(ours)
+                    dist.all_reduce(theirs)
+                    if not torch.equal(ours, theirs):
+                        message = f"all_reduce by {algorithm}: {elements} elements of {dtype} differ"
+                        raise RuntimeError(f"{message} from {rank.backend}'s")
+    return {"algorithms": algorithms}
+
+
 def try_hook(rank: Rank) -> dict[str, Any]:
     """DistributedDataParallel over torch's own group, its gradients averaged by Weft."""
     import weft.torch
@@ -138,6 +158,7 @@ def try_dear(rank: Rank) -> dict[str, Any]:
 PARTS: dict[str, Callable[[Rank], dict[str, Any]]] = {
     "group": try_group,
     "two-groups": try_two_groups,
+    "engine": try_engine,
     "hook": try_hook,
     "dear": try_dear,
 }

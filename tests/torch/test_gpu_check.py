@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -38,19 +39,33 @@ def tool() -> ModuleType:
     return module
 
 
-def test_every_part_passes_on_cpus(tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
-    ended = check("--cpu", "--seconds", "100", "--part-seconds", "60", "--json", str(file))
+def run_parts(folder: Path, *parts: str) -> list[dict[str, Any]]:
+    """Details of each part; all must pass."""
+    file = folder / "report.json"
+    ended = check("--cpu", "--seconds", "100", "--part-seconds", "60", "--json", str(file), "--parts", *parts)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "4 of 4 parts passed" in ended.stdout
+    assert f"{len(parts)} of {len(parts)} parts passed" in ended.stdout
     report = json.loads(file.read_text("utf-8"))
     assert report["device"] == "cpu"
     assert report["machine"]["torch"] == torch.__version__
-    assert [part["part"] for part in report["parts"]] == ["group", "two-groups", "hook", "dear"]
-    group, _, hook, dear = (part["details"] for part in report["parts"])
+    assert [part["part"] for part in report["parts"]] == list(parts)
+    return [part["details"] for part in report["parts"]]
+
+
+def test_groups_and_the_engine_pass_on_cpus(tmp_path: Path) -> None:
+    group, _, engine = run_parts(tmp_path, "group", "two-groups", "engine")
     assert group["group"] == "WeftProcessGroup"
+    assert engine["algorithms"] == ["ring", "direct", "halving_doubling"]
+
+
+def test_the_hook_and_dear_pass_on_cpus(tmp_path: Path) -> None:
+    hook, dear = run_parts(tmp_path, "hook", "dear")
     assert hook["largest_difference"] <= 1e-6
     assert all(dear[way]["largest_difference"] <= 1e-6 for way in ("gradients", "parameters", "auto"))
+
+
+def test_all_parts_are_run_unless_some_are_named(tool: ModuleType) -> None:
+    assert tool.parse([]).parts == list(tool.PARTS) == ["group", "two-groups", "engine", "hook", "dear"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
