@@ -28,17 +28,20 @@ STRIKING_ROUND = 2
 
 LAST_ROUND = 4
 LONGEST_S = 45.0
-LATE_ARRIVAL_S = 0.8
-"""How much later the last rank comes, where one is to be lost among those that wait for it."""
+LATE_ARRIVAL_S = 0.3
+"""How much later than the fault the last rank comes, where one is to be lost among those that wait for it."""
+
+LONGEST_WAIT_S = 20.0
+"""For that fault, after which the last rank comes all the same."""
 
 SETTLING_S = 3.0
 GLOO_S = 15.0
 """gloo connects in a call that nothing interrupts; it ends by its own deadline, 10 s by default."""
 
 PATTERN = 0x5A
-_GUESSES_S = {"join": 0.002, "connect": 0.03, "lines": 0.01, "learn": 0.02, "close": 0.002}
+_GUESSES_S = {"join": 0.002, "admitted": 0.2, "connect": 0.03, "lines": 0.01, "learn": 0.02, "close": 0.002}
 _SIGNS = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP, "pause": signal.SIGSTOP}
-_NAMES = {"arrive": "join", "admitted": "join"}
+_NAMES = {"arrive": "join"}
 _ATTEMPTS = 20
 _PAUSES_S = {"between": 0.03, "idle": 0.2}
 
@@ -76,6 +79,8 @@ class Phases:
 
     def enter(self, phase: str) -> None:
         """Say that a phase begins, and with it that the one before is over."""
+        if phase == "admitted" and (self._fault is None or self._fault.phase != phase):
+            return  # a part of joining to all but the rank that is to be lost in it
         now = time.monotonic()
         self._seconds[self.current] = now - self.entered
         self.current, self.entered = phase, now
@@ -120,8 +125,6 @@ class Phases:
             os.kill(os.getpid(), _SIGNS[fault.action])
 
     def _delay(self, fault: Fault, phase: str) -> float:
-        if fault.phase == "admitted":
-            return (0.25 + 0.5 * self._moment) * LATE_ARRIVAL_S
         return self._moment * self._seconds.get(phase, _GUESSES_S.get(phase, 0.0))
 
 
@@ -132,9 +135,10 @@ def starve(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (free + count, free + count))
 
 
-def work(case: Case, workload: Workload, phases: Phases) -> None:
+def work(case: Case, folder: Path, workload: Workload, phases: Phases) -> None:
     """Go through all phases; a fatal fault ends it with an error."""
-    if case.fault.phase == "admitted" and phases is not None and _is_late(case):
+    if case.fault.phase == "admitted" and _is_late(case):
+        _await_strike(folder / f"rank-{case.fault.rank}.jsonl")
         time.sleep(LATE_ARRIVAL_S)
     workload.start(phases.enter)
     phases.enter("learn")
@@ -159,6 +163,15 @@ def _is_late(case: Case) -> bool:
     return int(os.environ["WEFT_RANK"]) == (highest - 1 if case.fault.rank == highest else highest)
 
 
+def _await_strike(path: Path) -> None:
+    """Wait until another rank's report says that the fault has happened to it."""
+    deadline = time.monotonic() + LONGEST_WAIT_S
+    while time.monotonic() < deadline:
+        if path.exists() and '"struck"' in path.read_text("utf-8"):
+            return
+        time.sleep(0.02)
+
+
 def _rest(fault: Fault, phase: str) -> None:
     if fault.phase == phase:
         time.sleep(_PAUSES_S[phase])
@@ -176,7 +189,7 @@ def main(folder: Path, rank: int) -> int:
     before = belongings()
     error: BaseException | None = None
     try:
-        work(case, workload, phases)
+        work(case, folder, workload, phases)
     except Exception as raised:  # noqa: BLE001 - whatever it is, it is reported
         error = raised
         report.write(

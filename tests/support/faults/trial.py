@@ -152,6 +152,8 @@ def _see_through(case: Case, folder: Path, ranks: list[Rank], deadline: float) -
         numbers = [number for number in range(case.setting.ranks) if number != fault.rank]
         key = "closed" if case.setting.closes_first or fault.phase == "close" else "waits"
         _await(lambda: all(_reported(folder, number, key) is not None for number in numbers), deadline)
+        # Where nobody waits for it, as in close, the others may be ahead of the fault.
+        _await(lambda: ranks[fault.rank].ended.is_set() or _state_of(ranks[fault.rank].pid) in "TZ", deadline)
         ranks[fault.rank].signal(signal.SIGCONT)
         (folder / "thawed").touch()
     for rank in others:
@@ -215,10 +217,15 @@ def _run_mpi(case: Case, folder: Path, longest: float) -> Outcome:
 
 
 def _is_running(pid: int) -> bool:
+    return _state_of(pid) != "Z"
+
+
+def _state_of(pid: int) -> str:
+    """The kernel's letter for what a process does: T if it is stopped, Z if it has ended or is gone."""
     try:
-        return Path("/proc", str(pid), "stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+        return Path("/proc", str(pid), "stat").read_text("utf-8").rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return "Z"
 
 
 def leftovers(folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 import weft
 import weft.runtime.start
 from support.faults.case import Setting
-from weft.runtime import wiring
+from weft.runtime import rendezvous, wiring
 
 Enter = Callable[[str], None]
 """Says which phase begins, and that the one before is over."""
@@ -208,8 +208,8 @@ def _await_all(store: Any, rank: int, world_size: int) -> None:
 
 
 def _announce_joining(enter: Enter, place: Any) -> None:
-    """Let this process say when the library joins, goes on to connect, and makes connections."""
-    join, connect_lines = place.join, wiring.connect_lines
+    """Let this process say when the library joins, is admitted, goes on to connect, and makes connections."""
+    join, connect_lines, be_admitted = place.join, wiring.connect_lines, rendezvous._be_admitted
 
     def joining(*words: Any, **named: Any) -> Any:
         enter("join")
@@ -217,8 +217,13 @@ def _announce_joining(enter: Enter, place: Any) -> None:
         enter("connect")
         return roster
 
+    def being_admitted(*words: Any, **named: Any) -> Any:
+        admitted = be_admitted(*words, **named)
+        enter("admitted")
+        return admitted
+
     def connecting(*words: Any, **named: Any) -> Any:
         enter("lines")
         return connect_lines(*words, **named)
 
-    place.join, wiring.connect_lines = joining, connecting
+    place.join, wiring.connect_lines, rendezvous._be_admitted = joining, connecting, being_admitted
