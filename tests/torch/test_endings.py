@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 from support.groups import PRELUDE, run_group, start_group
@@ -478,3 +479,25 @@ for call in CALLS.values():
 
 def test_a_forked_child_is_refused_at_once_and_its_parent_goes_on(tmp_path: Path) -> None:
     run_group(tmp_path, 2, FORKED)
+
+
+# The store answers shortly after it was given up, while torch and Python are being taken down.
+GIVEN_UP = """
+from datetime import timedelta
+from torch.distributed import TCPStore
+from weft.runtime.deadlines import call_within
+
+store = TCPStore("127.0.0.1", 0, 1, is_master=True)
+try:
+    call_within(0.0, "weft store", lambda: store.wait(["never"], timedelta(seconds=2.1)))
+except TimeoutError:
+    print("given up")
+"""
+
+
+def test_a_process_that_ends_is_not_aborted_by_a_store_that_answers_late() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", GIVEN_UP], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-500:]
+    assert ended.stdout == "given up\n"
