@@ -27,6 +27,7 @@ KILL_S = 10.0
         ("copy", 2, 0, "gather"),
         ("tcp", 4, 1, "idle"),
         ("memory", 3, 1, "close"),
+        ("tcp", 4, 2, "admitted"),
     ],
 )
 def test_a_killed_rank_is_named_by_all_others_and_leaves_nothing(
@@ -51,6 +52,7 @@ def test_a_killed_rank_is_named_on_every_host(
         ("torch", 3, 1, "connect"),
         ("group", 3, 1, "gather"),
         ("group", 2, 0, "learn"),
+        ("group", 4, 3, "admitted"),
     ],
 )
 def test_a_killed_rank_is_named_by_all_others_in_torch(
