@@ -253,8 +253,8 @@ assert (columns == total).all()
 weight = torch.full((4,), float(R), requires_grad=True)
 comm.broadcast(weight, 1)
 assert weight.requires_grad and (weight == 1).all()
-with pytest.raises(TypeError, match="arrays of torch.int16 are not supported, only float16"):
-    comm.all_reduce(torch.ones(3, dtype=torch.int16))
+with pytest.raises(TypeError, match="arrays of torch.uint16 are not supported, only float16"):
+    comm.all_reduce(torch.ones(3, dtype=torch.uint16))
 with pytest.raises(TypeError, match="does not move tensors on meta, only on cpu with gloo"):
     comm.all_reduce(torch.ones(3, device="meta"))
 

@@ -180,7 +180,10 @@ roster.barrier(20)
         job.start(0, 1)
         job.start(2, then="import time; time.sleep(30)")
         for rank in (0, 1):
-            assert "this roster cannot be used any more: barrier: rank 2" in job.result(rank)["text"]
+            assert (
+                "this roster cannot be used any more: barrier: Timed out waiting 500ms: rank 2"
+                in job.result(rank)["text"]
+            )
     roster = join(Place(0, 1))
     roster.close()
     with pytest.raises(RuntimeFailure, match="cannot be used any more: it was closed"):

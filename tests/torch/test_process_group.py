@@ -64,9 +64,9 @@ def same(a, b):
     fresh = [torch.empty(t.shape, dtype=t.dtype).copy_(t).view(-1).view(torch.uint8) for t in (a, b)]
     return torch.equal(*fresh)
 
-BYTES = (torch.bool, torch.int16, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.uint16)
+BYTES = (torch.bool, torch.uint16, torch.complex64, torch.complex128, torch.float8_e4m3fn)
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-TYPES += (torch.int32, torch.int64, torch.int8, torch.uint8)
+TYPES += (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 OPS = {dist.ReduceOp.SUM: torch.add, dist.ReduceOp.MIN: torch.minimum, dist.ReduceOp.MAX: torch.maximum,
        dist.ReduceOp.PRODUCT: torch.mul}
 SHAPES = ((), (0,), (1,), (5,), (3, 4), (40_000,))
@@ -228,15 +228,14 @@ def refused(kind, text, call, *words, **options):
         raise AssertionError(text)
 
 x = torch.ones(4)
-refused(TypeError, "int16 can be moved but not added", dist.all_reduce, x.to(torch.int16))
-refused(TypeError, "use SUM and divide", dist.all_reduce, x.to(torch.int32), dist.ReduceOp.AVG)
-refused(TypeError, "only AVG, MAX, MIN, PRODUCT, SUM", dist.all_reduce, x.to(torch.int32), dist.ReduceOp.BAND)
+refused(TypeError, "uint16 can be moved but not added", dist.all_reduce, x.to(torch.uint16))
+refused(TypeError, "only BAND, BOR, BXOR, MAX, MIN", dist.all_reduce, x.to(torch.bool), dist.ReduceOp.AVG)
+refused(TypeError, "non-integral dtype", dist.all_reduce, x, dist.ReduceOp.BAND)
 refused(TypeError, "not supported", dist.all_reduce, x, dist._make_nccl_premul_sum(2.0))
 refused(TypeError, "share memory", dist.all_reduce, torch.ones(1).expand(4))
-refused(TypeError, "to_dense", dist.all_reduce, torch.eye(3).to_sparse())
+refused(TypeError, "to_dense", dist.broadcast, torch.eye(3).to_sparse(), 0)
 refused(TypeError, "CPUs, not on meta", dist.all_reduce, torch.ones(3, device="meta"))
 refused(weft.InputError, "do not fit", dist.all_gather_into_tensor, torch.ones(7), x)
-refused(weft.InputError, "give src=", dist.recv, x)
 refused(weft.InputError, "has no peer", dist.group.WORLD.send, [x], R)
 refused(weft.InputError, "are not the 4", dist.all_to_all_single, x, x, [1] * N, [1] * N) if N != 4 else None
 other = dist.new_group(backend="gloo")

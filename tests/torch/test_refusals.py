@@ -29,7 +29,7 @@ def with_options(kind, later, **values):
 def both(*parts):
     return [ones(4) for _ in range(N - len(parts))] + list(parts)
 
-INT16, DOUBLE = ones(4, dtype=torch.int16), ones(4, dtype=torch.float64)
+UINT16, DOUBLE = torch.ones(4, dtype=torch.uint16), ones(4, dtype=torch.float64)
 OTHERS_DOUBLE = [ones(4) if r == R else DOUBLE for r in range(N)]
 SPARSE, SHARED = torch.eye(4).to_sparse(), ones(1).expand(4)
 QUANTIZED = torch.quantize_per_tensor(ones(4), 1.0, 0, torch.qint8)
@@ -48,18 +48,18 @@ def rooted(name, tensors, at_root):
     )
 
 CASES = {
-    "all_reduce of int16": op("all_reduce", INT16),
+    "all_reduce of uint16": op("all_reduce", UINT16),
     "all_reduce by BAND": op("all_reduce", ones(4), BAND),
-    "all_reduce of an average of integers": op("all_reduce", ones(4, dtype=torch.int32), AVG),
+    "all_reduce of an average of bool": op("all_reduce", ones(4, dtype=torch.bool), AVG),
     "all_reduce of expanded": op("all_reduce", SHARED),
-    "all_reduce of sparse": op("all_reduce", SPARSE),
+    "all_reduce of sparse by MAX": op("all_reduce", SPARSE, MAX),
     "all_reduce of quantized": op("all_reduce", QUANTIZED),
     "all_reduce of nested": op("all_reduce", NESTED),
     "all_reduce with a time that is too long": call("allreduce", "AllreduceOptions", [ones(4)], timeout=LONG),
-    "all_reduce_coalesced with int16": call("allreduce", "AllreduceCoalescedOptions", [ones(4), INT16]),
+    "all_reduce_coalesced with uint16": call("allreduce", "AllreduceCoalescedOptions", [ones(4), UINT16]),
     "reduce to a rank that is not there": op("reduce", ones(4), group_dst=N),
     "reduce to a negative rank": op("reduce", ones(4), group_dst=-1),
-    "reduce of int16": op("reduce", INT16, 0),
+    "reduce of uint16": op("reduce", UINT16, 0),
     "broadcast from a rank that is not there": op("broadcast", ones(4), group_src=N),
     "broadcast from a negative rank": op("broadcast", ones(4), group_src=-1),
     "broadcast of expanded": op("broadcast", SHARED, 0),
@@ -87,7 +87,7 @@ CASES = {
     "reduce_scatter of types that differ": call(
         "reduce_scatter", "ReduceScatterOptions", [ones(4)], [OTHERS_DOUBLE]
     ),
-    "reduce_scatter of int16": op("reduce_scatter", INT16, [INT16] * N),
+    "reduce_scatter of uint16": op("reduce_scatter", UINT16, [UINT16] * N),
     "reduce_scatter_tensor of the wrong size": op("reduce_scatter_tensor", ones(4), ones(4 * N + 1)),
     "reduce_scatter_tensor of another type": call(
         "reduce_scatter_single", "ReduceScatterOptions", ones(4), ones(4 * N, dtype=torch.float64)

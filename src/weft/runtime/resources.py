@@ -41,6 +41,8 @@ def guarded(doing: str, memory: str = "") -> Iterator[None]:
     """
     try:
         yield
+    except RuntimeFailure:
+        raise  # it says already what it is
     except (OSError, RuntimeError, MemoryError) as error:
         problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
         number = _errno(error)
