@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -52,12 +53,22 @@ tests: Final[Any] = load()
 class TorchSuite(tests.TestDistBackend, tests.DistributedTest._DistTestBase):  # type: ignore[misc]
     """Torch's tests of a backend, each in as many processes as ``WORLD_SIZE`` says."""
 
+    deaths: str = ""
+    """Which ranks were ended by a signal other than the one that ends ranks of a test that has failed."""
+
     def setUp(self) -> None:
         """Start the ranks."""
         super().setUp()
         context = torch.multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
         self._start_processes(partial(_process, context))
+
+    def tearDown(self) -> None:
+        """Note how ranks have ended, since the others tell only that they have lost them."""
+        codes = {rank: process.exitcode or 0 for rank, process in enumerate(self.processes)}
+        died = {rank: -code for rank, code in codes.items() if code < 0 and -code != signal.SIGTERM}
+        self.deaths = "".join(f"rank {rank} died by {signal.Signals(died[rank]).name}; " for rank in died)
+        super().tearDown()
 
     @classmethod
     def _run(cls, rank: int, test_name: str, file_name: str, pipe: Any, **named: Any) -> None:

@@ -29,7 +29,8 @@ def run(name: str) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as ledger:
         os.environ[cases.LEDGER] = ledger
-        cases.TorchSuite(name).run(result)
+        test = cases.TorchSuite(name)
+        test.run(result)
         groups = sum(int(file.read_text() or 0) for file in Path(ledger).iterdir())
     seconds = round(time.monotonic() - began, 1)
     if result.skipped:
@@ -38,7 +39,7 @@ def run(name: str) -> Outcome:
     if problems:
         text = "\n".join(text for _, text in problems)
         print(text, flush=True)
-        return Outcome("failed", seconds, reason_of(text), groups)
+        return Outcome("failed", seconds, test.deaths + reason_of(text), groups)
     if cases.BACKEND != GLOO and not groups:
         return Outcome("failed", seconds, f"passed, but made no group of {cases.BACKEND}")
     return Outcome("passed", seconds, groups=groups)

@@ -12,7 +12,7 @@ from torch.distributed.constants import default_pg_timeout
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
 __all__ = [
@@ -123,7 +123,10 @@ def make_overload(name: str, call: Callable[..., Any]) -> tuple[Any, bool]:
 
 
 class Event:
-    """An event of torch's profiler, from here until a future is complete.
+    """An event of torch's profiler, which begins here.
+
+    It must end before the profiler stops, or torch corrupts its own memory. So it ends while the thread that
+    has begun it is in the same call.
 
     Parameters
     ----------
@@ -133,7 +136,7 @@ class Event:
         Whose shapes the event has.
     """
 
-    def __init__(self, name: str, tensors: list[torch.Tensor]) -> None:
+    def __init__(self, name: str, tensors: Sequence[torch.Tensor]) -> None:
         self._handle = torch._C._autograd._record_function_with_args_enter(name, *tensors)
 
     @staticmethod
@@ -141,9 +144,18 @@ class Event:
         """Whether a profiler is on."""
         return bool(torch._C._autograd._profiler_enabled())
 
-    def end_with(self, future: torch.futures.Future[Any]) -> None:
-        """End it when the future is complete; in another thread than this, the event is asynchronous."""
-        torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(self._handle, future)
+    def end(self) -> None:
+        """End it."""
+        torch._C._autograd._record_function_with_args_exit(self._handle)
+
+    def end_with(self, future: torch.futures.Future[Any]) -> torch.futures.Future[Any]:
+        """End it when the future is complete; what is returned is complete when the event has ended.
+
+        If that happens in another thread than this, the event is asynchronous.
+        """
+        end = torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction
+        ended: torch.futures.Future[Any] = end(self._handle, future)
+        return ended
 
 
 def make_stand_in(rank: int, size: int, timeout: timedelta) -> Any:

@@ -364,8 +364,11 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
             check_input("send", tensor)
             check_message("send", self.communicator, dstRank, tag)
             self._check_usable()
-            event, limit = self._record("send", tensors), self.communicator.timeout
-            return self._watch(self._pairs.send(tensor, dstRank, tag, limit), [], event)
+            event = self._record("send", tensors)
+            sent = self._pairs.send(tensor, dstRank, tag, self.communicator.timeout)
+            if event is not None:
+                event.end()
+            return self._watch(sent, [])
 
         return self._dispatch("send", run, (tensors,), (self, dstRank, tag))
 
@@ -392,7 +395,9 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         self._check_usable()
         event = self._record(name, [tensor])
         received = self._pairs.receive(tensor, source, tag, self.communicator.timeout)
-        work = self._watch(received.work, [tensor], event, harmless=(LimitError,))
+        if event is not None:
+            event.end()
+        work = self._watch(received.work, [tensor], harmless=(LimitError,))
         work.find_source = received.find_source
         return work
 
@@ -416,7 +421,7 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
 
     def _record(self, name: str, tensors: Sequence[Tensor]) -> Event | None:
         """Event of the profiler, if there is one, as torch's own backends name theirs."""
-        return Event(f"{BACKEND}:{name}", list(tensors)) if Event.wanted() else None
+        return Event(f"{BACKEND}:{name}", tensors) if Event.wanted() else None
 
     def _start(
         self,
@@ -433,11 +438,18 @@ class Collectives(ProcessGroup):  # type: ignore[misc]
         if name not in _WINDOWED:
             job = checked(job, self._windows.close())
         run = guarded(lambda: job(asked.seconds), outputs)
+        waits = not asked.is_async and self._together is None
         event = self._record(name, outputs if inputs is None else inputs)
-        # Events of torch's own backends are asynchronous, also those of calls that wait.
-        if asked.is_async or self._together is not None or event is not None:
+        if waits and event is not None:
+            # As of torch's own backends, whose threads end them, the event is asynchronous.
+            work = self._watch(self.communicator.in_turn(run, async_op=True), outputs, event, value=value)
+            work.wait()
+            return work
+        if not waits:
             started = self.communicator.in_turn(run, async_op=True)
-            return self._watch(started, outputs, event, value=value)
+            if event is not None:
+                event.end()
+            return self._watch(started, outputs, value=value)
         try:
             self.communicator.in_turn(run)
         except InputError:

@@ -43,8 +43,7 @@ class Promise:
         self._future, self._started, self._value = future, started, value
         self._lock = threading.RLock()
         self._asked = event is not None
-        if event is not None:
-            event.end_with(future)
+        self._last = future if event is None else event.end_with(future)
         started.future.watch(self._keep)
 
     def ask(self) -> torch.futures.Future[Any]:
@@ -56,7 +55,7 @@ class Promise:
     def settle(self) -> None:
         """Return once the future is complete, for the waiter of an operation that is over."""
         if not self._complete_unless_asked():
-            self._future.wait()
+            self._last.wait()
 
     def _keep(self) -> None:
         if not self._complete_unless_asked():
