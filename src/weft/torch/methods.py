@@ -38,7 +38,7 @@ BACKEND = "weft"
 _WINDOWED: Final = ("gather", "scatter")
 
 
-class Collectives(ProcessGroup):  # type: ignore[misc]
+class GroupMethods(ProcessGroup):  # type: ignore[misc]
     """What `WeftProcessGroup` computes and moves.
 
     Parameters

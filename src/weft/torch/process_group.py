@@ -23,7 +23,7 @@ from weft.torch.arguments import check_time
 from weft.torch.guard import Guard
 from weft.torch.internals import make_stand_in, register
 from weft.torch.meeting import find_topology, meet
-from weft.torch.methods import BACKEND, Collectives
+from weft.torch.methods import BACKEND, GroupMethods
 from weft.torch.options import Options
 from weft.torch.pairs import Pairs, open_pairs
 
@@ -37,7 +37,7 @@ _CANCELLED_WITHIN_S: Final = 5.0
 """How long a group that is aborted waits until what it has cancelled has ended."""
 
 
-class WeftProcessGroup(Collectives):
+class WeftProcessGroup(GroupMethods):
     """Ranks that compute collectives together; made by ``init_process_group`` and ``new_group``.
 
     Parameters
