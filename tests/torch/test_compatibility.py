@@ -343,3 +343,16 @@ assert all(event.time_range.end < last - 900_000 for event in events["all_reduce
 
 def test_profilers_and_dispatch_modes_see_collectives(tmp_path: Path) -> None:
     run_group(tmp_path, 3, CHECK + SEEN)
+
+
+# Rank 0 leaves as soon as it has passed: the others have passed as well.
+PASSED = """
+for _ in range(15):
+    other = dist.new_group(backend="weft")
+    other.monitored_barrier(timedelta(seconds=30))
+    dist.destroy_process_group(other)
+"""
+
+
+def test_who_leaves_after_a_monitored_barrier_takes_nobody_along(tmp_path: Path) -> None:
+    run_group(tmp_path, 3, CHECK + PASSED)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
+_VERDICT_S: Final = 5.0
+"""How much longer than rank 0 the others wait for its answer, once it has come."""
+
 _PASSED: Final = "passed"
 _FAILED: Final = "failed"
 _LATEST: Final = "barrier/latest"
@@ -94,14 +97,20 @@ class MonitoredBarrier:
     def _await_answer(self, seconds: float) -> None:
         answers: list[str] = []
 
-        def answered() -> bool:
+        def look() -> bool:
             found = self._notes.find_word(f"{self._key}/0")
             answers.extend([] if found is None else [found])
-            if not answers and self._notes.has_left(0):
+            return bool(answers)
+
+        def answered() -> bool:
+            # A rank that leaves has answered before: look once more.
+            if not look() and self._notes.has_left(0) and not look():
                 raise PeerLost(0, None, None, "monitored_barrier", reason="it has left the process group")
             return bool(answers)
 
-        if self._poll(answered, seconds) and answers[0] == _PASSED:
+        if not self._poll(answered, seconds) and self._notes.find_word(_LATEST) == str(self._meetings.count):
+            self._poll(answered, _VERDICT_S)  # rank 0 has come, and is about to say who has not
+        if answers and answers[0] == _PASSED:
             return
         self._meetings.may_be_behind = True
         reached = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors"
