@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import weft
-from weft.runtime.work import Outcome, Work
+from weft.runtime.work import OperationFuture, Work
 from weft.torch.guard import Guard
 
 LOST = weft.PeerLost(3, "host", 17, "all_reduce")
@@ -24,8 +24,8 @@ def guard() -> Iterator[Guard]:
     made.close()
 
 
-def pending() -> tuple[Work, Outcome]:
-    future = Outcome()
+def pending() -> tuple[Work, OperationFuture]:
+    future = OperationFuture()
     return Work(future), future
 
 

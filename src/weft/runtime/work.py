@@ -22,7 +22,7 @@ _CALLBACKS_WITHIN_S: Final = 10.0
 """How long `Worker.close` waits for callbacks of operations that are over."""
 
 
-class Outcome(Future[Any]):
+class OperationFuture(Future[Any]):
     """Future of an operation, whose callbacks may wait for other operations.
 
     Parameters
@@ -100,7 +100,7 @@ class Work:
         Whose thread completes it, if it is one.
     """
 
-    def __init__(self, future: Outcome, worker: Worker | None = None) -> None:
+    def __init__(self, future: OperationFuture, worker: Worker | None = None) -> None:
         self.future = future
         self._worker = worker
 
@@ -138,7 +138,7 @@ class Work:
 
 def done(run: Callable[[], Any]) -> Work:
     """Do this at once, and return it as something that was started."""
-    future = Outcome()
+    future = OperationFuture()
     try:
         future.set_result(run())
     except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
@@ -151,7 +151,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._callbacks = CallbackThreads()
-        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Outcome] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], OperationFuture] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pending = 0
         self._ended = False
@@ -173,7 +173,7 @@ class Worker:
         RuntimeFailure
             If it was told to end.
         """
-        future = Outcome(self._callbacks)
+        future = OperationFuture(self._callbacks)
         with self._lock:
             if self._ended:
                 msg = "an operation was started while another thread closed what it is for"
@@ -188,7 +188,7 @@ class Worker:
                 return
             self._ended = True
             if run is not None:
-                self._submit(run, Outcome(self._callbacks))
+                self._submit(run, OperationFuture(self._callbacks))
             if self._thread is not None:
                 self._queue.put(None)
 
@@ -200,7 +200,7 @@ class Worker:
         self._callbacks.join(_CALLBACKS_WITHIN_S)
         self._callbacks.close()
 
-    def _submit(self, run: Callable[[], Any], future: Outcome) -> None:
+    def _submit(self, run: Callable[[], Any], future: OperationFuture) -> None:
         self._pending += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="weft", daemon=True)

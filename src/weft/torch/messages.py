@@ -20,7 +20,7 @@ import torch
 
 from weft import limits
 from weft.errors import DesyncError, LimitError, PeerLost, TimedOut
-from weft.runtime.work import Outcome, Work, Worker
+from weft.runtime.work import OperationFuture, Work, Worker
 from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, spoil
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Receive:
         self.tensor, self.tag, self.timeout = tensor, tag, timeout
         self._senders = set(senders)
         self.deadline = time.monotonic() + timeout
-        self.work = Work(Outcome())
+        self.work = Work(OperationFuture())
         self._source: int | None = None
         self._lock = threading.Lock()
 

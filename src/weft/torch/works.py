@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from weft.runtime.work import Outcome
+from weft.runtime.work import OperationFuture
 from weft.runtime.work import Work as Started
 from weft.torch.internals import CallbackWork
 from weft.torch.tensors import spoil
@@ -203,7 +203,7 @@ def guarded(run: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> Callable
 
 def together(works: Sequence[Started]) -> Started:
     """One operation that is over when all of these are, and fails as the first of them that has failed."""
-    future = Outcome()
+    future = OperationFuture()
     left = [len(works)]
     lock = threading.Lock()
 
@@ -228,6 +228,6 @@ def together(works: Sequence[Started]) -> Started:
 
 def over(result: Any = None) -> Started:
     """What is over already."""
-    future = Outcome()
+    future = OperationFuture()
     future.set_result(result)
     return Started(future)
