@@ -61,7 +61,7 @@ void bind_interfaces(nb::module_& m) {
           nb::arg("payload_bytes"), nb::arg("head_flits"), nb::arg("whole_messages"), nb::arg("padded"),
           nb::arg("cycle_ps"), nb::arg("queue_packets"), nb::arg("queue_flits"), nb::arg("send_cycles"),
           nb::arg("receive_cycles"), nb::arg("nop_ps"), nb::arg("strict"), nb::arg("prioritised"), nb::arg("pieces"),
-          nb::arg("max_time_ps"), nb::arg("max_events"), nb::arg("max_work"), "Execute schedule tables; see weft.interfaces.");
+          nb::arg("max_time_ps"), nb::arg("max_events"), nb::arg("max_work"), "Execute schedule tables; see weft.packets.");
 }
 
 }  // namespace weft

@@ -39,7 +39,7 @@ import numpy as np
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # what the property tests already know how to make
 
-from interfaces import test_table_file as ni_tables  # noqa: E402
+from packets import test_table_file as ni_tables  # noqa: E402
 from runtime.test_heartbeats import word as heartbeat_word  # noqa: E402
 from support.faults.control_frames import damage_control_frames  # noqa: E402
 from support.faults.damage import KINDS as DAMAGES  # noqa: E402
@@ -50,20 +50,21 @@ from weft import _core, limits  # noqa: E402
 from weft.algorithms import registry  # noqa: E402
 from weft.cli import main as weft_command  # noqa: E402
 from weft.errors import LimitError, WeftError  # noqa: E402
-from weft.interfaces import tables_to_json  # noqa: E402
+from weft.packets import tables_to_json  # noqa: E402
 from weft.planning import plan as make_plan  # noqa: E402
 from weft.planning import plan_file  # noqa: E402
-from weft.runtime import Member, wire  # noqa: E402
-from weft.runtime.lanes import IN_TURN, find_lanes  # noqa: E402
-from weft.runtime.listener import Listener, open_socket  # noqa: E402
-from weft.runtime.members import Verdict, decode  # noqa: E402
-from weft.runtime.operations import cut_into_chunks  # noqa: E402
+from weft.runtime import Member  # noqa: E402
+from weft.runtime.bootstrap import handshake  # noqa: E402
+from weft.runtime.bootstrap.listener import Listener, open_socket  # noqa: E402
+from weft.runtime.bootstrap.members import Verdict, decode  # noqa: E402
+from weft.runtime.operation_queue import cut_into_chunks  # noqa: E402
+from weft.runtime.transport.link_connections import IN_TURN, find_lanes  # noqa: E402
 from weft.schedule import Schedule, container  # noqa: E402
 from weft.schedule.codec import MAGIC, VERSION, decode_schedule, encode_schedule  # noqa: E402
 from weft.schedule.json_form import schedule_to_json  # noqa: E402
 from weft.schedule.text import format_schedule  # noqa: E402
 from weft.simulation import simulate  # noqa: E402
-from weft.simulation.network import EXECUTIONS, ORDERS, SHARING  # noqa: E402
+from weft.simulation.simulator import EXECUTIONS, ORDERS, SHARING  # noqa: E402
 from weft.topology import Topology, load_topology  # noqa: E402
 from weft.topology.load import read_topology  # noqa: E402
 from weft.topology.toml_file import format_toml  # noqa: E402
@@ -639,7 +640,7 @@ def read_handshake(data: bytes) -> bool:
     with socket.create_connection(("127.0.0.1", port), 10) as caller:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         caller.setblocking(False)
-        hello = wire.Hello(
+        hello = handshake.Hello(
             chance.choice((1, 2**32 - 1, chance.getrandbits(32))),
             chance.choice((2, -1, chance.getrandbits(31))),
             chance.randbytes(32),
@@ -656,9 +657,9 @@ def read_handshake(data: bytes) -> bool:
         if bool(challenge) > true:
             msg = "a challenge for a hello that is none"
             raise Wrong(msg)
-        if len(challenge) == wire.CHALLENGE_BYTES and changed == said and not found:
+        if len(challenge) == handshake.CHALLENGE_BYTES and changed == said and not found:
             record = chance.randbytes(chance.choice((0, 1, 100, limits.MAX_MEMBER_BYTES)))
-            answer = wire.read_challenge(secret, hello, challenge).answer(record)
+            answer = handshake.read_challenge(secret, hello, challenge).answer(record)
             changed = change_bytes(answer, chance, said) if chance.random() < 0.5 else answer
             found = _say(listener, caller, changed)
             if bool(found) != (changed[: len(answer)] == answer) or any(
@@ -666,7 +667,7 @@ def read_handshake(data: bytes) -> bool:
             ):
                 msg = f"an answer of {len(answer)} bytes, changed to {len(changed)}: {len(found)} admitted"
                 raise Wrong(msg)
-            with suppress(WeftError, wire.Gone):
+            with suppress(WeftError, handshake.Gone):
                 for one in found:
                     one.admit().receive()
         for one in found:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.algorithms import cuts
-from weft.algorithms.bounds import lower_bound
+from weft.bounds import tight_cuts
+from weft.bounds.collective_bound import lower_bound
 from weft.topology import Topology, load_topology
 
 SPECS = (
@@ -49,7 +49,7 @@ def equal_shard_by_scipy(topology: Topology) -> bool:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_flow
 
-    inside = cuts.densest(topology, outward=True)
+    inside = tight_cuts.densest(topology, outward=True)
     leaving = inside[topology.link_src] & ~inside[topology.link_dst]
     speeds = topology.bandwidth // np.gcd.reduce(topology.bandwidth)
     ranks, capacity = int(inside[: topology.ranks].sum()), int(speeds[leaving].sum())
@@ -69,9 +69,9 @@ def measure(spec: str) -> dict[str, Any]:
         "topology": spec,
         "nodes": topology.nodes,
         "links": topology.links,
-        "densest_cut": cpu_seconds(lambda: cuts.densest(topology, outward=True)),
-        "thinnest_cut": cpu_seconds(lambda: cuts.thinnest(topology, 0, outward=True)),
-        "strongest_partition": cpu_seconds(lambda: cuts.strongest(topology, outward=True)),
+        "densest_cut": cpu_seconds(lambda: tight_cuts.densest(topology, outward=True)),
+        "thinnest_cut": cpu_seconds(lambda: tight_cuts.thinnest(topology, 0, outward=True)),
+        "strongest_partition": cpu_seconds(lambda: tight_cuts.strongest(topology, outward=True)),
     }
     for collective in ("all_reduce", "all_gather"):
         row[f"lower_bound_{collective}"] = cpu_seconds(lambda c=collective: lower_bound(topology, c, 1 << 30))

@@ -17,14 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from weft import units
-from weft.algorithms import blueconnect, double_binary_tree, flexreduce, hierarchical, ring
-from weft.algorithms.bounds import lower_bound
+from weft.algorithms import (
+    blueconnect,
+    double_binary_tree,
+    flexreduce,
+    hierarchical,
+    ring,
+)
+from weft.bounds.collective_bound import lower_bound
 from weft.errors import UnsupportedError
 from weft.planning.segments import simulate_best
 from weft.schedule import Schedule
 from weft.simulation import simulate
 from weft.topology import Topology, load_topology
-from weft.topology.wiring import Wiring
+from weft.topology.cable_notes import Wiring
 from weft.verification import verify
 
 SIZES = ("1MiB", "64MiB", "1GiB")

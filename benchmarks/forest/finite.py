@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.algorithms.bounds import equal_shard_all_reduce_seconds
-from weft.algorithms.timetable import Clock, Condition, busiest_ticks, make_schedule, make_timetable
-from weft.algorithms.tree_columns import Growth, find_centres, grow_trees
+from weft.algorithms.forest.timetable import (
+    Clock,
+    Condition,
+    busiest_ticks,
+    make_schedule,
+    make_timetable,
+)
+from weft.bounds.collective_bound import equal_shard_all_reduce_seconds
+from weft.bounds.tree_columns import Growth, find_centres, grow_trees
 from weft.planning.comparison import compare
 from weft.topology import load_topology
 from weft.units import parse_size

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from weft.algorithms.bounds import lower_bound
-from weft.algorithms.packing import pack
+from weft.bounds.collective_bound import lower_bound
+from weft.bounds.packing import pack
 from weft.topology import load_topology
 
 SPECS = (

@@ -23,7 +23,7 @@ import numpy as np
 import weft
 from weft.lab import Network, build, emulated
 from weft.lab.contest import Entrant, hold
-from weft.runtime.launch import launch
+from weft.runtime.launcher.launch import launch
 from weft.schedule import Schedule
 from weft.topology import Topology, load_topology
 

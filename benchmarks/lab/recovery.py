@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from weft.lab import Network, build
-from weft.runtime.launch import launch
+from weft.runtime.launcher.launch import launch
 from weft.topology import load_topology
 from weft.topology.toml_file import format_toml
 

@@ -22,7 +22,7 @@ from typing import Any
 import weft
 from weft import limits
 from weft.algorithms import registry
-from weft.interfaces import default_ports, make_tables, simulate_tables
+from weft.packets import default_ports, make_tables, simulate_tables
 from weft.schedule import Schedule
 from weft.schedule.codec import decode_schedule, encode_schedule
 from weft.verification import inspect

@@ -14,9 +14,9 @@ from typing import Any, Final
 import weft
 from weft import units
 from weft.algorithms import multitree
-from weft.algorithms.bounds import lower_bound
-from weft.algorithms.multitree_growth import fewest_steps
-from weft.algorithms.multitree_speeds import use_all
+from weft.algorithms.multitree.growth import fewest_steps
+from weft.algorithms.multitree.link_speeds import use_all
+from weft.bounds.collective_bound import lower_bound
 from weft.planning.segments import simulate_best
 
 SPECS: Final = (

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from weft.interfaces import Rules, make_tables, simulate_tables
+from weft.packets import Rules, make_tables, simulate_tables
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RULES, Machine
 
 REPEATS = 3

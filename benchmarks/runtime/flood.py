@@ -29,8 +29,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from weft.runtime.listener import let_idle, open_socket
-from weft.runtime.wire import Hello
+from weft.runtime.bootstrap.handshake import Hello
+from weft.runtime.bootstrap.listener import let_idle, open_socket
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]

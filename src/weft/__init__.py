@@ -30,7 +30,10 @@ from weft.errors import (
 if TYPE_CHECKING:
     from weft import (
         algorithms,
-        exchange,
+        bounds,
+        export,
+        lab,
+        packets,
         planning,
         probing,
         runtime,
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from weft.schedule.codec import load_schedule, save_schedule
     from weft.schedule.passes import compose, halves, parallel, reverse, split
     from weft.simulation import SimulationResult, simulate
-    from weft.topology import Topology, load_topology
+    from weft.topology import Topology, load_topology, save_topology
     from weft.verification import VerificationReport, verify
 
 _LAZY = {
@@ -79,8 +82,10 @@ _LAZY = {
 }
 _PACKAGES = (
     "algorithms",
-    "exchange",
+    "bounds",
+    "export",
     "lab",
+    "packets",
     "planning",
     "probing",
     "runtime",
@@ -120,15 +125,17 @@ __all__ = [
     "VerificationReport",
     "WeftError",
     "algorithms",
+    "bounds",
     "compare",
     "compose",
-    "exchange",
+    "export",
     "halves",
     "init",
     "lab",
     "load_plan",
     "load_schedule",
     "load_topology",
+    "packets",
     "parallel",
     "plan",
     "plan_steps",

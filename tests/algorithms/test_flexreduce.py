@@ -15,17 +15,23 @@ from support.clusters import clusters
 from support.loads import busiest_seconds, link_loads
 from support.oracle import accepts
 
-from weft.algorithms import blueconnect, double_binary_tree, flexreduce, hierarchical, ring
-from weft.algorithms.bounds import lower_bound
-from weft.algorithms.intervals import Holding, meet, share_out
-from weft.algorithms.levels import find_levels, flat
-from weft.algorithms.portions import balance, fill_ring
+from weft.algorithms import (
+    blueconnect,
+    double_binary_tree,
+    flexreduce,
+    hierarchical,
+    ring,
+)
+from weft.algorithms.common.levels import find_levels, flat
+from weft.algorithms.flexreduce.intervals import Holding, meet, share_out
+from weft.algorithms.flexreduce.portions import balance, fill_ring
+from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError, UnsupportedError
 from weft.schedule import Schedule
 from weft.schedule.passes import halves
 from weft.simulation import simulate
 from weft.topology import Topology, load_topology
-from weft.topology.wiring import Wiring
+from weft.topology.cable_notes import Wiring
 
 UNEVEN = ["hosts:8,4", "hosts:4,3,1", "hosts:1,3,1,5", "hosts:2,1,1,1,3", "hosts:6,4@intra=9GB/s"]
 EVEN = ["dgx-h100:2", "dgx-a100:3", "fattree:16", "bigraph:3,4", "hosts:5,5,5"]

@@ -14,9 +14,16 @@ from support.oracle import accepts
 
 import weft
 from weft.algorithms import forest, multitree
-from weft.algorithms.bounds import equal_shard_all_reduce_seconds, lower_bound
-from weft.algorithms.timetable import Clock, Condition, Timetable, make_clock, make_schedule, make_timetable
-from weft.algorithms.tree_columns import Growth, find_centres, grow_trees
+from weft.algorithms.forest.timetable import (
+    Clock,
+    Condition,
+    Timetable,
+    make_clock,
+    make_schedule,
+    make_timetable,
+)
+from weft.bounds.collective_bound import equal_shard_all_reduce_seconds, lower_bound
+from weft.bounds.tree_columns import Growth, find_centres, grow_trees
 from weft.errors import InputError
 from weft.schedule import Schedule
 from weft.simulation import simulate

@@ -13,7 +13,7 @@ from support.loads import busiest_seconds, link_loads
 from support.oracle import accepts
 
 from weft.algorithms import bucket, ring2d, swing
-from weft.algorithms.shares import balance_shares, round_shares
+from weft.algorithms.common.shares import balance_shares, round_shares
 from weft.errors import InputError, LimitError, UnsupportedError
 from weft.schedule import Op, Schedule
 from weft.topology import Topology, load_topology

@@ -11,7 +11,7 @@ from support.oracle import accepts
 
 import weft
 from weft.algorithms import halving_doubling, hdrm
-from weft.algorithms.bigraphs import read_bigraph
+from weft.algorithms.common.bigraphs import read_bigraph
 from weft.errors import UnsupportedError
 from weft.schedule import Op, Schedule
 from weft.schedule.passes import halves

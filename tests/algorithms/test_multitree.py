@@ -18,8 +18,8 @@ from support.trees import check_invariants, check_mirror, link_uses
 import weft
 from weft import _core
 from weft.algorithms import multitree
-from weft.algorithms.multitree_growth import Trees, fewest_steps, grow_trees
-from weft.algorithms.multitree_speeds import use_all
+from weft.algorithms.multitree.growth import Trees, fewest_steps, grow_trees
+from weft.algorithms.multitree.link_speeds import use_all
 from weft.errors import InputError, LimitError
 from weft.schedule.passes import halves, reverse
 from weft.topology import Topology, load_topology

@@ -13,8 +13,8 @@ from support.trees import check_invariants
 
 import weft
 from weft.algorithms import multitree
-from weft.algorithms.multitree_growth import grow_trees
-from weft.algorithms.multitree_speeds import ways_to_use
+from weft.algorithms.multitree.growth import grow_trees
+from weft.algorithms.multitree.link_speeds import ways_to_use
 from weft.schedule.passes import reverse
 from weft.topology import Topology, load_topology
 

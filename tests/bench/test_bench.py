@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from support.jobs import WEFT
 
+from weft.bench.bench_session import Stage
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
-from weft.bench.contestants import PEERS, find_entry
-from weft.bench.contestants.entry import Venue
-from weft.bench.stage import Stage
+from weft.bench.peers import PEERS, find_entry
+from weft.bench.peers.peer import Venue
 from weft.bench.task import COLLECTIVES, Task
 from weft.errors import InputError
 from weft.topology import load_topology

@@ -11,7 +11,13 @@ from cli.running import Run
 from cli.test_bad_input import assert_refused
 
 from weft.algorithms import registry
-from weft.interfaces import CODESIGNED, PRESETS, make_tables, simulate_tables, tables_from_json
+from weft.packets import (
+    CODESIGNED,
+    PRESETS,
+    make_tables,
+    simulate_tables,
+    tables_from_json,
+)
 from weft.topology import load_topology
 
 TORUS = "torus:4x4@bw=16GB/s,lat=150ns"

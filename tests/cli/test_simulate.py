@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli.running import Run
 
-from weft.algorithms.bounds import lower_bound
+from weft.bounds.collective_bound import lower_bound
 from weft.schedule import ScheduleBuilder
 from weft.schedule.codec import save_schedule
 from weft.topology import load_topology

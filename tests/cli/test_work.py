@@ -93,7 +93,9 @@ def test_all_schedules_of_a_plan_count_together(weft: Run, monkeypatch: pytest.M
     both = weft("verify", "plan.weft", "--max-work", enough)
     assert both.code == 2
     assert "plan.weft: schedule 1: reading it: about" in both.err
-    monkeypatch.setattr("weft.verification.work._ROW", 1e6)  # as if each had a thousand times the ranks
+    monkeypatch.setattr(
+        "weft.verification.checking_work._ROW", 1e6
+    )  # as if each had a thousand times the ranks
     outcome = weft("verify", "plan.weft", "--max-work", 1e6 * max(transfers) + 1e5)
     assert outcome.code == 2
     assert outcome.err.startswith("weft: error: verifying plan.weft: about")

@@ -15,7 +15,7 @@ import pytest
 from weft.lab import build
 from weft.probing.adaptation import Adaptation, Watch, remeasure
 from weft.probing.measurements import Cable, Flow, Measurements, Round
-from weft.runtime.launch import launch
+from weft.runtime.launcher.launch import launch
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import format_toml
 

@@ -6,7 +6,7 @@ import pytest
 
 from weft.errors import InputError, LimitError
 from weft.lab.blueprint import Blueprint, draw, rank_address
-from weft.lab.scaling import fit
+from weft.lab.speed_scale import fit
 from weft.topology import Topology, load_topology
 
 SPECS = [

@@ -15,9 +15,14 @@ from support.hosts import find_missing_privilege, without_privileges
 from support.jobs import WEFT
 
 from weft.errors import InputError, RuntimeFailure
-from weft.lab import build, emulated, kernel, names
+from weft.lab import (
+    build,
+    emulated,
+    kernel,
+    namespace_names,
+)
 from weft.lab.kernel import ip
-from weft.runtime.launch import launch
+from weft.runtime.launcher.launch import launch
 from weft.topology import load_topology
 from weft.topology.toml_file import format_toml, parse_toml
 
@@ -152,7 +157,7 @@ def test_what_a_killed_lab_leaves_is_removed_by_the_next_and_no_other() -> None:
     ip("netns", "add", foreign)
     try:
         found = left & spaces()  # unless another lab beside this test was quicker
-        assert found <= set(names.find_leftovers())
+        assert found <= set(namespace_names.find_leftovers())
         with build(load_topology("switch:2@bw=50Mbit/s")):
             assert not left & spaces()
         assert foreign in spaces()

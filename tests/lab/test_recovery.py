@@ -12,7 +12,7 @@ import pytest
 
 from weft.errors import DisconnectedError
 from weft.lab import build
-from weft.runtime.launch import launch
+from weft.runtime.launcher.launch import launch
 from weft.topology import load_topology
 from weft.topology.toml_file import format_toml
 

@@ -9,8 +9,8 @@ import pytest
 
 from weft.errors import InputError
 from weft.papers import ace
-from weft.papers.ace.arithmetic import SHAPES, arithmetic
 from weft.papers.ace.bandwidth import drive, exchange_seconds
+from weft.papers.ace.byte_counts import SHAPES, arithmetic
 from weft.papers.ace.iterations import BASELINES, NAMES, contended, devices, layers_of, point, rates
 from weft.papers.claims import Reproduction
 from weft.training.endpoints import ENDPOINTS, Engine

@@ -12,8 +12,8 @@ from weft.papers.claims import Reproduction
 from weft.papers.dear import reproduce
 from weft.papers.dear.cells import fill
 from weft.papers.dear.forms import gains, largest_error, scaling
+from weft.papers.dear.fusion_searches import QuickFusions, within_bounds
 from weft.papers.dear.setup import MODELS, NETWORKS, Setting, authors_lines, layers_of
-from weft.papers.dear.tuning import QuickFusions, within_bounds
 from weft.training import Layer, Linear, ideal_dear, ideal_wfbp
 from weft.training.exhaustive import Fusions
 from weft.training.layers import backward_seconds, total_bytes

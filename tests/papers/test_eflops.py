@@ -13,7 +13,14 @@ from weft.algorithms import hdrm
 from weft.papers import eflops
 from weft.papers.claims import Reproduction
 from weft.papers.eflops import fabrics, scaling, sharing
-from weft.papers.eflops.collectives import ALGORITHMS, FARTHEST, NEAREST, RING, dealt_ring, mapped
+from weft.papers.eflops.all_reduces import (
+    ALGORITHMS,
+    FARTHEST,
+    NEAREST,
+    RING,
+    dealt_ring,
+    mapped,
+)
 from weft.papers.eflops.rows import AT_THE_NIC, BEYOND
 from weft.simulation import simulate
 from weft.topology import load_topology

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.algorithms.levels import find_levels
+from weft.algorithms.common.levels import find_levels
 from weft.papers import PAPERS, flexreduce
 from weft.papers.claims import Reproduction
 from weft.papers.flexreduce.baselines import (

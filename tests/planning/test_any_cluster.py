@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support.clusters import clusters
 
 import weft
-from weft.algorithms.bounds import lower_bound
 from weft.algorithms.registry import ALGORITHMS
+from weft.bounds.collective_bound import lower_bound
 from weft.errors import UnsupportedError
 from weft.topology import Topology
 

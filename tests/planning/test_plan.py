@@ -12,7 +12,7 @@ import weft
 from weft.errors import InputError, TopologyError, UnsupportedError, VerificationError
 from weft.planning import Plan, compare, plan, plan_steps
 from weft.planning.candidates import PROMPT, Candidate
-from weft.planning.explain import human_size
+from weft.planning.plan_text import human_size
 from weft.schedule import COLLECTIVES
 from weft.simulation import simulate
 from weft.topology import load_topology

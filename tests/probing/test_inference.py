@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from support.imagined import Noise, cables_of, probe_imagined
 
 from weft.probing import Finding, Measurements, infer
-from weft.probing.report import finding_as_dict, format_finding
-from weft.simulation.reference_sharing import share_fairly
+from weft.probing.probe_report import finding_as_dict, format_finding
+from weft.simulation.fair_sharing import share_fairly
 from weft.topology import Topology, load_topology
+from weft.topology.cable_notes import Wiring
 from weft.topology.toml_file import parse_toml
-from weft.topology.wiring import Wiring
 
 NIC = 5_000_000
 US = 10**6

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from weft.lab import build
-from weft.lab.prediction import FRAME_BYTES, PAYLOAD_BYTES
-from weft.runtime.launch import launch
+from weft.lab.expected_time import FRAME_BYTES, PAYLOAD_BYTES
+from weft.runtime.launcher.launch import launch
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import parse_toml
 

@@ -14,8 +14,9 @@ from typing import Any, Self
 
 import msgspec
 
-from weft.runtime import Member, Place, wire
-from weft.runtime.gate import reserve_port
+from weft.runtime import Member, Place
+from weft.runtime.bootstrap import handshake
+from weft.runtime.bootstrap.server import reserve_port
 
 RANK = """
 import json, sys, time
@@ -131,16 +132,18 @@ def hung_up(connection: socket.socket) -> bool:
     return read(connection, 1) == b""
 
 
-def prove(job: Job, place: Place, record: bytes | None = None) -> tuple[socket.socket, bytes, wire.Channel]:
+def prove(
+    job: Job, place: Place, record: bytes | None = None
+) -> tuple[socket.socket, bytes, handshake.Channel]:
     """Do everything a true peer does; the connection, its answer, and the channel to rank 0."""
     assert place.secret is not None
     connection = job.connect()
-    hello = wire.Hello.of(place)
+    hello = handshake.Hello.of(place)
     connection.sendall(hello.sign(place.secret))
-    challenge = read(connection, wire.CHALLENGE_BYTES)
-    transcript = wire.read_challenge(place.secret, hello, challenge)
+    challenge = read(connection, handshake.CHALLENGE_BYTES)
+    transcript = handshake.read_challenge(place.secret, hello, challenge)
     member = msgspec.msgpack.encode(Member.here(place.rank)) if record is None else record
     answer = transcript.answer(member)
     connection.sendall(answer)
     to_rank_0, from_rank_0 = transcript.keys()
-    return connection, answer, wire.Channel(connection, to_rank_0, from_rank_0, 1 << 20)
+    return connection, answer, handshake.Channel(connection, to_rank_0, from_rank_0, 1 << 20)

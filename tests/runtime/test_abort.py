@@ -9,7 +9,7 @@ from support.engines import run_engine
 from support.jobs import finish, start_ranks
 
 from weft.errors import RuntimeFailure
-from weft.runtime.work import Worker
+from weft.runtime.handles import Worker
 
 ABORTED = """
 import sys, time

@@ -15,7 +15,7 @@ import sys
 import numpy as np
 import weft
 from weft.algorithms.registry import ALGORITHMS
-from weft.runtime.chooser import Chooser
+from weft.runtime.schedule_selection import Chooser
 
 transport = sys.argv[1]
 comm = weft.init(transport=transport)

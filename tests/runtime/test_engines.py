@@ -79,7 +79,7 @@ def test_every_collective_type_and_op_is_exact(tmp_path: Path, engine: str, rank
 
 SAME_BITS = """
 from weft.algorithms.registry import ALGORITHMS
-from weft.runtime.chooser import Chooser
+from weft.runtime.schedule_selection import Chooser
 
 native, comm = weft.init(), begin()
 R, N = comm.rank, comm.size
@@ -224,8 +224,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from weft.runtime.engines.messaging import Failure
-from weft.runtime.engines.torch import GroupedChannel
-from weft.runtime.interpreter import Move
+from weft.runtime.engines.torch_engine import GroupedChannel
+from weft.runtime.engines.interpreter import Move
 
 with pytest.raises(weft.InputError, match="init_process_group"):
     weft.init(engine="torch")

@@ -10,8 +10,8 @@ import pytest
 
 from weft.errors import InputError, LimitError
 from weft.runtime import Place, find_place
-from weft.runtime.boards import Board, FileBoard, StoreBoard
-from weft.runtime.environment import on_one_machine
+from weft.runtime.bootstrap.environment import on_one_machine
+from weft.runtime.bootstrap.secret_exchange import Board, FileBoard, StoreBoard
 
 SECRET = "ab" * 32
 WEFT = {

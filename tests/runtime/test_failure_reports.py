@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from weft import errors
-from weft.runtime import failure_reports, find_place
-from weft.runtime.failure_reports import FailureReporter, Report, ReportPipe
+from weft.runtime import find_place
+from weft.runtime.launcher import failure_reports
+from weft.runtime.launcher.failure_reports import FailureReporter, Report, ReportPipe
 
 
 @pytest.fixture

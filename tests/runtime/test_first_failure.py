@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from weft.runtime.failure_reports import Report
-from weft.runtime.first_failure import RankResult, find_first_failure, is_settled
+from weft.runtime.launcher.failure_reports import Report
+from weft.runtime.launcher.first_failure import RankResult, find_first_failure, is_settled
 
 
 def ended(rank: int, exit_code: int, by_signal: int | None = None) -> RankResult:

@@ -16,8 +16,8 @@ from support.memory_channel import Hub, MemoryChannel, interpret
 
 from weft.algorithms.registry import ALGORITHMS
 from weft.errors import UnsupportedError
+from weft.runtime.engines.interpreter import Move
 from weft.runtime.engines.messaging import Failure, Kind
-from weft.runtime.interpreter import Move
 from weft.schedule import COLLECTIVES, Schedule, ScheduleBuilder
 from weft.topology import Topology, load_topology
 

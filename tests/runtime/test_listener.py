@@ -14,10 +14,20 @@ from pathlib import Path
 import pytest
 
 from weft import limits
-from weft.runtime import wire
-from weft.runtime.caller import Caller, Pauses, Refused
-from weft.runtime.listener import Applicant, Listener, let_idle, open_socket
-from weft.runtime.wire import Gone, Hello, Kind, ProtocolError
+from weft.runtime.bootstrap import handshake
+from weft.runtime.bootstrap.dialer import Caller, Pauses, Refused
+from weft.runtime.bootstrap.handshake import (
+    Gone,
+    Hello,
+    Kind,
+    ProtocolError,
+)
+from weft.runtime.bootstrap.listener import (
+    Applicant,
+    Listener,
+    let_idle,
+    open_socket,
+)
 
 SECRET = bytes(range(32))
 LOOPBACK = "127.0.0.1"
@@ -153,8 +163,8 @@ def test_a_peer_with_a_good_hello_keeps_its_place(listener: Listener) -> None:
             next(crowd)
             serve(listener, 0.02)
         serve(listener, 1.2)  # by now the kernel has handed the silent ones over
-        challenge = member.recv(wire.CHALLENGE_BYTES)
-        member.send(wire.read_challenge(SECRET, hello, challenge).answer(b""))
+        challenge = member.recv(handshake.CHALLENGE_BYTES)
+        member.send(handshake.read_challenge(SECRET, hello, challenge).answer(b""))
         (applicant,) = serve(listener)
         assert applicant.hello == hello
         applicant.channel.close()

@@ -18,7 +18,7 @@ from support.jobs import end, start_ranks
 from support.starts import Death, die
 
 import weft
-from weft.runtime.wire import Hello
+from weft.runtime.bootstrap.handshake import Hello
 
 SOON_S = 8.0
 """Milliseconds as a rule; much less than the deadlines, and enough for a busy machine."""

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from support.random_schedules import schedules
+from support.reference.lowering import cut_segments
+from support.reference.schedule_engine import simulate_reference
 
 import weft
 from weft.algorithms.registry import ALGORITHMS, Algorithm
 from weft.errors import UnsupportedError
 from weft.schedule import COLLECTIVES, Op, Schedule, ScheduleBuilder
 from weft.simulation import Timeline
-from weft.simulation.reference import simulate_reference
-from weft.simulation.reference_lowering import cut_segments
 
 EXECUTIONS = ("dependency", "global", "strict")
 

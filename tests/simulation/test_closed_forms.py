@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 import pytest
+from support.reference.schedule_engine import simulate_reference
 
 import weft
 from weft.schedule import Op, Schedule, ScheduleBuilder
-from weft.simulation.reference import simulate_reference
 from weft.topology import Topology
 
 PS_PER_BYTE = 1000

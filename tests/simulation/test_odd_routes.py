@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from support.reference.schedule_engine import simulate_reference
+
 import weft
 from weft.schedule import Op, Schedule, ScheduleBuilder
-from weft.simulation.reference import simulate_reference
 
 
 def one_transfer(links: list[int]) -> Schedule:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.reference.lowering import cut_segments, derive_waits
+from support.reference.schedule_engine import Run, simulate_reference
 
 from weft.errors import InputError, LimitError, ScheduleError, SimulationError
 from weft.schedule import Op, Schedule, ScheduleBuilder
-from weft.simulation.reference import Run, simulate_reference
-from weft.simulation.reference_lowering import cut_segments, derive_waits
-from weft.simulation.reference_sharing import share_fairly
+from weft.simulation.fair_sharing import share_fairly
 from weft.topology import Topology
-from weft.topology.wiring import Wiring
+from weft.topology.cable_notes import Wiring
 
 BYTE_PER_PS = 10**12
 COPY, REDUCE = Op.COPY, Op.REDUCE

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from support.random_schedules import LATENCIES_PS, SPEEDS, schedules, topologies
+from support.reference.workflow_engine import run_reference
 
 import weft
 from weft.algorithms.registry import ALGORITHMS
 from weft.errors import SimulationError, UnsupportedError
 from weft.schedule import Schedule
 from weft.simulation import Part, Passage, Resource, Work, Workflow
-from weft.simulation.reference_workflow import run_reference
 from weft.topology import Topology
 
 RATIOS = (0, 1, 1, 2, Fraction(1, 2), Fraction(3, 2), Fraction(1, 3), Fraction(7, 1000))

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.reference.workflow_engine import run_reference
 from support.workflows import COMPUTE, both_ways, rows, times
 
 import weft
 from weft import limits
 from weft.errors import InputError, LimitError, ScheduleError, SimulationError
 from weft.simulation import Part, Passage, Resource, Work, Workflow
-from weft.simulation.reference_workflow import run_reference
 
 
 def test_a_task_without_the_part_that_another_needs_never_ends() -> None:

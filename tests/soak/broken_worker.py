@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.errors import PeerLost
 from weft.runtime import Communicator
-from weft.runtime.engines.native import NativeEngine
+from weft.runtime.engines.native_engine import NativeEngine
 from weft.soak import worker
 
 

@@ -7,8 +7,8 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from weft.soak.memory import count_wrong_elements, make_block
-from weft.soak.plan import DTYPES, MEMORY, Memory
+from weft.soak.guarded_arrays import count_wrong_elements, make_block
+from weft.soak.random_operations import DTYPES, MEMORY, Memory
 from weft.soak.settings import MOST_RANKS
 from weft.soak.values import input_values, result_values
 

@@ -15,7 +15,7 @@ import pytest
 
 from weft.errors import RuntimeFailure
 from weft.soak import Outcome, Settings, run
-from weft.soak.plan import choose_algorithm, make_episode
+from weft.soak.random_operations import choose_algorithm, make_episode
 
 WEFT = Path(sys.executable).with_name("weft")
 BROKEN = Path(__file__).with_name("broken_worker.py")

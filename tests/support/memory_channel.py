@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.runtime.arithmetic import ByteArithmetic
+from weft.runtime.engines.arithmetic import ByteArithmetic
+from weft.runtime.engines.interpreter import Interpreter, Move, read_script
 from weft.runtime.engines.messaging import Failure, Kind
-from weft.runtime.interpreter import Interpreter, Move, read_script
 from weft.schedule import Schedule
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.schedule.ir import TRANSFER_COLUMNS
 from weft.topology import Topology
-from weft.topology.wiring import Wiring
+from weft.topology.cable_notes import Wiring
 
 # Few values, so that many things happen at the same instant; round ones, and ones that leave remainders.
 SPEEDS = (10**12, 5 * 10**11, 2 * 10**12, 3 * 10**11, 7 * 10**11, 25 * 10**9, 1_234_567_891)

@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from weft.algorithms.multitree_growth import grow_trees
-from weft.algorithms.multitree_speeds import Usage
+from weft.algorithms.multitree.growth import grow_trees
+from weft.algorithms.multitree.link_speeds import Usage
 from weft.schedule import Op, Schedule
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from support.reference.workflow_engine import run_reference
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.simulation import Resource, Workflow
-from weft.simulation.reference_workflow import run_reference
 from weft.topology import Topology
-from weft.topology.wiring import Wiring
+from weft.topology.cable_notes import Wiring
 
 BYTE_PER_PS = 10**12
 COMPUTE = Resource("compute", BYTE_PER_PS)

@@ -11,7 +11,7 @@ import pytest
 
 from weft.errors import FormatError, InputError, TopologyError
 from weft.topology import Topology, load_topology
-from weft.topology.builders import BUILDERS, SHAPES
+from weft.topology.kinds import BUILDERS, SHAPES
 from weft.topology.toml_file import parse_toml
 
 DATA = Path(__file__).parents[1] / "data" / "topology"

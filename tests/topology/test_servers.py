@@ -9,8 +9,8 @@ import pytest
 
 from weft.errors import LimitError, TopologyError
 from weft.topology import Topology, load_topology
+from weft.topology.cable_notes import Wiring
 from weft.topology.servers import Fabric, Server, connect
-from weft.topology.wiring import Wiring
 
 GB = 10**9
 

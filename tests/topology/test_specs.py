@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from weft.errors import LimitError, TopologyError, UnitError, WeftError
 from weft.topology import Topology, load_topology
-from weft.topology.builders import BUILDERS, option_names
+from weft.topology.cable_notes import Wiring
+from weft.topology.kinds import BUILDERS, option_names
 from weft.topology.placements import draw_placement
-from weft.topology.spec import is_spec
-from weft.topology.wiring import Wiring
+from weft.topology.spec_parser import is_spec
 
 GB = 10**9
 

@@ -12,13 +12,13 @@ import pytest
 
 from weft import limits
 from weft.errors import InputError, LimitError
-from weft.exchange.chrome import write_events
+from weft.export.chrome_trace import write_events
+from weft.torch.profiling.expected_times import Prediction, match, predict
 from weft.torch.profiling.figures import reckon
-from weft.torch.profiling.prediction import Prediction, match, predict
+from weft.torch.profiling.profile_trace import events, rank_spans
 from weft.torch.profiling.ranks import RankFigures, rank_figures, stragglers
 from weft.torch.profiling.recording import Recorder, Recording
 from weft.torch.profiling.summary import summarize
-from weft.torch.profiling.trace import events, rank_spans
 from weft.training import FORMULAS, AlphaBeta, Layer, Linear, fuse
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from weft.topology import load_topology
 from weft.training import Cluster, Layer, Simulated, by_algorithm, policies
-from weft.training.channel import run
+from weft.training.single_channel import run
 
 SIZES = (4 << 20, 16 << 20, 1 << 20, 4 << 20, 64 << 10)  # simulated costs are exact at these
 LAYERS = [Layer(f"layer{number}", size, 0.002, 0.004) for number, size in enumerate(SIZES)]

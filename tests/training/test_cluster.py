@@ -11,12 +11,12 @@ from weft import simulate
 from weft.errors import InputError
 from weft.topology import load_topology
 from weft.training import Layer, policies
-from weft.training.channel import run as run_channel
 from weft.training.cluster import Cluster, ClusterRun, Noise, cut
 from weft.training.costs import Simulated
 from weft.training.endpoints import ENDPOINTS
-from weft.training.graph import Graph
 from weft.training.schedules import by_algorithm
+from weft.training.single_channel import run as run_channel
+from weft.training.task_graph import Graph
 
 RING = load_topology("ring:4@bw=1GB/s,lat=1us")
 MODEL = (

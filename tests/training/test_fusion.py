@@ -11,10 +11,10 @@ from training.models import costs, models, uniform
 
 from weft.errors import InputError
 from weft.training import Layer, Linear, digest, fuse
-from weft.training.channel import run
 from weft.training.fusion import condense, distinct_thresholds
 from weft.training.layers import Exchange
 from weft.training.policies import find
+from weft.training.single_channel import run
 
 
 def model(*sizes: int) -> tuple[Layer, ...]:

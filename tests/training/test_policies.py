@@ -14,10 +14,10 @@ from training.models import costing, costs, lines, models, uniform
 import weft.training
 from weft.errors import InputError, LimitError
 from weft.training import AlphaBeta, Layer, Linear, Timeline
-from weft.training.channel import run, trace
-from weft.training.graph import Graph, Kind
 from weft.training.layers import Exchange
 from weft.training.policies import LINES, POLICIES, ddp, find, horovod, mg_wfbp
+from weft.training.single_channel import run, trace
+from weft.training.task_graph import Graph, Kind
 
 MIB = 1 << 20
 BARRIERS = [name for name in POLICIES if name != "bytescheduler"]

@@ -10,11 +10,11 @@ from training.models import uniform
 
 from weft.errors import InputError
 from weft.training import AlphaBeta, BoundedSearch, Layer, Linear, Simulated
-from weft.training.channel import run
 from weft.training.devices import find_device
 from weft.training.exhaustive import NEAR, Fusions, believed, outcome, report
 from weft.training.fusion import distinct_thresholds
 from weft.training.policies import find
+from weft.training.single_channel import run
 from weft.training.workloads import load_workload
 
 MODELS = ["resnet50", "densenet201", "inception-v4", "bert-base", "bert-large"]

@@ -20,7 +20,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     (("errors", "limits", "units", "files", "columns"),),
     ("topology",),
     ("schedule",),
-    ("algorithms", "verification", "simulation", "exchange", "interfaces"),
+    (("bounds", "algorithms"), "verification", "simulation", "export", "packets"),
     ("training", ("planning", "runtime", "bench", "lab")),
     ("torch", "papers", "report", "probing", "soak"),
     (("cli", "__main__"),),
@@ -116,7 +116,7 @@ def test_packages_import_only_what_lies_below_them() -> None:
         ("weft.units", "import weft"),
         ("weft.schedule.ir", "from weft import load_topology"),
         ("weft.runtime.engines", "import torch"),
-        ("weft.simulation.network", "def later():\n    from torch import nn"),
+        ("weft.simulation.simulator", "def later():\n    from torch import nn"),
     ],
 )
 def test_the_check_finds_a_forbidden_import(module: str, source: str) -> None:
@@ -132,7 +132,7 @@ def test_the_check_finds_a_forbidden_import(module: str, source: str) -> None:
         ("weft.lab.cluster", "import weft.planning.chooser, weft.runtime.executor"),
         ("weft.torch.dear", "import torch.distributed"),
         ("weft.runtime.engines", "def later():\n    import torch"),
-        ("weft.bench.contestants.gloo", "def later():\n    from torch import distributed"),
+        ("weft.bench.peers.gloo", "def later():\n    from torch import distributed"),
         ("weft.cli.compare", "from weft.report import page"),
     ],
 )

@@ -37,15 +37,17 @@ PUBLIC = [
     "VerificationReport",
     "WeftError",
     "algorithms",
+    "bounds",
     "compare",
     "compose",
-    "exchange",
+    "export",
     "halves",
     "init",
     "lab",
     "load_plan",
     "load_schedule",
     "load_topology",
+    "packets",
     "parallel",
     "plan",
     "plan_steps",
@@ -67,7 +69,7 @@ PUBLIC = [
 ]
 
 PACKAGES = {
-    "weft.exchange": ["to_dot", "trace_events", "write_trace"],
+    "weft.export": ["to_dot", "trace_events", "write_trace"],
     "weft.schedule": ["COLLECTIVES", "Op", "Schedule", "ScheduleBuilder"],
     "weft.torch": [
         "DeAR",

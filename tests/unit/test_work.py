@@ -9,11 +9,11 @@ import weft
 from weft import _core, limits
 from weft.algorithms import registry
 from weft.errors import LimitError
-from weft.interfaces import make_tables, simulate_tables
-from weft.runtime.chooser import Chooser
+from weft.packets import make_tables, simulate_tables
+from weft.runtime.schedule_selection import Chooser
 from weft.topology import load_topology
 from weft.verification import inspect, measure_contention
-from weft.verification.work import estimate_checks
+from weft.verification.checking_work import estimate_checks
 
 LARGE = [
     ("ring", "all_reduce", "ring:1024"),

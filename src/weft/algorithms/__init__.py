@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from weft.algorithms import (
         bidirectional_ring,
         blueconnect,
-        bounds,
         bucket,
         direct,
         double_binary_tree,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
         hdrm,
         hierarchical,
         multitree,
-        orders,
         recursive_doubling,
         registry,
         ring,
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "bidirectional_ring",
     "blueconnect",
-    "bounds",
     "bucket",
     "direct",
     "double_binary_tree",
@@ -48,7 +45,6 @@ __all__ = [
     "hdrm",
     "hierarchical",
     "multitree",
-    "orders",
     "recursive_doubling",
     "registry",
     "ring",

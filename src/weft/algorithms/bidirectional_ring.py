@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.algorithms.orders import link_seconds, places_behind, ring_order
+from weft.algorithms.common.ring_orders import link_seconds, places_behind, ring_order
 from weft.errors import UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 

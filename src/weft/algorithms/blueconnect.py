@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.algorithms.grouping import check_count, check_rows, host_major, require_groups
+from weft.algorithms.common.host_groups import (
+    check_count,
+    check_rows,
+    host_major,
+    require_groups,
+)
 from weft.errors import InputError, UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 

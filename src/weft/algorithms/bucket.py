@@ -23,9 +23,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.algorithms.blocks import Blocks
-from weft.algorithms.grids import AHEAD, WAYS, Axis, check_whole, grid_axes
-from weft.algorithms.shares import balance_shares
+from weft.algorithms.common.blocks import Blocks
+from weft.algorithms.common.grids import (
+    AHEAD,
+    WAYS,
+    Axis,
+    check_whole,
+    grid_axes,
+)
+from weft.algorithms.common.shares import balance_shares
 from weft.schedule import Op, ScheduleBuilder
 from weft.schedule.ir import DEFAULT_ROUTE
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.algorithms.grouping import check_rows
+from weft.algorithms.common.host_groups import check_rows
 from weft.schedule import Op, ScheduleBuilder
 
 if TYPE_CHECKING:

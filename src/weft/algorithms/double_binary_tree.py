@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.algorithms.grouping import check_count, check_rows, host_major
+from weft.algorithms.common.host_groups import check_count, check_rows, host_major
 from weft.schedule import Op, ScheduleBuilder
 
 if TYPE_CHECKING:

@@ -15,8 +15,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.algorithms.blocks import Blocks
-from weft.algorithms.grids import WAYS, Axis, check_whole, grid_axes
+from weft.algorithms.common.blocks import Blocks
+from weft.algorithms.common.grids import (
+    WAYS,
+    Axis,
+    check_whole,
+    grid_axes,
+)
 from weft.errors import UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 

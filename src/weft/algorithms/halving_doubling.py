@@ -1,16 +1,16 @@
 """Rabenseifner's algorithm for any number of ranks: halve the data while the distance doubles, then back.
 
 Few steps and optimal volume at once, so it is the usual choice for middling sizes on switched networks.
-EFLOPS builds a network around its pattern. `weft.algorithms.rounds` explains the rounds, and what happens
-when the number of ranks is not a power of two.
+EFLOPS builds a network around its pattern. `weft.algorithms.common.halving_rounds` explains the rounds, and
+what happens when the number of ranks is not a power of two.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.algorithms import rounds
-from weft.algorithms.grouping import host_major
+from weft.algorithms.common import halving_rounds
+from weft.algorithms.common.host_groups import host_major
 from weft.schedule import ScheduleBuilder
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def all_reduce(topology: Topology, *, order: str = "nearest") -> Schedule:
        platform", HPCA 2020.
     .. [3] J. L. Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv 2410.14234.
     """
-    rounds.check_order(_NAME, order)
+    halving_rounds.check_order(_NAME, order)
     builder = ScheduleBuilder(topology, "all_reduce", _NAME)
     placement = host_major(topology)
-    shard = rounds.contiguous_shards(topology.ranks, order)
-    step = rounds.add_reduce_scatter(builder, placement, shard, order=order)
-    rounds.add_all_gather(builder, placement, shard, order=order, step=step)
+    shard = halving_rounds.contiguous_shards(topology.ranks, order)
+    step = halving_rounds.add_reduce_scatter(builder, placement, shard, order=order)
+    halving_rounds.add_all_gather(builder, placement, shard, order=order, step=step)
     return builder.build()
 
 
@@ -113,10 +113,10 @@ def reduce_scatter(topology: Topology, *, order: str = "farthest") -> Schedule:
     ----------
     .. [1] J. L. Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv 2410.14234.
     """
-    rounds.check_order(_NAME, order)
+    halving_rounds.check_order(_NAME, order)
     builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
     placement = host_major(topology)
-    rounds.add_reduce_scatter(builder, placement, placement, order=order)
+    halving_rounds.add_reduce_scatter(builder, placement, placement, order=order)
     return builder.build()
 
 
@@ -156,8 +156,8 @@ def all_gather(topology: Topology, *, order: str = "farthest") -> Schedule:
     .. [1] J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing
        systems", IEEE TPDS 8(11), 1997.
     """
-    rounds.check_order(_NAME, order)
+    halving_rounds.check_order(_NAME, order)
     builder = ScheduleBuilder(topology, "all_gather", _NAME)
     placement = host_major(topology)
-    rounds.add_all_gather(builder, placement, placement, order=order)
+    halving_rounds.add_all_gather(builder, placement, placement, order=order)
     return builder.build()

@@ -18,8 +18,8 @@ What the paper leaves out
 It wants m and n to be powers of two, and m <= h. Here, with `u` parallel links between every two switches
 that are joined:
 
-- m <= u * h: of m consecutive values of v, at most u are equal modulo h.
-- m that is no power of two: the surplus factor goes into v, and `weft.algorithms.rounds` adds rounds that
+- m <= u * h: of m consecutive values of v, at most u are equal modulo h. - m that is no power of two: the
+surplus factor goes into v, and `weft.algorithms.common.halving_rounds` adds rounds that
   shift v to v'. In them lower positions stay on their switch y. Upper ones go from switch ``y + v`` to
   ``y + v'`` by way of lower switch y, which the same argument keeps apart.
 - h that is no power of two: y is then split into its odd part and its bits (Chinese remainders), and the
@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weft.algorithms import rounds
-from weft.algorithms.bigraphs import BiGraph, read_bigraph
+from weft.algorithms.common import halving_rounds
+from weft.algorithms.common.bigraphs import BiGraph, read_bigraph
 from weft.errors import UnsupportedError
 from weft.schedule import Op, Schedule, ScheduleBuilder
 
@@ -90,9 +90,9 @@ def all_reduce(topology: Topology) -> Schedule:
     """
     network, seats = _place(topology)
     builder = ScheduleBuilder(topology, "all_reduce", _NAME)
-    shard = rounds.contiguous_shards(topology.ranks, "nearest")
-    step = rounds.add_reduce_scatter(builder, seats.rank, shard, order="nearest")
-    rounds.add_all_gather(builder, seats.rank, shard, order="nearest", step=step)
+    shard = halving_rounds.contiguous_shards(topology.ranks, "nearest")
+    step = halving_rounds.add_reduce_scatter(builder, seats.rank, shard, order="nearest")
+    halving_rounds.add_all_gather(builder, seats.rank, shard, order="nearest", step=step)
     return _with_routes(builder.build(), network, seats)
 
 
@@ -124,7 +124,7 @@ def reduce_scatter(topology: Topology) -> Schedule:
     """
     network, seats = _place(topology)
     builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
-    rounds.add_reduce_scatter(builder, seats.rank, seats.rank, order="nearest")
+    halving_rounds.add_reduce_scatter(builder, seats.rank, seats.rank, order="nearest")
     return _with_routes(builder.build(), network, seats)
 
 
@@ -153,7 +153,7 @@ def all_gather(topology: Topology) -> Schedule:
     """
     network, seats = _place(topology)
     builder = ScheduleBuilder(topology, "all_gather", _NAME)
-    rounds.add_all_gather(builder, seats.rank, seats.rank, order="nearest")
+    halving_rounds.add_all_gather(builder, seats.rank, seats.rank, order="nearest")
     return _with_routes(builder.build(), network, seats)
 
 

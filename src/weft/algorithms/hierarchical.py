@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.algorithms import rounds
-from weft.algorithms.grouping import (
+from weft.algorithms.common import halving_rounds
+from weft.algorithms.common.host_groups import (
     check_count,
     check_rows,
     leader_first,
@@ -102,9 +102,9 @@ def all_reduce(topology: Topology, *, across: str = "halving_doubling", parts: i
         if across == "ring":
             step = _add_ring(builder, leaders, chunk, step)
         else:
-            shard = chunk[rounds.contiguous_shards(len(groups), "nearest")]
-            step = rounds.add_reduce_scatter(builder, leaders, shard, order="nearest", step=step)
-            step = rounds.add_all_gather(builder, leaders, shard, order="nearest", step=step)
+            shard = chunk[halving_rounds.contiguous_shards(len(groups), "nearest")]
+            step = halving_rounds.add_reduce_scatter(builder, leaders, shard, order="nearest", step=step)
+            step = halving_rounds.add_all_gather(builder, leaders, shard, order="nearest", step=step)
         _add_chains(builder, chains, chunk, up=part, down=step)
     return builder.build()
 

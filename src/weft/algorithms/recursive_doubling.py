@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.algorithms import rounds
-from weft.algorithms.grouping import host_major
+from weft.algorithms.common import halving_rounds
+from weft.algorithms.common.host_groups import host_major
 from weft.schedule import Op, ScheduleBuilder
 
 if TYPE_CHECKING:
@@ -89,11 +89,10 @@ def all_gather(topology: Topology) -> Schedule:
     >>> all_gather(load_topology("switch:8"))
     <Schedule recursive_doubling all_gather on switch:8: 8 chunks, 3 steps, 56 transfers>
 
-    Notes
-    -----
-    Steps: ceil(log2 N) for any N: where N is no power of two, the last steps follow Bruck's circulant
-    pattern, see `weft.algorithms.rounds`. Each rank sends and receives (N - 1)/N of the buffer, in one
-    message per step, or two. The pattern is the second half of `weft.algorithms.halving_doubling`.
+    Notes ----- Steps: ceil(log2 N) for any N: where N is no power of two, the last steps follow Bruck's
+    circulant pattern, see `weft.algorithms.common.halving_rounds`. Each rank sends and receives (N - 1)/N of
+    the buffer, in one message per step, or two. The pattern is the second half of
+    `weft.algorithms.halving_doubling`.
 
     References
     ----------
@@ -102,5 +101,5 @@ def all_gather(topology: Topology) -> Schedule:
     """
     builder = ScheduleBuilder(topology, "all_gather", _NAME)
     placement = host_major(topology)
-    rounds.add_all_gather(builder, placement, placement, order="farthest")
+    halving_rounds.add_all_gather(builder, placement, placement, order="farthest")
     return builder.build()

@@ -1,8 +1,9 @@
 """The ring: every rank sends to the next, and only to the next.
 
-Chunk r belongs to rank r; the ring follows `weft.algorithms.orders.ring_order`. While a chunk travels once
-round the ring it is summed, and while it travels round once more the sum is handed out. Broadcast and reduce
-use the same ring as a chain that starts or ends at the root, with chunks following each other along it.
+Chunk r belongs to rank r; the ring follows `weft.algorithms.common.ring_orders.ring_order`. While a chunk
+travels once round the ring it is summed, and while it travels round once more the sum is handed out.
+Broadcast and reduce use the same ring as a chain that starts or ends at the root, with chunks following each
+other along it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.algorithms.orders import places_behind, ring_order
+from weft.algorithms.common.ring_orders import places_behind, ring_order
 from weft.errors import InputError
 from weft.schedule import Op, ScheduleBuilder
 

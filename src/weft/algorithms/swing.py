@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.algorithms.blocks import Blocks
-from weft.algorithms.grids import grid_axes
-from weft.algorithms.orders import ring_order
+from weft.algorithms.common.blocks import Blocks
+from weft.algorithms.common.grids import grid_axes
+from weft.algorithms.common.ring_orders import ring_order
 from weft.errors import UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 
@@ -42,7 +42,7 @@ def all_reduce(topology: Topology) -> Schedule:
     ----------
     topology
         Any cluster with a power of two ranks; made for tori. Without a grid the ranks form one ring, in the
-        order of `weft.algorithms.orders.ring_order`.
+        order of `weft.algorithms.common.ring_orders.ring_order`.
 
     Returns
     -------

@@ -50,8 +50,8 @@ class Limit:
 
 def topology_limit(task: Task, topology: Topology) -> Limit:
     """What the network allows."""
-    from weft.algorithms.bounds import lower_bound
     from weft.bench.task import ITEM_BYTES
+    from weft.bounds.collective_bound import lower_bound
 
     item = ITEM_BYTES[task.dtype]
     found = lower_bound(topology, task.collective, task.size_bytes, element_bytes=item)

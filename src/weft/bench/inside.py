@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from weft.bench.contestants.own import WeftRank
-from weft.bench.player import Player
+from weft.bench.peers.weft_peer import WeftRank
+from weft.bench.rank_tasks import Player
 
 if TYPE_CHECKING:
-    from weft.bench.channel import Message
+    from weft.bench.control_messages import Message
 
 
 _ANSWER_BYTES: Final = 4096
@@ -24,7 +24,7 @@ class Here:
     Parameters
     ----------
     settings, timeout
-        As for `weft.bench.contestants.own.WeftRank`.
+        As for `weft.bench.peers.weft_peer.WeftRank`.
     """
 
     name = "weft"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from weft.bench.bound import Limit
-    from weft.bench.channel import Message
+    from weft.bench.control_messages import Message
     from weft.bench.task import Place, Task
 
 _ROUND_SECONDS: Final = 0.05
@@ -28,7 +28,7 @@ _MOST_WARMUPS: Final = 20
 
 
 class Performer(Protocol):
-    """A contestant's job: `weft.bench.stage.Team`, or the job that this process is a rank of."""
+    """A contestant's job: `weft.bench.bench_session.Team`, or the job that this process is a rank of."""
 
     name: str
     versions: dict[str, str]

@@ -212,7 +212,7 @@ def _explain(error: Exception) -> int:
 
 
 def _complain(message: str, code: int, label: str = "weft: error") -> int:
-    from weft.cli.lines import one_line
+    from weft.cli.terminal_text import one_line
 
     click.echo(f"{label}: {one_line(message, LONGEST_MESSAGE)}", err=True)
     return code

@@ -196,7 +196,7 @@ def _stage(given: dict[str, Any]) -> Iterator[_Setting]:
 
     Yields performers, tasks, the bound of a task, and whether this process is the one that prints.
     """
-    from weft.runtime.environment import find_place, in_job
+    from weft.runtime.bootstrap.environment import find_place, in_job
 
     settings = {name: given[name] for name in _SETTINGS}
     if not in_job():
@@ -221,9 +221,9 @@ def _stage(given: dict[str, Any]) -> Iterator[_Setting]:
 
 @contextmanager
 def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Setting]:
-    from weft.bench.contestants import find_entry, find_peers
-    from weft.bench.contestants.own import make_chooser
-    from weft.bench.stage import Stage
+    from weft.bench.bench_session import Stage
+    from weft.bench.peers import find_entry, find_peers
+    from weft.bench.peers.weft_peer import make_chooser
 
     ranks = given["ranks"]
     make_chooser(ranks, settings)  # a bad one is told at once, and once
@@ -250,7 +250,7 @@ def _limit(source: str | None, ranks: int, *, measured: bool) -> Callable[[Task]
     """What a task takes at least: by the topology's speeds if it has any, else by this machine's memory."""
     from weft.bench.bound import memory_limit, topology_limit
     from weft.topology import load_topology
-    from weft.topology.spec import is_spec
+    from weft.topology.spec_parser import is_spec
 
     if ranks == 1:
         return lambda _task: None

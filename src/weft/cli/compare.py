@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.lines import one_line, printable
 from weft.cli.output import (
     SPEED_UNITS,
     WIDE,
@@ -21,6 +20,7 @@ from weft.cli.output import (
     print_table,
     progress,
 )
+from weft.cli.terminal_text import one_line, printable
 from weft.errors import LONGEST_MESSAGE, InputError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.cli import options
-from weft.cli.lines import one_line, printable
 from weft.cli.output import make_console, make_table, print_facts, print_json, print_table
+from weft.cli.terminal_text import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.lines import one_line, printable
 from weft.cli.output import make_console, make_table, print_facts, print_json, print_line, print_table
+from weft.cli.terminal_text import one_line, printable
 
 if TYPE_CHECKING:
     from weft.runtime.diagnosis import Diagnosis, RankState

@@ -9,13 +9,13 @@ import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.lines import printable
+from weft.cli.nic_tables import describe_tables, make_tables_of, table_facts
 from weft.cli.output import check_outputs, make_console, print_facts, print_json, progress, write_output
-from weft.cli.tabling import describe_tables, make_tables_of, table_facts
+from weft.cli.terminal_text import printable
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.interfaces import Tables
+    from weft.packets import Tables
     from weft.planning import Plan
     from weft.schedule import Schedule
 
@@ -155,7 +155,7 @@ def encode(schedule: Schedule, form: str, chunk: int = 0) -> bytes:
 
         return f"{format_schedule(schedule, max_rows=schedule.messages)}\n".encode()
     if form == "dot":
-        from weft.exchange import to_dot
+        from weft.export import to_dot
 
         return f"{to_dot(schedule, chunk)}\n".encode()
     from weft.schedule.codec import encode_schedule
@@ -166,7 +166,7 @@ def encode(schedule: Schedule, form: str, chunk: int = 0) -> bytes:
 
 def encode_tables(tables: Tables, form: str) -> bytes:
     """Bytes of tables, as JSON or as a listing."""
-    from weft.interfaces import tables_to_json, tables_to_text
+    from weft.packets import tables_to_json, tables_to_text
 
     return tables_to_json(tables) if form == "ni-table" else tables_to_text(tables).encode()
 

@@ -11,7 +11,7 @@ from weft.errors import FormatError, InputError
 from weft.files import exists
 
 if TYPE_CHECKING:
-    from weft.interfaces import Tables
+    from weft.packets import Tables
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
@@ -70,7 +70,7 @@ def obtain(
     source: str, algorithm: str | None, collective: str, root: int, max_work: float | None
 ) -> Schedule | Plan:
     """Read a schedule or plan file, or build an algorithm on a topology; see `obtain_any`."""
-    from weft.interfaces import Tables
+    from weft.packets import Tables
 
     found = obtain_any(source, algorithm, collective, root, max_work)
     if isinstance(found, Tables):
@@ -98,7 +98,7 @@ def obtain_any(
     InputError
         If it is the one and should be the other, or cannot be read.
     """
-    from weft.topology.spec import is_spec
+    from weft.topology.spec_parser import is_spec
 
     if algorithm is not None:
         from weft.algorithms import registry
@@ -115,7 +115,7 @@ def obtain_any(
 def _read(source: str, max_work: float | None) -> Schedule | Plan | Tables:
     from weft import limits
     from weft.files import read_bytes, standard_input
-    from weft.interfaces.table_file import is_table, tables_from_json
+    from weft.packets.table_file import is_table, tables_from_json
     from weft.planning.plan_file import decode_plan, is_plan
     from weft.schedule.codec import decode_schedule
     from weft.topology.load import read_topology

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft import limits
-from weft.cli.lines import one_line
 from weft.cli.output import print_json
 from weft.cli.signals import heed_signals
+from weft.cli.terminal_text import one_line
 from weft.errors import LONGEST_MESSAGE, InputError, name_ranks
 from weft.files import exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.runtime.launch import JobResult
+    from weft.runtime.launcher.launch import JobResult
 
 _IS_PROGRAM: Final = "weft.cli.job.is_program"
 

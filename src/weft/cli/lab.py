@@ -12,9 +12,9 @@ import click
 
 from weft.cli import job, options
 from weft.cli.facts import count
-from weft.cli.lines import one_line
 from weft.cli.output import make_console, make_table, print_json, print_table, progress
 from weft.cli.signals import heed_signals
+from weft.cli.terminal_text import one_line
 from weft.errors import LONGEST_MESSAGE, InputError, RuntimeFailure, WeftError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _read_scale(text: str) -> float | None:
 @contextmanager
 def _lab(topology: str, scale: float | None) -> Iterator[Network]:
     from weft.lab import build
-    from weft.lab.scaling import fit
+    from weft.lab.speed_scale import fit
     from weft.topology import load_topology
 
     fitted, factor = fit(load_topology(topology), scale)
@@ -141,7 +141,7 @@ def run(
     WEFT_TOPOLOGY names a file with the cluster and the addresses of its cables. torch.distributed finds
     the variables that torchrun would set.
     """
-    from weft.runtime.restarts import launch_with_restarts
+    from weft.runtime.launcher.restarts import launch_with_restarts
 
     line = job.command_line(ctx, words)
     if shutil.which(line[0]) is None:
@@ -202,7 +202,7 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
     its ring best.
     """
     from weft.algorithms import registry
-    from weft.bench.contestants import find_peers
+    from weft.bench.peers import find_peers
     from weft.lab.contest import hold
 
     if given["size"] < _ELEMENT_BYTES:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from weft.cli.lines import one_line
+from weft.cli.terminal_text import one_line
 from weft.errors import LONGEST_MESSAGE, InputError
 from weft.files import replacing
 

@@ -10,7 +10,7 @@ import click
 from weft import limits
 from weft.cli import options
 from weft.cli.busiest import busiest, busy_cells, print_busiest_links
-from weft.cli.lines import printable
+from weft.cli.nic_tables import describe_tables, make_tables_of, table_facts
 from weft.cli.output import (
     human_speed,
     make_console,
@@ -22,12 +22,12 @@ from weft.cli.output import (
     progress,
     warn_of,
 )
-from weft.cli.tabling import describe_tables, make_tables_of, table_facts
+from weft.cli.terminal_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.interfaces import PacketResult, Rules
+    from weft.packets import PacketResult, Rules
 
 
 @click.command(
@@ -105,7 +105,12 @@ def command(
     through ports, routers and virtual channels with credits; docs/packets.md has the rules.
     """
     from weft.cli.inputs import obtain_any
-    from weft.interfaces import CODESIGNED, Rules, find_hardware, simulate_tables
+    from weft.packets import (
+        CODESIGNED,
+        Rules,
+        find_hardware,
+        simulate_tables,
+    )
     from weft.verification import inspect
 
     chosen = find_hardware(hardware)

@@ -8,8 +8,8 @@ import click
 from click.core import ParameterSource
 
 from weft.cli import options
-from weft.cli.lines import printable
 from weft.cli.output import check_outputs, make_console, print_json, progress, write_output
+from weft.cli.terminal_text import printable
 
 if TYPE_CHECKING:
     from weft.planning import Plan

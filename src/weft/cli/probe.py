@@ -15,8 +15,8 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from weft.probing.inference import Finding
     from weft.probing.session import Effort
-    from weft.probing.verification import Verdict
-    from weft.runtime.roster import Roster
+    from weft.probing.speed_check import Verdict
+    from weft.runtime.bootstrap.control_plane import Roster
     from weft.topology import Topology
 
 _JOIN_S = 60.0
@@ -92,7 +92,7 @@ def command(
         return
     verdict = None
     if claimed is not None:
-        from weft.probing.verification import compare_with_claim
+        from weft.probing.speed_check import compare_with_claim
 
         verdict = compare_with_claim(finding.measurements, claimed, tolerance)
     _print(finding, verdict, output, as_json=as_json)
@@ -142,7 +142,7 @@ def _measure(roster: Roster, effort: Effort, name: str) -> Finding:
 
 
 def _print(finding: Finding, verdict: Verdict | None, output: str | None, *, as_json: bool) -> None:
-    from weft.probing.report import finding_as_dict, format_finding
+    from weft.probing.probe_report import finding_as_dict, format_finding
 
     text = format_finding(finding)
     if output is not None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.lines import printable
 from weft.cli.output import make_console, print_facts, print_json, print_line, progress, write_output
+from weft.cli.terminal_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -51,7 +51,7 @@ def command(
     its rank in front. When one fails, the others are stopped within five seconds, and weft run ends with its
     exit code; with --keep-going it ends with 0 if any rank does.
     """
-    from weft.runtime.restarts import launch_with_restarts
+    from weft.runtime.launcher.restarts import launch_with_restarts
 
     line = job.command_line(ctx, words)
     stream = sys.stderr if as_json else sys.stdout

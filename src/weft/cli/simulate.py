@@ -10,7 +10,6 @@ import click
 from weft import limits
 from weft.cli import options
 from weft.cli.busiest import print_busiest_links
-from weft.cli.lines import printable
 from weft.cli.output import (
     check_outputs,
     human_speed,
@@ -23,11 +22,12 @@ from weft.cli.output import (
     progress,
     warn_of,
 )
+from weft.cli.terminal_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.algorithms.bounds import Bound
+    from weft.bounds.collective_bound import Bound
     from weft.schedule import Schedule
     from weft.simulation import SimulationResult
 
@@ -145,7 +145,7 @@ class Limit:
 
 def _find_bound(plan: Schedule, size: int) -> Bound | None:
     """Bound of what a schedule does; there is none for shards that a schedule may deal out as it likes."""
-    from weft.algorithms.bounds import lower_bound
+    from weft.bounds.collective_bound import lower_bound
 
     if plan.ownership == "free":
         return None
@@ -155,7 +155,7 @@ def _find_bound(plan: Schedule, size: int) -> Bound | None:
 
 def _check_trace(plan: Schedule, size: int, segment: str | int, max_work: float | None) -> None:
     """Refuse before the run what could not be written after it."""
-    from weft.exchange.perfetto import check_trace
+    from weft.export.simulation_trace import check_trace
     from weft.planning.segments import count_segments, parse_segment, segment_candidates
 
     cut = parse_segment(segment)
@@ -165,7 +165,7 @@ def _check_trace(plan: Schedule, size: int, segment: str | int, max_work: float 
 
 def _write_trace(path: str, result: SimulationResult, rules: dict[str, str], max_work: float | None) -> None:
     """Run once more, this time writing everything down."""
-    from weft.exchange import write_trace
+    from weft.export import write_trace
     from weft.simulation import simulate
 
     run = simulate(

@@ -9,9 +9,9 @@ import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.lines import printable
 from weft.cli.output import make_console, print_facts, print_json, progress
 from weft.cli.signals import heed_signals
+from weft.cli.terminal_text import printable
 from weft.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
-from weft.cli.lines import printable
 from weft.cli.output import (
     check_outputs,
     make_console,
@@ -18,6 +17,7 @@ from weft.cli.output import (
     print_table,
     write_output,
 )
+from weft.cli.terminal_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,6 @@ import click
 
 from weft import units
 from weft.cli import options
-from weft.cli.lines import printable
 from weft.cli.output import (
     check_outputs,
     make_console,
@@ -20,6 +19,7 @@ from weft.cli.output import (
     print_table,
     progress,
 )
+from weft.cli.terminal_text import printable
 from weft.errors import InputError
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def command(
         report("simulating", 0, 0)
         outcome = run_point(point, record=trace is not None)
         if trace is not None:
-            from weft.training.trace import write_training_trace
+            from weft.training.timeline_trace import write_training_trace
 
             write_training_trace(outcome.graph, outcome.run, trace)
     if as_json:

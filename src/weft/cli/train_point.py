@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from weft.training.cluster import Cluster, ClusterRun
     from weft.training.devices import Machine
     from weft.training.endpoints import Endpoint
-    from weft.training.graph import Graph
     from weft.training.policies import Policy
     from weft.training.schedules import Chooser
+    from weft.training.task_graph import Graph
     from weft.training.workloads import Workload
 
 _BUSIEST: Final = 5

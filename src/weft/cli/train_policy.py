@@ -84,8 +84,8 @@ def _choose_with_exchanges(
 ) -> tuple[Policy, dict[str, Any], str]:
     """Find the best where all-to-alls take part, of which `weft.training.best` knows nothing."""
     from weft.training import policies
-    from weft.training.channel import run
     from weft.training.fusion import distinct_thresholds
+    from weft.training.single_channel import run
 
     thresholds = distinct_thresholds(layers, _FUSIONS_WITH_EXCHANGES) if candidates is None else candidates
     found: dict[str, tuple[float, dict[str, Any]]] = {}

@@ -8,8 +8,8 @@ import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.lines import one_line, printable
 from weft.cli.output import make_console, print_facts, print_json, progress
+from weft.cli.terminal_text import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def command(
     from weft.cli.inputs import obtain
     from weft.planning import Plan
     from weft.verification import inspect
-    from weft.verification.work import estimate_checks
+    from weft.verification.checking_work import estimate_checks
 
     with progress("verify") as report:
         report("schedule", 0, 0)

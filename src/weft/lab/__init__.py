@@ -5,7 +5,7 @@ fast each way as the topology says. What would be inside a host is not emulated:
 """
 
 from weft.lab.blueprint import Blueprint, draw
+from weft.lab.expected_time import emulated, predict
 from weft.lab.network import Network, build
-from weft.lab.prediction import emulated, predict
 
 __all__ = ["Blueprint", "Network", "build", "draw", "emulated", "predict"]

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.algorithms import ring
-from weft.algorithms.orders import ring_order
-from weft.bench.contestants import find_entry
+from weft.algorithms.common.ring_orders import ring_order
+from weft.bench.bench_session import Stage
 from weft.bench.measure import Effort, measure
-from weft.bench.stage import Stage
+from weft.bench.peers import find_entry
 from weft.bench.task import Task
-from weft.lab.prediction import emulated, predict
+from weft.lab.expected_time import emulated, predict
 from weft.planning.plan_file import save_plan
 from weft.planning.planner import plan
-from weft.runtime.operations import SEGMENT_BYTES
+from weft.runtime.operation_queue import SEGMENT_BYTES
 from weft.schedule.codec import save_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.bench.measure import Series
-    from weft.bench.team import Team
+    from weft.bench.peer_job import Team
     from weft.lab.network import Network
     from weft.planning import Plan
     from weft.schedule import Schedule

@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Final
 from weft.errors import InputError
 from weft.lab.blueprint import Blueprint, draw, rank_address, reroute
 from weft.lab.kernel import check_rights, execute, find, ip, tc
-from weft.lab.names import find_leftovers, make_folder, new_prefix, remove
-from weft.lab.scaling import FASTEST, SLOWEST, fit
-from weft.runtime.launch import Seat
+from weft.lab.namespace_names import (
+    find_leftovers,
+    make_folder,
+    new_prefix,
+    remove,
+)
+from weft.lab.speed_scale import FASTEST, SLOWEST, fit
+from weft.runtime.launcher.launch import Seat
 from weft.topology import load_topology, save_topology
 
 if TYPE_CHECKING:

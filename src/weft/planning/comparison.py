@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import units
 from weft.algorithms import registry
-from weft.algorithms.bounds import lower_bound
+from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError, ScheduleError, UnsupportedError
 from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_rows, expect_schedule
 from weft.planning.segments import parse_segment, search_segments
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from weft.algorithms.bounds import Bound
     from weft.algorithms.registry import Algorithm
+    from weft.bounds.collective_bound import Bound
     from weft.errors import VerificationError
     from weft.schedule import Schedule
     from weft.topology import Topology

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import units
-from weft.algorithms.bounds import lower_bound
+from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError, UnsupportedError
 from weft.planning.budget import expect_rows
 from weft.planning.candidates import Candidate, Recipe, Refusal, build, list_recipes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.algorithms.bounds import Bound
+    from weft.bounds.collective_bound import Bound
     from weft.planning.curves import Curve
     from weft.topology import Topology
 

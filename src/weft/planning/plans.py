@@ -1,6 +1,6 @@
 """The plan of a collective: which schedule, cut how, at which size; with what it costs and how good it is.
 
-`weft.planning.planner` makes it, `weft.planning.plan_file` keeps it, `weft.planning.explain` puts it into
+`weft.planning.planner` makes it, `weft.planning.plan_file` keeps it, `weft.planning.plan_text` puts it into
 words.
 """
 
@@ -250,7 +250,7 @@ class Plan:
 
     def explain(self) -> str:
         """One screen: what is chosen where, how good it is, what limits it, what came second and why."""
-        from weft.planning.explain import explain
+        from weft.planning.plan_text import explain
 
         return explain(self)
 
@@ -262,7 +262,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Make the document that ``weft plan --json`` prints: everything but the schedules' transfers."""
-        from weft.planning.explain import to_document
+        from weft.planning.plan_text import to_document
 
         return to_document(self)
 

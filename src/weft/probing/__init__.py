@@ -3,9 +3,9 @@
 from weft.probing.adaptation import Adaptation, Watch, adapt
 from weft.probing.inference import Finding, infer
 from weft.probing.measurements import Cable, Flow, Measurements, Round
-from weft.probing.report import format_finding
+from weft.probing.probe_report import format_finding
 from weft.probing.session import Effort, probe
-from weft.probing.verification import compare_with_claim
+from weft.probing.speed_check import compare_with_claim
 
 __all__ = [
     "Adaptation",

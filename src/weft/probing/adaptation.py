@@ -26,8 +26,8 @@ from weft.simulation import simulate
 
 if TYPE_CHECKING:
     from weft.planning import Plan
-    from weft.runtime.chooser import Chooser
     from weft.runtime.communicator import Communicator
+    from weft.runtime.schedule_selection import Chooser
     from weft.schedule import Schedule
     from weft.topology import Topology
 

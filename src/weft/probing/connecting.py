@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from weft.errors import RuntimeFailure
+from weft.probing.flow_rounds import cable_flows
 from weft.probing.flows import prepare
-from weft.probing.interfaces import find_cables, own_addresses
+from weft.probing.host_addresses import find_cables, own_addresses
 from weft.probing.measurements import FABRIC, Cable, join_all
-from weft.probing.rounds import cable_flows
-from weft.runtime.lanes import Ends
-from weft.runtime.lines import Door, Line, connect_lines, open_door
+from weft.runtime.transport.connections import (
+    Door,
+    Line,
+    connect_lines,
+    open_door,
+)
+from weft.runtime.transport.link_connections import Ends
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
     from weft.probing.flows import Connections
-    from weft.runtime.lines import Entrance
-    from weft.runtime.roster import Roster
+    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.transport.connections import Entrance
 
 CABLE_S: Final = 3.0
 """A cable that has not connected by then is none."""

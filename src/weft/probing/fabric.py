@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft.probing.grouping import SLOWED, own_rates
+from weft.probing.bottlenecks import SLOWED, own_rates
+from weft.probing.flow_rounds import entering, leaving
 from weft.probing.measurements import FABRIC, Estimate, Flow, plateau
-from weft.probing.rounds import entering, leaving
-from weft.simulation.reference_sharing import share_fairly
+from weft.simulation.fair_sharing import share_fairly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

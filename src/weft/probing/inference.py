@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from weft import limits
 from weft.errors import name_ranks
 from weft.probing.fabric import Fabric, understand_fabric
-from weft.probing.grids import find_grid
+from weft.probing.grid_recognition import find_grid
 from weft.probing.measurements import Estimate, Flow, join_all, plateau
+from weft.topology.cable_notes import Wiring
 from weft.topology.graph import Routing
-from weft.topology.wiring import Wiring
 from weft.units import PS_PER_S
 
 if TYPE_CHECKING:

@@ -14,18 +14,18 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure
-from weft.probing import rounds
+from weft.probing import flow_rounds
 from weft.probing.connecting import Reach
 from weft.probing.flows import ping, run_flows
+from weft.probing.local_speeds import measure_memory
+from weft.probing.measurement_program import count_rounds, measure_cables, measure_fabric
 from weft.probing.measurements import Flow, Measurements, Round
-from weft.probing.memory import measure_memory
-from weft.probing.program import count_rounds, measure_cables, measure_fabric
 from weft.runtime.engines import group_by_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from weft.runtime.roster import Roster
+    from weft.runtime.bootstrap.control_plane import Roster
 
     Report = Callable[[str, int, int], None]
 
@@ -127,11 +127,11 @@ class _Session:
             room = self._effort.seconds / self._planned - _OVERHEAD_S
             self._round_s = min(LONGEST_ROUND_S, max(SHORTEST_ROUND_S, room))
             if self.found.cables:
-                flows = rounds.cable_flows(self.found.cables)
+                flows = flow_rounds.cable_flows(self.found.cables)
                 self._ping(tuple(flow for flow in one if flow.src < flow.dst) for one in flows)
                 measure_cables(self.found, self._run)
             if fabric:
-                meetings = rounds.tournament(len(hosts))
+                meetings = flow_rounds.tournament(len(hosts))
                 self._ping(tuple(Flow(a, b) for a, b in meeting) for meeting in meetings)
                 measure_fabric(self.found, self._run)
         finally:

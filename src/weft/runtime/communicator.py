@@ -4,7 +4,7 @@ A `Communicator` runs verified schedules: it asks its chooser for the schedule o
 its engine keep the part that concerns this rank, and lets the engine move the bytes. What ran is always told:
 `Communicator.last` is a `Record` of the latest operation.
 
-Operations run one after the other, in the order of the calls (`weft.runtime.operations`).
+Operations run one after the other, in the order of the calls (`weft.runtime.operation_queue`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from weft.errors import InputError, PeerLost, RuntimeFailure
-from weft.runtime.chooser import Chooser
-from weft.runtime.exchanges import Exchanges
-from weft.runtime.halves import Halves
-from weft.runtime.regroup import check_minimum
-from weft.runtime.roster import check_timeout
+from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.runtime.bootstrap.regroup import check_minimum
+from weft.runtime.point_to_point import Exchanges
+from weft.runtime.schedule_selection import Chooser
+from weft.runtime.split_all_reduce import Halves
 
 if TYPE_CHECKING:
     from weft.planning import Plan
+    from weft.runtime.bootstrap.control_plane import Roster
     from weft.runtime.engines import Buffer, Engine
-    from weft.runtime.failure_reports import FailureReporter
-    from weft.runtime.roster import Roster
+    from weft.runtime.launcher.failure_reports import FailureReporter
     from weft.schedule import Schedule
     from weft.topology import Topology
 

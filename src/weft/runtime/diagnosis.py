@@ -12,7 +12,7 @@ import msgspec
 from weft import limits
 from weft.errors import FormatError, InputError, name_ranks
 from weft.files import read_bytes, standard_input
-from weft.runtime.flight import FORMAT, Flight, FlightRecord
+from weft.runtime.flight_recorder import FORMAT, Flight, FlightRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,13 +9,13 @@ import msgspec
 
 from weft import limits
 from weft.errors import DisconnectedError
-from weft.runtime.lanes import find_lanes, find_nodes
+from weft.runtime.transport.link_connections import find_lanes, find_nodes
 from weft.topology.faults import apply_faults, without_links
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.runtime.roster import Roster
+    from weft.runtime.bootstrap.control_plane import Roster
     from weft.topology import Topology
 
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.errors import InputError
-from weft.runtime.chooser import Chooser
+from weft.runtime.bootstrap.client import join
+from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.runtime.bootstrap.environment import find_place
 from weft.runtime.communicator import Communicator
-from weft.runtime.engines.native import NativeEngine
-from weft.runtime.environment import find_place
-from weft.runtime.lines import CONNECT_S
-from weft.runtime.rendezvous import join
-from weft.runtime.roster import check_timeout
+from weft.runtime.engines.native_engine import NativeEngine
+from weft.runtime.schedule_selection import Chooser
+from weft.runtime.transport.connections import CONNECT_S
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -189,12 +189,12 @@ def _connect_engine(
         raise InputError(msg)
     check_timeout(connect_timeout, "connect_timeout")
     if engine == "mpi":
-        from weft.runtime.engines.mpi import MpiEngine, load_mpi
+        from weft.runtime.engines.mpi_engine import MpiEngine, load_mpi
 
         mpi = load_mpi()
         return MpiEngine(mpi, mpi.COMM_WORLD, timeout=timeout)
     if engine == "torch":
-        from weft.runtime.engines.torch import TorchEngine, find_group
+        from weft.runtime.engines.torch_engine import TorchEngine, find_group
 
         found = find_group(group)
         return TorchEngine.join(found, timeout=timeout, connect_timeout=min(timeout, connect_timeout))

@@ -14,7 +14,7 @@ import numpy as np
 from weft import limits
 from weft.columns import as_whole, freeze, row_order, whole, whole_tuple
 from weft.errors import ScheduleError
-from weft.schedule.cuts import make_condition
+from weft.schedule.chunks import make_condition
 from weft.schedule.ir import CANONICAL_ORDER, COLLECTIVES, DEFAULT_ROUTE, Op, Schedule
 from weft.topology import load_topology
 

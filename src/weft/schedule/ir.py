@@ -194,7 +194,7 @@ class Schedule:
         element_bytes
             Size of an element.
         """
-        from weft.schedule.cuts import chunk_elements
+        from weft.schedule.chunks import chunk_elements
 
         if element_bytes < 1 or size_bytes < 0 or size_bytes % element_bytes:
             msg = f"{size_bytes} bytes are not a whole number of {element_bytes}-byte elements"
@@ -301,7 +301,7 @@ def _check_chunks(schedule: Schedule) -> None:
         if int(ends.min()) < EVERY or int(ends.max()) >= schedule.ranks:
             msg = f"{name} of a chunk must be -1 or a rank 0..{schedule.ranks - 1}"
             raise ScheduleError(msg)
-    from weft.schedule.cuts import check_condition
+    from weft.schedule.chunks import check_condition
 
     check_condition(schedule)
 

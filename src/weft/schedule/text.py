@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft.schedule.cuts import owners
+from weft.schedule.chunks import owners
 from weft.schedule.ir import DEFAULT_ROUTE, Op
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.soak.memory import Block, count_wrong_elements, make_block
+from weft.soak.guarded_arrays import Block, count_wrong_elements, make_block
 from weft.soak.values import input_values, result_values
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.runtime import Communicator
-    from weft.soak.plan import Operation
+    from weft.soak.random_operations import Operation
 
     Finish = Callable[[], int]
 

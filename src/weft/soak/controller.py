@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from weft.runtime.bootstrap.environment import LOOPBACK
+from weft.runtime.bootstrap.server import reserve_port
 from weft.runtime.diagnosis import diagnose, load_flight
-from weft.runtime.environment import LOOPBACK
-from weft.runtime.gate import reserve_port
-from weft.runtime.launch import job_variables
+from weft.runtime.launcher.launch import job_variables
 from weft.soak.health import Sample, judge_growth
-from weft.soak.plan import choose_algorithm, make_episode
+from weft.soak.random_operations import choose_algorithm, make_episode
+from weft.soak.rank_processes import WORKER, Team, Trouble
 from weft.soak.tally import Failure, Outcome, Tally
-from weft.soak.team import WORKER, Team, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.soak.plan import Episode
+    from weft.soak.random_operations import Episode
     from weft.soak.settings import Settings
 
 _TICK_S: Final = 0.2

@@ -19,21 +19,31 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 import numpy as np
 
-from weft.bench.channel import Channel, Closed
+from weft.bench.control_messages import Channel, Closed
 from weft.errors import PeerLost, RuntimeFailure, TimedOut
 from weft.runtime import init
-from weft.runtime.keeper import end_with_parent
+from weft.runtime.launcher.watchdog import end_with_parent
 from weft.soak.actions import Action
 from weft.soak.health import take_sample
-from weft.soak.plan import Operation, Settle, Split, make_episode
+from weft.soak.random_operations import (
+    Operation,
+    Settle,
+    Split,
+    make_episode,
+)
 from weft.soak.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.bench.channel import Message
+    from weft.bench.control_messages import Message
     from weft.runtime import Communicator
-    from weft.soak.plan import Episode, Group, Kill, Step
+    from weft.soak.random_operations import (
+        Episode,
+        Group,
+        Kill,
+        Step,
+    )
 
 DESCRIPTOR: Final = "WEFT_SOAK_SOCKET"
 _PATIENCE_S: Final = 3600.0

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from weft import limits, units
-from weft.topology.wiring import Wiring
+from weft.topology.cable_notes import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

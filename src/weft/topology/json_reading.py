@@ -13,7 +13,7 @@ import msgspec
 from weft import limits
 from weft.errors import FormatError, InputError
 from weft.topology.record import TopologyRecord, from_record
-from weft.topology.spec import parse_spec
+from weft.topology.spec_parser import parse_spec
 
 if TYPE_CHECKING:
     from weft.topology.graph import Topology

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.errors import InputError
-from weft.topology.spec import is_spec, parse_spec
+from weft.topology.spec_parser import is_spec, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

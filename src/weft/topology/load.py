@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 from weft import limits
 from weft.errors import FormatError, InputError, TopologyError
 from weft.files import decode_text, exists, read_bytes, standard_input
-from weft.topology.builders import SHAPES
 from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
-from weft.topology.spec import is_spec, parse_spec
+from weft.topology.kinds import SHAPES
+from weft.topology.spec_parser import is_spec, parse_spec
 
 
 def load_topology(source: str | Path | Topology | Any) -> Topology:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from weft import limits, units
 from weft.errors import InputError, TopologyError
-from weft.topology.builders import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS
+from weft.topology.cable_notes import Wiring
 from weft.topology.graph import Routing, Topology
+from weft.topology.kinds import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS
 from weft.topology.record import checked_grid
-from weft.topology.wiring import Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -2,7 +2,7 @@
 
 A cloud has equal hosts, and others were there first. Their jobs are small and lie where there was room, so
 what is free is uneven, and so is what a new job gets. Nothing here knows about networks: the result is a
-count for each host, and `weft.topology.builders` wires it.
+count for each host, and `weft.topology.kinds` wires it.
 """
 
 from __future__ import annotations

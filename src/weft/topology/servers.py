@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.errors import TopologyError
+from weft.topology.cable_notes import Wiring
 from weft.topology.gpu_machine import PCIE_LATENCY_PS
-from weft.topology.wiring import Wiring
 
 if TYPE_CHECKING:
     from weft.topology.graph import Topology
-    from weft.topology.spec import Options
+    from weft.topology.spec_parser import Options
 
 PCIE_SPEED: Final = 12 * 10**9
 """What a PCIe 3.0 x16 link achieves of its 15.75 GB/s: NCCL reckons with as much."""

@@ -12,14 +12,14 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from weft.torch.dear import DeAR
+from weft.torch.group_options import Options
 from weft.torch.hook import ddp_hook
-from weft.torch.meeting import connect
 from weft.torch.methods import BACKEND
-from weft.torch.options import Options
 from weft.torch.process_group import WeftProcessGroup, communicator, create
 from weft.torch.profiling import profile
 from weft.torch.regrouping import init_process_group
 from weft.torch.scaler import GradScaler
+from weft.torch.store_bootstrap import connect
 
 __all__ = [
     "DeAR",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from weft.errors import InputError
-from weft.runtime.operations import cut_into_chunks, share_of
+from weft.runtime.operation_queue import cut_into_chunks, share_of
 from weft.torch.tensors import (
     Staged,
     any_share_memory,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from weft.torch.works import Work
+    from weft.torch.work import Work
 
 
 def dispatch(

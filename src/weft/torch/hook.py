@@ -13,12 +13,12 @@ import torch
 from torch import distributed as dist
 
 from weft.errors import InputError
-from weft.torch.guard import Guard
+from weft.torch.failures import Guard
 from weft.torch.internals import DEFAULT_TIMEOUT_S, GradBucket
-from weft.torch.meeting import connect
 from weft.torch.process_group import WeftProcessGroup
+from weft.torch.store_bootstrap import connect
 from weft.torch.tensors import Staged, kind_of, write
-from weft.torch.works import Promise, guarded
+from weft.torch.work import Promise, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

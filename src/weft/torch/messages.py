@@ -20,7 +20,7 @@ import torch
 
 from weft import limits
 from weft.errors import DesyncError, LimitError, PeerLost, TimedOut
-from weft.runtime.work import OperationFuture, Work, Worker
+from weft.runtime.handles import OperationFuture, Work, Worker
 from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, spoil
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.runtime.communicator import Communicator
-    from weft.torch.pairs import Connection
+    from weft.torch.peer_connections import Connection
 
 SENDER: Final = 0
 RECEIVER: Final = 1

@@ -14,12 +14,25 @@ import torch
 
 from weft.errors import InputError, LimitError, RuntimeFailure
 from weft.torch import collectives, sparse
-from weft.torch.arguments import check_message, either, listed, one_by_one, paired, read_options, single
+from weft.torch.call_arguments import (
+    check_message,
+    either,
+    listed,
+    one_by_one,
+    paired,
+    read_options,
+    single,
+)
 from weft.torch.dispatch import dispatch
 from weft.torch.internals import Event, ProcessGroup
 from weft.torch.tensors import check_input, check_output
 from weft.torch.windows import Windows, checked
-from weft.torch.works import Work, guarded, over, together
+from weft.torch.work import (
+    Work,
+    guarded,
+    over,
+    together,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,11 +41,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from weft.runtime.communicator import Communicator
-    from weft.runtime.work import Work as Started
-    from weft.torch.arguments import Asked
+    from weft.runtime.handles import Work as Started
+    from weft.torch.call_arguments import Asked
     from weft.torch.collectives import Job
-    from weft.torch.guard import Guard
-    from weft.torch.pairs import Pairs
+    from weft.torch.failures import Guard
+    from weft.torch.peer_connections import Pairs
 
 BACKEND = "weft"
 _WINDOWED: Final = ("gather", "scatter")

@@ -14,7 +14,7 @@ from weft.errors import PeerLost, TimedOut
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.torch.pairs import Notes
+    from weft.torch.peer_connections import Notes
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from torch import distributed as dist
 
 from weft.errors import InputError
-from weft.runtime.roster import check_timeout
-from weft.torch.arguments import check_time
-from weft.torch.guard import Guard
+from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.torch.call_arguments import check_time
+from weft.torch.failures import Guard
+from weft.torch.group_options import Options
 from weft.torch.internals import make_stand_in, register
-from weft.torch.meeting import find_topology, meet
 from weft.torch.methods import BACKEND, GroupMethods
-from weft.torch.options import Options
-from weft.torch.pairs import Pairs, open_pairs
+from weft.torch.peer_connections import Pairs, open_pairs
+from weft.torch.store_bootstrap import find_topology, meet
 
 if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import distributed as dist
 
-from weft.runtime.environment import LOOPBACK
+from weft.runtime.bootstrap.environment import LOOPBACK
+from weft.torch.group_options import Options
 from weft.torch.internals import TCPStore
 from weft.torch.methods import BACKEND
-from weft.torch.options import Options
 
 if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator

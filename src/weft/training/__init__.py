@@ -13,7 +13,7 @@ from weft.training.devices import find_device
 from weft.training.endpoints import Endpoint, Engine, find_endpoint
 from weft.training.fitting import fit
 from weft.training.fusion import Groups, digest, fuse
-from weft.training.graph import Graph, Task
+from weft.training.fusion_tuner import BayesianSearch, BoundedSearch, Search
 from weft.training.iteration import (
     FORMULAS,
     Span,
@@ -26,7 +26,7 @@ from weft.training.iteration import (
 )
 from weft.training.layers import Exchange, Layer
 from weft.training.schedules import by_algorithm
-from weft.training.tuning import BayesianSearch, BoundedSearch, Search
+from weft.training.task_graph import Graph, Task
 from weft.training.workloads import Workload, load_workload
 
 __all__ = [

@@ -1,8 +1,8 @@
 """Runs a graph of tasks on a whole cluster: every rank, every link, every endpoint, all at once.
 
-Where `weft.training.channel` takes the time of a collective from a table, here its transfers are simulated,
-beside those of other collectives, beside computing, through the resources of the endpoints. Slower, and
-right about what collectives do to each other.
+Where `weft.training.single_channel` takes the time of a collective from a table, here its transfers are
+simulated, beside those of other collectives, beside computing, through the resources of the endpoints.
+Slower, and right about what collectives do to each other.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from weft import limits, units
 from weft.errors import InputError
 from weft.simulation import Work
-from weft.training.channel import Run, last_iteration
 from weft.training.endpoints import ENDPOINTS, Endpoint
 from weft.training.equipment import CHANNEL, COMPUTE, Equipment
-from weft.training.graph import Kind
+from weft.training.single_channel import Run, last_iteration
+from weft.training.task_graph import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.simulation import WorkflowResult
     from weft.topology import Topology
-    from weft.training.graph import Graph, Task
     from weft.training.iteration import Timeline
     from weft.training.schedules import Chooser
+    from weft.training.task_graph import Graph, Task
 
 _LARGEST_JITTER: Final = 1.0
 _SLOWEST: Final = 1e6

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from weft import limits
-from weft.algorithms.bounds import lower_bound
+from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError
 from weft.simulation import simulate
 from weft.topology import load_topology

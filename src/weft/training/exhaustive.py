@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.errors import InputError
-from weft.training.channel import run
 from weft.training.costs import Linear
 from weft.training.fitting import fit
 from weft.training.fusion import condense, distinct_thresholds, fuse
+from weft.training.fusion_tuner import MEBIBYTE, BayesianSearch, BoundedSearch
 from weft.training.layers import total_bytes
 from weft.training.policies import find
-from weft.training.tuning import MEBIBYTE, BayesianSearch, BoundedSearch
+from weft.training.single_channel import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from weft.training.costs import Costs
     from weft.training.fusion import Groups
+    from weft.training.fusion_tuner import Search
     from weft.training.layers import Layer
-    from weft.training.tuning import Search
 
 NEAR: Final = 0.02
 """A search has come near when it tried something that takes no more than this share longer than the best."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from weft import limits
 from weft.errors import InputError
+from weft.verification.checking_work import estimate_checks, estimate_slot_search
 from weft.verification.contention import measure_contention
 from weft.verification.deadlock import find_deadlock, minimum_slots
 from weft.verification.report import VerificationReport
 from weft.verification.routes import check_routes
 from weft.verification.semantics import check_semantics
-from weft.verification.work import estimate_checks, estimate_slot_search
 
 if TYPE_CHECKING:
     from weft.errors import VerificationError

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import weft
-from weft.runtime import wiring
+from weft.runtime.transport import connect
 
 VICTIM = 2
 
@@ -28,7 +28,7 @@ def main() -> None:
             time.sleep(0.3)  # the others are connecting by then
             os.kill(os.getpid(), signal.SIGKILL)
 
-        wiring.connect_lines = die
+        connect.connect_lines = die
     began = time.monotonic()
     try:
         comm.split(0)

@@ -18,23 +18,29 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft.runtime import caller, gate, lines, rendezvous, roster, wiring
+from weft.runtime.bootstrap import (
+    client,
+    control_plane,
+    dialer,
+    server,
+)
+from weft.runtime.transport import connect, connections
 
 PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
     # Where rank 0 ends, and where any other rank does: before which call, counted from 1, of which function.
-    "knock": ((gate.Gate, "admit_all", 1), (caller.Caller, "_connect", 1)),
-    "handshake": ((gate.Gate, "_decide", 2), (caller.Caller, "_answer", 1)),
-    "admitted": ((gate, "send_all", 1), (rendezvous, "_enter", 1)),
-    "welcomed": ((wiring, "_connect", 1), (wiring, "_connect", 1)),
-    "cards": ((roster.Roster, "exchange", 1), (roster.Roster, "exchange", 1)),
-    "cards told": ((wiring, "_check_cards", 1), (wiring, "_check_cards", 1)),
-    "attach": ((wiring, "_attach", 1), (wiring, "_attach", 1)),
-    "attached": ((wiring, "connect_lines", 1), (wiring, "connect_lines", 1)),
-    "lines": ((lines._Connecting, "_admit", 1), (lines._Connecting, "_advance", 2)),
-    "last line": ((lines._Connecting, "_admit", 3), (lines._Connecting, "_advance", 4)),
-    "connected": ((roster.Roster, "exchange", 2), (roster.Roster, "exchange", 2)),
-    "watching": ((wiring, "_make_executor", 1), (wiring, "_make_executor", 1)),
-    "barrier": ((roster.Roster, "barrier", 1), (roster.Roster, "barrier", 1)),
+    "knock": ((server.Gate, "admit_all", 1), (dialer.Caller, "_connect", 1)),
+    "handshake": ((server.Gate, "_decide", 2), (dialer.Caller, "_answer", 1)),
+    "admitted": ((server, "send_all", 1), (client, "_enter", 1)),
+    "welcomed": ((connect, "_connect", 1), (connect, "_connect", 1)),
+    "cards": ((control_plane.Roster, "exchange", 1), (control_plane.Roster, "exchange", 1)),
+    "cards told": ((connect, "_check_cards", 1), (connect, "_check_cards", 1)),
+    "attach": ((connect, "_attach", 1), (connect, "_attach", 1)),
+    "attached": ((connect, "connect_lines", 1), (connect, "connect_lines", 1)),
+    "lines": ((connections._Connecting, "_admit", 1), (connections._Connecting, "_advance", 2)),
+    "last line": ((connections._Connecting, "_admit", 3), (connections._Connecting, "_advance", 4)),
+    "connected": ((control_plane.Roster, "exchange", 2), (control_plane.Roster, "exchange", 2)),
+    "watching": ((connect, "_make_executor", 1), (connect, "_make_executor", 1)),
+    "barrier": ((control_plane.Roster, "barrier", 1), (control_plane.Roster, "barrier", 1)),
 }
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from support.floods import announce_listeners
 
 import weft
-from weft.runtime import wiring
+from weft.runtime.transport import connect
 
 ELEMENTS = 1 << 18
 
@@ -33,13 +33,13 @@ def main() -> None:
     folder, hold_s = sys.argv[1], float(sys.argv[2])
     announce_listeners(Path(folder))
     if os.environ["WEFT_RANK"] == str(int(os.environ["WEFT_SIZE"]) - 1):
-        connect_lines = wiring.connect_lines
+        connect_lines = connect.connect_lines
 
         def connect_late(*words: Any, **named: Any) -> Any:
             time.sleep(hold_s)
             return connect_lines(*words, **named)
 
-        wiring.connect_lines = connect_late
+        connect.connect_lines = connect_late
     say(ready=True)
     sys.stdin.readline()
     began = time.monotonic()

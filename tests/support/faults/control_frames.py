@@ -8,7 +8,12 @@ from itertools import accumulate
 
 from support.faults.damage import ENDINGS, Damage
 from weft.errors import RuntimeFailure
-from weft.runtime.wire import MAC_BYTES, Channel, Gone, Kind
+from weft.runtime.bootstrap.handshake import (
+    MAC_BYTES,
+    Channel,
+    Gone,
+    Kind,
+)
 
 HEADER_BYTES = 5
 FRAMES = 4

@@ -174,10 +174,10 @@ class Pump:
 
 def route_through_pumps(damage: Damage | None) -> list[Pump]:
     """Let the data connections of the next job in this process go through pumps; the first has the damage."""
-    from weft.runtime import wiring
-    from weft.runtime.lines import HEARTBEATS
+    from weft.runtime.transport import connect
+    from weft.runtime.transport.connections import HEARTBEATS
 
-    connect, pumps = wiring.connect_lines, list[Pump]()
+    connect, pumps = connect.connect_lines, list[Pump]()
 
     def connecting(*words: Any, **named: Any) -> dict[Any, socket.socket]:
         found = connect(*words, **named)
@@ -185,8 +185,8 @@ def route_through_pumps(damage: Damage | None) -> list[Pump]:
             if line.purpose != HEARTBEATS:
                 pumps.append(Pump(found[line], damage if not pumps else None))
                 found[line] = pumps[-1].inner
-        wiring.connect_lines = connect
+        connect.connect_lines = connect
         return found
 
-    wiring.connect_lines = connecting
+    connect.connect_lines = connecting
     return pumps

@@ -21,7 +21,7 @@ import numpy as np
 import weft
 from support.faults.damage import Damage, route_through_pumps
 from support.faults.rank import Report, belongings, describe
-from weft.runtime.operations import SEGMENT_BYTES
+from weft.runtime.operation_queue import SEGMENT_BYTES
 
 RANKS = 2
 OPERATIONS = 3

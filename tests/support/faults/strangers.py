@@ -19,8 +19,9 @@ from support.faults.case import Case, Fault, Setting
 from support.faults.nursery import Nursery, Rank
 from support.faults.outcome import Outcome, read_reports
 from support.faults.trial import case_folder, job_variables
-from weft.runtime import Member, wire
-from weft.runtime.wire import Hello
+from weft.runtime import Member
+from weft.runtime.bootstrap import handshake
+from weft.runtime.bootstrap.handshake import Hello
 
 KINDS = ("frame", "hello and frame", "replayed hello and frame", "data", "heartbeat", "noise")
 _LISTENING = "0A"
@@ -45,7 +46,7 @@ class Heard:
     @property
     def is_nothing(self) -> bool:
         """Whether it has learned nothing, and costs nothing any more."""
-        return self.hung_up and self.bytes <= wire.CHALLENGE_BYTES
+        return self.hung_up and self.bytes <= handshake.CHALLENGE_BYTES
 
 
 def send_frame(port: int, kind: str, job: str, size: int, overheard: bytes, chance: random.Random) -> Heard:
@@ -64,7 +65,7 @@ def _say(kind: str, job: str, size: int, overheard: bytes, chance: random.Random
         secret = secrets.token_bytes(32)
         hello = Hello.make(1 + chance.randrange(max(1, size - 1)), size, job)
         record = msgspec.msgpack.encode(Member.here(1))
-        answer = wire.Transcript(secret, hello, secrets.token_bytes(32)).answer(record)
+        answer = handshake.Transcript(secret, hello, secrets.token_bytes(32)).answer(record)
         return hello.sign(secret) + answer + frame
     if kind == "replayed hello and frame":
         return overheard + frame
@@ -78,8 +79,8 @@ def _say(kind: str, job: str, size: int, overheard: bytes, chance: random.Random
 def _frame(chance: random.Random) -> bytes:
     """A frame like those of the control plane, under a key that was guessed."""
     payload = chance.randbytes(chance.randrange(200))
-    kind = chance.choice(list(wire.Kind))
-    return struct.pack("!BI", kind, len(payload)) + payload + chance.randbytes(wire.MAC_BYTES)
+    kind = chance.choice(list(handshake.Kind))
+    return struct.pack("!BI", kind, len(payload)) + payload + chance.randbytes(handshake.MAC_BYTES)
 
 
 def _hear(connection: socket.socket) -> Heard:

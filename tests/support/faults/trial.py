@@ -21,7 +21,7 @@ from support.faults.case import Case, Fault, Setting
 from support.faults.nursery import Nursery, Rank
 from support.faults.outcome import Facts, Outcome, read_flights, read_reports
 from support.hosts import Network
-from weft.runtime.gate import reserve_port
+from weft.runtime.bootstrap.server import reserve_port
 
 LONGEST_S = 75.0
 _POLL_S = 0.02

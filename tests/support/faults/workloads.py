@@ -13,7 +13,8 @@ import numpy as np
 import weft
 import weft.runtime.start
 from support.faults.case import Setting
-from weft.runtime import rendezvous, wiring
+from weft.runtime.bootstrap import client
+from weft.runtime.transport import connect
 
 Enter = Callable[[str], None]
 """Says which phase begins, and that the one before is over."""
@@ -79,9 +80,9 @@ class OverCommunicator:
     def start(self, enter: Enter) -> None:
         setting = self.setting
         if setting.way == "torch":
-            from weft.runtime.engines import watch
+            from weft.runtime.engines import peer_watch
 
-            _announce_joining(enter, watch)
+            _announce_joining(enter, peer_watch)
         elif setting.way == "mpi":
             enter("connect")
         else:
@@ -141,9 +142,9 @@ class OverGroup:
         import torch
         import torch.distributed as dist
 
-        import weft.torch.meeting  # also makes the backend known
+        import weft.torch.store_bootstrap  # also makes the backend known
 
-        _announce_joining(enter, weft.torch.meeting)
+        _announce_joining(enter, weft.torch.store_bootstrap)
         dist.init_process_group("weft", timeout=timedelta(seconds=self.setting.timeout), **self._job)
         self._rank, self._size = int(os.environ["WEFT_RANK"]), int(os.environ["WEFT_SIZE"])
         each = self.setting.elements // self._size
@@ -209,7 +210,7 @@ def _await_all(store: Any, rank: int, world_size: int) -> None:
 
 def _announce_joining(enter: Enter, place: Any) -> None:
     """Let this process say when the library joins, is admitted, goes on to connect, and makes connections."""
-    join, connect_lines, be_admitted = place.join, wiring.connect_lines, rendezvous._be_admitted
+    join, connect_lines, be_admitted = place.join, connect.connect_lines, client._be_admitted
 
     def joining(*words: Any, **named: Any) -> Any:
         enter("join")
@@ -226,4 +227,4 @@ def _announce_joining(enter: Enter, place: Any) -> None:
         enter("lines")
         return connect_lines(*words, **named)
 
-    place.join, wiring.connect_lines, rendezvous._be_admitted = joining, connecting, being_admitted
+    place.join, connect.connect_lines, client._be_admitted = joining, connecting, being_admitted

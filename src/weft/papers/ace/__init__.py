@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.ace.arithmetic import SHAPES, Arithmetic, arithmetic
 from weft.papers.ace.bandwidth import GB, drive, least, sensitivity
+from weft.papers.ace.byte_counts import SHAPES, Arithmetic, arithmetic
 from weft.papers.ace.charts import draw
 from weft.papers.ace.iterations import BATCHES, NAMES, Point, contended, point, rates, simulated
 from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows

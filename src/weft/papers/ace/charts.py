@@ -9,8 +9,8 @@ from weft.papers.charts import bar_chart, line_chart
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.papers.ace.arithmetic import Arithmetic
     from weft.papers.ace.bandwidth import Curve
+    from weft.papers.ace.byte_counts import Arithmetic
     from weft.papers.ace.iterations import Point
 
 _LIMIT: Final = "the network"

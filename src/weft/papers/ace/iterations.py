@@ -12,13 +12,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.ace.bandwidth import GB, all_reduce, drive, exchange_seconds
-from weft.training import AlphaBeta, Linear, channel, policies
+from weft.training import (
+    AlphaBeta,
+    Linear,
+    policies,
+    single_channel,
+)
 from weft.training.cluster import Cluster
 from weft.training.devices import Device, find_device
 from weft.training.endpoints import ENDPOINTS
-from weft.training.graph import Graph
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
 from weft.training.schedules import by_algorithm
+from weft.training.task_graph import Graph
 from weft.training.workloads import load_workload
 
 if TYPE_CHECKING:
@@ -132,7 +137,7 @@ def point(computing: str, model: str, shape: str, payload_gbs: Mapping[str, floa
         layers = layers_of(model, name, devices()[computing])
         line = AlphaBeta(0.0, 1 / (payload_gbs[name] * GB))
         costs = Linear(line, line, line)
-        seconds[name] = channel.run(_graph(layers, name, _PART_BYTES), costs).seconds
+        seconds[name] = single_channel.run(_graph(layers, name, _PART_BYTES), costs).seconds
         busy[name] = forward_seconds(layers) + backward_seconds(layers)
         sending[name] = line(total_bytes(layers))
     return Point(computing, model, shape, seconds, busy, sending, dict.fromkeys(NAMES, 0.0))

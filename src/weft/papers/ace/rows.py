@@ -13,7 +13,7 @@ from weft.training.endpoints import ENDPOINTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from weft.papers.ace.arithmetic import Arithmetic
+    from weft.papers.ace.byte_counts import Arithmetic
     from weft.papers.ace.iterations import Point
 
 FULL: Final = 0.98

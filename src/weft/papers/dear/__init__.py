@@ -25,10 +25,10 @@ from weft.papers.dear.setup import (
     authors_lines,
     layers_of,
 )
-from weft.training.channel import run
 from weft.training.cluster import Cluster
 from weft.training.policies import find
 from weft.training.schedules import by_algorithm
+from weft.training.single_channel import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

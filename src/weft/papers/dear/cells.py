@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
-from weft.papers.dear.tuning import QuickFusions, search
-from weft.training.channel import run
+from weft.papers.dear.fusion_searches import QuickFusions, search
 from weft.training.exhaustive import FIRST_GUESS
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
 from weft.training.policies import LINES, find
+from weft.training.single_channel import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class Cell:
     lines
         Times that no fusion can beat, by name.
     tuner
-        Of `weft.papers.dear.tuning`.
+        Of `weft.papers.dear.fusion_searches`.
     """
 
     model: str

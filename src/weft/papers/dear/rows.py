@@ -8,8 +8,8 @@ from weft import units
 from weft.papers.claims import Row
 from weft.papers.dear.cells import FUSED, PLAIN, UNFUSED
 from weft.papers.dear.forms import largest_error
+from weft.papers.dear.fusion_searches import within_bounds
 from weft.papers.dear.setup import NETWORKS, WORKERS
-from weft.papers.dear.tuning import within_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.algorithms import hdrm
-from weft.papers.eflops.collectives import ALGORITHMS, FARTHEST, NEAREST, RING
+from weft.papers.eflops.all_reduces import (
+    ALGORITHMS,
+    FARTHEST,
+    NEAREST,
+    RING,
+)
 from weft.simulation import simulate
 from weft.topology import load_topology
 from weft.topology.servers import PCIE_SPEED

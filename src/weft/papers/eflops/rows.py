@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.claims import Row
-from weft.papers.eflops.collectives import FARTHEST, NEAREST, RING
+from weft.papers.eflops.all_reduces import FARTHEST, NEAREST, RING
 from weft.papers.eflops.fabrics import SAME
 from weft.papers.eflops.scaling import BATCH, EFLOPS, SETUPS
 from weft.papers.eflops.sharing import SERVERS, USUAL

@@ -6,11 +6,17 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.eflops.collectives import ALGORITHMS, FARTHEST, NEAREST, RING, mapped
+from weft.papers.eflops.all_reduces import (
+    ALGORITHMS,
+    FARTHEST,
+    NEAREST,
+    RING,
+    mapped,
+)
 from weft.topology.servers import Fabric, Server, connect
 from weft.training import Simulated, find_device, load_workload, policies
-from weft.training.channel import run
 from weft.training.cluster import Cluster
+from weft.training.single_channel import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

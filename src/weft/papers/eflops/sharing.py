@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.eflops.collectives import ALGORITHMS
+from weft.papers.eflops.all_reduces import ALGORITHMS
 from weft.simulation import simulate
 from weft.topology.servers import Fabric, Server, connect
 

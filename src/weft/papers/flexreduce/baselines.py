@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.algorithms import blueconnect, registry
-from weft.algorithms.levels import find_levels
+from weft.algorithms.common.levels import find_levels
 from weft.errors import UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 from weft.topology import load_topology
@@ -23,7 +23,7 @@ from weft.topology import load_topology
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.algorithms.levels import Group
+    from weft.algorithms.common.levels import Group
     from weft.schedule import Schedule
     from weft.topology import Topology
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
 from weft.algorithms import flexreduce
-from weft.algorithms.bounds import lower_bound
-from weft.algorithms.packing import pack
+from weft.bounds.collective_bound import lower_bound
+from weft.bounds.packing import pack
 from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX, schedules
 from weft.planning.comparison import NEAR_ENOUGH
 from weft.planning.segments import search_segments

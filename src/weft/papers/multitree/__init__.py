@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.interfaces import make_tables
+from weft.packets import make_tables
 from weft.papers.claims import Reproduction
-from weft.papers.multitree import reference, sweeps, training
+from weft.papers.multitree import iterations_study, reference, sweeps
 from weft.papers.multitree.charts import draw
 from weft.papers.multitree.machines import MULTITREE, RING, RING_2D, RING_2D_WHOLE, Machine
 from weft.papers.multitree.rows import (
@@ -88,7 +88,7 @@ class Effort:
     """
 
     most_kib: int = 2048
-    networks: tuple[str, ...] = training.NETWORKS
+    networks: tuple[str, ...] = iterations_study.NETWORKS
     fine_packets: int = 1 << 22
     sides: tuple[int, ...] = sweeps.SIDES
     swept: tuple[tuple[str, int], ...] = sweeps.NETWORKS
@@ -114,7 +114,7 @@ def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = N
 
     compared = list(reference.compare(tell, effort.most_kib))
     machine = Machine("torus", 64, fine_packets=effort.fine_packets)
-    trained = list(training.train(machine, effort.networks, tell))
+    trained = list(iterations_study.train(machine, effort.networks, tell))
     scaled = list(sweeps.over_nodes(effort.sides, tell))
     swept = list(sweeps.over_sizes(effort.swept, effort.sizes, tell))
     tables = make_tables(machine.schedule(MULTITREE), 64 << 20, ports=4)

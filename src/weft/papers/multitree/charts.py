@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.papers.charts import bar_chart, line_chart
+from weft.papers.multitree.iterations_study import speedups
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D
-from weft.papers.multitree.training import speedups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.papers.multitree.iterations_study import Trained
     from weft.papers.multitree.reference import Compared
     from weft.papers.multitree.sweeps import Point
-    from weft.papers.multitree.training import Trained
 
 
 def draw(

@@ -6,12 +6,23 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from weft.algorithms import double_binary_tree, hdrm, multitree, ring, ring2d
-from weft.interfaces import CODESIGNED, Rules, make_tables, simulate_tables
+from weft.algorithms import (
+    double_binary_tree,
+    hdrm,
+    multitree,
+    ring,
+    ring2d,
+)
+from weft.packets import (
+    CODESIGNED,
+    Rules,
+    make_tables,
+    simulate_tables,
+)
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from weft.interfaces import Entry, PacketResult, Tables
+    from weft.packets import Entry, PacketResult, Tables
     from weft.schedule import Schedule
     from weft.topology import Topology
 

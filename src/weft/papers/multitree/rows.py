@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from weft.papers.claims import Row
+from weft.papers.multitree.iterations_study import CONVOLUTIONAL, speedups
 from weft.papers.multitree.machines import (
     DOUBLE_TREE,
     HDRM,
@@ -16,15 +17,14 @@ from weft.papers.multitree.machines import (
 )
 from weft.papers.multitree.reference import worst
 from weft.papers.multitree.sweeps import best, ratio
-from weft.papers.multitree.training import CONVOLUTIONAL, speedups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.interfaces import Tables
+    from weft.packets import Tables
+    from weft.papers.multitree.iterations_study import Trained
     from weft.papers.multitree.reference import Compared
     from weft.papers.multitree.sweeps import Point
-    from weft.papers.multitree.training import Trained
 
 _TRAINED: Final = "8x8 torus, seven networks, one all-reduce of all gradients"
 _LINE: Final = "large models by the line through two smaller sizes"

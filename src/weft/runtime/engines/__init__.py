@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from weft.runtime.members import Member
+    from weft.runtime.bootstrap.members import Member
     from weft.runtime.recovery import Recovery, Survivors
     from weft.schedule import Schedule
     from weft.topology import Topology

@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 
 from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
+from weft.runtime.bootstrap.members import Member
 from weft.runtime.engines import B, Dealing, Prepared, group_by_host
-from weft.runtime.interpreter import (
+from weft.runtime.engines.interpreter import (
     Channel,
     Interpreter,
     Message,
@@ -28,14 +29,13 @@ from weft.runtime.interpreter import (
     Step,
     read_script,
 )
-from weft.runtime.members import Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from weft.runtime.interpreter import Arithmetic
+    from weft.runtime.engines.interpreter import Arithmetic
     from weft.schedule import Schedule
     from weft.topology import Topology
 

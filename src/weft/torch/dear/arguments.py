@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from weft.errors import InputError
-from weft.torch.dear.fusion import POLICIES, Parameters
+from weft.torch.dear.fusion_groups import POLICIES, Parameters
 from weft.torch.dear.sharding import ELEMENTWISE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.torch.dear.units import Unit
+    from weft.torch.dear.hooked_modules import Unit
 
 MODES: Final = ("gradients", "parameters")
 

@@ -12,7 +12,7 @@ from weft.torch.dear.sharding import SCALARS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.torch.dear.fusion import Parameters
+    from weft.torch.dear.fusion_groups import Parameters
 
 
 def merge(

@@ -10,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.torch.dear.units import Unit
+    from weft.torch.dear.hooked_modules import Unit
 
 
 class Called(Protocol):

@@ -23,19 +23,19 @@ from weft.torch.dear.arguments import (
     number_parameters,
     pack_groups,
 )
-from weft.torch.dear.bucket import Stage
-from weft.torch.dear.channels import COLLECTIVES, Span
-from weft.torch.dear.exchange import Exchange
-from weft.torch.dear.fusion import POLICIES, decode_plan
+from weft.torch.dear.bucket_channel import COLLECTIVES, Span
+from weft.torch.dear.fusion_groups import POLICIES, decode_plan
+from weft.torch.dear.gather_phase import Results
+from weft.torch.dear.gradient_bucket import Stage
+from weft.torch.dear.hooked_modules import find_units
 from weft.torch.dear.hooks import Hooks
-from weft.torch.dear.inner import capture
-from weft.torch.dear.joining import broadcast_from_first, open_channel
-from weft.torch.dear.pilot import Pilot
+from weft.torch.dear.open_channel import broadcast_from_first, open_channel
+from weft.torch.dear.partial_step import capture
+from weft.torch.dear.reduce_phase import Exchange
 from weft.torch.dear.replicas import Replicas
-from weft.torch.dear.results import Results
 from weft.torch.dear.sharding import Shards
 from weft.torch.dear.streams import make_clock
-from weft.torch.dear.units import find_units
+from weft.torch.dear.tuner import Pilot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.runtime import Communicator
     from weft.topology import Topology
-    from weft.torch.dear.channels import Channel
-    from weft.torch.dear.fusion import FusionPlan
+    from weft.torch.dear.bucket_channel import Channel
+    from weft.torch.dear.fusion_groups import FusionPlan
     from weft.training import Layer, Linear
 
 _MEGABYTE: Final = 10**6

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.torch.dear.inner import update
+from weft.torch.dear.partial_step import update
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     import torch
 
-    from weft.torch.dear.bucket import Bucket
-    from weft.torch.dear.inner import Captured
+    from weft.torch.dear.gradient_bucket import Bucket
+    from weft.torch.dear.partial_step import Captured
 
 
 class Replicas:

@@ -16,15 +16,15 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from weft.errors import FormatError, InputError
-from weft.torch.dear.inner import update
+from weft.torch.dear.partial_step import update
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from weft.torch.dear.bucket import Bucket
-    from weft.torch.dear.channels import Channel
-    from weft.torch.dear.fusion import Parameters
-    from weft.torch.dear.inner import Captured
+    from weft.torch.dear.bucket_channel import Channel
+    from weft.torch.dear.fusion_groups import Parameters
+    from weft.torch.dear.gradient_bucket import Bucket
+    from weft.torch.dear.partial_step import Captured
 
 ELEMENTWISE: Final = (
     torch.optim.SGD,

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from weft.errors import RuntimeFailure
-from weft.torch.dear.channels import Channel, Cut, Pending
+from weft.torch.dear.bucket_channel import Channel, Cut, Pending
 from weft.torch.internals import device_of
 
 if TYPE_CHECKING:

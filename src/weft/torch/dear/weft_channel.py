@@ -10,14 +10,14 @@ import torch
 
 from weft.errors import InputError, LimitError
 from weft.runtime.buffers import DTYPES
-from weft.torch.dear.channels import Channel, Cut, Pending
-from weft.torch.dear.line import Line
+from weft.torch.dear.bucket_channel import Channel, Cut, Pending
+from weft.torch.dear.operation_order import Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.runtime import Communicator
-    from weft.runtime.halves import Halves
+    from weft.runtime.split_all_reduce import Halves
 
 
 class WeftChannel(Channel):

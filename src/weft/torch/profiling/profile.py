@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import msgspec
 
 from weft.errors import InputError
-from weft.exchange.chrome import write_events
+from weft.export.chrome_trace import write_events
+from weft.torch.profiling.expected_times import Prediction, predict
 from weft.torch.profiling.figures import Figures, reckon
-from weft.torch.profiling.prediction import Prediction, predict
+from weft.torch.profiling.profile_trace import RankSpans, events, rank_spans
 from weft.torch.profiling.ranks import RankFigures, rank_figures, stragglers
 from weft.torch.profiling.recording import Recorder, Recording
 from weft.torch.profiling.summary import summarize
-from weft.torch.profiling.trace import RankSpans, events, rank_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

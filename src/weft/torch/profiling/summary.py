@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft import units
 from weft.errors import name_ranks
-from weft.torch.profiling.prediction import Prediction
+from weft.torch.profiling.expected_times import Prediction
 from weft.torch.profiling.ranks import stragglers
 from weft.training.iteration import COLLECTIVES
 

@@ -1,8 +1,8 @@
 """The list of policies: how a data-parallel job arranges its collectives around what it computes.
 
-A policy turns layers into a `weft.training.graph.Graph`. A new one is one module with a `build` and one line
-here. Beside them stand lines: times that no arrangement of a kind can beat, whatever its fusion, so that a
-policy is never praised for more than there is to gain.
+A policy turns layers into a `weft.training.task_graph.Graph`. A new one is one module with a `build` and one
+line here. Beside them stand lines: times that no arrangement of a kind can beat, whatever its fusion, so that
+a policy is never praised for more than there is to gain.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.training.costs import Costs
-    from weft.training.graph import Graph
     from weft.training.layers import Layer
+    from weft.training.task_graph import Graph
 
 _COMMON: Final = ("layers", "iterations", "costs")
 

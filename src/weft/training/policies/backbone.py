@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
-from weft.training.graph import Graph
 from weft.training.layers import check_layers
+from weft.training.task_graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -17,8 +17,8 @@ from weft.training.policies.backbone import Backbone
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.training.graph import Graph
     from weft.training.layers import Layer
+    from weft.training.task_graph import Graph
 
 
 def build(layers: Sequence[Layer], *, iterations: int = 8, partition_bytes: int = 4_000_000) -> Graph:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.training.costs import Costs
-    from weft.training.graph import Graph
     from weft.training.layers import Layer
     from weft.training.policies.backbone import Bucket
+    from weft.training.task_graph import Graph
 
 
 def build(

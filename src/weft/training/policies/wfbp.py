@@ -10,9 +10,9 @@ from weft.training.policies.backbone import Backbone, of_groups, tensors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.training.graph import Graph
     from weft.training.layers import Layer
     from weft.training.policies.backbone import Bucket
+    from weft.training.task_graph import Graph
 
 
 def build(layers: Sequence[Layer], *, iterations: int = 4, threshold_bytes: int | None = None) -> Graph:

@@ -20,9 +20,9 @@ from weft.training.policies.backbone import MEBIBYTE, Backbone, of_groups
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.training.graph import Graph
     from weft.training.layers import Layer
     from weft.training.policies.backbone import Bucket
+    from weft.training.task_graph import Graph
 
 
 def build(

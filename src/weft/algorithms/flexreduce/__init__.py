@@ -1,0 +1,243 @@
+"""FlexReduce: all-reduce with uneven portions, for clusters whose hosts or links differ.
+
+BlueConnect needs equally many ranks in every group, and gives every rank the same portion of the buffer. Here
+groups may have any size (`weft.algorithms.flexreduce.intervals`), and portions are such that the busiest link
+is busy as short as possible (`weft.algorithms.flexreduce.balancing`): a slow link carries no more than it
+must. Where all is even, even portions come out, and the cost is BlueConnect's.
+
+The idea is that of "FlexReduce" (DAC 2020), whose equations are not public; those here are derived in
+docs/flexreduce.md.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weft.algorithms.common.host_groups import check_count, check_rows
+from weft.algorithms.common.levels import find_levels, flat, two_levels
+from weft.algorithms.common.ring_orders import ring_order
+from weft.algorithms.flexreduce.balancing import balance_plan
+from weft.algorithms.flexreduce.exchange_rounds import DIRECT, RING, partners
+from weft.algorithms.flexreduce.portion_plans import even_shares, make_plan
+from weft.bounds.collective_bound import lower_bound
+from weft.errors import InputError, UnsupportedError
+from weft.schedule import Op, ScheduleBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    from weft.algorithms.common.levels import Group
+    from weft.algorithms.flexreduce.portion_plans import Plan
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+_NAME: Final = "flexreduce"
+_SHAPES: Final = ("auto", "ring", "levels")
+_PORTIONS: Final = ("balanced", "even")
+
+VARIANTS: Final = ({"shape": "levels"}, {"shape": "ring"})
+"""Further options that `weft.plan` tries."""
+
+_MOST_ROWS: Final = 1 << 21
+"""Transfers beyond which portions are not cut any finer than they must be."""
+
+_MOST_DIRECT: Final = 256
+"""Ranks up to which all exchange directly without any levels."""
+
+_ALIKE: Final = 1.01
+"""Factor within which one plan's busiest link counts as no busier than another's."""
+
+_PER_PART: Final = 2
+"""Segments, as a rule, that each piece of a portion is cut into when it runs."""
+
+_LARGEST_WEIGHT: Final = 1 << 48
+
+
+def all_reduce(
+    topology: Topology,
+    *,
+    shape: str = "auto",
+    portions: str = "balanced",
+    parts: int = 8,
+    size_bytes: int = 16 << 20,
+) -> Schedule:
+    """Reduce-scatter level by level with uneven portions, then all-gather as the exact mirror image.
+
+    Parameters
+    ----------
+    topology
+        Any cluster; it pays where groups differ in size, or links in speed.
+    shape
+        ``ring``: one ring through all ranks. ``levels``: inside groups, then between them, each level a ring
+        or a direct exchange. ``auto``: whichever keeps its busiest link busy least; among equals, the one
+        that should be fastest at `size_bytes`.
+    portions
+        ``balanced``, or ``even`` to compare with.
+    parts
+        Pieces, on average, that a portion is cut into. They follow one another through the levels, and large
+        portions have more of them, so that all make progress in proportion.
+    size_bytes
+        Size that decides between plans that are equally good in the long run.
+
+    Returns
+    -------
+    Schedule
+        Whoever owns a portion has its sum after the first half: `weft.halves` applies. There is no
+        reduce_scatter or all_gather of this name because their shards are equal by definition.
+
+    Raises
+    ------
+    UnsupportedError
+        If `shape` is ``levels`` and the topology has no groups.
+    InputError
+        If an option makes no sense.
+    LimitError
+        If the table of transfers would be too large.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> schedule = all_reduce(load_topology("hosts:2,1@intra=9GB/s,uplink=1GB/s"), shape="ring", parts=1)
+    >>> schedule.weights.tolist(), schedule.denominator
+    ([1, 1], 2)
+    >>> print("; ".join(schedule.notes))
+    1 level: ring; portions: 1/2 each, none for 1 of the ranks; busiest link: 1.000 times the proven least
+
+    Notes
+    -----
+    Steps: 2 * sum over levels of (n_i - 1), and one per piece in both halves; of a direct exchange only one
+    step waits for others. Link loads are at most those of even portions, which are BlueConnect's; on one
+    switch with any port speeds b they reach the minimum max(2 (N - 1) / sum(b), 1 / min(b)) per byte.
+
+    References
+    ----------
+    .. [1] J. Lee et al., "FlexReduce: flexible all-reduce for distributed deep learning on asymmetric network
+       topology", DAC 2020.
+    """
+    _check_options(topology, shape, portions, parts, size_bytes)
+    bound = lower_bound(topology, "all_reduce", 10**12).bandwidth_seconds / 10**12
+    even = list(_even_plans(topology, shape))
+    plans = [balance_plan(plan, bound) for plan in even] if portions == "balanced" else even
+    least = min(plan.busiest for plan in plans)
+    most = min(_ALIKE * least, *(plan.busiest for plan in even))
+    eligible = [plan for plan in plans if plan.busiest <= most * (1 + 1e-9)]
+    chosen = min(eligible, key=lambda plan: plan.seconds(size_bytes, _PER_PART * parts))
+    return _write(chosen, parts, bound)
+
+
+def _check_options(topology: Topology, shape: str, portions: str, parts: int, size_bytes: int) -> None:
+    for name, value, known in (("shape", shape, _SHAPES), ("portions", portions, _PORTIONS)):
+        if value not in known:
+            msg = f"{_NAME}: {name}={value!r} is unknown, expected {', '.join(known[:-1])} or {known[-1]}"
+            raise InputError(msg)
+    check_count(_NAME, "parts", parts)
+    check_count(_NAME, "size_bytes", size_bytes)
+    # A portion for every rank, sent to all others and back: few plans get by with less.
+    check_rows(_NAME, 2 * topology.ranks * (topology.ranks - 1))
+
+
+def _even_plans(topology: Topology, shape: str) -> Iterator[Plan]:
+    cluster = find_levels(topology)
+    if shape == "levels" and cluster.height < 2:
+        reason = f"{topology.name} has no levels: neither hosts nor switches divide its ranks"
+        raise UnsupportedError(_NAME, reason, 'use shape="ring"')
+    if shape != "levels":
+        yield _even_plan(topology, flat(ring_order(topology)[0]), (RING,))
+        if shape == "auto" and cluster.height == 1 and topology.ranks <= _MOST_DIRECT:
+            yield _even_plan(topology, cluster, (DIRECT,))
+    if shape != "ring" and cluster.height > 1:
+        # More levels spare the uppermost links, fewer the others.
+        choices = [cluster, *([two_levels(topology)] if cluster.height > 2 and topology.groups else [])]
+        for levels in choices:
+            for below, top in product((DIRECT, RING), repeat=2):
+                yield _even_plan(topology, levels, (*[below] * (levels.height - 1), top))
+
+
+def _even_plan(topology: Topology, cluster: Group, kinds: tuple[str, ...]) -> Plan:
+    """Even portions; where groups of many sizes would cut the buffer too finely, nearly even."""
+    shares = even_shares(cluster)
+    each = 2 * (topology.ranks - 1)
+    plan = make_plan(topology, cluster, kinds, shares)
+    if len(plan.exchanges[-1].starts) * each > _MOST_ROWS and cluster.height > 1:
+        widest = max(len(group.parts) for group in cluster.walk() if group is not cluster)
+        grid = max(_MOST_ROWS // (each * len(cluster.parts)), 2 * widest)
+        plan = make_plan(topology, cluster, kinds, shares, grid)
+    check_rows(_NAME, len(plan.exchanges[-1].starts) * each)
+    return plan
+
+
+def _write(plan: Plan, parts: int, bound: float) -> Schedule:
+    """Spell a plan out as transfers."""
+    top = plan.exchanges[-1]
+    count = _cut_portions(plan, parts)
+    position = np.argsort(np.array(plan.cluster.ranks))
+    owner = position[np.array(top.holding.ranks)]
+    # Each owner's chunks lie together; that is what makes halves possible.
+    pieces = np.argsort(owner, kind="stable")
+    chunk_piece = np.repeat(pieces, count[pieces])
+    index = np.arange(len(chunk_piece)) - np.repeat(np.cumsum(count[pieces]) - count[pieces], count[pieces])
+    delay = index * int(count.max()) // count[chunk_piece]
+    weights = _whole_weights(top.lengths, count.tolist())
+    builder = ScheduleBuilder(plan.topology, "all_reduce", _NAME, weights=weights[chunk_piece])
+    turns = [0] * len(plan.kinds)
+    for group in plan.cluster.walk():
+        turns[group.height - 1] = max(turns[group.height - 1], len(group.parts) - 1)
+    first = np.concatenate([[0], np.cumsum(turns)])
+    points = [top.starts[piece] for piece in pieces.tolist()]
+    last = int(first[-1]) + int(count.max()) - 1
+    for exchange in plan.exchanges:
+        piece = np.repeat(exchange.find(points), count[pieces])
+        src, dst = partners(plan.kind(exchange.group), exchange.holders[piece], exchange.keeper[piece])
+        turn = first[exchange.group.height - 1] + np.arange(len(src))[:, None]
+        chunk = np.broadcast_to(np.arange(len(piece)), src.shape)
+        builder.add(step=turn + delay, chunk=chunk, src=src, dst=dst, op=Op.REDUCE)
+        mirrored = last + int(first[-1]) - 1 - turn
+        builder.add(step=mirrored + delay, chunk=chunk, src=dst, dst=src, op=Op.COPY)
+    for note in _notes(plan, bound):
+        builder.note(note)
+    return builder.build()
+
+
+def _cut_portions(plan: Plan, parts: int) -> NDArray[np.int64]:
+    """Chunks of each portion, in proportion to it: pieces of one size make progress side by side.
+
+    One large chunk would still be on its way when all others are done, on links that then do nothing else.
+    """
+    lengths = plan.exchanges[-1].lengths
+    most = max(_MOST_ROWS // (2 * (plan.topology.ranks - 1)), len(lengths))
+    total = min(parts * len(lengths), most)
+    return np.array([max(1, round(total * length)) for length in lengths], np.int64)
+
+
+def _whole_weights(lengths: list[Fraction], count: list[int]) -> NDArray[np.int64]:
+    """Weight of a chunk of each portion, exact as long as the common denominator allows it."""
+    shares = [length / pieces for length, pieces in zip(lengths, count, strict=True)]
+    common = math.lcm(*(share.denominator for share in shares))
+    if common > np.iinfo(np.int64).max // 2:
+        return np.array([max(1, round(share * _LARGEST_WEIGHT)) for share in shares], np.int64)
+    return np.array([int(share * common) for share in shares], np.int64)
+
+
+def _notes(plan: Plan, bound: float) -> Iterator[str]:
+    levels = f"{len(plan.kinds)} levels, lowest first" if len(plan.kinds) > 1 else "1 level"
+    yield f"{levels}: {', '.join(plan.kinds)}"
+    owned: dict[int, Fraction] = {}
+    top = plan.exchanges[-1]
+    for rank, length in zip(top.holding.ranks, top.lengths, strict=True):
+        owned[rank] = owned.get(rank, 0 * length) + length
+    shares = set(owned.values())
+    others = plan.topology.ranks - len(owned)
+    if len(shares) == 1:
+        yield f"portions: {next(iter(shares))} each" + (f", none for {others} of the ranks" if others else "")
+    else:
+        yield f"portions: from {float(min(shares)):.4f} to {float(max(shares)):.4f} of the buffer" + (
+            f", none for {others} of the ranks" if others else ""
+        )
+    yield f"busiest link: {plan.busiest / bound:.3f} times the proven least"

@@ -1,0 +1,141 @@
+"""One reduce-scatter between the parts of a group: who sends to whom, and what that costs on real links.
+
+Two ways. *direct*: each holder sends every piece straight to whoever keeps it. *ring*: partial sums travel
+once round the parts and end at the keeper. In both, each part sends everything but what it keeps, once; they
+differ in what each receives. The all-gather is the mirror image, every transfer turned round and the last one
+first, so that it loads the opposite directions alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.algorithms.flexreduce.intervals import Exchange, Meeting
+    from weft.topology import Topology
+
+DIRECT: Final = "direct"
+RING: Final = "ring"
+
+
+class Busy(NamedTuple):
+    """Seconds per byte of the buffer for which each link is busy in either phase.
+
+    One entry per link; or one row per link and one column per part, for what would be if the part kept all.
+    """
+
+    scatter: NDArray[np.float64]
+    gather: NDArray[np.float64]
+
+    @property
+    def both(self) -> NDArray[np.float64]:
+        """Both phases together."""
+        return self.scatter + self.gather
+
+    @property
+    def staged(self) -> float:
+        """Seconds per byte if all of one phase waits for all of the other."""
+        return float(self.scatter.max() + self.gather.max())
+
+
+def partners(
+    kind: str, holders: NDArray[np.int64], keeper: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sender and receiver of each piece in each turn of a reduce-scatter.
+
+    Parameters
+    ----------
+    kind
+        ``direct`` or ``ring``.
+    holders
+        Rank that holds each piece in each part; a row per piece.
+    keeper
+        Part that keeps each piece.
+
+    Returns
+    -------
+    src, dst : ndarray
+        A row per turn, one fewer than parts, and a column per piece. In a turn of a direct exchange part p
+        sends to part p + turn, so that no two send to one.
+
+    Examples
+    --------
+    >>> holders, keeper = np.array([[10, 11, 12]]), np.array([0])
+    >>> [ends.ravel().tolist() for ends in partners("direct", holders, keeper)]
+    [[12, 11], [10, 10]]
+    >>> [ends.ravel().tolist() for ends in partners("ring", holders, keeper)]
+    [[11, 12], [12, 10]]
+    """
+    parts = holders.shape[1]
+    turn = np.arange(1, parts)[:, None]
+    src = (keeper - turn) % parts if kind == DIRECT else (keeper + turn) % parts
+    dst = np.broadcast_to(keeper, src.shape) if kind == DIRECT else (src + 1) % parts
+    piece = np.arange(len(keeper))
+    return holders[piece, src], holders[piece, dst]
+
+
+def busy_links(topology: Topology, kind: str, exchange: Exchange) -> Busy:
+    """How long each link is busy with an exchange."""
+    src, dst = partners(kind, exchange.holders, exchange.keeper)
+    weight = np.array([float(length) for length in exchange.lengths])
+    return Busy(*(link_load(topology, *ends, weight)[:, 0] for ends in ((src, dst), (dst, src))))
+
+
+def busy_if_kept(topology: Topology, kind: str, meeting: Meeting) -> Busy:
+    """How long each link would be busy if one part kept everything; a column for each part."""
+    intervals, parts = meeting.holders.shape
+    keeper = np.repeat(np.arange(parts), intervals)
+    src, dst = partners(kind, np.tile(meeting.holders, (parts, 1)), keeper)
+    weight = np.tile(np.array([float(length) for length in meeting.lengths]), parts)
+    return Busy(*(link_load(topology, *ends, weight, keeper, parts) for ends in ((src, dst), (dst, src))))
+
+
+def hop_latency(topology: Topology, kind: str, exchange: Exchange) -> int:
+    """Picoseconds that a byte needs at least from one end of an exchange to the other, in one phase."""
+    _, offsets, links = _route(topology, *partners(kind, exchange.holders, exchange.keeper))
+    along = np.concatenate([[0], np.cumsum(topology.latency_ps[links])])
+    slowest = int((along[offsets[1:]] - along[offsets[:-1]]).max())
+    return slowest * (exchange.holders.shape[1] - 1 if kind == RING else 1)
+
+
+def link_load(
+    topology: Topology,
+    src: NDArray[np.int64],
+    dst: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    column: NDArray[np.int64] | int = 0,
+    columns: int = 1,
+) -> NDArray[np.float64]:
+    """Seconds per byte that transfers keep each link busy, a row per link.
+
+    Parameters
+    ----------
+    topology, src, dst
+        Transfers, on the paths that the network takes by itself.
+    weight
+        Share of the buffer that each has; broadcasts to the shape of the ends.
+    column, columns
+        Where each transfer counts; broadcasts likewise.
+    """
+    which, offsets, links = _route(topology, src, dst)
+    hops = np.diff(offsets)[which]
+    # Entry i of a row's path, for all rows one after the other.
+    entry = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
+    weights, place = (np.repeat(np.broadcast_to(part, src.shape).ravel(), hops) for part in (weight, column))
+    place = links[np.repeat(offsets[which], hops) + entry] * columns + place
+    load = np.bincount(place, weights, topology.links * columns).reshape(-1, columns)
+    return load / topology.bandwidth[:, None]
+
+
+def _route(
+    topology: Topology, src: NDArray[np.int64], dst: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Number of each row's path, and the paths, each once."""
+    pairs, which = np.unique(src.ravel() * topology.ranks + dst.ravel(), return_inverse=True)
+    ends = np.divmod(pairs, topology.ranks)
+    offsets, links = topology.routes(*(end.astype(np.int32) for end in ends))
+    return which, offsets, links.astype(np.int64)

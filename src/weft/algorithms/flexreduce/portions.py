@@ -1,0 +1,183 @@
+"""How much of the buffer each rank, or each part of a group, should own.
+
+Whoever owns a part of the buffer does not send it away, and receives it from everyone else: portions move
+load from link to link. On one ring the best portions have a closed form; in general they are the answer of a
+small linear programme over the links that are really used.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from weft.algorithms.common.shares import round_shares
+from weft.errors import InputError, WeftError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_SLACK: Final = 1e-4
+"""Share of the best time that is given up for shorter phases."""
+
+_EVEN: Final = 1e-3
+"""Weight of even shares against short times."""
+
+
+class Portions(NamedTuple):
+    """Shares that sum to one, and the seconds per byte of the buffer that one phase takes with them."""
+
+    shares: list[Fraction]
+    seconds: Fraction
+
+
+def fill_ring(speeds: Sequence[int | Fraction]) -> Portions:
+    """Portions for one ring, by filling up: slow hops belong to ranks that own much.
+
+    In a reduce-scatter a rank passes on everything but what it owns, so that hop l carries 1 - w_l. The
+    largest of the (1 - w_l) / b_l is smallest if w_l = max(0, 1 - T b_l), with T such that the w sum to one.
+
+    Parameters
+    ----------
+    speeds
+        Bytes per second of the hop that leaves each rank; at least two.
+
+    Examples
+    --------
+    >>> [str(share) for share in fill_ring([8, 8, 4]).shares], str(fill_ring([8, 8, 4]).seconds)
+    (['1/5', '1/5', '3/5'], '1/10')
+
+    Notes
+    -----
+    Equal shares take (n - 1)/n / min(b); filling takes as much as if every hop had the mean speed, unless a
+    hop is so fast that its rank owns nothing.
+    """
+    if len(speeds) < 2 or min(speeds) <= 0:
+        msg = f"a ring needs at least two hops of positive speed, not {list(speeds)}"
+        raise InputError(msg)
+    active = [Fraction(speed) for speed in speeds]
+    while True:
+        seconds = (len(active) - 1) / sum(active, Fraction(0))
+        owning = [speed for speed in active if seconds * speed < 1]
+        if len(owning) == len(active):
+            break
+        active = owning
+    shares = [max(Fraction(0), 1 - seconds * Fraction(speed)) for speed in speeds]
+    return Portions(shares, seconds)
+
+
+def balance(
+    scatter: NDArray[np.float64], gather: NDArray[np.float64], fixed: NDArray[np.float64]
+) -> list[Fraction]:
+    """Shares that keep the busiest link busy as short as possible, and then make the two phases short.
+
+    Parameters
+    ----------
+    scatter, gather
+        Seconds per byte that each link (row) is busy in either phase if one part (column) keeps everything.
+    fixed
+        Seconds per byte that each link is busy anyway.
+
+    Returns
+    -------
+    list of Fraction
+        One per part, summing to one; among equally good ones, the largest is as small as possible.
+
+    Examples
+    --------
+    >>> port = np.array([[0.25], [0.25], [0.25], [1.0]])
+    >>> own = np.eye(4)
+    >>> shares = balance((1 - own) * port, 3 * own * port, np.zeros(4))
+    >>> [str(share) for share in shares]
+    ['1/3', '1/3', '1/3', '0']
+    """
+    both = scatter + gather
+    parts = [both.shape[1]]
+    quickest = _minimise([_Term(both, fixed)], parts)
+    busiest = float((both @ quickest + fixed).max())
+    none = np.zeros_like(fixed)
+    phases = [
+        _Term(scatter, none),
+        _Term(gather, none),
+        _Term(np.eye(parts[0]) * busiest, 0 * quickest, _EVEN),
+    ]
+    shares = _minimise(phases, parts, _Term(both, fixed - busiest * (1 + _SLACK)))
+    return round_shares(shares.tolist())
+
+
+def balance_groups(
+    busy: NDArray[np.float64], fixed: NDArray[np.float64], parts: Sequence[int]
+) -> list[list[Fraction]]:
+    """Shares inside several groups at once that keep the busiest link busy as short as possible.
+
+    Parameters
+    ----------
+    busy
+        Seconds per byte on each link (row) for each part of each group (column).
+    fixed
+        Seconds per byte that each link is busy anyway.
+    parts
+        Parts of each group, in the order of columns.
+
+    Examples
+    --------
+    >>> busy = np.diag([2.0, 1.0, 1.0, 1.0])
+    >>> shares = balance_groups(busy, np.zeros(4), [2, 2])
+    >>> [[str(share) for share in group] for group in shares]
+    [['1/3', '2/3'], ['1/2', '1/2']]
+    """
+    usual = np.repeat(1 / np.array(parts), parts)
+    unit = float((busy @ usual + fixed).max())
+    # Shares far from even are only taken where they help.
+    evenness = [
+        _Term(rows, np.zeros(len(rows)), _EVEN)
+        for rows in np.split(np.diag(unit / usual), np.cumsum(parts)[:-1])
+    ]
+    shares = _minimise([_Term(busy, fixed), *evenness], parts)
+    return [round_shares(group.tolist()) for group in np.split(shares, np.cumsum(parts)[:-1])]
+
+
+class _Term(NamedTuple):
+    """The largest entry of ``matrix @ shares + fixed``, times a weight."""
+
+    matrix: NDArray[np.float64]
+    fixed: NDArray[np.float64]
+    weight: float = 1.0
+
+
+def _minimise(
+    terms: Sequence[_Term], parts: Sequence[int], ceiling: _Term | None = None
+) -> NDArray[np.float64]:
+    """Minimise a sum of terms over shares that sum to one in each group; a ceiling must stay at most 0."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
+    columns, unit = sum(parts), max(float(term.matrix.max()) for term in terms)
+    rows, bounds = [], []
+    for index, term in enumerate([*terms, *([ceiling] if ceiling else [])]):
+        # Many entries of a row are equal and shares sum to one: without that common part rows are short.
+        common = np.median(term.matrix, axis=1) if len(parts) == 1 else np.zeros(len(term.matrix))
+        row = np.zeros((len(term.matrix), columns + len(terms)))
+        row[:, :columns] = (term.matrix - common[:, None]) / unit
+        if index < len(terms):
+            row[:, columns + index] = -1.0
+        rows.append(row)
+        bounds.append(-(term.fixed + common) / unit)
+    sums = np.zeros((len(parts), columns + len(terms)))
+    sums[np.repeat(np.arange(len(parts)), parts), np.arange(columns)] = 1.0
+    solved = linprog(
+        np.concatenate([np.zeros(columns), [term.weight for term in terms]]),
+        A_ub=csr_array(np.vstack(rows)),
+        b_ub=np.concatenate(bounds),
+        A_eq=csr_array(sums),
+        b_eq=np.ones(len(parts)),
+        method="highs",
+    )
+    if solved.x is None:
+        msg = f"no portions found for {columns} parts: {solved.message}"
+        raise WeftError(msg)
+    found: NDArray[np.float64] = np.maximum(solved.x[:columns], 0.0)
+    return found

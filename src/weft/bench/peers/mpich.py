@@ -1,0 +1,63 @@
+"""MPICH: of a directory that ``WEFT_MPICH`` names, such as a virtual environment, or the system's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar, Final
+
+from weft.bench.peers.mpi_rank import DTYPES, MpiRank
+from weft.bench.peers.open_mpi import find_program, need_mpi4py
+from weft.bench.peers.peer import (
+    Entry,
+    Invitation,
+    Start,
+    Venue,
+    one_thread,
+)
+from weft.errors import InputError
+
+VARIABLE: Final = "WEFT_MPICH"
+_INSTALL: Final = f"apt install mpich, or pip install mpich in a virtual environment that {VARIABLE} names"
+_LIBRARY: Final = "libmpi.so.12"
+_PLACES: Final = (f"lib/{_LIBRARY}", "lib/libmpich.so.12", "lib/*/libmpich.so.12")
+"""Under the directory of an installation; Debian's has another name."""
+
+
+class Mpich(Entry):
+    """Hydra starts the ranks."""
+
+    name: ClassVar[str] = "mpich"
+    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
+
+    def start(self, venue: Venue) -> Start:
+        """One launcher."""
+        self.refuse_seats(venue)
+        need_mpi4py(self.name)
+        program = Path(self._program())
+        library = next((found for place in _PLACES for found in program.parents[1].glob(place)), None)
+        if library is None:
+            msg = f"--against {self.name}: {program} is there, but no library beside it; {_INSTALL}"
+            raise InputError(msg)
+        variables = {**one_thread(), "MPI4PY_LIBMPI": str(library)}
+        if library.name != _LIBRARY:  # mpi4py is linked against this name, which Debian's does not have
+            Path(venue.folder, _LIBRARY).symlink_to(library)
+            variables["LD_LIBRARY_PATH"] = venue.folder
+        return Start((str(program), "-n", str(venue.ranks)), 1, variables)
+
+    def _program(self) -> str:
+        named = os.environ.get(VARIABLE)
+        if named is None:
+            return find_program(self.name, "mpiexec.hydra", install=_INSTALL)
+        program = Path(named, "bin", "mpiexec.hydra")
+        if not program.is_file():
+            msg = f"--against {self.name}: {VARIABLE}: {program} is not there; {_INSTALL}"
+            raise InputError(msg)
+        return str(program)
+
+    def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - the launcher has said all
+        """Meet the others."""
+        return MpiRank()
+
+
+ENTRY = Mpich()

@@ -1,0 +1,42 @@
+"""Open MPI 4 as Debian has it, beside which mpi4py's own choice may be another."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from weft.bench.peers.mpi_rank import DTYPES, MpiRank
+from weft.bench.peers.open_mpi import find_program, need_mpi4py, variables
+from weft.bench.peers.peer import (
+    Entry,
+    Invitation,
+    Start,
+    Venue,
+)
+from weft.bench.peers.remote_mpi import start_remotely
+
+
+class OpenMpi4(Entry):
+    """The system's ``mpirun.openmpi`` and its library."""
+
+    name: ClassVar[str] = "mpi4"
+    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
+
+    def start(self, venue: Venue) -> Start:
+        """``mpirun`` starts the ranks."""
+        need_mpi4py(self.name)
+        program = find_program(self.name, "mpirun.openmpi", install="apt install openmpi-bin")
+        command: tuple[str, ...] = (program,)
+        remote = {"OMPI_MCA_btl": "self,vader"}
+        if venue.seats is not None:
+            command, remote = start_remotely(venue, program)
+            remote["OMPI_MCA_btl"] = "self,vader,tcp"
+        command = (*command, "--oversubscribe", "--bind-to", "none", "-n", str(venue.ranks))
+        library = {"MPI4PY_LIBMPI": "libmpi.so.40"}
+        return Start(command, 1, {**variables(venue.ranks, venue.folder), **library, **remote})
+
+    def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
+        """Meet the others."""
+        return MpiRank()
+
+
+ENTRY = OpenMpi4()

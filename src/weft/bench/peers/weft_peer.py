@@ -1,0 +1,145 @@
+"""Weft itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from weft import _core
+from weft.bench.peers.peer import (
+    Call,
+    Contestant,
+    Entry,
+    Invitation,
+    Start,
+    Venue,
+    one_thread,
+)
+from weft.runtime.bootstrap.environment import LOOPBACK
+from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.launcher.launch import job_variables
+from weft.runtime.schedule_selection import Chooser
+from weft.runtime.start import init
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.bench.task import Task
+
+
+_WHAT_RUNS: Final = ("plan", "schedule", "topology", "algorithm")
+
+
+class WeftRank(Contestant):
+    """One rank of a Weft job; what it measures is `weft.Communicator` as any user calls it.
+
+    Parameters
+    ----------
+    settings
+        ``memory`` is ``shared`` for `Communicator.empty`; ``transport``, ``topology``, ``algorithm``,
+        ``plan`` and ``schedule`` are as for `weft.init`.
+    timeout
+        Seconds for joining and for each operation.
+    """
+
+    def __init__(self, settings: dict[str, Any], timeout: float) -> None:
+        given = {name: settings[name] for name in _WHAT_RUNS if settings[name]}
+        self.communicator = init(**given, transport=settings["transport"], timeout=timeout)
+        self.rank = self.communicator.rank
+        self._shared = settings["memory"] == "shared"
+
+    def empty(self, size_bytes: int) -> NDArray[np.uint8]:
+        """Memory of this process, or of all ranks."""
+        if self._shared:
+            shared: NDArray[np.uint8] = self.communicator.empty(size_bytes, np.uint8)
+            return shared
+        return super().empty(size_bytes)
+
+    def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
+        """As a user would write it; out of place, `all_reduce` is a copy first: it has no such form."""
+        given, result = (_typed(array, task.dtype) for array in (source, target))
+        comm, op = self.communicator, task.op
+        if task.collective == "all_gather":
+            return lambda: comm.all_gather(given)
+        if task.collective == "reduce_scatter":
+            return lambda: comm.reduce_scatter(given, op)
+        if task.collective == "broadcast":
+            return lambda: _nothing(comm.broadcast(result))
+        if source is target:
+            return lambda: _nothing(comm.all_reduce(result, op))
+
+        def out_of_place() -> None:
+            np.copyto(target, source)
+            comm.all_reduce(result, op)
+
+        return out_of_place
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self.communicator.barrier()
+
+    def versions(self) -> dict[str, str]:
+        """Of Weft, and what its kernels use of the processor."""
+        return {"weft": _core.version(), "kernels": _core.cpu_level()}
+
+    def ran(self) -> dict[str, str]:
+        """Algorithm and digest of the latest operation."""
+        last = self.communicator.last
+        return {} if last is None else {"algorithm": last.algorithm, "digest": last.digest}
+
+    def close(self) -> None:
+        """Leave the job."""
+        self.communicator.close()
+
+
+class Weft(Entry):
+    """Starts Weft's ranks as ``weft run`` does, but each by itself."""
+
+    name: ClassVar[str] = "weft"
+
+    def start(self, venue: Venue) -> Start:
+        """One process per rank."""
+        holder, port = reserve_port(LOOPBACK)
+        venue.resources.enter_context(holder)
+        return Start((), venue.ranks, {**one_thread(), **job_variables(venue.ranks, port)})
+
+    def join(self, invitation: Invitation) -> WeftRank:
+        """Meet the others."""
+        return WeftRank(invitation.settings, invitation.timeout)
+
+
+def make_chooser(ranks: int, settings: dict[str, Any]) -> Chooser:
+    """Which schedules run.
+
+    Raises
+    ------
+    InputError
+        If there is no such plan, topology or algorithm, or it is for another number of ranks.
+    """
+    given = {name: settings[name] for name in _WHAT_RUNS if settings[name] is not None}
+    if "plan" in given:
+        from weft.planning import load_plan
+
+        given["plan"] = load_plan(given["plan"])
+    if "schedule" in given:
+        from weft.schedule.codec import load_schedule
+
+        given["schedule"] = load_schedule(given["schedule"])
+    return Chooser(ranks, **given)
+
+
+def _typed(array: NDArray[np.uint8], dtype: str) -> Any:
+    """The bytes as a type; numpy has no bfloat16, so that is a torch tensor over the same memory."""
+    if dtype != "bfloat16":
+        return array.view(dtype)
+    import torch
+
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+
+
+def _nothing(_result: Any) -> None:
+    """Forget the result, which is the array that was given."""
+
+
+ENTRY = Weft()

@@ -1,0 +1,449 @@
+"""Schedule tables: what the network interface of each rank has to know, and all it has to know.
+
+An entry says: when these messages have come, send this one there. `Reduce` waits for the contributions of its
+children and sends their sum to its parent; `Gather` waits for its parent's message and sends one to each
+child. A step without entries is a NOP. Tables of whole schedules are made by `make_tables`; the format is
+MultiTree's, widened where other algorithms need it: messages waited for may belong to other flows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from weft import limits, units
+from weft.errors import ScheduleError, UnsupportedError
+from weft.packets.validity import check_tables
+from weft.schedule import Op
+from weft.topology.listing import listing_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+# In operations as `weft.limits.MAX_WORK` counts them: a transfer, a message, a link of its route, the table
+# of a rank, something waited for, and a copy of that.
+_ROW_WORK: Final = 1800.0
+_MESSAGE_WORK: Final = 12_000.0
+_LINK_WORK: Final = 200.0
+_TABLE_WORK: Final = 2000.0
+_WAIT_WORK: Final = 100.0
+_COPIED_WORK: Final = 2.0
+
+REDUCE: Final = "reduce"
+GATHER: Final = "gather"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One message of an entry: to a rank, into one of its ports, along links if not by the network's way."""
+
+    dst: int
+    port: int
+    route: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a table.
+
+    Parameters
+    ----------
+    op
+        ``"reduce"`` or ``"gather"``.
+    flow
+        Names the messages it sends, together with the rank they come from.
+    after
+        ``(op, flow, rank)`` of the messages it waits for: children of a reduce, the parent of a gather.
+    sends
+        Where to. A reduce that sends nothing ends the reduce-scatter: what comes after it waits for it and
+        for the ports.
+    step
+        When at the earliest, in order.
+    address, size_bytes
+        What it sends.
+    """
+
+    op: str
+    flow: int
+    after: tuple[tuple[str, int, int], ...]
+    sends: tuple[Send, ...]
+    step: int
+    address: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of all ranks.
+
+    Parameters
+    ----------
+    topology
+        The network they are for.
+    algorithm, collective
+        What made them, and what they carry out.
+    size_bytes
+        Of the buffer of each rank, which addresses count in.
+    steps
+        Steps of every table, NOPs included.
+    ports
+        Of each rank.
+    ranks
+        Entries of each rank in the order of their steps.
+
+    Raises
+    ------
+    ScheduleError
+        If an interface could not carry them out; see `weft.packets.validity`.
+    """
+
+    topology: Topology
+    algorithm: str
+    collective: str
+    size_bytes: int
+    steps: int
+    ports: int
+    ranks: tuple[tuple[Entry, ...], ...]
+
+    def __post_init__(self) -> None:
+        check_tables(self)
+
+    @property
+    def space_bytes(self) -> int:
+        """What addresses count in: in an all-to-all the buffers of all ranks, one after the other."""
+        return self.size_bytes * (len(self.ranks) if self.collective == "all_to_all" else 1)
+
+    @property
+    def messages(self) -> int:
+        """Sent by all ranks together."""
+        return sum(len(entry.sends) for entry in self.all_entries())
+
+    @property
+    def entries(self) -> int:
+        """Of the longest table; NOPs take one each."""
+        return max(map(_length, self.ranks))
+
+    def entry_bits(self) -> dict[str, int]:
+        """Bits of one entry, field by field.
+
+        Children are a list of as many as any entry has, each with a bit that says whether it is there. What a
+        gather waits for beyond its parent is listed there as well, and where anything is waited for that has
+        another flow or operation than the entry, each says which.
+        """
+        flows = 1 + max((entry.flow for entry in self.all_entries()), default=0)
+        children = max(map(_children, self.all_entries()), default=1)
+        largest = max((entry.size_bytes for entry in self.all_entries()), default=0)
+        other = any(wait[:2] != (e.op, e.flow) for e in self.all_entries() for wait in e.after)
+        number = _bits(len(self.ranks)) + (1 + _bits(flows) if other else 0)
+        return {
+            "opcode": 2,
+            "flow": _bits(flows),
+            "parent": number + 1,
+            "children": children * (number + 1),
+            "step": _bits(self.steps),
+            "address": _bits(self.space_bytes),
+            "size": _bits(1 + largest),
+        }
+
+    @property
+    def table_bits(self) -> int:
+        """Of the longest table."""
+        return self.entries * sum(self.entry_bits().values())
+
+    def all_entries(self) -> Iterator[Entry]:
+        """Of every rank."""
+        for entries in self.ranks:
+            yield from entries
+
+
+def _bits(values: int) -> int:
+    return max(1, (values - 1).bit_length())
+
+
+def _children(entry: Entry) -> int:
+    """Ranks that the list of an entry names."""
+    waits = len(entry.after)
+    return max(1, waits if entry.op == REDUCE else len(entry.sends) + max(0, waits - 1))
+
+
+def _length(entries: tuple[Entry, ...]) -> int:
+    """Lines of a table: its entries, and a NOP for each step without one before its last."""
+    used = {entry.step for entry in entries}
+    return len(entries) + sum(step not in used for step in range(max(used, default=0)))
+
+
+def default_ports(topology: Topology) -> int:
+    """Ports of each rank where nobody says how many: one for each link to a switch, or to its neighbours.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> default_ports(load_topology("torus:4x4")), default_ports(load_topology("switch:8"))
+    (4, 1)
+    """
+    ranks, src, dst = topology.ranks, topology.link_src, topology.link_dst
+    links_out = np.bincount(src[src < ranks], minlength=ranks)
+    links_in = np.bincount(dst[dst < ranks], minlength=ranks)
+    switched = np.ones(ranks, bool)
+    direct = (src < ranks) & (dst < ranks)
+    switched[src[direct]] = switched[dst[direct]] = False
+    if switched.any():
+        return min(int(np.minimum(links_out, links_in)[switched].min()), limits.MAX_PORTS)
+    return min(int(links_out.max()), limits.MAX_PORTS)
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message of the schedule, by its first row."""
+
+    row: int
+    count: int
+    after: tuple[tuple[str, int, int], ...] = ()
+
+
+def make_tables(
+    schedule: Schedule,
+    size: str | int,
+    *,
+    ports: int = 1,
+    element_bytes: int = 1,
+    max_work: float | None = limits.MAX_PACKET_WORK,
+) -> Tables:
+    """Turn a schedule into the tables of its ranks.
+
+    Parameters
+    ----------
+    schedule
+        Any that uses no scratch slots.
+    size
+        Of the buffer.
+    ports
+        Interfaces of each rank; messages of a step that reach one rank are dealt out to its ports in turn.
+    element_bytes
+        Chunks are cut at whole elements.
+    max_work
+        Operations that it may take, by an estimate that is made first; None for any number. How much messages
+        wait for cannot be told beforehand, and is counted.
+
+    Raises
+    ------
+    UnsupportedError
+        If the schedule uses scratch slots, or a rank gets a flow from the same rank twice.
+    LimitError
+        If there are too many messages, or it would take more operations than `max_work`.
+
+    Examples
+    --------
+    >>> import weft
+    >>> torus = weft.load_topology("torus:4x4")
+    >>> tables = make_tables(weft.algorithms.multitree.all_reduce(torus), "128KiB", ports=4)
+    >>> tables.entries, sum(tables.entry_bits().values())
+    (27, 66)
+    """
+    if schedule.slots > 1:
+        raise UnsupportedError(
+            "ni-table",
+            f"{schedule.algorithm} uses scratch slots, interfaces have none",
+            "use another algorithm",
+        )
+    size_bytes = units.parse_size(size)
+    limits.check(f"{schedule.algorithm}: messages of tables", schedule.messages, limits.MAX_TABLE_MESSAGES)
+    limits.check("ports", ports, limits.MAX_PORTS)
+    if ports < 1:
+        msg = "ports: a rank needs one at least"
+        raise ScheduleError(msg)
+    limits.check_work(f"tables of {schedule.algorithm}", _estimate(schedule), max_work)
+    chunk_bytes = schedule.chunk_bytes(size_bytes, element_bytes).tolist()
+    return _Maker(schedule, chunk_bytes, size_bytes, ports, max_work).make()
+
+
+def _estimate(schedule: Schedule) -> float:
+    """Operations of making tables, but for what messages wait for."""
+    routes = schedule.route[schedule.message_starts]
+    links = float(np.diff(schedule.route_offsets)[routes[routes >= 0]].sum())
+    fixed = _ROW_WORK * schedule.transfers + _MESSAGE_WORK * schedule.messages + _LINK_WORK * links
+    return fixed + _TABLE_WORK * schedule.ranks
+
+
+class _Maker:
+    """Walks a schedule step by step and knows, for every rank and chunk, what it is made of."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        chunk_bytes: list[int],
+        size_bytes: int,
+        ports: int,
+        max_work: float | None,
+    ) -> None:
+        self.schedule, self.size_bytes, self.ports = schedule, size_bytes, ports
+        self.work, self.max_work = 0.0, max_work
+        self.chunk_bytes = chunk_bytes
+        self.address = [0]
+        for size in chunk_bytes:
+            self.address.append(self.address[-1] + size)
+        self.src, self.dst = schedule.src.tolist(), schedule.dst.tolist()
+        self.chunk, self.op = schedule.chunk.tolist(), schedule.op.tolist()
+        self.route = schedule.route.tolist()
+        topology = schedule.topology
+        self.listed = {
+            (int(topology.link_src[link]), int(topology.link_dst[link])): place
+            for place, link in enumerate(listing_order(topology).tolist())
+        }
+        self.roots = _roots(schedule)
+        # Per (rank, chunk): what its value waits for, and whether that was sent on already.
+        self.made_of: list[dict[int, tuple[tuple[str, int, int], ...]]] = [{} for _ in range(schedule.ranks)]
+        self.unsent: list[dict[tuple[str, int, int], None]] = [{} for _ in range(schedule.ranks)]
+        self.seen: set[tuple[int, str, int, int]] = set()
+        self.tables: list[list[Entry]] = [[] for _ in range(schedule.ranks)]
+
+    def make(self) -> Tables:
+        closing = _closing_steps(self.schedule)
+        shift = 0
+        for step, messages in self._steps():
+            if step in closing:
+                self._close(step + shift)
+                shift += 1
+            self._add_step(step + shift, messages)
+        name = self.schedule.algorithm
+        steps = self.schedule.steps + len(closing)
+        ranks = tuple(map(tuple, self.tables))
+        return Tables(
+            self.schedule.topology, name, self.schedule.collective, self.size_bytes, steps, self.ports, ranks
+        )
+
+    def _spend(self, work: float) -> None:
+        """Count operations that nothing told of before."""
+        self.work += work
+        if self.max_work is not None and self.work > self.max_work:
+            raise limits.too_much_work(f"tables of {self.schedule.algorithm}", self.max_work)
+
+    def _steps(self) -> Iterator[tuple[int, list[_Message]]]:
+        starts = self.schedule.message_starts.tolist()
+        ends = [*starts, self.schedule.transfers][1:]
+        step = self.schedule.step.tolist()
+        messages: list[_Message] = []
+        for start, end in zip(starts, ends, strict=True):
+            if messages and step[messages[0].row] != step[start]:
+                yield step[messages[0].row], messages
+                messages = []
+            messages.append(_Message(start, end - start))
+        if messages:
+            yield step[messages[0].row], messages
+
+    def _add_step(self, step: int, messages: list[_Message]) -> None:
+        messages.sort(key=self._order)
+        turn: dict[int, int] = {}
+        lines: dict[tuple[int, str, int, int], tuple[_Message, list[Send]]] = {}
+        for message in messages:
+            row = message.row
+            src, dst = self.src[row], self.dst[row]
+            port = turn[dst] = (turn.get(dst, -1) + 1) % self.ports
+            message.after = self._waits(src, message)
+            op = REDUCE if self.op[row] == Op.REDUCE else GATHER
+            # Reduces have one parent each; gathers of one flow share a line.
+            key = (src, op, self.chunk[row], message.count if op == GATHER else -1 - row)
+            lines.setdefault(key, (message, []))[1].append(Send(dst, port, self._links(row)))
+        for (src, op, flow, _), (message, sends) in lines.items():
+            first, last = flow, flow + message.count
+            size = self.address[last] - self.address[first]
+            entry = Entry(op, flow, message.after, tuple(sends), step, self.address[first], size)
+            self.tables[src].append(entry)
+        for message in messages:
+            self._arrives(message)
+
+    def _order(self, message: _Message) -> tuple[int, int, int, int]:
+        """By root and flow; children of one rank in the order of its links."""
+        row = message.row
+        ends = self.src[row], self.dst[row]
+        parent, child = ends if self.op[row] == Op.COPY else ends[::-1]
+        return self.roots[row], self.chunk[row], self.listed.get((parent, child), 0), row
+
+    def _links(self, row: int) -> tuple[int, ...] | None:
+        return None if self.route[row] < 0 else self.schedule.route_of(row)
+
+    def _waits(self, rank: int, message: _Message) -> tuple[tuple[str, int, int], ...]:
+        found: dict[tuple[str, int, int], None] = {}
+        first = self.chunk[message.row]
+        for chunk in range(first, first + message.count):
+            keys = self.made_of[rank].get(chunk, ())
+            self._spend(_WAIT_WORK * len(keys))
+            for key in keys:
+                found[key] = None
+                self.unsent[rank].pop(key, None)
+        return tuple(found)
+
+    def _arrives(self, message: _Message) -> None:
+        row = message.row
+        dst, first = self.dst[row], self.chunk[row]
+        reduces = self.op[row] == Op.REDUCE
+        key = (REDUCE if reduces else GATHER, first, self.src[row])
+        if (dst, *key) in self.seen:
+            problem = f"flow {first} comes to rank {dst} from rank {self.src[row]} more than once"
+            raise UnsupportedError("ni-table", problem, "use another algorithm")
+        self.seen.add((dst, *key))
+        if reduces:
+            self.unsent[dst][key] = None
+        for chunk in range(first, first + message.count):
+            before = self.made_of[dst].get(chunk, ()) if reduces else ()
+            self._spend(_COPIED_WORK * len(before))
+            self.made_of[dst][chunk] = (*before, key)
+
+    def _close(self, step: int) -> None:
+        """End a reduce-scatter: each rank waits for what it has not sent on, and that counts as its own."""
+        self._spend(_TABLE_WORK * len(self.unsent))
+        for rank, unsent in enumerate(self.unsent):
+            after = tuple(unsent)
+            flow = after[0][1] if after else rank
+            self.tables[rank].append(Entry(REDUCE, flow, after, (), step, 0, 0))
+            done = set(after)
+            for chunk, keys in self.made_of[rank].items():
+                self._spend(_WAIT_WORK * (1 + len(keys)))
+                self.made_of[rank][chunk] = tuple(key for key in keys if key not in done)
+            unsent.clear()
+
+
+def _roots(schedule: Schedule) -> dict[int, int]:
+    """For each message, by its first row: the rank where its sum ends, or where what is copied comes from."""
+    columns = zip(*(getattr(schedule, name).tolist() for name in ("src", "dst", "chunk", "op")), strict=True)
+    rows = list(columns)
+    starts = schedule.message_starts.tolist()
+    roots: dict[int, int] = {}
+    origin: dict[tuple[int, int], int] = {}
+    for row in starts:
+        src, dst, chunk, op = rows[row]
+        if op == Op.COPY:
+            roots[row] = origin[dst, chunk] = origin.get((src, chunk), src)
+        else:
+            origin.pop((dst, chunk), None)
+    ends: dict[tuple[int, int], int] = {}
+    for row in reversed(starts):
+        src, dst, chunk, op = rows[row]
+        if op == Op.REDUCE:
+            roots[row] = ends[src, chunk] = ends.get((dst, chunk), dst)
+        else:
+            ends.pop((src, chunk), None)
+            ends.pop((dst, chunk), None)
+    return roots
+
+
+def _closing_steps(schedule: Schedule) -> set[int]:
+    """Steps where gathering begins after reducing, if no step does both."""
+    found: set[int] = set()
+    kinds: dict[int, set[int]] = {}
+    for step, op in zip(schedule.step.tolist(), schedule.op.tolist(), strict=True):
+        kinds.setdefault(step, set()).add(op)
+    before: int | None = None
+    for step in sorted(kinds):
+        if len(kinds[step]) > 1:
+            return set()
+        (op,) = kinds[step]
+        if before == Op.REDUCE and op == Op.COPY:
+            found.add(step)
+        before = op
+    return found

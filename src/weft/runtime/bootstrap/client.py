@@ -1,0 +1,204 @@
+"""How the ranks of a job find each other: rank 0 listens, the others knock, both prove themselves."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
+from secrets import token_bytes
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft import limits
+from weft.errors import InputError, RuntimeFailure, TimedOut
+from weft.runtime.bootstrap.control_plane import (
+    Roster,
+    await_frame,
+    check_timeout,
+    reply_bytes,
+)
+from weft.runtime.bootstrap.dialer import (
+    Caller,
+    Dismissed,
+    Pauses,
+    Refused,
+)
+from weft.runtime.bootstrap.environment import SECRET_BYTES
+from weft.runtime.bootstrap.handshake import (
+    Gone,
+    Hello,
+    Kind,
+    ProtocolError,
+)
+from weft.runtime.bootstrap.listener import Listener
+from weft.runtime.bootstrap.members import Member, Verdict, decode
+from weft.runtime.bootstrap.name_resolution import look_up
+from weft.runtime.bootstrap.secret_exchange import Note
+from weft.runtime.bootstrap.server import Gate, Point, listen_at
+from weft.runtime.launcher.failure_reports import FailureReporter
+from weft.runtime.resources import EXHAUSTED, guarded
+
+if TYPE_CHECKING:
+    from weft.runtime.bootstrap.environment import Place
+    from weft.runtime.bootstrap.handshake import Channel
+
+
+def join(place: Place, *, timeout: float = 60.0) -> Roster:
+    """Meet the other ranks of the job; every rank calls this.
+
+    Parameters
+    ----------
+    place
+        Who this process is, as `weft.runtime.find_place` reads it.
+    timeout
+        Seconds after which the ranks that are there give up on those that are not.
+
+    Raises
+    ------
+    InputError
+        The place lacks a secret or a meeting point, or rank 0 refuses this process, and why.
+    TimedOut, PeerLost
+        Ranks that did not come, or went away meanwhile.
+    """
+    check_timeout(timeout)
+    reporter = FailureReporter.open(place.report, place.rank)
+    try:
+        with guarded(f"joining the job as rank {place.rank}"):
+            roster = _meet(place, timeout)
+    except RuntimeFailure as failure:
+        reporter.tell(failure)
+        raise
+    reporter.tell_joined()
+    roster.reporter = reporter
+    return roster
+
+
+def _meet(place: Place, timeout: float) -> Roster:
+    me = Member.here(place.rank)
+    if place.size == 1:
+        return Roster(0, (me,), {})
+    if place.rank == 0:
+        return _open_gate(place, me, timeout)
+    return _knock_until_open(place, me, timeout)
+
+
+def _open_gate(place: Place, me: Member, timeout: float) -> Roster:
+    """Rank 0: listen, let the others know where if nobody else does, and admit them."""
+    board = place.board
+    point = _meeting_point(place, Note(place.port or 0, token_bytes(SECRET_BYTES)) if board else None)
+    with ExitStack() as at_the_end:
+        listening = at_the_end.enter_context(listen_at(point, timeout))
+        point = replace(point, port=listening.getsockname()[1])
+        listener = Listener([listening], point.secret, limits.MAX_EXCHANGE_BYTES)
+        at_the_end.enter_context(listener)
+        if board is not None:
+            at_the_end.callback(board.remove)
+            try:
+                board.leave(Note(point.port, point.secret, point.address), timeout)
+            except OSError as error:
+                msg = f"the job's secret cannot be left at {board}: {error}; set WEFT_SECRET and WEFT_PORT"
+                raise RuntimeFailure(msg) from error
+        gate = at_the_end.enter_context(Gate(place, point, listener, timeout))
+        return gate.admit_all(me)
+
+
+def _meeting_point(place: Place, note: Note | None) -> Point:
+    """Where to meet: as the environment says, or the note that rank 0 leaves."""
+    if note is not None:
+        place = replace(place, port=note.port, secret=note.secret, address=place.address or note.address)
+    if place.secret is None:
+        made = "" if place.launcher == "none" else f"{place.launcher} makes none; "
+        msg = f"this job has no secret: {made}give every rank the same WEFT_SECRET or WEFT_SECRET_FILE"
+        raise InputError(f"{msg}, 64 hexadecimal digits as 'openssl rand -hex 32' prints them")
+    named = {"WEFT_ADDRESS": place.address, "WEFT_PORT": place.port}
+    if unknown := [name for name, value in named.items() if value is None]:
+        what = {"WEFT_ADDRESS": "a host name or address of rank 0", "WEFT_PORT": "a free port there"}
+        msg = f"nobody says where rank 0 listens; set {' and '.join(f'{n} ({what[n]})' for n in unknown)}"
+        raise InputError(msg)
+    assert place.address is not None
+    assert place.port is not None
+    return Point(place.address, place.port, place.secret)
+
+
+def _find_point(place: Place, left: float) -> Point:
+    """Where rank 0 is now; read anew each time, because a note may have been left by an earlier job."""
+    if place.board is None:
+        return _meeting_point(place, None)
+    note = place.board.read(left)
+    if note is None:
+        msg = f"rank 0 has left no note at {place.board}"
+        raise ProtocolError(msg)
+    return _meeting_point(place, note)
+
+
+def _knock_until_open(place: Place, me: Member, timeout: float) -> Roster:
+    """Try again until rank 0 listens and admits this process."""
+    deadline = time.monotonic() + timeout
+    record, longest = msgspec.msgpack.encode(me), reply_bytes(place.size)
+    pauses = Pauses()
+    problem, tried = "no answer", ""
+    for attempt in count():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        caller = None
+        try:
+            point = _find_point(place, left)
+            tried = f" tried {point}"
+            addresses = look_up(point.address, point.port, max(0.001, deadline - time.monotonic()))
+            where, hello = addresses[attempt % len(addresses)], Hello.of(place)
+            caller = Caller(where, point.secret, hello, record, longest, connect_s=pauses.connect_s)
+            channel, payload = _be_admitted(caller, deadline)
+        except Refused as error:
+            msg = f"rank 0 at {point} refuses this process: {error}"
+            raise InputError(msg) from error
+        except Dismissed as error:
+            raise decode(error.verdict, Verdict, "rank 0").error() from error
+        except (ProtocolError, Gone) as error:
+            problem = str(error)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise
+            problem = error.strerror or str(error)
+        else:
+            return _enter(channel, decode(payload, Member, "rank 0"), place, deadline, timeout)
+        time.sleep(min(pauses.after(caller), max(0.0, deadline - time.monotonic())))
+    raise TimedOut("join", timeout, [0], f"rank {place.rank}{tried}: {problem}")
+
+
+def _be_admitted(caller: Caller, deadline: float) -> tuple[Channel, bytes]:
+    """Prove this process to rank 0, and have rank 0 prove itself."""
+    with ExitStack() as unless_admitted, selectors.DefaultSelector() as selector:
+        unless_admitted.callback(caller.close)
+        while (admitted := caller.advance()) is None:
+            left = min(deadline, caller.deadline) - time.monotonic()
+            if left <= 0:
+                msg = "rank 0 does not answer"
+                raise ProtocolError(msg)
+            selector.register(caller, caller.events)
+            selector.select(left)
+            selector.unregister(caller)
+        unless_admitted.pop_all()
+    return admitted
+
+
+def _enter(channel: Channel, rank_0: Member, place: Place, deadline: float, timeout: float) -> Roster:
+    """Wait, once admitted, until everybody is there."""
+    with ExitStack() as unless_complete:
+        unless_complete.callback(channel.close)
+        left = max(0.001, deadline - time.monotonic())
+        try:
+            kind, record = await_frame(channel, "join", left, rank_0)
+        except TimedOut as error:
+            raise TimedOut("join", timeout, error.missing, error.hint) from error
+        if kind is Kind.FAILED:
+            raise decode(record, Verdict, "rank 0").error()
+        members = decode(record, tuple[Member, ...], "rank 0") if kind is Kind.WELCOME else ()
+        if [member.rank for member in members] != list(range(place.size)):
+            msg = "rank 0 sent a roster that is not that of the job; use one Weft everywhere"
+            raise RuntimeFailure(msg)
+        unless_complete.pop_all()
+    return Roster(place.rank, members, {0: channel})

@@ -1,0 +1,404 @@
+"""The control plane of a job: small exchanges among all ranks, through rank 0, and who is lost meanwhile.
+
+A wait has a deadline on every rank. A rank whose time is over tells rank 0 so, and rank 0 tells everybody
+which ranks are missing, so that all name the same ones; only a rank 0 that is itself missing cannot.
+
+Rank 0 also decides why a start fails. It sees a rank die by the end of its connection. A rank that cannot
+reach another one, or cannot go on itself, reports that to rank 0 and waits for the verdict, instead of
+leaving and being taken for the lost one. Between two exchanges, while ranks connect to each other,
+`Roster.hear` does all this, called whenever one of the connections in `Roster.watched` has something to read.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import struct
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from weft import limits
+from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError
+from weft.runtime.bootstrap.handshake import Gone, Kind
+from weft.runtime.bootstrap.members import (
+    Verdict,
+    announce,
+    decode,
+    flush_if_open,
+    lost,
+)
+from weft.runtime.launcher.failure_reports import FailureReporter
+from weft.runtime.resources import ran_out
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.runtime.bootstrap.handshake import Channel
+    from weft.runtime.bootstrap.members import Member
+
+VERDICT_GRACE_S: Final = 2.0
+"""How much longer than its own deadline a rank waits for rank 0 to say who is missing."""
+
+_SETTLE_S: Final = 0.5
+"""How long rank 0 waits for a death that explains why a rank cannot reach another one."""
+
+_LONGEST_WAIT_S: Final = 1e6
+_LENGTH: Final = struct.Struct("!I")
+
+
+def check_timeout(timeout: float, name: str = "timeout") -> float:
+    """Refuse a time that no wait can have."""
+    number = isinstance(timeout, int | float)
+    if not (number and math.isfinite(timeout) and 0 < timeout <= _LONGEST_WAIT_S):
+        msg = f"{name} {timeout}: expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
+        raise InputError(msg)
+    return timeout
+
+
+class Roster:
+    """The processes of a job, connected through rank 0; made by `weft.runtime.join`.
+
+    One thread at a time may use it, and every rank makes the same calls in the same order. After an error it
+    is of no further use.
+
+    Parameters
+    ----------
+    rank
+        This process.
+    members
+        Everybody, by rank.
+    channels
+        On rank 0 one to each other rank; elsewhere one to rank 0.
+
+    Attributes
+    ----------
+    reporter
+        Tells the launcher why this rank fails.
+    """
+
+    def __init__(self, rank: int, members: tuple[Member, ...], channels: dict[int, Channel]) -> None:
+        self.rank = rank
+        self.members = members
+        self.reporter = FailureReporter()
+        self._channels = channels
+        self._ended: str | None = None
+        self._early: dict[int, tuple[Kind, bytes]] = {}
+        self.overdue = False
+        """Whether a rank's time for the next exchange was over before this rank, 0, had come to it."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.members)
+
+    @property
+    def address(self) -> str:
+        """Address of this host on the network where it reaches rank 0, or on rank 0 the others."""
+        channel = next(iter(self._channels.values()))
+        return str(channel.connection.getsockname()[0])
+
+    @property
+    def watched(self) -> Mapping[int, Channel]:
+        """Connections that tell of losses, by rank: all of them on rank 0, that to rank 0 elsewhere."""
+        return self._channels
+
+    def exchange(self, payload: bytes, timeout: float = 60.0) -> list[bytes]:
+        """Give every rank the payloads of all, by rank.
+
+        Raises
+        ------
+        LimitError
+            The payload is larger than `weft.limits.MAX_EXCHANGE_BYTES`.
+        PeerLost, TimedOut
+            A rank is gone, or did not come; all ranks name the same ones.
+        """
+        limits.check("bytes to exchange", len(payload), limits.MAX_EXCHANGE_BYTES)
+        return self._meet(Kind.EXCHANGE, payload, timeout)
+
+    def barrier(self, timeout: float = 60.0) -> None:
+        """Return once every rank has called this."""
+        self._meet(Kind.BARRIER, b"", timeout)
+
+    def hear(self, rank: int, op: str) -> None:
+        """Read what has come on a watched connection, between two exchanges.
+
+        Parameters
+        ----------
+        rank
+            Whose connection it is.
+        op
+            What this rank is doing.
+
+        Raises
+        ------
+        PeerLost, TimedOut, RuntimeFailure
+            If the job cannot go on; all ranks raise the same.
+        """
+        try:
+            if self.rank == 0:
+                self._overhear(rank, op)
+            elif (frame := self._receive(0, op)) is not None:
+                self._check_reply(frame, None, op)
+        except RuntimeFailure as error:
+            self._end(error, op)
+            raise
+
+    def fail(self, error: WeftError, op: str) -> WeftError:
+        """Tell all ranks why this one cannot go on; the error for it to raise.
+
+        An error that is this rank's own fault stays what it is, and the others lose this rank for that
+        reason. If it concerns a peer, this rank raises the verdict of rank 0, as all ranks do: the peer may
+        have died, which rank 0 knows.
+        """
+        if self._ended is not None or not self._channels:
+            return error
+        me = self.members[self.rank]
+        if not isinstance(error, RuntimeFailure) or ran_out(error):
+            self._report(lost(me, op, str(error)), op, 0.0)
+            return error
+        named = isinstance(error, PeerLost | TimedOut)
+        return self._report(error if named else RuntimeFailure(f"{me}: {error}"), op, VERDICT_GRACE_S)
+
+    def close(self) -> None:
+        """Close the connections; the others see this process leave."""
+        self._ended = self._ended or "it was closed"
+        for channel in self._channels.values():
+            channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _meet(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
+        check_timeout(timeout)
+        if self._ended is not None:
+            msg = f"this roster cannot be used any more: {self._ended}"
+            raise RuntimeFailure(msg)
+        try:
+            if self.rank == 0:
+                return self._collect(kind, payload, timeout)
+            return self._attend(kind, payload, timeout)
+        except RuntimeFailure as error:
+            self._end(error, kind.name.lower())
+            self.reporter.tell(error)
+            raise
+        except BaseException as error:
+            # An interrupted exchange has left frames behind that the next one would take for its own.
+            self._ended = str(error) or type(error).__name__
+            raise
+
+    def _end(self, error: WeftError, op: str) -> None:
+        if self.rank == 0 and self._ended is None:
+            announce(self._channels.values(), error, op)
+        self._ended = self._ended or str(error)
+
+    def _collect(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
+        """Rank 0: take everybody's part, then send all parts to everybody."""
+        op = kind.name.lower()
+        started = time.monotonic()
+        deadline = started if self.overdue else started + timeout
+        parts = {0: payload}
+        for rank, early in self._early.items():
+            parts[rank] = self._check_part(rank, early, kind, parts)
+        self._early.clear()
+        self.overdue = False
+        with selectors.PollSelector() as selector:
+            for rank, channel in self._channels.items():
+                selector.register(channel, selectors.EVENT_READ, rank)
+            while missing := self._channels.keys() - parts.keys():
+                if (left := deadline - time.monotonic()) <= 0:
+                    waited = round(min(timeout, time.monotonic() - started), 1)
+                    raise self._judge(TimedOut(op, waited, missing), op)
+                for key, _ in selector.select(left):
+                    frame = self._take(key.data, op)
+                    if frame is None:
+                        continue
+                    if frame[0] is not Kind.EXPIRED:
+                        parts[key.data] = self._check_part(key.data, frame, kind, parts)
+                    elif key.data in parts:  # else it is about a call that was answered meanwhile
+                        deadline = time.monotonic()
+        everything = b"".join(_LENGTH.pack(len(parts[rank])) + parts[rank] for rank in range(self.size))
+        send_all(self._channels, kind, everything, deadline)
+        return [parts[rank] for rank in range(self.size)]
+
+    def _overhear(self, rank: int, op: str) -> None:
+        """Rank 0, between two exchanges: keep what a rank says that is already in the next one."""
+        while (frame := self._take(rank, op)) is not None:
+            if frame[0] is Kind.EXPIRED:
+                self.overdue = self.overdue or rank in self._early
+            elif rank in self._early:
+                msg = f"rank {rank} has sent two parts of one exchange; use one Weft everywhere"
+                raise RuntimeFailure(msg)
+            else:
+                self._early[rank] = frame
+
+    def _take(self, rank: int, op: str) -> tuple[Kind, bytes] | None:
+        """Rank 0: the next frame of a rank, if it has come; raises what the rank reports."""
+        frame = self._receive(rank, op)
+        if frame is not None and frame[0] is Kind.REPORT:
+            raise self._judge(decode(frame[1], Verdict, f"rank {rank}").error(), op, rank)
+        return frame
+
+    def _receive(self, rank: int, op: str) -> tuple[Kind, bytes] | None:
+        try:
+            return self._channels[rank].receive()
+        except Gone as error:
+            raise lost(self.members[rank], op) from error
+
+    def _judge(self, error: WeftError, op: str, reporter: int | None = None) -> WeftError:
+        """Rank 0: what really happened, when it fails itself or a rank reports that it has.
+
+        A death explains why others cannot reach a rank. A rank that does not come because it waits for
+        another one says so at its own deadline, which is about the same.
+        """
+        if isinstance(error, PeerLost):
+            return error
+        reports = {} if reporter is None else {reporter: error}
+        deadline = time.monotonic() + _SETTLE_S
+        with selectors.PollSelector() as selector:
+            for rank, channel in self._channels.items():
+                selector.register(channel, selectors.EVENT_READ, rank)
+            while (left := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    try:
+                        frame = self._channels[key.data].receive()
+                    except Gone:
+                        if key.data not in reports:
+                            return lost(self.members[key.data], op)
+                        selector.unregister(key.fileobj)  # it has said why it leaves
+                        continue
+                    if frame is not None and frame[0] is Kind.REPORT:
+                        reports[key.data] = decode(frame[1], Verdict, f"rank {key.data}").error()
+        return _weigh(error, reports)
+
+    def _report(self, error: WeftError, op: str, wait_s: float) -> WeftError:
+        """Tell rank 0 of an error and wait for its verdict, but not longer than so many seconds."""
+        if self.rank == 0:
+            found = self._judge(error, op) if wait_s else error
+        else:
+            found = self._await_verdict(error, op, wait_s)
+        self._end(found, op)
+        return found
+
+    def _await_verdict(self, error: WeftError, op: str, wait_s: float) -> WeftError:
+        channel = self._channels[0]
+        channel.queue(Kind.REPORT, Verdict.of(error, op).encode())
+        try:
+            frame = _next_frame(channel, wait_s)
+            while frame is not None and frame[0] is not Kind.FAILED:
+                frame = _next_frame(channel, wait_s)
+        except Gone:
+            return lost(self.members[0], op)
+        return error if frame is None else decode(frame[1], Verdict, "rank 0").error()
+
+    def _check_part(self, rank: int, frame: tuple[Kind, bytes], kind: Kind, parts: dict[int, bytes]) -> bytes:
+        found, payload = frame
+        if found is not kind or rank in parts:
+            msg = f"rank {rank} is in {found.name.lower()} while rank 0 is in {kind.name.lower()}"
+            raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
+        return payload
+
+    def _check_reply(self, frame: tuple[Kind, bytes], kind: Kind | None, op: str) -> bytes:
+        """Any other rank: what rank 0 answers, which may be its verdict."""
+        found, payload = frame
+        if found is Kind.FAILED:
+            raise decode(payload, Verdict, "rank 0").error()
+        if found is not kind:
+            msg = f"rank 0 is in {found.name.lower()} while rank {self.rank} is in {op}"
+            raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
+        return payload
+
+    def _attend(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
+        """Any other rank: send the own part to rank 0 and wait for all."""
+        op = kind.name.lower()
+        channel = self._channels[0]
+        channel.queue(kind, payload)
+        return self._split(self._check_reply(await_frame(channel, op, timeout, self.members[0]), kind, op))
+
+    def _split(self, everything: bytes) -> list[bytes]:
+        parts: list[bytes] = []
+        place = 0
+        while place + _LENGTH.size <= len(everything) and len(parts) < self.size:
+            (length,) = _LENGTH.unpack_from(everything, place)
+            place += _LENGTH.size + length
+            parts.append(everything[place - length : place])
+        if len(parts) != self.size or place != len(everything):
+            msg = "rank 0 sent an exchange that does not have one part per rank; use one Weft everywhere"
+            raise RuntimeFailure(msg)
+        return parts
+
+
+def _weigh(error: WeftError, reports: dict[int, WeftError]) -> WeftError:
+    """Which error to believe: that a rank gave up, else one with another reason, else who is missing."""
+    late = []
+    for one in sorted((error, *reports.values()), key=lambda one: not isinstance(one, PeerLost)):
+        if not isinstance(one, TimedOut):
+            return one
+        late.append(one)
+    named = {rank for one in late for rank in one.missing}
+    missing = sorted(named - reports.keys() or named)  # who reports something is there
+    return TimedOut(late[-1].op, late[-1].seconds, missing, late[-1].hint)
+
+
+def reply_bytes(size: int) -> int:
+    """Longest frame that rank 0 sends in a job of this size."""
+    return size * (_LENGTH.size + limits.MAX_EXCHANGE_BYTES)
+
+
+def await_frame(channel: Channel, op: str, timeout: float, rank_0: Member) -> tuple[Kind, bytes]:
+    """Send what is queued, and wait for what rank 0 answers, which may be its verdict."""
+    try:
+        frame = _next_frame(channel, timeout)
+        if frame is None:
+            channel.queue(Kind.EXPIRED, b"")
+            frame = _next_frame(channel, VERDICT_GRACE_S)
+    except Gone as error:
+        raise lost(rank_0, op) from error
+    if frame is None:
+        raise TimedOut(op, round(timeout, 1), [0])
+    return frame
+
+
+def _next_frame(channel: Channel, wait_s: float) -> tuple[Kind, bytes] | None:
+    deadline = time.monotonic() + wait_s
+    flush_if_open(channel)
+    with selectors.PollSelector() as selector:
+        selector.register(channel, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        while (left := deadline - time.monotonic()) > 0:
+            selector.select(left)
+            flush_if_open(channel)
+            if (frame := channel.receive()) is not None:
+                return frame
+            if not channel.sending:
+                selector.modify(channel, selectors.EVENT_READ)
+    return None
+
+
+def send_all(channels: dict[int, Channel], kind: Kind, payload: bytes, deadline: float) -> None:
+    """Send one frame to everybody, whoever is slow notwithstanding.
+
+    All have come, so that those whose time is nearly over are still worth a moment. A rank that is gone
+    meanwhile is left to the next exchange, which names it: this one is complete on all other ranks.
+    """
+    op = "join" if kind is Kind.WELCOME else kind.name.lower()
+    started = time.monotonic()
+    deadline = max(deadline, started + VERDICT_GRACE_S)
+    with selectors.PollSelector() as selector:
+        for rank, channel in channels.items():
+            channel.queue(kind, payload)
+            selector.register(channel, selectors.EVENT_WRITE, rank)
+        while pending := selector.get_map():
+            if (left := deadline - time.monotonic()) <= 0:
+                waited = round(deadline - started, 1)
+                raise TimedOut(op, waited, [key.data for key in pending.values()], "the answer is not read")
+            for key, _ in selector.select(left):
+                channel = channels[key.data]
+                try:
+                    channel.flush()
+                except Gone:
+                    selector.unregister(channel)
+                    continue
+                if not channel.sending:
+                    selector.unregister(channel)

@@ -1,0 +1,129 @@
+"""Who takes part in a job, and how one of them being lost is said to the others."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import msgspec
+
+from weft import limits
+from weft.errors import PeerLost, RuntimeFailure, TimedOut
+from weft.runtime.bootstrap.handshake import Gone, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.errors import WeftError
+    from weft.runtime.bootstrap.handshake import Channel
+
+_NAMESPACES: Final = ("ipc", "net", "pid")
+_LONGEST_TEXT: Final = 600
+
+_Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]
+_T = TypeVar("_T")
+_Text = Annotated[str, msgspec.Meta(max_length=255)]
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One process of the job.
+
+    ``boot_id`` names its host: the running kernel and the namespaces through which processes reach each
+    other, so that two containers on one machine are two hosts.
+    """
+
+    rank: _Rank
+    host: _Text
+    pid: Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+    boot_id: _Text
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} (host {self.host}, pid {self.pid})"
+
+    @property
+    def machine(self) -> str:
+        """The running kernel alone: what the processors belong to."""
+        return self.boot_id.partition("/")[0]
+
+    @staticmethod
+    def here(rank: int) -> Member:
+        """Member that this process is."""
+        return Member(rank, socket.gethostname()[:64], os.getpid(), host_identity())
+
+
+def host_identity() -> str:
+    """Name of this host that no other has: equal only for processes that can share memory."""
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    spaces = (f"{name}:{Path('/proc/self/ns', name).stat().st_ino}" for name in _NAMESPACES)
+    return "/".join((boot_id, *spaces))
+
+
+def lost(member: Member, op: str, reason: str | None = None) -> PeerLost:
+    """Error for a member that is gone, or that gives up for a reason."""
+    return PeerLost(member.rank, member.host, member.pid, op, reason=reason)
+
+
+class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Why a wait of all ranks ended, in a form that travels.
+
+    Rank 0 sends it to all others; another rank sends it to rank 0 when it finds something wrong.
+    """
+
+    op: _Text
+    lost: _Rank | None = None
+    host: _Text | None = None
+    pid: int | None = None
+    missing: Annotated[tuple[_Rank, ...], msgspec.Meta(max_length=limits.MAX_JOB_RANKS)] = ()
+    seconds: float | None = None
+    text: Annotated[str, msgspec.Meta(max_length=_LONGEST_TEXT)] | None = None
+
+    @staticmethod
+    def of(error: WeftError, op: str) -> Verdict:
+        """Verdict that `error` is; `op` if it does not say what was being done."""
+        if isinstance(error, PeerLost):
+            reason = error.reason and error.reason[:_LONGEST_TEXT]
+            return Verdict(error.op or op, lost=error.rank, host=error.host, pid=error.pid, text=reason)
+        if isinstance(error, TimedOut):
+            hint = error.hint and error.hint[:_LONGEST_TEXT]
+            return Verdict(error.op, missing=error.missing, seconds=error.seconds, text=hint)
+        return Verdict(op, text=str(error)[:_LONGEST_TEXT])
+
+    def error(self) -> RuntimeFailure:
+        """Error that this verdict is, on whichever rank."""
+        if self.lost is not None:
+            return PeerLost(self.lost, self.host, self.pid, self.op, reason=self.text)
+        if self.seconds is not None:
+            return TimedOut(self.op, self.seconds, self.missing, self.text)
+        return RuntimeFailure(self.text or f"{self.op} failed")
+
+    def encode(self) -> bytes:
+        """Payload of a frame."""
+        return msgspec.msgpack.encode(self)
+
+
+def decode(data: bytes, kind: type[_T], sender: str) -> _T:
+    """Value in a frame's payload, checked."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        msg = f"{sender} sent what cannot be read: {error}; use one Weft everywhere"
+        raise RuntimeFailure(msg) from error
+
+
+def announce(channels: Iterable[Channel], error: WeftError, op: str) -> None:
+    """Tell everybody why rank 0 gives up, as far as they still listen."""
+    payload = Verdict.of(error, op).encode()
+    for channel in channels:
+        channel.queue(Kind.FAILED, payload)
+        flush_if_open(channel)
+
+
+def flush_if_open(channel: Channel) -> None:
+    """Send what the network takes now, if the other side is there."""
+    try:
+        channel.flush()
+    except Gone:
+        # The other side may have said why before it left: that is still there to be read.
+        return

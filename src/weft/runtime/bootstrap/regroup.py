@@ -1,0 +1,430 @@
+"""How the survivors of a lost rank meet again without it.
+
+Every rank keeps the listener open at which it was called when the job connected, and knows those of all
+others, each with its token. The survivor with the lowest rank leads: it serves its listener, the others call
+it. Each tells which ranks it knows to be lost and how many operations it has completed. When everybody who is
+not lost has come, the leader tells all who they are now: survivors keep their order and are numbered anew.
+
+A leader that dies meanwhile is followed by the next. A rank that was declared lost and is still alive,
+because it was frozen, is refused. So that a network that fell apart does not leave two jobs that both go on,
+the survivors must be more than half of the ranks that are not certainly dead, or half with the lowest.
+"""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+
+import msgspec
+
+from weft import limits
+from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
+from weft.runtime.bootstrap.control_plane import (
+    Roster,
+    await_frame,
+    reply_bytes,
+    send_all,
+)
+from weft.runtime.bootstrap.dialer import (
+    Caller,
+    Dismissed,
+    Pauses,
+    Refused,
+)
+from weft.runtime.bootstrap.handshake import (
+    Gone,
+    Hello,
+    Kind,
+    ProtocolError,
+    hash_scope,
+)
+from weft.runtime.bootstrap.listener import Listener
+from weft.runtime.bootstrap.members import (
+    Member,
+    Verdict,
+    announce,
+    decode,
+)
+from weft.runtime.bootstrap.name_resolution import look_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from weft.runtime.bootstrap.handshake import Channel
+    from weft.runtime.bootstrap.listener import Applicant
+    from weft.runtime.transport.connections import Door
+
+_SCOPE: Final = "regroup"
+_TICK_S: Final = 0.1
+_PROBE_S: Final = 1.0
+"""From one look at whether a rank that does not come still listens to the next."""
+
+_Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+_Set = Annotated[bytes, msgspec.Meta(max_length=limits.MAX_JOB_RANKS // 8)]
+
+
+class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a survivor says: who it is, what it has completed, and whom it knows to be lost or dead."""
+
+    member: Member
+    completed: _Count
+    lost: _Set
+    dead: _Set
+
+
+class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the leader answers: the survivors by their new rank, and their ranks before."""
+
+    members: tuple[Member, ...]
+    before: tuple[_Rank, ...]
+    completed: _Count
+
+
+@dataclass(slots=True)
+class Reunion:
+    """What a rank keeps during a run, so that survivors can find each other.
+
+    Parameters
+    ----------
+    listening
+        The socket at which this rank was called.
+    doors
+        Where each rank listens, and the token that proves that a caller belongs to the job.
+    """
+
+    listening: socket.socket
+    doors: Sequence[Door]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.listening.close()
+
+
+@dataclass(frozen=True)
+class Regrouped:
+    """The survivors.
+
+    Parameters
+    ----------
+    roster
+        Their control plane.
+    before
+        The rank that each of them had.
+    completed
+        Operations that all of them have completed.
+    """
+
+    roster: Roster
+    before: tuple[int, ...]
+    completed: int
+
+
+@dataclass(slots=True)
+class Regroup:
+    """One meeting of survivors, seen from one of them.
+
+    Parameters
+    ----------
+    me
+        This rank.
+    members
+        All ranks of the job so far.
+    reunion
+        Where they listen.
+    losses
+        The ranks that are known to be lost, each with whether it may only be frozen.
+    completed
+        Operations that this rank has completed.
+    timeout
+        Seconds for all survivors to come.
+    minimum
+        How many there must be at least; None for the rule of the module.
+    """
+
+    me: int
+    members: Sequence[Member]
+    reunion: Reunion
+    losses: Callable[[], Mapping[int, bool]]
+    completed: int
+    timeout: float
+    minimum: int | None = None
+    _lost: set[int] = field(default_factory=set)
+    _dead: set[int] = field(default_factory=set)
+    _deadline: float = 0.0
+
+    def run(self) -> Regrouped:
+        """Meet the others.
+
+        Raises
+        ------
+        RuntimeFailure
+            If the others have given this rank up, or too few are left.
+        TimedOut
+            If a rank that is not lost does not come.
+        """
+        self._deadline = time.monotonic() + self.timeout
+        while True:
+            self._look()
+            leader = min(rank for rank in range(len(self.members)) if rank not in self._lost)
+            if leader == self.me:
+                return self._lead()
+            found = self._follow(leader)
+            if found is not None:
+                return found
+            self._lost.add(leader)
+            self._dead.add(leader)
+
+    def _look(self) -> None:
+        """Learn of losses that were found since."""
+        for rank, frozen in self.losses().items():
+            self._lost.add(rank)
+            if not frozen:
+                self._dead.add(rank)
+        self._lost.discard(self.me)
+        self._dead.discard(self.me)
+
+    def _report(self) -> bytes:
+        report = _Report(self.members[self.me], self.completed, _pack(self._lost), _pack(self._dead))
+        return msgspec.msgpack.encode(report)
+
+    def _time_left(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _give_up(self, missing: set[int]) -> NoReturn:
+        raise TimedOut("shrink", self.timeout, missing, "not known to be lost, but not in shrink either")
+
+    # The calling side.
+
+    def _follow(self, leader: int) -> Regrouped | None:
+        """Be admitted by the leader and wait for the group; None if the leader is gone."""
+        door, pauses = self.reunion.doors[leader], Pauses()
+        while leader not in self._lost:
+            self._look()
+            if self._time_left() <= 0:
+                self._give_up({leader})
+            hello = Hello.make(self.me, len(self.members), _SCOPE)
+            where = look_up(door.address, door.port, self._time_left())[0]
+            caller = None
+            try:
+                longest = reply_bytes(len(self.members))
+                caller = Caller(where, door.token, hello, self._report(), longest, connect_s=pauses.connect_s)
+                channel = self._be_admitted(caller, leader)
+                if channel is None:
+                    return None
+                return self._enter(channel, leader)
+            except Refused as error:
+                msg = f"rank {leader}, which leads the survivors, refuses rank {self.me}: {error}"
+                raise RuntimeFailure(msg) from error
+            except Dismissed as error:
+                raise decode(error.verdict, Verdict, f"rank {leader}").error() from error
+            except ConnectionRefusedError:
+                return None  # nobody listens there any more: the process is gone
+            except (ProtocolError, Gone, OSError):
+                time.sleep(min(pauses.after(caller), max(0.0, self._time_left())))
+        return None
+
+    def _be_admitted(self, caller: Caller, leader: int) -> Channel | None:
+        """The channel to the leader once it has admitted this rank; None if the leader is lost meanwhile.
+
+        A leader that has not called shrink yet leaves the call in the queue of its listener: so this waits
+        for longer than a handshake takes.
+        """
+        with ExitStack() as unless_admitted, selectors.DefaultSelector() as selector:
+            unless_admitted.callback(caller.close)
+            while (admitted := caller.advance()) is None:
+                self._look()
+                if leader in self._lost:
+                    return None
+                if self._time_left() <= 0:
+                    self._give_up({leader})
+                if not caller.connected and time.monotonic() > caller.deadline:
+                    msg = "no answer"
+                    raise ProtocolError(msg)
+                selector.register(caller, caller.events)
+                selector.select(_TICK_S)
+                selector.unregister(caller)
+            unless_admitted.pop_all()
+        return admitted[0]
+
+    def _enter(self, channel: Channel, leader: int) -> Regrouped | None:
+        """Wait for the group; None if the leader dies."""
+        with ExitStack() as unless_complete:
+            unless_complete.callback(channel.close)
+            try:
+                kind, payload = await_frame(
+                    channel, "shrink", max(0.001, self._time_left()), self.members[leader]
+                )
+            except RuntimeFailure as error:
+                if isinstance(error, TimedOut):
+                    raise
+                return None
+            if kind is Kind.FAILED:
+                raise decode(payload, Verdict, f"rank {leader}").error()
+            group = decode(payload, _Group, f"rank {leader}")
+            if (
+                kind is not Kind.WELCOME
+                or self.me not in group.before
+                or len(group.members) != len(group.before)
+            ):
+                msg = f"rank {leader} sent a group that this rank is not in; use one Weft everywhere"
+                raise RuntimeFailure(msg)
+            unless_complete.pop_all()
+        roster = Roster(group.before.index(self.me), group.members, {0: channel})
+        return Regrouped(roster, group.before, group.completed)
+
+    # The leader's side.
+
+    def _lead(self) -> Regrouped:
+        door = self.reunion.doors[self.me]
+        came: dict[int, tuple[_Report, Channel]] = {}
+        with ExitStack() as unless_complete:
+            unless_complete.callback(_close_all, came)
+            listening = self.reunion.listening.dup()
+            listener = Listener([listening], door.token, limits.MAX_EXCHANGE_BYTES)
+            unless_complete.enter_context(listener)
+            try:
+                self._collect(listener, came)
+                found = self._welcome(came)
+            except RuntimeFailure as error:
+                announce((channel for _, channel in came.values()), error, "shrink")
+                raise
+            listener.close()
+            unless_complete.pop_all()
+        return found
+
+    def _collect(self, listener: Listener, came: dict[int, tuple[_Report, Channel]]) -> None:
+        """Wait for everybody who is not lost."""
+        probe_at = time.monotonic() + _PROBE_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(listener, selectors.EVENT_READ)
+            while missing := self._missing(came):
+                if self._time_left() <= 0:
+                    self._give_up(missing)
+                for key, _ in selector.select(listener.wait_s(min(_TICK_S, self._time_left()))):
+                    if key.fileobj is not listener:
+                        self._hear(key.data, came, selector)
+                for applicant in listener.serve():
+                    rank = self._admit(applicant, listener, came)
+                    if rank is not None:
+                        selector.register(came[rank][1], selectors.EVENT_READ, rank)
+                if time.monotonic() >= probe_at:
+                    self._dead |= self._probe(missing)
+                    self._lost |= self._dead
+                    probe_at = time.monotonic() + _PROBE_S
+
+    def _missing(self, came: Mapping[int, object]) -> set[int]:
+        self._look()
+        return set(range(len(self.members))) - {self.me} - self._lost - came.keys()
+
+    def _admit(
+        self, applicant: Applicant, listener: Listener, came: dict[int, tuple[_Report, Channel]]
+    ) -> int | None:
+        """Take a survivor, or refuse it and say why; its rank if it was taken."""
+        rank, hello = applicant.hello.rank, applicant.hello
+        if hello.scope != hash_scope(_SCOPE) or hello.number != len(self.members):
+            listener.turn_away(applicant, "it does not belong to these survivors")
+        elif not 0 <= rank < len(self.members) or rank == self.me:
+            listener.turn_away(applicant, f"there is no rank {rank} to wait for")
+        elif rank in self._lost:
+            listener.turn_away(applicant, "the others have declared it lost and go on without it")
+        else:
+            report = decode(applicant.record, _Report, f"rank {rank}")
+            if rank in came:  # it lost its connection and calls again
+                came[rank][1].close()
+            came[rank] = report, applicant.admit()
+            self._lost |= _unpack(report.lost) - came.keys() - {self.me}
+            self._dead |= _unpack(report.dead) - came.keys() - {self.me}
+            return rank
+        return None
+
+    def _hear(
+        self,
+        rank: int,
+        came: dict[int, tuple[_Report, Channel]],
+        selector: selectors.BaseSelector,
+    ) -> None:
+        """A survivor that was admitted can only die, or lose its patience, before all have come."""
+        channel = came[rank][1]
+        try:
+            frame = channel.receive()
+        except Gone:
+            selector.unregister(channel)
+            channel.close()
+            del came[rank]
+            return  # it calls again, or is found to be dead
+        if frame is not None:
+            self._deadline = time.monotonic()
+
+    def _probe(self, missing: set[int]) -> set[int]:
+        """Ranks that nobody listens for any more: their processes are gone."""
+        gone = set()
+        for rank in missing:
+            door = self.reunion.doors[rank]
+            family, where = look_up(door.address, door.port, _TICK_S)[0]
+            with socket.socket(family, socket.SOCK_STREAM) as knock:
+                knock.settimeout(_TICK_S)
+                if knock.connect_ex(where) == errno.ECONNREFUSED:
+                    gone.add(rank)
+        return gone
+
+    def _welcome(self, came: Mapping[int, tuple[_Report, Channel]]) -> Regrouped:
+        """Number the survivors anew, and tell them."""
+        before = tuple(sorted({self.me, *came}))
+        self._check_quorum(before)
+        records = {rank: report.member for rank, (report, _) in came.items()} | {
+            self.me: self.members[self.me]
+        }
+        members = tuple(msgspec.structs.replace(records[rank], rank=new) for new, rank in enumerate(before))
+        completed = (
+            min(self.completed, *(report.completed for report, _ in came.values()))
+            if came
+            else self.completed
+        )
+        payload = msgspec.msgpack.encode(_Group(members, before, completed))
+        channels = {before.index(rank): channel for rank, (_, channel) in came.items()}
+        send_all(channels, Kind.WELCOME, payload, self._deadline)
+        return Regrouped(Roster(0, members, channels), before, completed)
+
+    def _check_quorum(self, before: Sequence[int]) -> None:
+        if self.minimum is not None:
+            enough = len(before) >= self.minimum
+            wanted = f"at least {self.minimum} are wanted"
+        else:
+            alive = [rank for rank in range(len(self.members)) if rank not in self._dead]
+            enough = 2 * len(before) > len(alive) or (2 * len(before) == len(alive) and alive[0] in before)
+            silent = name_ranks(set(alive) - set(before))
+            wanted = (
+                f"{silent} may still be alive elsewhere, and of {len(alive)} most must come; see minimum="
+            )
+        if not enough:
+            msg = f"shrink: {name_ranks(before)} of {len(self.members)} are left; {wanted}"
+            raise RuntimeFailure(msg)
+
+
+def _close_all(came: Mapping[int, tuple[_Report, Channel]]) -> None:
+    for _, channel in came.values():
+        channel.close()
+
+
+def _pack(ranks: set[int]) -> bytes:
+    """A set of ranks as bits."""
+    number = sum(1 << rank for rank in ranks)
+    return number.to_bytes(-(-number.bit_length() // 8), "little")
+
+
+def _unpack(data: bytes) -> set[int]:
+    number = int.from_bytes(data, "little")
+    return {rank for rank in range(number.bit_length()) if number >> rank & 1}
+
+
+def check_minimum(minimum: int | None, ranks: int) -> None:
+    """Refuse a number of survivors that no job can have."""
+    if minimum is not None and not 1 <= minimum <= ranks:
+        msg = f"minimum {minimum}: expected 1 to {ranks} ranks"
+        raise InputError(msg)

@@ -1,0 +1,221 @@
+"""Rank 0 while the others come: where it listens, and whom it admits."""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from weft import limits
+from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
+from weft.runtime.bootstrap import handshake
+from weft.runtime.bootstrap.control_plane import Roster, send_all
+from weft.runtime.bootstrap.handshake import Gone, Kind
+from weft.runtime.bootstrap.listener import open_socket
+from weft.runtime.bootstrap.members import (
+    Member,
+    Verdict,
+    announce,
+    decode,
+    lost,
+)
+from weft.runtime.bootstrap.name_resolution import look_up
+from weft.runtime.resources import EXHAUSTED
+
+if TYPE_CHECKING:
+    from weft.runtime.bootstrap.environment import Place
+    from weft.runtime.bootstrap.handshake import Channel, Hello
+    from weft.runtime.bootstrap.listener import Applicant, Listener
+    from weft.runtime.bootstrap.name_resolution import Where
+
+_PORT_TAKEN_S: Final = 2.0
+_PORT_PAUSE_S: Final = 0.02
+_LINGER_S: Final = 1.0
+"""How long rank 0, when it has given up, still tells ranks that come why."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where to meet, and what to know there."""
+
+    address: str
+    port: int
+    secret: bytes
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
+
+def reserve_port(address: str) -> tuple[socket.socket, int]:
+    """Take a free port for a rank 0 that starts later; nobody else gets it while the socket is open."""
+    family, where = resolve(address, 0, limits.MAX_UNPROVEN_SECONDS)
+    holder = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # Bound but not listening, with this option on both: rank 0 can still bind it, and listen.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(where)
+    except BaseException:
+        holder.close()
+        raise
+    return holder, holder.getsockname()[1]
+
+
+def resolve(address: str, port: int, timeout: float, variable: str = "WEFT_ADDRESS") -> Where:
+    """Family and socket address of where to listen."""
+    try:
+        return look_up(address, port, timeout, listens=True)[0]
+    except TimeoutError as error:
+        raise TimedOut("join", timeout, hint=f"{variable}: {error}") from error
+    except OSError as error:
+        msg = f"{variable}: {address}: {error.strerror or error}; give a host name or address of this machine"
+        raise InputError(msg) from error
+
+
+def listen_at(point: Point, timeout: float) -> socket.socket:
+    """Listen at exactly the given address: loopback stays loopback."""
+    family, where = resolve(point.address, point.port, timeout)
+    patience = time.monotonic() + min(timeout, _PORT_TAKEN_S)
+    while True:
+        try:
+            return open_socket(family, where)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                raise
+            if error.errno == errno.EADDRNOTAVAIL:
+                msg = f"{point.address} is no address of this machine; WEFT_ADDRESS must be one of rank 0's"
+                raise InputError(msg) from error
+            # A knocking rank may hold the port for an instant, where it lies among those for outgoing calls.
+            if error.errno != errno.EADDRINUSE or time.monotonic() > patience:
+                msg = f"rank 0 cannot listen at {point}: {error.strerror}; set WEFT_PORT to a free port"
+                raise RuntimeFailure(msg) from error
+            time.sleep(_PORT_PAUSE_S)
+
+
+class Gate:
+    """Rank 0 while the others come; everything it opened is closed again unless all of them came.
+
+    Parameters
+    ----------
+    place, point
+        Whom it waits for, and where.
+    listener
+        Where they come.
+    timeout
+        Seconds for all of them.
+    """
+
+    def __init__(self, place: Place, point: Point, listener: Listener, timeout: float) -> None:
+        self._place = place
+        self._point = point
+        self._listener = listener
+        self._timeout = timeout
+        self._started = time.monotonic()
+        self._deadline = self._started + timeout
+        self._selector = selectors.DefaultSelector()
+        self._channels: dict[int, Channel] = {}
+        self._members: dict[int, Member] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for channel in self._channels.values():
+                channel.close()
+        self._selector.close()
+
+    def admit_all(self, me: Member) -> Roster:
+        """Wait for every rank, then tell each of them who is there."""
+        self._members[0] = me
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        try:
+            while len(self._members) < self._place.size:
+                self._admit_some()
+            members = tuple(self._members[rank] for rank in range(self._place.size))
+            record = msgspec.msgpack.encode(members)
+            send_all(self._channels, Kind.WELCOME, record, self._deadline)
+        except RuntimeFailure as error:
+            announce(self._channels.values(), error, "join")
+            if not isinstance(error, TimedOut):
+                self._tell_the_rest(error)
+            raise
+        return Roster(0, members, self._channels)
+
+    def _admit_some(self) -> None:
+        now = time.monotonic()
+        if now >= self._deadline:
+            missing = set(range(self._place.size)) - self._members.keys()
+            raise TimedOut("join", self._waited(now), missing, self._hint())
+        for key, _ in self._selector.select(self._listener.wait_s(self._deadline - now)):
+            if key.fileobj is not self._listener:
+                self._hear_member(key.data)
+        for applicant in self._listener.serve():
+            self._decide(applicant)
+
+    def _decide(self, applicant: Applicant) -> None:
+        """Take or refuse a peer that knows the secret; it is told why."""
+        rank = applicant.hello.rank
+        reason = self._objection(applicant.hello)
+        member = None
+        if reason is None:
+            try:
+                member = decode(applicant.record, Member, f"rank {rank}")
+            except RuntimeFailure as error:
+                reason = str(error)
+        if member is None or member.rank != rank:
+            reason = reason or f"its record is that of rank {member.rank if member else '?'}"
+            self._listener.turn_away(applicant, reason)
+            return
+        self._members[rank] = member
+        # Who rank 0 is, should it die before everybody has come.
+        self._channels[rank] = applicant.admit(msgspec.msgpack.encode(self._members[0]))
+        self._selector.register(self._channels[rank], selectors.EVENT_READ, rank)
+
+    def _objection(self, hello: Hello) -> str | None:
+        if hello.scope != handshake.hash_scope(self._place.job):
+            return "it belongs to another job: WEFT_JOB differs"
+        if hello.number != self._place.size:
+            return f"it counts {hello.number} ranks, rank 0 counts {self._place.size}"
+        if not 0 < hello.rank < self._place.size:
+            return f"there is no place for a rank {hello.rank}"
+        if hello.rank in self._members:
+            there = self._members[hello.rank]
+            return f"rank {hello.rank} is there already: host {there.host}, pid {there.pid}"
+        return None
+
+    def _tell_the_rest(self, error: RuntimeFailure) -> None:
+        """For a moment, tell ranks that come only now why the job does not start."""
+        verdict = Verdict.of(error, "join").encode()
+        missing = set(range(self._place.size)) - self._members.keys()
+        deadline = time.monotonic() + _LINGER_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
+            while missing and (left := deadline - time.monotonic()) > 0:
+                selector.select(self._listener.wait_s(left))
+                for applicant in self._listener.serve():
+                    applicant.dismiss(Kind.FAILED, verdict)
+                    missing.discard(applicant.hello.rank)
+
+    def _hear_member(self, rank: int) -> None:
+        """A rank that was admitted can only say, before everybody is there, that its time is over."""
+        try:
+            frame = self._channels[rank].receive()
+        except Gone as error:
+            raise lost(self._members[rank], "join") from error
+        if frame is not None and frame[0] is Kind.EXPIRED:
+            self._deadline = time.monotonic()
+        elif frame is not None:
+            msg = f"rank {rank} spoke before the job was complete; use one Weft everywhere"
+            raise RuntimeFailure(msg)
+
+    def _waited(self, now: float) -> float:
+        """Seconds since the start, less than the timeout if another rank had less patience."""
+        return min(self._timeout, round(now - self._started, 1))
+
+    def _hint(self) -> str:
+        return self._listener.describe() or f"{name_ranks(self._members)} waited at {self._point}"

@@ -1,0 +1,211 @@
+"""Collectives over MPI, for clusters where that is what reaches the network.
+
+MPI makes progress only while it is called, and its waits have no end; so requests are tested in a loop, with
+a deadline, first eagerly and then with longer and longer naps.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft.errors import InputError, TimedOut
+from weft.runtime.buffers import Flat, flatten
+from weft.runtime.engines.arithmetic import ByteArithmetic
+from weft.runtime.engines.messaging import (
+    CARD_BYTES,
+    FAREWELL_S,
+    Failure,
+    Kind,
+    MessagingEngine,
+    heard,
+    read_card,
+    write_card,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.runtime.engines.interpreter import Channel, Move
+
+    Bytes = NDArray[np.uint8]
+
+LARGEST: Final = 1 << 30
+"""Bytes of one MPI message: counts of the older interface are 32 bits wide."""
+
+_DATA, _FAREWELL, _PARTING = 1, 2, 3
+_EAGER_TESTS: Final = 50
+_LONGEST_NAP_S: Final = 1e-3
+_INIT_HINT: Final = "not all ranks called weft.init, or split"
+
+
+def load_mpi() -> Any:
+    """The MPI module, which starts MPI.
+
+    Raises
+    ------
+    InputError
+        If it is not installed, or permits one thread only.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        msg = f"engine 'mpi' needs mpi4py and an MPI library ({error}); pip install 'weft[mpi]'"
+        raise InputError(msg) from error
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        msg = "MPI was started for one thread only; start it with MPI.THREAD_SERIALIZED or more"
+        raise InputError(msg)
+    return MPI
+
+
+class MpiEngine(MessagingEngine[Flat, "Bytes"]):
+    """Runs schedules over a duplicate of an MPI communicator; arrays are in ordinary memory.
+
+    Parameters
+    ----------
+    mpi
+        What `load_mpi` gave.
+    comm
+        Its ranks are the ranks of the job.
+    timeout
+        Seconds for meeting the others.
+    """
+
+    def __init__(self, mpi: Any, comm: Any, *, timeout: float) -> None:
+        own, duplicated = comm.Idup()
+        deadline = time.monotonic() + timeout
+        cards = np.empty(CARD_BYTES * comm.size, np.uint8)
+        if not _test_until(duplicated.Test, deadline):
+            raise TimedOut("init", timeout, hint=_INIT_HINT)
+        gathered = own.Iallgather(write_card(comm.rank), cards)
+        if not _test_until(gathered.Test, deadline):
+            raise TimedOut("init", timeout, hint=_INIT_HINT)
+        members = [read_card(card.tobytes()) for card in cards.reshape(comm.size, -1)]
+        super().__init__(members, comm.rank, MpiChannel(mpi, own))
+        self._mpi, self._comm = mpi, own
+
+    def split(
+        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+    ) -> MpiEngine | None:
+        """Engine of some of the ranks, over an MPI communicator of theirs."""
+        del tell
+        if not members:
+            return None
+        group = self._comm.Get_group().Incl(list(members))
+        return MpiEngine(self._mpi, self._comm.Create_group(group, _PARTING), timeout=timeout)
+
+    def flatten(self, array: Any, *, writable: bool) -> Flat:
+        """Take an array, or anything with DLPack or the buffer protocol."""
+        return flatten(array, writable=writable)
+
+    def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Array in ordinary memory."""
+        return np.empty(elements, dtype)
+
+    def channel(self, flat: Flat) -> Channel:
+        """What carries such values."""
+        del flat
+        return self.messenger
+
+    def values(self, flat: Flat) -> Bytes:
+        """What the arithmetic takes."""
+        return flat.bytes
+
+    def arithmetic(self, flat: Flat, op: str) -> ByteArithmetic:
+        """What computes."""
+        return ByteArithmetic(flat.dtype, flat.itemsize, op)
+
+
+class MpiChannel:
+    """Messages of one MPI communicator.
+
+    Parameters
+    ----------
+    mpi
+        The MPI module.
+    comm
+        Used by nobody else.
+    """
+
+    def __init__(self, mpi: Any, comm: Any) -> None:
+        self._mpi, self._comm = mpi, comm
+        self._left: set[int] = set()
+        # MPI may write to a receive's memory, or read a send's, for as long as that is not over: so it stays.
+        self._open: dict[int, tuple[int, list[Any]]] = {}
+
+    def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
+        """Start sends and receives; for each its peer and requests."""
+        started: list[tuple[int, list[Any]]] = []
+        for peer, values, sends in moves:
+            begin = self._comm.Isend if sends else self._comm.Irecv
+            parts = range(0, values.nbytes, LARGEST)
+            requests = [begin([values[at : at + LARGEST], self._mpi.BYTE], peer, _DATA) for at in parts]
+            started.append((peer, requests))
+            self._open[id(started[-1])] = started[-1]
+        return started
+
+    def wait(self, handle: tuple[int, list[Any]], deadline: float) -> None:
+        """Test until it is over, or somebody tells that this cannot be."""
+        peer, requests = handle
+
+        def over() -> bool:
+            if self._mpi.Request.Testall(requests):
+                return True
+            self._listen()
+            if peer in self._left and not self._mpi.Request.Testall(requests):
+                raise Failure(Kind.LOST, peer)
+            return False
+
+        if not _test_until(over, deadline):
+            raise Failure(Kind.LATE, peer)
+        del self._open[id(handle)]
+
+    def write(self, words: tuple[int, int]) -> Bytes:
+        """Two numbers as bytes."""
+        return np.array(words, np.uint64).view(np.uint8)
+
+    def read(self, values: Bytes) -> tuple[int, int]:
+        """The two numbers that came."""
+        first, second = values.view(np.uint64).tolist()
+        return first, second
+
+    def tell(self, failure: Failure) -> None:
+        """Let the others know, as far as they can be reached within a moment."""
+        words = self.write((failure.kind, failure.rank))
+        others = [rank for rank in range(self._comm.size) if rank != self._comm.rank]
+        requests = [self._comm.Isend([words, self._mpi.BYTE], rank, _FAREWELL) for rank in others]
+        self._open[id(requests)] = (self._comm.rank, requests)
+        _test_until(lambda: self._mpi.Request.Testall(requests), time.monotonic() + FAREWELL_S)
+
+    def _listen(self) -> None:
+        """Hear from a rank that has given up or left."""
+        status = self._mpi.Status()
+        if not self._comm.Iprobe(self._mpi.ANY_SOURCE, _FAREWELL, status):
+            return
+        words, teller = self.write((0, 0)), status.Get_source()
+        self._comm.Recv([words, self._mpi.BYTE], teller, _FAREWELL)
+        kind, rank = self.read(words)
+        if kind == Kind.LOST and rank == teller:
+            self._left.add(teller)  # but what it has sent before may still be on its way
+        else:
+            raise heard((kind, rank), teller, self._comm.rank)
+
+
+def _test_until(over: Callable[[], bool], deadline: float) -> bool:
+    """Whether it is over before the deadline."""
+    tests, nap = 0, 1e-5
+    while not over():
+        if time.monotonic() > deadline:
+            return False
+        tests += 1
+        if tests < _EAGER_TESTS:
+            os.sched_yield()
+        else:
+            time.sleep(nap)
+            nap = min(nap * 1.5, _LONGEST_NAP_S)
+    return True

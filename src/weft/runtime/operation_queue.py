@@ -1,0 +1,344 @@
+"""How a communicator does one operation after the other.
+
+A blocking call works in the caller's own thread when nothing is queued; what was started with ``async_op`` is
+done by one worker thread. What was prepared once is kept ready, and after a failure nothing goes on until it
+was mended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from weft.errors import InputError, RuntimeFailure
+from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.runtime.engines import Prepared, Record
+from weft.runtime.flight_recorder import (
+    FlightRecorder,
+    write_flight,
+    write_flight_of_failure,
+    write_on_signal,
+)
+from weft.runtime.handles import Worker, done
+from weft.runtime.launcher.failure_reports import FailureReporter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from weft.runtime.engines import Buffer, Dealing, Engine
+    from weft.runtime.schedule_selection import Chooser, Chosen
+    from weft.schedule import Schedule
+
+_Known: TypeAlias = "tuple[Prepared, Callable[[Any, float], bool]]"
+
+_MOST_KEPT: Final = 4096
+"""Operations that are kept ready; who has more kinds than that makes them anew."""
+
+SEGMENT_BYTES: Final = 256 << 10
+"""Fits into a core's cache while several ranks' pieces are added to it."""
+
+
+class Operations:
+    """What `Communicator` does its collectives with; parameters as there."""
+
+    def __init__(
+        self,
+        engine: Engine[Any],
+        chooser: Chooser,
+        *,
+        timeout: float = 60.0,
+        reporter: FailureReporter | None = None,
+    ) -> None:
+        self.rank, self.size = engine.rank, engine.size
+        self._reporter = reporter or FailureReporter()
+        self.timeout = check_timeout(timeout)
+        self.last: Record | None = None
+        self._engine, self._chooser = engine, chooser
+        self._prepared: dict[tuple[Any, ...], Prepared] = {}
+        self._known: dict[tuple[int, Any, str, str], _Known] = {}
+        self._busy = threading.Lock()
+        self._worker = Worker()
+        self._turn: int | None = None
+        self._forked = False
+        self._closed = False
+        self._failure: RuntimeFailure | None = None
+        self._recorder = FlightRecorder(engine)
+        write_on_signal()
+        _here.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Communicator rank {self.rank} of {self.size}>"
+
+    @property
+    def failure(self) -> RuntimeFailure | None:
+        """What ended this communicator; None as long as it can be used."""
+        return self._failure
+
+    def use(self, chooser: Chooser) -> None:
+        """Take other schedules from here on; every rank calls this between the same two operations."""
+        with self._busy:
+            self._chooser = chooser
+            self._prepared.clear()
+            self._known.clear()
+
+    def check_open(self) -> None:
+        """Refuse to go on after `close`."""
+        self._check_open()
+
+    def in_turn(self, run: Callable[[], Any], *, async_op: bool = False) -> Any:
+        """Do several operations as if they were one.
+
+        Parameters
+        ----------
+        run
+            Called when all that was started before is over; the calls that it makes are done at once, also
+            with ``async_op=True``. What it returns is the result.
+        async_op
+            Return a `Work` at once instead of waiting.
+        """
+
+        def one_after_the_other() -> Any:
+            self._turn = threading.get_ident()
+            try:
+                return run()
+            finally:
+                self._turn = None
+
+        return self._do(one_after_the_other, async_op=async_op)
+
+    def _do(self, run: Callable[[], Any], *, async_op: bool) -> Any:
+        if not self._has_turn():  # what was started before `close` is finished, with all calls that it makes
+            self._check_open()
+        if async_op and self._has_turn():
+            return done(run)
+        if async_op:
+            return self._worker.submit(run)
+        if self._may_run():
+            return run()
+        if self._worker.is_current():
+            msg = "a blocking call within another operation would wait for itself; use Communicator.in_turn"
+            raise RuntimeFailure(msg)
+        return self._worker.submit(run).wait()
+
+    def _may_run(self) -> bool:
+        """Whether a blocking call is to be done by the thread that makes it."""
+        return self._worker.idle() or self._has_turn()
+
+    def _has_turn(self) -> bool:
+        """Whether this thread is running what was given to `in_turn`."""
+        return self._turn == threading.get_ident()
+
+    def _check_open(self) -> None:
+        if self._forked:
+            msg = f"this process was forked from rank {self.rank}, and cannot use its communicator"
+            raise RuntimeFailure(f"{msg}; fork before weft.init, or start the process by 'spawn'")
+        if self._closed:
+            msg = f"rank {self.rank} has closed this communicator"
+            raise RuntimeFailure(msg)
+
+    def _execute(
+        self,
+        collective: str,
+        flat: Buffer,
+        out: Buffer,
+        op: str,
+        root: int,
+        timeout: float | None,
+        kind: str = "",
+    ) -> Prepared | None:
+        """Run one operation; None where there is nobody to run it with."""
+        if self.size == 1:
+            return None
+        prepared = self._find(collective, flat, op, root, kind)
+        with self._busy:
+            self.last = prepared.record
+            self._run(prepared, flat, out, op, timeout)
+        return prepared
+
+    def _find(self, collective: str, flat: Buffer, op: str, root: int, kind: str = "") -> Prepared:
+        key = (collective, flat.elements, flat.dtype, op, root, kind)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            chosen = self._chooser.choose(collective, flat.nbytes, root)
+            prepared = self._prepare(key, chosen, flat)
+        return prepared
+
+    def _execute_chosen(
+        self, name: str, chosen: Chosen, flat: Buffer, timeout: float | None, kind: str = ""
+    ) -> None:
+        """Run one half of an all-reduce, in place; the two halves go together, so they were chosen before."""
+        key = (name, flat.elements, flat.dtype, chosen[0].digest, chosen[1], kind)
+        prepared = self._prepared.get(key) or self._prepare(key, chosen, flat)
+        with self._busy:
+            self.last = prepared.record
+            self._run(prepared, flat, flat, "sum", timeout)
+
+    def _prepare(self, key: tuple[Any, ...], chosen: Chosen, flat: Buffer) -> Prepared:
+        schedule, segment_bytes = chosen
+        if schedule.ranks != self.size:
+            msg = f"{schedule.algorithm}: a schedule for {schedule.ranks} ranks; the job has {self.size}"
+            raise InputError(msg)
+        start = cut_into_chunks(schedule, flat.elements)
+        segment = segment_bytes or SEGMENT_BYTES
+        script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
+        record = Record(key[0], schedule.algorithm, schedule.digest, flat.nbytes, segment, kind=key[-1])
+        mark = _fingerprint((*key, schedule.digest, segment))
+        scatters = key[0] == "reduce_scatter"
+        share = share_of(schedule, start, self.rank) if scatters else (0, 0)
+        return self._keep_ready(key, Prepared(schedule, script, record, mark, start, share))
+
+    def _keep_ready(self, key: tuple[Any, ...], prepared: Prepared) -> Prepared:
+        """Keep what was prepared, for the next operation of the same kind."""
+        if len(self._prepared) >= _MOST_KEPT:
+            self._prepared.clear()
+            self._known.clear()
+        self._prepared[key] = prepared
+        return prepared
+
+    def _exchange(
+        self,
+        name: str,
+        dealings: tuple[Dealing, ...],
+        flat: Buffer,
+        out: Buffer,
+        timeout: float | None,
+        kind: str = "",
+    ) -> None:
+        key = (name, dealings, flat.nbytes, flat.dtype, kind)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            segment = max(1, SEGMENT_BYTES // flat.itemsize)
+            script = self._engine.prepare_exchange(dealings, segment)
+            record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize, kind)
+            mark = _fingerprint(("exchange", flat.dtype, kind))
+            prepared = self._keep_ready(key, Prepared(None, script, record, mark, np.zeros(1, np.int64)))
+        with self._busy:
+            self.last = prepared.record
+            self._run(prepared, flat, out, "sum", timeout)
+
+    def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
+        with self._watched():
+            self._recorder.begin(prepared)
+            self._engine.run(prepared, flat, out, op, self._wait(timeout))
+            self._recorder.end()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Refuse to go on after a failure, and remember one."""
+        if self._failure is not None:
+            msg = f"this communicator is of no further use: {self._failure}"
+            raise RuntimeFailure(msg) from self._failure
+        try:
+            yield
+        except RuntimeFailure as failure:
+            self._note_failure(failure)
+            raise
+
+    def _note_failure(self, failure: RuntimeFailure) -> None:
+        self._failure = failure
+        self._recorder.fail(failure)
+        write_flight_of_failure(failure)
+        self._reporter.tell(failure)  # last: a launcher that has heard it may end this process
+
+    def flight(self) -> Path | None:
+        """Write the flight record of this process: what its communicators did lately, and what they wait for.
+
+        The file is ``flight-JOB-rN.json`` in the folder that ``WEFT_FLIGHT_DIR`` names, by default the
+        working directory; ``weft explain`` merges those of all ranks. It is also written when an operation
+        fails, and on SIGUSR2.
+
+        Returns
+        -------
+        Path or None
+            The file; None if ``WEFT_FLIGHT_DIR`` is set but empty.
+
+        Raises
+        ------
+        RuntimeFailure
+            If it cannot be written.
+        """
+        return write_flight("on demand")
+
+    def _wait(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else check_timeout(timeout)
+
+    def _check_root(self, root: int) -> None:
+        if not is_rank(root, self.size):
+            msg = f"root {root!r} is not a rank 0..{self.size - 1}"
+            raise InputError(msg)
+
+    def _into(self, name: str, out: Any, flat: Buffer, elements: float) -> Buffer:
+        """The array that the user gave for the result."""
+        into: Buffer = self._engine.flatten(out, writable=True)
+        if into.dtype != flat.dtype:
+            msg = f"{name}: out is {into.dtype}, the array {flat.dtype}; both have one type"
+            raise TypeError(msg)
+        if into.elements != elements:
+            need = f"{self.size} ranks with {flat.elements} elements need {elements:g}"
+            msg = f"{name}: out has {into.elements} elements; {need}"
+            raise InputError(msg)
+        return into
+
+    def _learn(self, prepared: Prepared, flat: Buffer, key: tuple[int, Any, str, str]) -> None:
+        """Keep an all-reduce ready for the next array of the same size, type, op and kind."""
+        shortcut = None if key in self._known else self._engine.shortcut(prepared, flat, key[2])
+        if shortcut is not None:
+            self._known[key] = prepared, shortcut
+
+    def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
+        """Do again what was done before with an array like this; False if that is not possible."""
+        if self._closed or self._failure is not None or not self._may_run():
+            return False
+        prepared, shortcut = known
+        with self._busy:
+            self.last = prepared.record
+            self._recorder.begin(prepared)
+            try:
+                done = shortcut(array, self.timeout if timeout is None else check_timeout(timeout))
+            except RuntimeFailure as failure:
+                self._note_failure(failure)
+                raise
+            self._recorder.end(done)
+            return done
+
+
+def is_rank(value: Any, size: int) -> bool:
+    """Whether something that a caller gave is the number of one of so many ranks."""
+    return isinstance(value, int | np.integer) and 0 <= int(value) < size
+
+
+def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
+    """First element of each chunk, and the end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
+
+
+def share_of(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[int, int]:
+    """First element that a rank has after a reduce-scatter, and the end; `start` is of `cut_into_chunks`."""
+    owned = np.flatnonzero(schedule.target == rank)
+    return (int(start[owned[0]]), int(start[owned[-1] + 1])) if len(owned) else (0, 0)
+
+
+_here: weakref.WeakSet[Operations] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """A forked child must not speak for its parent: to the others there is only one of them."""
+    for communicator in _here:
+        communicator._closed = communicator._forked = True
+        communicator._turn = None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _fingerprint(what: tuple[Any, ...]) -> int:
+    return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8])

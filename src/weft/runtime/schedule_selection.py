@@ -1,0 +1,259 @@
+"""Which schedule runs for which collective and size."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from weft import limits
+from weft.algorithms import registry
+from weft.errors import InputError, ScheduleError, UnsupportedError
+from weft.topology import load_topology
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.planning import Plan
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+Chosen: TypeAlias = "tuple[Schedule, int | None]"
+"""A schedule, and bytes of a segment, None for the runtime's own."""
+
+_log: Final = logging.getLogger("weft.runtime")
+
+_SMALL: Final = 16 << 10
+"""Bytes up to which a message costs what it costs, however short: few rounds are better than short ones."""
+
+_MANY_HOSTS: Final = 8
+"""From here on a ring between hosts, which talks to two others only, instead of everyone to everyone."""
+
+
+class Chooser:
+    """A plan's choice where there is a plan, else an algorithm's schedule on a topology.
+
+    Without any of them, what suits ranks that reach each other through memory: for a small all-reduce few
+    rounds, for a large one everybody's part straight from everybody. Over several hosts, the same inside each
+    host, and between hosts a schedule that gives each rank its slice.
+
+    Parameters
+    ----------
+    ranks
+        Of the job.
+    plan
+        For its collective, whatever the size. A plan for as many as there are hosts runs between the hosts.
+    schedule
+        The same for one schedule, which is verified.
+    further
+        Plans of other collectives for the same ranks.
+    topology
+        For everything else; by default every rank reaches every other alike, as in one machine.
+    algorithm
+        Name in the registry.
+    hosts
+        The ranks of each host, where there are several.
+    max_work
+        Operations that verifying a schedule of a plan or file may take, by estimate; None for any number.
+
+    Raises
+    ------
+    InputError
+        If plan or topology are for another number of ranks.
+    LimitError
+        If a schedule would take more operations than `max_work`.
+    """
+
+    def __init__(
+        self,
+        ranks: int,
+        *,
+        plan: Plan | None = None,
+        schedule: Schedule | None = None,
+        further: Sequence[Plan] = (),
+        topology: Topology | str | None = None,
+        algorithm: str | None = None,
+        hosts: Sequence[Sequence[int]] | None = None,
+        max_work: float | None = limits.MAX_WORK,
+    ) -> None:
+        self.plan, self.schedule, self.algorithm, self.further = plan, schedule, algorithm, tuple(further)
+        self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
+        self.topology = load_topology(topology if topology is not None else f"fullmesh:{max(2, ranks)}")
+        self._given = topology is not None
+        counts = {ranks} if self.hosts is None else {ranks, len(self.hosts)}
+        if plan is not None and schedule is not None:
+            msg = "a plan and a schedule are given; which of them is to run?"
+            raise InputError(msg)
+        planned = [("plan", one.topology) for one in (plan, *further) if one is not None]
+        prescribed = [] if schedule is None else [("schedule", schedule.topology)]
+        for what, there in [*planned, *prescribed, ("topology", self.topology)]:
+            if ranks > 1 and there.ranks not in counts:
+                spread = "" if self.hosts is None else f" on {len(self.hosts)} hosts"
+                msg = f"the {what} is for {there.name}, {there.ranks} ranks; this job has {ranks}{spread}"
+                raise InputError(msg)
+        self._ranks, self._max_work = ranks, max_work
+        self._built: dict[tuple[str, str, int], Schedule] = {}
+        self._halved: dict[str, tuple[Schedule, Schedule] | None] = {}
+        self._proven: set[str] = set()
+        if schedule is not None:
+            self._verified(schedule)
+        if algorithm is not None and "all_reduce" in registry.find(algorithm).collectives and ranks > 1:
+            self._build(algorithm, "all_reduce", 0)  # what does not apply here is told at once
+
+    @property
+    def network(self) -> Topology | None:
+        """The cluster that it chooses for, if that is known."""
+        made_for = self.plan or self.schedule
+        if made_for is not None:
+            return made_for.topology
+        return self.topology if self._given else None
+
+    def on(
+        self, topology: Topology | None, plan: Plan | None = None, further: Sequence[Plan] = ()
+    ) -> Chooser:
+        """The same choices on another cluster of as many ranks.
+
+        Parameters
+        ----------
+        topology
+            None if it is not known.
+        plan, further
+            Instead of the plans or schedule so far.
+        """
+        return Chooser(
+            self._ranks,
+            plan=plan,
+            further=further,
+            topology=topology,
+            algorithm=self.algorithm,
+            hosts=self.hosts,
+            max_work=self._max_work,
+        )
+
+    def among(self, ranks: int, hosts: Sequence[Sequence[int]], topology: Topology | None) -> Chooser:
+        """The same choices for the ranks that are left of these.
+
+        An algorithm that does not apply to them is given up, which is logged.
+
+        Parameters
+        ----------
+        ranks, hosts
+            Those that are left.
+        topology
+            What is left of the cluster; None if it is not known.
+        """
+        try:
+            return Chooser(ranks, topology=topology, algorithm=self.algorithm, hosts=hosts)
+        except UnsupportedError as error:
+            _log.warning("%s; the ranks that are left choose by themselves", error)
+            return Chooser(ranks, topology=topology, hosts=hosts)
+
+    def choose(self, collective: str, size_bytes: int, root: int) -> Chosen:
+        """Schedule and bytes of a segment, None for the runtime's own."""
+        for plan in (self.plan, *self.further):
+            if plan is not None and (plan.collective, plan.root) == (collective, root):
+                choice = plan.choose(max(1, size_bytes))
+                return self._fit(self._verified(choice.schedule)), choice.segment_bytes
+        own = self.schedule
+        if own is not None and (own.collective, _root(own)) == (collective, root):
+            return self._fit(own), None
+        if self._given or self.algorithm is not None:
+            return self._build(self.algorithm or "direct", collective, root), None
+        if collective != "all_reduce":
+            return self._build("direct", collective, root), None
+        if size_bytes <= _SMALL:
+            return self._build("recursive_doubling", collective, root), None
+        if self.hosts is not None:
+            name = "ring" if len(self.hosts) > _MANY_HOSTS else "direct"
+            return self._across(name), None
+        return self._build("direct", collective, root), None
+
+    def choose_halves(self, size_bytes: int) -> tuple[Chosen, Chosen]:
+        """What runs for the two halves of an all-reduce, so that what the first leaves the second finds.
+
+        Those of the schedule that would run for the whole, or a reduce-scatter and an all-gather that were
+        planned each for itself: whichever the simulator finds faster.
+        """
+        whole, segment = self.choose("all_reduce", size_bytes, 0)
+        pairs: list[tuple[Chosen, Chosen]] = []
+        if (cut := self._halve(whole)) is not None:
+            pairs.append(((cut[0], segment), (cut[1], segment)))
+        if {"reduce_scatter", "all_gather"} <= {plan.collective for plan in self.further}:
+            planned = (self.choose(half, size_bytes, 0) for half in ("reduce_scatter", "all_gather"))
+            pairs.append((next(planned), next(planned)))
+        if not pairs:
+            scatter, gather = (self._build("direct", half, 0) for half in ("reduce_scatter", "all_gather"))
+            return (scatter, None), (gather, None)
+        if len(pairs) == 1:
+            return pairs[0]
+        return min(pairs, key=lambda pair: _predict(pair, max(1, size_bytes)))
+
+    def _halve(self, whole: Schedule) -> tuple[Schedule, Schedule] | None:
+        """Verified halves of an all-reduce; None if it has none."""
+        if whole.digest not in self._halved:
+            from weft.schedule.passes import halves
+
+            try:
+                found = halves(whole)
+            except ScheduleError:
+                self._halved[whole.digest] = None
+            else:
+                self._halved[whole.digest] = self._verified(found[0]), self._verified(found[1])
+        return self._halved[whole.digest]
+
+    def _build(self, name: str, collective: str, root: int) -> Schedule:
+        key = (name, collective, root)
+        if key not in self._built:
+            from weft.verification import verify
+
+            schedule = registry.find(name).build(self._where(collective), collective, root)
+            verify(schedule, max_work=None)
+            self._built[key] = self._fit(schedule)
+        return self._built[key]
+
+    def _verified(self, schedule: Schedule) -> Schedule:
+        """The schedule, which is proven once: a file may hold anything."""
+        if schedule.digest not in self._proven:
+            from weft.verification import verify
+
+            verify(schedule, max_work=self._max_work)
+            self._proven.add(schedule.digest)
+        return schedule
+
+    def _where(self, collective: str) -> Topology:
+        """A topology of hosts says how to all-reduce between them; for anything else ranks are alike."""
+        if self.topology.ranks == self._ranks or collective == "all_reduce":
+            return self.topology
+        return load_topology(f"fullmesh:{self._ranks}")
+
+    def _across(self, name: str) -> Schedule:
+        assert self.hosts is not None
+        key = (name, "between hosts", 0)
+        if key not in self._built:
+            schedule = registry.find(name).build(load_topology(f"fullmesh:{len(self.hosts)}"), "all_reduce")
+            self._built[key] = self._fit(schedule)
+        return self._built[key]
+
+    def _fit(self, schedule: Schedule) -> Schedule:
+        """Take a schedule of ranks as it is, and spread one of hosts over their ranks."""
+        if schedule.ranks == self._ranks or self.hosts is None:
+            return schedule
+        key = (schedule.digest, "between hosts", 0)
+        if key not in self._built:
+            from weft.algorithms.common.host_composition import spread
+            from weft.verification import verify
+
+            self._built[key] = spread(schedule, self.hosts)
+            verify(self._built[key], max_work=self._max_work)
+        return self._built[key]
+
+
+def _predict(pair: tuple[Chosen, Chosen], size_bytes: int) -> float:
+    from weft.simulation import simulate
+
+    return sum(simulate(schedule, size_bytes, segment_bytes=segment).seconds for schedule, segment in pair)
+
+
+def _root(schedule: Schedule) -> int:
+    """Root of a broadcast or reduce; 0 for what has none."""
+    ends = {"broadcast": schedule.source, "reduce": schedule.target}.get(schedule.collective)
+    return 0 if ends is None or not len(ends) else int(ends[0])

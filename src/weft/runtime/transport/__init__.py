@@ -1,0 +1,1 @@
+"""How a rank reaches the others: shared memory inside a machine, authenticated connections between them."""

@@ -1,0 +1,203 @@
+"""A fusion group's gradients, one after the other in one piece of memory."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NoReturn
+
+import torch
+
+from weft.errors import InputError
+from weft.torch.dear.streams import Streams
+from weft.torch.internals import copy_all
+
+if TYPE_CHECKING:
+    from weft.torch.dear.bucket_channel import Channel, Pending
+    from weft.torch.dear.fusion_groups import Group, Parameters
+
+
+class Stage(Enum):
+    """How far a bucket is."""
+
+    OPEN = "takes gradients"
+    REDUCING = "its gradients are being added up"
+    GATHERING = "its results are under way to everybody"
+
+
+class Slot:
+    """Where one parameter's gradient lies."""
+
+    __slots__ = ("bucket", "first", "here", "last", "name", "number", "parameter", "view")
+
+    def __init__(
+        self, bucket: Bucket, number: int, name: str, parameter: torch.nn.Parameter, first: int
+    ) -> None:
+        self.bucket, self.number, self.name, self.parameter = bucket, number, name, parameter
+        self.first, self.last = first, first + parameter.numel()
+        self.view = bucket.flat[self.first : self.last].view(parameter.shape)
+        self.here = False
+
+
+class Bucket:
+    """Takes gradients as they become ready, and goes through the two halves of an all-reduce.
+
+    Parameters
+    ----------
+    group
+        Which parameters.
+    number
+        Of the group.
+    again
+        Whether a gradient that was not cleared is added to, as torch does.
+    """
+
+    def __init__(
+        self, channel: Channel, parameters: Parameters, group: Group, number: int, *, again: bool
+    ) -> None:
+        tensors = [parameters.tensors[member] for member in group.members]
+        self.number, self.size_bytes = number, group.size_bytes
+        self.elements = sum(tensor.numel() for tensor in tensors)
+        self.cut = channel.cut(self.elements, tensors[0].dtype, tensors[0].device, number)
+        self.flat = channel.buffer(self.cut.padded, tensors[0])
+        self.slots: list[Slot] = []
+        first = 0
+        for member, tensor in zip(group.members, tensors, strict=True):
+            self.slots.append(Slot(self, member, parameters.names[member], tensor, first))
+            first += tensor.numel()
+        # A CPU has one order of things; asking for it would cost as much as taking a gradient does.
+        self._streams = None if self.flat.device.type == "cpu" else Streams(self.flat.device)
+        self.stage = Stage.OPEN
+        self.missing = len(self.slots)
+        self.reducing: Pending | None = None
+        self.gathering: Pending | None = None
+        self._again = again
+        self._collected = False
+        self._version = 0
+
+    def take(self, slot: Slot) -> None:
+        """Take note of a gradient that has just become ready; it is copied when all of the bucket are."""
+        gradient = slot.parameter.grad
+        if self.stage is not Stage.OPEN or self._collected or gradient is None:
+            self._refuse(slot)
+        if gradient is slot.view:
+            if not self._again:
+                msg = f"the gradient of {slot.name} was not cleared: call zero_grad() before backward()"
+                raise InputError(msg)
+        elif gradient.layout is not torch.strided:
+            msg = f"the gradient of {slot.name} is sparse; make its layer without sparse=True"
+            raise InputError(msg)
+        if self._streams is not None:
+            self._streams.note()
+        if not slot.here:
+            slot.here = True
+            self.missing -= 1
+
+    def fill(self) -> None:
+        """Go without the gradients that did not come, but for those that were added up before."""
+        for slot in self.slots if self.missing else ():
+            gradient = slot.parameter.grad
+            if gradient is not None and (self._again or gradient is not slot.view):
+                slot.here = True
+        self.missing = 0
+
+    def start(self, *, whole: bool) -> None:
+        """Send what was taken."""
+        if self._collected:
+            self.check_untouched()
+        else:
+            self.collect()
+        self.stage = Stage.REDUCING
+        self.reducing = self.cut.all_reduce(self.flat) if whole else self.cut.reduce(self.flat)
+        self._version = self.flat._version
+
+    def collect(self) -> None:
+        """Copy gradients into the bucket, where they are found from now on; nobody may change them."""
+        if self._streams is not None:
+            self._streams.join()
+        if torch.is_grad_enabled():  # within a backward pass whose gradients can be differentiated
+            with torch.no_grad():
+                self._copy()
+        else:
+            self._copy()
+        self._collected = True
+        self._version = self.flat._version
+
+    def _copy(self) -> None:
+        into, given = [], []
+        for slot in self.slots:
+            gradient, view = slot.parameter.grad, slot.view
+            if slot.here and gradient is None:
+                msg = f"the gradient of {slot.name} was cleared within the backward pass"
+                raise InputError(
+                    f"{msg}; if its weight is used without its module, call synchronize() before"
+                )
+            if not slot.here:
+                view.zero_()
+            elif gradient is not view:
+                into.append(view)
+                given.append(gradient)
+                slot.parameter.grad = view
+        if into:
+            copy_all(into, given)
+
+    def check_untouched(self) -> None:
+        """Refuse to go on if somebody changed gradients that are under way."""
+        if self.flat._version != self._version:
+            name = self.slots[0].name
+            msg = (
+                f"gradients were changed in place after backward() (group {self.number}, {name}...), while "
+                "they are under way to other ranks: clip with optimizer.clip_grad_norm_(), scale with "
+                "weft.torch.GradScaler, and clear with zero_grad()"
+            )
+            raise InputError(msg)
+
+    def start_gathering(self, flat: torch.Tensor, own: torch.Tensor | None = None) -> None:
+        """Give everybody what this rank has; by default its averages."""
+        self.stage = Stage.GATHERING
+        self.gathering = self.cut.gather(flat, own)
+        self._version = self.flat._version
+
+    def touched(self) -> None:
+        """Take note of a change of our own."""
+        self._version = self.flat._version
+
+    def wait(self) -> None:
+        """Return once what was started is over."""
+        if self.reducing is not None:
+            self.reducing.wait()
+        if self.gathering is not None:
+            self.gathering.wait()
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has taken gradients."""
+        return self.stage is Stage.OPEN and self.missing < len(self.slots)
+
+    def is_done(self) -> bool:
+        """Whether `wait` would return at once."""
+        under_way = self.gathering or self.reducing
+        return under_way is None or under_way.is_done()
+
+    def reopen(self) -> None:
+        """Take gradients again."""
+        self.stage = Stage.OPEN
+        self._collected = False
+        self.reducing = self.gathering = None
+        self.missing = len(self.slots)
+        for slot in self.slots:
+            slot.here = False
+
+    def _refuse(self, slot: Slot) -> NoReturn:
+        if self.stage is Stage.GATHERING:
+            msg = (
+                f"{slot.name} was used before its update of the last step was applied: its module's forward "
+                "was not called (torch.compile before DeAR, or a use of the weight elsewhere). Make DeAR "
+                "first and compile later, or call optimizer.synchronize() before such a use"
+            )
+        else:
+            msg = (
+                f"a second gradient of {slot.name} came before step(): do all but the last backward() within "
+                "optimizer.no_sync(), checkpoint activations with use_reentrant=False, and leave out a batch "
+                "with optimizer.zero_grad()"
+            )
+        raise InputError(msg)

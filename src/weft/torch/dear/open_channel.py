@@ -1,0 +1,99 @@
+"""Who trains together: from what the user gives to a channel of DeAR's own."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from weft.errors import InputError
+from weft.runtime import Communicator
+from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.torch.dear.torch_channel import TorchChannel
+from weft.torch.dear.weft_channel import WeftChannel
+from weft.torch.methods import BACKEND
+from weft.torch.process_group import communicator
+from weft.torch.store_bootstrap import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.torch.dear.bucket_channel import Channel
+
+
+def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Channel:
+    """Channel for DeAR alone, so that what else the group does never comes in between.
+
+    Parameters
+    ----------
+    group
+        A process group, a communicator, or None for all ranks.
+    plan, topology
+        As for `weft.init`.
+    """
+    if isinstance(group, Communicator):
+        return _over(_own_part(group, timeout), plan, topology)
+    if not dist.is_initialized():
+        msg = "there is no process group; call torch.distributed.init_process_group('weft') first"
+        raise InputError(msg)
+    found: Any = dist.group.WORLD if group is None else group
+    if plan is not None or topology is not None:
+        made = connect(found, plan=plan, topology=topology, timeout=timeout)
+        return _over(made, None, None)
+    if dist.get_backend(found) == BACKEND:
+        return _over(_own_part(communicator(found), timeout), None, None)
+    return _over_torch(found, timeout)
+
+
+def broadcast_from_first(channel: Channel, tensors: Sequence[torch.Tensor]) -> None:
+    """Give everybody rank 0's values, whatever their types: as bytes."""
+    if channel.size == 1 or not tensors:
+        return
+    by_device: dict[torch.device, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        by_device.setdefault(tensor.device, []).append(tensor.detach())
+    for together in by_device.values():
+        flat = torch.cat([one.contiguous().reshape(-1).view(torch.uint8) for one in together])
+        padded = torch.nn.functional.pad(flat, (0, -len(flat) % 4))
+        words = padded.view(torch.int32)
+        channel.broadcast(words)
+        told, first = words.view(torch.uint8), 0
+        for one in together:
+            size = one.numel() * one.element_size()
+            one.copy_(told[first : first + size].clone().view(one.dtype).view(one.shape))
+            first += size
+
+
+def _own_part(communicator: Communicator, timeout: float) -> Communicator:
+    part = communicator.split(0)
+    assert part is not None
+    part.timeout = check_timeout(timeout)
+    part.use(communicator.chooser)
+    return part
+
+
+def _over(communicator: Communicator, plan: Any, topology: Any) -> WeftChannel:
+    if plan is not None or topology is not None:
+        msg = "give plan or topology to weft.init, whose communicator this is"
+        raise InputError(msg)
+    communicator.plan_halves()
+    return WeftChannel(communicator)
+
+
+def _over_torch(group: dist.ProcessGroup, timeout: float) -> TorchChannel:
+    if dist.get_backend(group) == "gloo":
+        warnings.warn(
+            "gloo's reduce-scatter is an all-reduce, so that DeAR sends half as much again; "
+            "init_process_group('weft') has one of its own",
+            UserWarning,
+            stacklevel=4,
+        )
+    ranks = dist.get_process_group_ranks(group)
+    patience = timedelta(seconds=check_timeout(timeout))
+    everybody = len(ranks) == dist.get_world_size()
+    # Of some ranks only these make the group, and torch names it by them: once left, it cannot be made anew.
+    made = dist.new_group(ranks, patience, dist.get_backend(group), use_local_synchronization=not everybody)
+    return TorchChannel(made, leave=everybody)

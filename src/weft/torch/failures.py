@@ -1,0 +1,179 @@
+"""A failure reaches the user before an optimizer steps.
+
+torch swallows the errors of futures that Python completes, or crashes on them. So no future of Weft's ever
+completes with one: the failure is kept here instead, and raised wherever the user's thread comes by next:
+where it waits, at the next collective, at the end of the backward pass in which the operation was started,
+and before any optimizer steps.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import weakref
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any, Final
+
+from weft.errors import RuntimeFailure, TimedOut, WeftError
+from weft.torch.internals import at_end_of_backward, current_backward, refuse_steps
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from weft.runtime.handles import Work
+
+_GRACE_S: Final = 10.0
+"""How much longer than an operation may take a backward pass waits for it: it ends by itself before that."""
+
+_FORKED: Final = (
+    "this process was forked from a rank of the process group, and cannot use the group in its place; "
+    "fork before init_process_group, start the process by 'spawn', or give it a group of its own"
+)
+
+
+class Guard:
+    """Keeps the first failure among the operations of one communicator.
+
+    Parameters
+    ----------
+    timeout
+        Seconds that an operation may take.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+        self.failure: BaseException | None = None
+        self.forked = False
+        self._told = self._closed = False
+        self._lock = threading.Lock()
+        self._under_way: dict[Future[Any], tuple[type[BaseException], ...]] = {}
+        self._in_backward: dict[int, list[Work]] = {}
+        with _lock:
+            if not _installed.is_set():
+                _installed.set()
+                refuse_steps(_check_all)
+            _guards.add(self)
+
+    def started(self, work: Work, *, harmless: tuple[type[BaseException], ...] = ()) -> None:
+        """Watch over an operation that was just started.
+
+        If this thread is in a backward pass, that ends only when the operation has. Others that are under way
+        do not concern it: what they wait for may depend on this rank's going on.
+
+        Parameters
+        ----------
+        harmless
+            Errors after which the communicator can go on; only `wait` raises them.
+        """
+        with self._lock:
+            self._under_way[work.future] = harmless
+        work.future.watch(lambda: self._ended(work.future))
+        number = current_backward()
+        if number is None:
+            return
+        with self._lock:
+            first = number not in self._in_backward
+            if first:  # of passes that broke off nobody has seen the end
+                self._in_backward = {
+                    earlier: works
+                    for earlier, works in self._in_backward.items()
+                    if not all(one.is_completed() for one in works)
+                }
+            self._in_backward.setdefault(number, []).append(work)
+        if first:
+            at_end_of_backward(lambda: self._end_backward(number))
+
+    @property
+    def untold(self) -> BaseException | None:
+        """The failure, if nobody has been told of it yet."""
+        return None if self._told else self.failure
+
+    def failed(self, failure: BaseException, *, told: bool = False) -> None:
+        """Keep a failure; only the first counts, what follows comes from it.
+
+        Parameters
+        ----------
+        told
+            Whether the caller raises it.
+        """
+        with self._lock:
+            self.failure = self.failure or failure
+            self._told = self._told or told
+
+    def check(self, *, tells: bool = True) -> None:
+        """Raise what has failed, if something has: an error of the same type, for as often as it is asked.
+
+        Parameters
+        ----------
+        tells
+            Whether the user sees it; an operation under way keeps it until somebody waits for that.
+        """
+        self.check_process()
+        if self.failure is not None:
+            self._told = self._told or tells
+            again = copy.copy(self.failure) if isinstance(self.failure, WeftError) else self.failure
+            raise again from self.failure
+
+    def check_process(self) -> None:
+        """Refuse a forked child: the threads that would do its work are its parent's."""
+        if self.forked:
+            raise RuntimeFailure(_FORKED)
+
+    def drain(self, patience: float | None) -> int:
+        """Wait until all operations have ended; return how many have not within `patience` seconds.
+
+        Without `patience` each operation has its own deadline.
+        """
+        with self._lock:
+            under_way = list(self._under_way)
+        done, late = wait(under_way, patience)
+        for future in done:  # their callbacks may still be on the way
+            self._ended(future)
+        return len(late)
+
+    def close(self) -> None:
+        """Let optimizers step again: whoever closes a communicator knows that it is of no use any more."""
+        self._closed = True
+
+    def _ended(self, future: Future[Any]) -> None:
+        error = future.exception()
+        with self._lock:
+            harmless = self._under_way.pop(future, None)
+            if harmless is not None and error is not None and not isinstance(error, harmless):
+                self.failure = self.failure or error
+
+    def _end_backward(self, number: int) -> None:
+        with self._lock:
+            works = self._in_backward.pop(number, [])
+        patience = self.timeout + _GRACE_S
+        late = wait([work.future for work in works], patience).not_done
+        if late:
+            self.failed(TimedOut("backward", patience, hint=f"{len(late)} operations are under way"))
+        self.check()
+
+    def _check_step(self) -> None:
+        if not self._closed and not self.forked:
+            self.check()
+
+
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+_lock: Final = threading.Lock()
+_installed: Final = threading.Event()
+
+
+def _check_all() -> None:
+    with _lock:
+        guards = tuple(_guards)
+    for guard in guards:
+        guard._check_step()
+
+
+def _forget() -> None:
+    """In a forked child: none of its parent's groups is its own."""
+    for guard in _guards:
+        guard.forked = True
+    _lock.release()
+
+
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forget)

@@ -1,0 +1,382 @@
+"""Connections between two ranks of a process group, beside those of its collectives.
+
+torch lets a rank start a send and a receive and wait for both: neither may wait for the other, nor for a
+collective. So the messages from one rank to another have connections of their own, which the two ranks make
+when both of them have started a message on that way.
+
+Each rank leaves three kinds of notes in the store of the group: that it wants a connection, how to connect,
+and that it has left the group. A rank that waits for a peer which has left gives up at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import secrets
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
+from weft.runtime.bootstrap.group_store import AnsweringStore
+from weft.torch.group_options import Options
+from weft.torch.messages import RECEIVER, SENDER, Box, Expiry, Inbox, Outbox, Receive
+from weft.torch.monitored_barrier import Meetings, MonitoredBarrier
+from weft.torch.store_bootstrap import meet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor
+
+    from weft.runtime.bootstrap.members import Member
+    from weft.runtime.communicator import Communicator
+    from weft.runtime.handles import Work
+
+_SHORTEST_PAUSE_S: Final = 0.001
+_LONGEST_PAUSE_S: Final = 0.05
+_LISTENING_PAUSE_S: Final = 0.25
+
+_LONGEST_MEETING_S: Final = 60.0
+"""For two ranks that both want a connection to make it."""
+
+
+class Way(NamedTuple):
+    """From one rank to another."""
+
+    sender: int
+    receiver: int
+
+
+class Pairs:
+    """The messages of one rank to and from single others.
+
+    Parameters
+    ----------
+    store
+        Of the group.
+    session
+        Name of this group in the store; another group of the same ranks may use the same store later.
+    members
+        The processes of the group, by rank, as far as they are known.
+    rank, size
+        Of this process in it, and of the group.
+    options
+        How to connect.
+    check
+        Raises once the group has failed.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        session: str,
+        members: Mapping[int, Member],
+        rank: int,
+        size: int,
+        options: Options,
+        check: Callable[[], None],
+    ) -> None:
+        self._notes = Notes(store, session)
+        self._ranks = range(size)
+        self._meetings = Meetings()
+        self._expiry = Expiry()
+        self._members, self._rank, self._options, self._check = members, rank, options, check
+        self._lock = threading.Lock()
+        self._outboxes: dict[int, Outbox] = {}
+        self._inboxes: dict[int, Inbox] = {}
+        self._connections: list[Connection] = []
+
+    def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Work:
+        """Start to send a tensor."""
+        with self._lock:
+            if receiver not in self._outboxes:
+                self._outboxes[receiver] = Outbox(self._connect(Way(self._rank, receiver)))
+        return self._outboxes[receiver].send(tensor, tag, timeout)
+
+    def receive(self, tensor: Tensor, sender: int | None, tag: int, timeout: float) -> Receive:
+        """Start to receive into a tensor, from one rank or, without a sender, from whichever sends first."""
+        senders = [sender] if sender is not None else [rank for rank in self._ranks if rank != self._rank]
+        receive = Receive(tensor, tag, timeout, senders)
+        with self._lock:
+            for rank in senders:
+                if rank not in self._inboxes:
+                    self._inboxes[rank] = Inbox(self._connect(Way(rank, self._rank)))
+        for rank in senders:
+            self._inboxes[rank].offer(receive, only=sender is not None)
+        if any(self._inboxes[rank].listens for rank in senders):
+            self._expiry.add(receive, senders)
+        return receive
+
+    def meet_all(self, seconds: float, name_all: bool) -> None:
+        """Return once every rank of the group has called this, as often as this one.
+
+        Parameters
+        ----------
+        seconds
+            For all ranks to come.
+        name_all
+            Whether the error names all ranks that are missing, and not only the first.
+
+        Raises
+        ------
+        TimedOut
+            At rank 0 with the ranks that have not come; at others if rank 0 has not come, or has given up.
+        """
+        barrier = MonitoredBarrier(self._notes, self._meetings, self._rank, self._ranks, self._check)
+        barrier.pass_within(seconds, name_all)
+
+    def leave(self) -> None:
+        """Tell the others that no message follows, and close each connection after its last message."""
+        self._notes.leave(self._rank)
+        for box in self._boxes():
+            box.end()
+
+    def close(self) -> None:
+        """Return when all connections are closed."""
+        for box in self._boxes():
+            box.join()
+        self._expiry.close()
+
+    def unreceived(self) -> dict[int, list[int]]:
+        """Tags of messages that have come and were not received, by sender."""
+        return {sender: tags for sender, box in self._inboxes.items() if (tags := box.kept_tags)}
+
+    def abort(self) -> None:
+        """Cancel the messages that are under way."""
+        for connection in self._connections:
+            connection.abort()
+        self._expiry.close()
+
+    def _boxes(self) -> list[Box]:
+        return [*self._outboxes.values(), *self._inboxes.values()]
+
+    def _connect(self, way: Way) -> Connection:
+        connection = Connection(self._notes, way, self._members, self._rank, self._options, self._check)
+        connection.announce()
+        self._connections.append(connection)
+        return connection
+
+
+def open_pairs(
+    store: Any, communicator: Communicator, options: Options, check: Callable[[], None], timeout: float
+) -> Pairs:
+    """The messages of a group that runs on a communicator; every rank calls this.
+
+    Parameters
+    ----------
+    options
+        Of the group.
+    timeout
+        Seconds for all ranks to come.
+    """
+    mine, roster = secrets.token_bytes(8), communicator.roster
+    if roster is not None:
+        session = roster.exchange(mine, timeout)[0]
+    else:  # a part of a communicator has no roster
+        told = communicator.broadcast(np.frombuffer(mine, np.uint8).copy(), kind="process group")
+        session = told.tobytes()
+    members = {} if roster is None else {member.rank: member for member in roster.members}
+    plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
+    place = communicator.rank, communicator.size
+    return Pairs(store, session.hex(), members, *place, plain, check)
+
+
+class Connection:
+    """Connection that one way has, made when both of its ranks want it.
+
+    Parameters
+    ----------
+    notes
+        In the store of the group.
+    way
+        Of the messages.
+    members, rank, options, check
+        As for `Pairs`.
+    """
+
+    def __init__(
+        self,
+        notes: Notes,
+        way: Way,
+        members: Mapping[int, Member],
+        rank: int,
+        options: Options,
+        check: Callable[[], None],
+    ) -> None:
+        self._notes, self._way, self._members, self._check = notes, way, members, check
+        self._place = SENDER if way.sender == rank else RECEIVER
+        self._peer = way[1 - self._place]
+        self._options = options
+        self._made: Communicator | None = None
+        self._left = threading.Event()
+
+    @property
+    def peer(self) -> int:
+        """Rank in the group at the other end."""
+        return self._peer
+
+    def announce(self) -> None:
+        """Let the peer know that this rank wants the connection."""
+        self._notes.want(self._way, self._place)
+
+    def open(self, op: str, timeout: float, wanted: Callable[[], bool] = lambda: True) -> Communicator:
+        """Communicator of the two ranks.
+
+        Parameters
+        ----------
+        op
+            What wants it.
+        timeout
+            Seconds for the peer to come.
+        wanted
+            Tells whether somebody waits for it; else there is no hurry.
+
+        Raises
+        ------
+        PeerLost
+            If the peer has left the group without a message on this way.
+        TimedOut
+            If it does not come.
+        """
+        if self._made is None:
+            deadline = time.monotonic() + timeout
+            self._await_peer(op, timeout, deadline, wanted)
+            left = min(_LONGEST_MEETING_S, max(_SHORTEST_PAUSE_S, deadline - time.monotonic()))
+            key = self._notes.key(self._way)
+            with self.ranks_of_group():
+                self._made = meet(self._notes.store, self._place, 2, self._options, timeout=left, key=key)
+            # At the end of the process the group ends, and what is under way with it.
+            atexit.unregister(self._made.close)
+        if self._left.is_set():
+            self._made.abort()
+        return self._made
+
+    @contextmanager
+    def ranks_of_group(self) -> Iterator[None]:
+        """Raise failures of the two ranks with their ranks in the group."""
+        way = self._way
+        try:
+            yield
+        except PeerLost as lost:
+            where = way[lost.rank], lost.host, lost.pid
+            raise PeerLost(*where, lost.op, lost.step, lost.reason) from lost
+        except DesyncError as desync:
+            raise DesyncError(way[desync.rank], desync.op, desync.fingerprint) from desync
+        except LinkLost as cut:
+            raise type(cut)((way.sender, way.receiver), cut.op) from cut
+        except TimedOut as late:
+            missing = [way[rank] for rank in late.missing]
+            raise TimedOut(late.op, late.seconds, missing, late.hint) from late
+        except RuntimeFailure as failure:
+            msg = f"from rank {way.sender}, here called 0, to rank {way.receiver}, here called 1: {failure}"
+            raise RuntimeFailure(msg) from failure
+
+    def close(self) -> None:
+        """Leave."""
+        self._left.set()
+        if self._made is not None:
+            self._made.close()
+
+    def abort(self) -> None:
+        """Cancel what is under way, from any thread."""
+        self._left.set()
+        if self._made is not None:
+            self._made.abort()
+
+    def stop_listening(self) -> None:
+        """Leave a connection that nobody waits at: a peer that wants it from here on hears that at once."""
+        if self._made is None:
+            self._notes.withdraw(self._way, self._place)
+        self.abort()
+
+    def _await_peer(self, op: str, timeout: float, deadline: float, wanted: Callable[[], bool]) -> None:
+        """Wait for the peer's note; not inside the store, which serves one thread at a time."""
+        there = 1 - self._place
+        pause = _SHORTEST_PAUSE_S
+        while not self._notes.wants(self._way, there):
+            # A rank that leaves has left its other notes before: look once more.
+            if self._notes.has_left(self._peer) and not self._notes.wants(self._way, there):
+                raise self._left_without(op)
+            self._check()
+            if time.monotonic() > deadline:
+                raise TimedOut(op, timeout, [self._peer], "it has not called the other half")
+            if self._left.wait(pause if wanted() else _LISTENING_PAUSE_S):
+                msg = f"{op}: this rank has aborted or destroyed the process group"
+                raise RuntimeFailure(msg)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _left_without(self, op: str) -> PeerLost:
+        member = self._members.get(self._peer)
+        host, pid = (None, None) if member is None else (member.host, member.pid)
+        return PeerLost(self._peer, host, pid, op, reason="it has left the process group")
+
+
+class Notes:
+    """Short notes in the store of a group, for all its ranks to see."""
+
+    def __init__(self, store: Any, session: str) -> None:
+        self.store = store
+        self._answering = AnsweringStore(store)
+        self._session = f"weft/{session}"
+
+    def key(self, way: Way) -> str:
+        """Where the two ranks of a way meet."""
+        return f"{self._session}/{way.sender}-{way.receiver}"
+
+    def want(self, way: Way, place: int) -> None:
+        """Note that the sender or the receiver wants a connection."""
+        try:
+            self._answering.set(f"{self.key(way)}/{place}", "wanted")
+        except RuntimeError as error:
+            raise _unreachable(error) from error
+
+    def wants(self, way: Way, place: int) -> bool:
+        """Whether it does."""
+        return self._has(f"{self.key(way)}/{place}")
+
+    def withdraw(self, way: Way, place: int) -> None:
+        """Take back the note that the sender or the receiver wants a connection."""
+        with suppress(RuntimeError):  # a store that is gone, or one that deletes nothing
+            self._answering.delete_key(f"{self.key(way)}/{place}")
+
+    def leave(self, rank: int) -> None:
+        """Note that a rank starts no further messages."""
+        try:
+            self._answering.set(f"{self._session}/left/{rank}", "left")
+        except RuntimeError:
+            return  # the store is gone, and whoever looks there hears of that
+
+    def has_left(self, rank: int) -> bool:
+        """Whether it does not."""
+        return self._has(f"{self._session}/left/{rank}")
+
+    def leave_word(self, key: str, word: str) -> None:
+        """Note anything, for who knows the key."""
+        try:
+            self._answering.set(f"{self._session}/{key}", word)
+        except RuntimeError as error:
+            raise _unreachable(error) from error
+
+    def find_word(self, key: str) -> str | None:
+        """What was noted, if something was."""
+        if not self._has(f"{self._session}/{key}"):
+            return None
+        try:
+            return self._answering.get(f"{self._session}/{key}").decode(errors="replace")
+        except RuntimeError as error:
+            raise _unreachable(error) from error
+
+    def _has(self, key: str) -> bool:
+        try:
+            return self._answering.check([key])
+        except RuntimeError as error:
+            raise _unreachable(error) from error
+
+
+def _unreachable(error: RuntimeError) -> RuntimeFailure:
+    reason = str(error).partition("\n")[0]
+    msg = f"the store of the process group cannot be reached: {reason}; the rank that keeps it may have ended"
+    return RuntimeFailure(msg)

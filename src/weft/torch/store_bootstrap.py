@@ -1,0 +1,120 @@
+"""How the ranks of a torch process group meet: through the store that the group has already.
+
+Only the members of a new group know of it, so nothing but its own store can bring them together. The
+variables ``WEFT_ADDRESS``, ``WEFT_PORT`` and ``WEFT_SECRET`` say where rank 0 of the *job* listens, who need
+not be in the group: they are not used here. Whoever can reach the store can read the note that is left there,
+and so could come in a rank's place; that is true of every backend of torch.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from torch import distributed as dist
+
+from weft.errors import InputError
+from weft.runtime.bootstrap.client import join
+from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
+from weft.runtime.engines.native_engine import NativeEngine
+from weft.runtime.start import open_communicator
+from weft.runtime.transport.connections import CONNECT_S
+from weft.torch.group_options import Options
+from weft.torch.internals import DEFAULT_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.planning import Plan
+    from weft.runtime.communicator import Communicator
+    from weft.schedule import Schedule
+    from weft.topology import Topology
+
+_KEY: Final = "weft/note"
+
+
+def connect(
+    group: dist.ProcessGroup | None = None,
+    *,
+    plan: Plan | str | Path | None = None,
+    schedule: Schedule | str | Path | None = None,
+    topology: Topology | str | None = None,
+    algorithm: str | None = None,
+    transport: str = "auto",
+    streams: int = 2,
+    timeout: float = DEFAULT_TIMEOUT_S,
+    connect_timeout: float = CONNECT_S,
+    planning: float = 20.0,
+) -> Communicator:
+    """Communicator of the ranks of a process group, whatever its backend; every rank of the group calls this.
+
+    Parameters
+    ----------
+    group
+        By default all ranks of torch.distributed.
+    plan, schedule, topology, algorithm, transport, streams, connect_timeout, planning
+        As for `weft.init`.
+    timeout
+        Seconds for meeting, and for each operation unless it is given its own.
+
+    Raises
+    ------
+    InputError
+        If there is no group, or this process is not in it.
+    TimedOut, PeerLost
+        If other ranks do not come.
+    """
+    if not dist.is_available() or not dist.is_initialized():
+        msg = "there is no process group; call torch.distributed.init_process_group() first"
+        raise InputError(msg)
+    found = dist.group.WORLD if group is None else group
+    if not isinstance(found, dist.ProcessGroup) or found.rank() < 0:
+        msg = "this process is not in the group that was given; only its members call connect"
+        raise InputError(msg)
+    store, rank = found.get_group_store(), found.rank()
+    number = count_visit(store, rank)
+    options = Options(
+        plan=plan,
+        schedule=schedule,
+        topology=topology,
+        algorithm=algorithm,
+        transport=transport,
+        streams=streams,
+        connect_timeout=connect_timeout,
+        planning=planning,
+    )
+    return meet(store, rank, found.size(), options, timeout=timeout, key=f"{_KEY}/{number}")
+
+
+def meet(
+    store: Any, rank: int, size: int, options: Options, *, timeout: float, key: str = _KEY
+) -> Communicator:
+    """Communicator of ranks that share a store, and a key in it that nobody has used before."""
+
+    def connect_engine(cables: Topology | None) -> NativeEngine:
+        return NativeEngine.connect(
+            join(find_place_in_group(store, rank, size, key, timeout), timeout=timeout),
+            transport=options.transport,
+            streams=options.streams,
+            timeout=min(timeout, check_timeout(options.connect_timeout, "connect_timeout")),
+            topology=cables,
+        )
+
+    return open_communicator(
+        connect_engine,
+        plan=options.plan,
+        schedule=options.schedule,
+        topology=options.topology,
+        algorithm=options.algorithm,
+        timeout=timeout,
+        planning=options.planning,
+    )
+
+
+def find_topology(options: Options, size: int) -> Topology | str | None:
+    """What ``WEFT_TOPOLOGY`` names, for a group of all ranks of the job to which nothing else was given."""
+    if options.topology is not None or options.plan is not None or options.schedule is not None:
+        return options.topology
+    everybody = not dist.is_initialized() or size == dist.get_world_size()
+    return os.environ.get("WEFT_TOPOLOGY") or None if everybody else None

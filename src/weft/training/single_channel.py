@@ -1,0 +1,210 @@
+"""Runs a graph of tasks on one computing unit and one channel, with the times that costs give.
+
+Fast and exact, and blind to what happens inside the network: a collective takes as long as `Costs` says,
+whoever else computes meanwhile. The searches for a fusion and the checks against closed forms use this.
+
+The rules: the computing unit does one task at a time, the channel one collective at a time, and neither ever
+breaks one off. Among those that wait, the one of the smallest priority goes next; then the one that was ready
+first; then the one that comes first in the graph.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from weft.errors import InputError
+from weft.training.iteration import Span, Timeline
+from weft.training.task_graph import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.training.costs import Costs
+    from weft.training.task_graph import Graph, Task
+
+MOST_CHANNELS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """When each task began and ended, by its number."""
+
+    began_s: tuple[float, ...]
+    ended_s: tuple[float, ...]
+    iteration_s: tuple[float, ...]
+    """From the start of each iteration to that of the next."""
+
+    end_s: float
+    """When all that the end of the last iteration waits for was done."""
+
+
+def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> Timeline:
+    """Run a graph and give its last full iteration, from the start of the last but one to that of the last.
+
+    Parameters
+    ----------
+    graph
+        Of at least two iterations; more where a policy lets one iteration reach into the next, until times
+        repeat.
+    costs
+        Of the collectives; with an `all_to_all` if the graph has any.
+    overhead_s
+        Seconds that each collective takes in addition.
+    channels
+        How many collectives may be under way at a time without disturbing each other.
+
+    Returns
+    -------
+    Timeline
+        Spans count from the start of the iteration: what it computes, what it waits for, and the collectives
+        that begin in it.
+
+    Raises
+    ------
+    InputError
+        If there are not two iterations, or the costs lack a collective.
+
+    Examples
+    --------
+    >>> from weft.training import Layer, Linear, policies
+    >>> model = [Layer("a", 1000, 1.0, 2.0), Layer("b", 1000, 1.0, 2.0)]
+    >>> graph = policies.find("wfbp").build(model)
+    >>> run(graph, Linear.ring(2, alpha_s=0.0, beta_s_per_byte=0.001)).seconds
+    7.0
+    """
+    done = trace(graph, costs, overhead_s, channels)
+    return last_iteration(graph, done)
+
+
+def trace(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> Run:
+    """Run a graph and give when everything happened; parameters as for `run`."""
+    if len(graph.starts) < 2:
+        msg = f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2"
+        raise InputError(msg)
+    if not 1 <= channels <= MOST_CHANNELS:
+        msg = f"{channels} channels: expected 1 to {MOST_CHANNELS}"
+        raise InputError(msg)
+    began, ended = _Machine(graph, _prices(costs), overhead_s, channels).run()
+    starts = [began[number] for number in graph.starts]
+    return Run(
+        tuple(began),
+        tuple(ended),
+        tuple(after - before for before, after in pairwise(starts)),
+        max((ended[number] for number in graph.end()), default=max(ended)),
+    )
+
+
+class _Machine:
+    """Everything that is under way or waits."""
+
+    def __init__(
+        self, graph: Graph, price: Callable[[str, int], float], overhead_s: float, channels: int
+    ) -> None:
+        self.tasks = graph.tasks
+        self._price, self._overhead_s = price, overhead_s
+        self._missing = [len(task.after) for task in self.tasks]
+        self._followers: list[list[int]] = [[] for _ in self.tasks]
+        for number, task in enumerate(self.tasks):
+            for before in task.after:
+                self._followers[before].append(number)
+        self._free = {Kind.COMPUTE: 1, Kind.COLLECTIVE: channels}
+        self._waiting: dict[Kind, list[tuple[int, float, int]]] = {Kind.COMPUTE: [], Kind.COLLECTIVE: []}
+        self._under_way: list[tuple[float, int]] = []
+        self.began = [0.0] * len(self.tasks)
+        self.ended = [0.0] * len(self.tasks)
+
+    def run(self) -> tuple[list[float], list[float]]:
+        for number, missing in enumerate(self._missing):
+            if not missing:
+                self._ready(number, 0.0)
+        self._dispatch(0.0)
+        while self._under_way:
+            now = self._under_way[0][0]
+            # All that ends now ends before anything begins, so that priorities see everything that is ready.
+            while self._under_way and self._under_way[0][0] == now:
+                self._end(heapq.heappop(self._under_way)[1], now)
+            self._dispatch(now)
+        return self.began, self.ended
+
+    def _ready(self, number: int, now: float) -> None:
+        task = self.tasks[number]
+        if task.kind is Kind.DELAY:
+            self._begin(number, now, task.seconds)
+        else:
+            heapq.heappush(self._waiting[task.kind], (task.priority, now, number))
+
+    def _begin(self, number: int, now: float, seconds: float) -> None:
+        self.began[number] = now
+        heapq.heappush(self._under_way, (now + seconds, number))
+
+    def _end(self, number: int, now: float) -> None:
+        self.ended[number] = now
+        kind = self.tasks[number].kind
+        if kind is not Kind.DELAY:
+            self._free[kind] += 1
+        for follower in self._followers[number]:
+            self._missing[follower] -= 1
+            if not self._missing[follower]:
+                self._ready(follower, now)
+
+    def _dispatch(self, now: float) -> None:
+        for kind, waiting in self._waiting.items():
+            while waiting and self._free[kind]:
+                self._free[kind] -= 1
+                number = heapq.heappop(waiting)[2]
+                self._begin(number, now, self._seconds(self.tasks[number]))
+
+    def _seconds(self, task: Task) -> float:
+        if task.kind is Kind.COMPUTE:
+            return task.seconds
+        return self._price(task.collective, task.size_bytes) + self._overhead_s
+
+
+def _prices(costs: Costs) -> Callable[[str, int], float]:
+    """Look up what a collective costs, once for each size: simulated costs take time to give."""
+    known: dict[tuple[str, int], float] = {}
+
+    def price(collective: str, size_bytes: int) -> float:
+        key = collective, size_bytes
+        if key not in known:
+            cost = getattr(costs, collective, None)
+            if cost is None:
+                msg = f"these costs have no {collective}, which the model needs; give costs that have one"
+                raise InputError(msg)
+            known[key] = cost(size_bytes)
+        return known[key]
+
+    return price
+
+
+def last_iteration(graph: Graph, done: Run) -> Timeline:
+    """The last full iteration, counted from its start."""
+    iteration = len(graph.starts) - 2
+    start, end = (done.began_s[number] for number in graph.starts[-2:])
+    computing = [
+        number
+        for number, task in enumerate(graph.tasks)
+        if task.kind is Kind.COMPUTE and (task.iteration == iteration or number == graph.starts[-1])
+    ]
+    computing.sort(key=lambda number: (done.began_s[number], number))
+    spans: list[Span] = []
+    free, exposed = start, 0.0
+    for number in computing:
+        task, began = graph.tasks[number], done.began_s[number]
+        if began > free:
+            cause = max(task.after, key=lambda other: done.ended_s[other])
+            spans.append(Span("wait", graph.tasks[cause].group, free - start, began - start))
+            exposed += began - free
+        if number != graph.starts[-1]:
+            spans.append(Span(task.phase, task.layer, began - start, done.ended_s[number] - start))
+        free = done.ended_s[number]
+    spans.extend(
+        Span(task.collective, task.group, began - start, ended - start)
+        for task, began, ended in zip(graph.tasks, done.began_s, done.ended_s, strict=True)
+        if task.kind is Kind.COLLECTIVE and start <= began < end
+    )
+    spans.sort(key=lambda span: span.start_s)
+    return Timeline(end - start, exposed, tuple(spans))

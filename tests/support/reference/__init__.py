@@ -1,0 +1,1 @@
+"""Small engines that can be checked by reading: the oracles of the simulator's C++ engines."""
