@@ -56,7 +56,7 @@ from weft.planning import plan_file  # noqa: E402
 from weft.runtime import Member  # noqa: E402
 from weft.runtime.bootstrap import handshake  # noqa: E402
 from weft.runtime.bootstrap.listener import Listener, open_socket  # noqa: E402
-from weft.runtime.bootstrap.members import Verdict, decode  # noqa: E402
+from weft.runtime.bootstrap.members import LossVerdict, decode  # noqa: E402
 from weft.runtime.operation_queue import cut_into_chunks  # noqa: E402
 from weft.runtime.transport.link_connections import IN_TURN, find_lanes  # noqa: E402
 from weft.schedule import Schedule, container  # noqa: E402
@@ -604,7 +604,7 @@ def read_control_frames(data: bytes) -> bool:
 
 def make_record(chance: Chance) -> bytes:
     """Payload of a frame."""
-    member, verdict = Member.here(chance.randrange(4)), Verdict("join", 1, "host", 7, (2, 3), 1.5, "text")
+    member, verdict = Member.here(chance.randrange(4)), LossVerdict("join", 1, "host", 7, (2, 3), 1.5, "text")
     value = chance.choice((member, [member] * 3, verdict))
     data = msgspec.msgpack.encode(value)
     if chance.random() < 0.5:
@@ -616,12 +616,12 @@ def make_record(chance: Chance) -> bytes:
 def read_record(data: bytes) -> bool:
     """Take it for each of the things that a frame may hold."""
     taken = False
-    kinds: tuple[type[Any], ...] = (Member, tuple[Member, ...], Verdict)
+    kinds: tuple[type[Any], ...] = (Member, tuple[Member, ...], LossVerdict)
     for kind in kinds:
         with suppress(WeftError):
             found = decode(data, kind, "rank 1")
             taken = True
-            if isinstance(found, Verdict):
+            if isinstance(found, LossVerdict):
                 str(found.error())
     return taken
 

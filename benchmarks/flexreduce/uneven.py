@@ -30,7 +30,7 @@ from weft.planning.segments import simulate_best
 from weft.schedule import Schedule
 from weft.simulation import simulate
 from weft.topology import Topology, load_topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.verification import verify
 
 SIZES = ("1MiB", "64MiB", "1GiB")
@@ -48,7 +48,7 @@ LINKS = (
 
 def racks(rack_speed: int) -> Topology:
     """Two racks of 16 and 8 ranks, in hosts of 8; ranks have 100 GB/s, hosts 25 GB/s."""
-    wiring = Wiring(24, 6)
+    wiring = CableNotes(24, 6)
     for host in range(3):
         for rank in range(8 * host, 8 * host + 8):
             wiring.cable(rank, wiring.switch(host), bandwidth=100 * 10**9, latency_ps=10**6)

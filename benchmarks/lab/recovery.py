@@ -33,12 +33,12 @@ from pathlib import Path
 
 import numpy as np
 import weft
-from weft.probing import Watch
+from weft.probing import SpeedWatch
 
 topology, mark = sys.argv[1:]
 log, step = [], 0
 with weft.init(topology=topology, timeout=60) as comm:
-    watch = Watch(comm)
+    watch = SpeedWatch(comm)
     while step < {STEPS}:
         if step == {EVENT} and comm.rank == 0:
             Path(mark).touch()

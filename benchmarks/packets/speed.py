@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.packets import Rules, make_tables, simulate_tables
-from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RULES, Machine
+from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RULES, PaperMachine
 
 REPEATS = 3
 PEER_KIB = 512
@@ -31,7 +31,7 @@ LARGE = 64 << 20
 GROWTH = (4 << 20, 16 << 20, 64 << 20)
 
 
-def ours(machine: Machine, algorithm: str, size_bytes: int, detail: str = "packet") -> dict[str, Any]:
+def ours(machine: PaperMachine, algorithm: str, size_bytes: int, detail: str = "packet") -> dict[str, Any]:
     """CPU seconds and cycles of one run."""
     schedule = machine.schedule(algorithm)
     rules = RULES.get(algorithm, Rules())
@@ -94,7 +94,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def beside_peer(folder: Path | None) -> dict[str, Any]:
     """Take turns on a 4x4 torus."""
-    machine = Machine("torus", 16)
+    machine = PaperMachine("torus", 16)
     mine, peers = [], []
     for _ in range(REPEATS):
         mine.append(ours(machine, MULTITREE, PEER_KIB << 10))
@@ -110,7 +110,7 @@ def beside_peer(folder: Path | None) -> dict[str, Any]:
 
 def details(algorithm: str) -> dict[str, Any]:
     """64 MiB on an 8x8 torus in both details, taking turns."""
-    machine = Machine("torus", 64)
+    machine = PaperMachine("torus", 64)
     runs: dict[str, list[dict[str, Any]]] = {"packet": [], "message": []}
     for _ in range(REPEATS):
         for detail, done in runs.items():
@@ -127,7 +127,7 @@ def details(algorithm: str) -> dict[str, Any]:
 
 def growth() -> list[dict[str, Any]]:
     """CPU seconds over packets."""
-    machine = Machine("torus", 64)
+    machine = PaperMachine("torus", 64)
     rows = []
     for size in GROWTH:
         run = summary([ours(machine, MULTITREE_MSG, size) for _ in range(REPEATS)])

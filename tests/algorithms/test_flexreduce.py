@@ -31,7 +31,7 @@ from weft.schedule import Schedule
 from weft.schedule.passes import halves
 from weft.simulation import simulate
 from weft.topology import Topology, load_topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 
 UNEVEN = ["hosts:8,4", "hosts:4,3,1", "hosts:1,3,1,5", "hosts:2,1,1,1,3", "hosts:6,4@intra=9GB/s"]
 EVEN = ["dgx-h100:2", "dgx-a100:3", "fattree:16", "bigraph:3,4", "hosts:5,5,5"]
@@ -58,7 +58,7 @@ def portions(schedule: Schedule) -> list[Fraction]:
 
 def cables(speeds: list[int]) -> Topology:
     """A ring of cables, the i-th from rank i to the next."""
-    wiring = Wiring(len(speeds))
+    wiring = CableNotes(len(speeds))
     for rank, speed in enumerate(speeds):
         wiring.cable(rank, (rank + 1) % len(speeds), bandwidth=speed * GB, latency_ps=10**6)
     return wiring.build("cables")
@@ -67,7 +67,7 @@ def cables(speeds: list[int]) -> Topology:
 def racks(shape: list[list[int]], rack_speed: int) -> Topology:
     """Racks of hosts behind rack switches behind one core; hosts have 25 GB/s, ranks 100 GB/s."""
     hosts = [count for rack in shape for count in rack]
-    wiring = Wiring(sum(hosts), len(hosts) + len(shape) + 1)
+    wiring = CableNotes(sum(hosts), len(hosts) + len(shape) + 1)
     members: list[tuple[int, ...]] = []
     for rack, counts in enumerate(shape):
         above = wiring.switch(len(hosts) + rack)
@@ -214,7 +214,7 @@ def test_the_all_gather_is_the_mirror_image(spec: str) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=8))
 def test_on_one_switch_with_any_ports_the_busiest_link_reaches_the_bound(speeds: list[int]) -> None:
-    wiring = Wiring(len(speeds), 1)
+    wiring = CableNotes(len(speeds), 1)
     for rank, speed in enumerate(speeds):
         wiring.cable(rank, wiring.switch(0), bandwidth=speed * GB, latency_ps=10**6)
     topology = wiring.build("ports")

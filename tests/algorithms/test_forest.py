@@ -23,7 +23,7 @@ from weft.algorithms.forest.timetable import (
     make_timetable,
 )
 from weft.bounds.collective_bound import equal_shard_all_reduce_seconds, lower_bound
-from weft.bounds.tree_columns import Growth, find_centres, grow_trees
+from weft.bounds.tree_columns import TreeGrowth, find_centres, grow_trees
 from weft.errors import InputError
 from weft.schedule import Schedule
 from weft.simulation import simulate
@@ -48,7 +48,7 @@ SPECS = [
 def slotted(spec: str, chunks: int, passes: int = 60) -> tuple[Topology, Timetable]:
     """A timetable of slots: a link takes one chunk in each, and what arrives in one may leave in the next."""
     topology = load_topology(spec)
-    growth = Growth(chunks)
+    growth = TreeGrowth(chunks)
     trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), growth)
     clock = Clock(np.ones(topology.links, np.int32), np.zeros(topology.links, np.int32))
     return topology, make_timetable(topology, trees, clock, passes=passes)
@@ -109,7 +109,7 @@ def test_slots(spec: str, chunks: int, slots: int) -> None:
 def test_a_link_is_held_by_one_chunk_at_a_time() -> None:
     topology = load_topology("dgx-h100:2")
     clock = make_clock(topology)
-    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), Growth(24))
+    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), TreeGrowth(24))
     timetable = make_timetable(topology, trees, clock, passes=20)
     held: set[tuple[int, int]] = set()
     for half, starts in (

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from support.jobs import WEFT
 
-from weft.bench.bench_session import Stage
+from weft.bench.bench_session import BenchSession
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
 from weft.bench.peers import PEERS, find_entry
-from weft.bench.peers.peer import Venue
-from weft.bench.task import COLLECTIVES, Task
+from weft.bench.peers.peer import JobPlace
+from weft.bench.task import COLLECTIVES, BenchTask
 from weft.errors import InputError
 from weft.topology import load_topology
 
@@ -53,7 +53,7 @@ def find_missing(name: str) -> str | None:
     """What a peer says that cannot run here; None if it can."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as resources:
         try:
-            find_entry(name).start(Venue(2, folder, resources))
+            find_entry(name).start(JobPlace(2, folder, resources))
         except InputError as error:
             return str(error)
     return None
@@ -194,10 +194,10 @@ def test_peers_are_refused_inside_a_job() -> None:
 
 
 def test_bounds_are_what_the_topology_or_the_memory_allows() -> None:
-    task = Task("all_reduce", "float32", "sum", 4, 1 << 20)
+    task = BenchTask("all_reduce", "float32", "sum", 4, 1 << 20)
     ring = topology_limit(task, load_topology("ring:4@bw=1GB/s"))
     assert ring.seconds == pytest.approx(6 * task.size_bytes / 8e9)
-    assert memory_limit(Task("all_reduce", "float32", "sum", 4, 1024)) is None
+    assert memory_limit(BenchTask("all_reduce", "float32", "sum", 4, 1024)) is None
     assert copy_speed(1 << 20, 2) > 0
 
 
@@ -261,7 +261,7 @@ def test_contestants_that_wait_for_their_turn_use_no_processor(
         "plan": None,
         "schedule": None,
     }
-    with Stage(60.0) as stage:
+    with BenchSession(60.0) as stage:
         for name in ("weft", "gloo", "mpi"):
             stage.start(find_entry(name), 2, settings)
         workers = [pid for pid, name in marked(mark).items() if name]

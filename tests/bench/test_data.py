@@ -9,7 +9,7 @@ import pytest
 from support.bfloat16 import widen
 
 from weft.bench.data import count_wrong, count_wrong_results, encode, fill, fill_input, pattern
-from weft.bench.task import COLLECTIVES, ITEM_BYTES, OPS, Task, make_tasks
+from weft.bench.task import COLLECTIVES, ITEM_BYTES, OPS, BenchTask, make_tasks
 
 FOLD = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
@@ -48,7 +48,7 @@ def test_a_piece_in_the_wrong_place_is_found() -> None:
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_what_no_one_computed_is_wrong(collective: str) -> None:
-    task = Task(collective, "float32", "sum", 2, 1000)
+    task = BenchTask(collective, "float32", "sum", 2, 1000)
     own = np.empty(4 * task.output_elements, np.uint8)
     fill_input(task, 1, own)
     assert count_wrong_results(task, 1, own) > 100
@@ -65,6 +65,6 @@ def test_sizes_are_those_of_nccl_tests() -> None:
     [("all_reduce", 1.5, 8), ("reduce_scatter", 0.75, 5), ("all_gather", 0.75, 5), ("broadcast", 1, 4)],
 )
 def test_speeds_are_judged_as_nccl_tests_does(collective: str, factor: float, touched: int) -> None:
-    task = Task(collective, "float32", "sum", 4, 1024)
+    task = BenchTask(collective, "float32", "sum", 4, 1024)
     assert task.bus_factor == factor
     assert task.touched_bytes == touched * task.size_bytes

@@ -10,8 +10,8 @@ from cli.running import Run
 
 from weft.cli import reproduce
 from weft.cli.output import make_console
-from weft.papers import PAPERS, Reproduction, Row
-from weft.papers.charts import bar_chart, line_chart
+from weft.papers import PAPERS, ClaimRow, Reproduction
+from weft.papers.svg_charts import bar_chart, line_chart
 
 FOUND = Reproduction(
     "dear",
@@ -19,9 +19,9 @@ FOUND = Reproduction(
     "A reference",
     ("links are as fast as their wires",),
     (
-        Row("as fast as said", "four ranks", 2.0, 1.5, "x", "half of it is latency"),
-        Row("faster than others", "eight ranks", 83.0, 10.25, " %", at_most=True),
-        Row("something else", "two ranks", None, 3.0, " GB/s"),
+        ClaimRow("as fast as said", "four ranks", 2.0, 1.5, "x", "half of it is latency"),
+        ClaimRow("faster than others", "eight ranks", 83.0, 10.25, " %", at_most=True),
+        ClaimRow("something else", "two ranks", None, 3.0, " GB/s"),
     ),
     {"points": [[1, 2.5]]},
     {"first": line_chart("a <title>", "x", "y", {"line & more": [(1, 2.0), (4, 3.0)]}, log_x=True)},

@@ -17,7 +17,7 @@ import pytest
 from cli.running import Run
 from support.engines import AS_ROOT, MPIRUN
 
-from weft.cli.train_point import Point
+from weft.cli.train_point import TrainingJob
 from weft.cli.train_sweep import expand, sweep
 
 SLOW = "switch:4@bw=125MB/s,lat=25us"
@@ -155,7 +155,7 @@ def test_a_job_of_a_sweep_that_cannot_be_says_so_beside_the_others(weft: Run) ->
 
 
 def test_any_executor_of_concurrent_futures_will_do() -> None:
-    point = Point("ring:{scale}", "multitree-alphagozero", "v100", policy="wfbp")
+    point = TrainingJob("ring:{scale}", "multitree-alphagozero", "v100", policy="wfbp")
     places = expand(point, ["scale=2,3", "fusion=1,1GB"])
     seen: list[int] = []
     with ThreadPoolExecutor(2) as executor:

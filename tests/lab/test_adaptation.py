@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from weft.lab import build
-from weft.probing.adaptation import Adaptation, Watch, remeasure
-from weft.probing.measurements import Cable, Flow, Measurements, Round
+from weft.probing.adaptation import Adaptation, SpeedWatch, remeasure
+from weft.probing.measurements import Flow, MeasuredCable, Measurements, Round
 from weft.runtime.launcher.launch import launch
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import format_toml
@@ -82,7 +82,7 @@ def test_cables_take_the_speeds_that_were_measured_and_the_others_stay() -> None
     claimed = Topology.from_links(
         "claimed", 3, 0, [(0, 1), (1, 2), (2, 0)], bandwidth="1MB/s", latency="1us", addresses=addresses
     )
-    cables = (Cable((0, 1), ("a", "b")), Cable((1, 2), ("c", "d")))
+    cables = (MeasuredCable((0, 1), ("a", "b")), MeasuredCable((1, 2), ("c", "d")))
     rates = {Flow(0, 1, 0): 5e5, Flow(1, 0, 0): 9e5, Flow(1, 2, 1): 1e6, Flow(2, 1, 1): 1e6}
     found = Measurements(((0,), (1,), (2,)), cables, [Round("cables", rates)])
     now = remeasure(claimed, found)
@@ -104,7 +104,9 @@ class Imagined:
         self.used.append(chooser)
 
 
-def imagined_watch(monkeypatch: pytest.MonkeyPatch, plan: str | None) -> tuple[Imagined, Watch, list[float]]:
+def imagined_watch(
+    monkeypatch: pytest.MonkeyPatch, plan: str | None
+) -> tuple[Imagined, SpeedWatch, list[float]]:
     asked: list[float] = []
 
     def adapt(_communicator: Any, *, size_bytes: int, seconds_now: float) -> Adaptation:
@@ -114,7 +116,7 @@ def imagined_watch(monkeypatch: pytest.MonkeyPatch, plan: str | None) -> tuple[I
 
     monkeypatch.setattr("weft.probing.adaptation.adapt", adapt)
     communicator = Imagined()
-    return communicator, Watch(communicator, size_bytes=1 << 20), asked  # type: ignore[arg-type]
+    return communicator, SpeedWatch(communicator, size_bytes=1 << 20), asked  # type: ignore[arg-type]
 
 
 def test_two_slow_steps_are_no_reason_and_three_are(monkeypatch: pytest.MonkeyPatch) -> None:

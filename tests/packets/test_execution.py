@@ -22,7 +22,7 @@ from weft.packets import (
     simulate_tables,
 )
 from weft.topology import Topology, load_topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 
 CYCLE = 1000
 MESH = load_topology("mesh:4@bw=16GB/s,lat=10ns")  # a line of ranks, each with a router
@@ -73,7 +73,7 @@ def test_on_a_switch_links_are_ports() -> None:
 
 def chain(speeds: list[int], latencies: list[int]) -> Topology:
     """Ranks at both ends of a line of switches."""
-    wiring = Wiring(2, len(speeds) - 1)
+    wiring = CableNotes(2, len(speeds) - 1)
     nodes = [0, *range(2, 1 + len(speeds)), 1]
     for index, (speed, latency) in enumerate(zip(speeds, latencies, strict=True)):
         wiring.link(nodes[index], nodes[index + 1], speed, latency)
@@ -237,7 +237,7 @@ def test_buffers_for_a_short_link_give_a_fifth_of_a_long_one() -> None:
 
 def circle(ranks: int) -> Topology:
     """Switches in a one-way ring, a rank at each."""
-    wiring = Wiring(ranks, ranks)
+    wiring = CableNotes(ranks, ranks)
     for rank in range(ranks):
         wiring.link(rank, ranks + rank, 16 * 10**9, 10_000)
         wiring.link(ranks + rank, rank, 16 * 10**9, 10_000)

@@ -15,7 +15,7 @@ from weft.algorithms import (
 )
 from weft.errors import LimitError, ScheduleError, UnsupportedError
 from weft.packets import (
-    Entry,
+    TableEntry,
     Tables,
     default_ports,
     make_tables,
@@ -27,7 +27,7 @@ from weft.topology import load_topology
 Line = tuple[int, str, int, tuple[int, ...], set[tuple[str, int, int]]]
 
 
-def lines(entries: tuple[Entry, ...]) -> list[Line]:
+def lines(entries: tuple[TableEntry, ...]) -> list[Line]:
     """Step, operation, flow, receivers and waits."""
     return [(e.step, e.op, e.flow, tuple(s.dst for s in e.sends), set(e.after)) for e in entries]
 

@@ -11,8 +11,8 @@ from weft import limits
 from weft.algorithms import ring
 from weft.errors import InputError, ScheduleError
 from weft.packets import (
-    Entry,
     Send,
+    TableEntry,
     Tables,
     make_tables,
     simulate_tables,
@@ -97,7 +97,7 @@ def test_idle_steps_are_bounded_in_all() -> None:
     """Each is passed over one by one, so a short file must not be able to ask for many."""
     last = limits.MAX_STEPS - 1
     entries = [
-        (Entry("gather", 0, (), (Send((rank + 1) % 4, 0),), last, 0, 1),) if rank < 2 else ()
+        (TableEntry("gather", 0, (), (Send((rank + 1) % 4, 0),), last, 0, 1),) if rank < 2 else ()
         for rank in range(4)
     ]
     with pytest.raises(ScheduleError, match="steps of all ranks together"):
@@ -118,6 +118,6 @@ def test_a_grid_may_have_links_across_it() -> None:
         "odd", 6, 1, cables, bandwidth="1GB/s", latency="1ns", grid=torus.grid
     ).with_routing("shortest")
     sends = [Send(4, 0), Send(5, 0, tuple(topology.links_between(0, 6) + topology.links_between(6, 5)))]
-    entries = (Entry("gather", 0, (), tuple(sends), 0, 0, 8),)
+    entries = (TableEntry("gather", 0, (), tuple(sends), 0, 0, 8),)
     result = simulate_tables(Tables(topology, "odd", "broadcast", 8, 1, 1, (entries, (), (), (), (), ())))
     assert result.packets == 2

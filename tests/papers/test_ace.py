@@ -13,7 +13,7 @@ from weft.papers.ace.bandwidth import drive, exchange_seconds
 from weft.papers.ace.byte_counts import SHAPES, arithmetic
 from weft.papers.ace.iterations import BASELINES, NAMES, contended, devices, layers_of, point, rates
 from weft.papers.claims import Reproduction
-from weft.training.endpoints import ENDPOINTS, Engine
+from weft.training.endpoints import ENDPOINTS, EndpointEngine
 
 MIB = 1 << 20
 
@@ -66,7 +66,7 @@ def test_rates_do_not_depend_on_how_much_is_sent() -> None:
 
 def test_few_state_machines_are_a_limit_and_many_are_not() -> None:
     few, some, many = (
-        drive("4x2x2", replace(ENDPOINTS["ace"], engine=Engine(fsms=fsms)), 4 * MIB).payload_gbs
+        drive("4x2x2", replace(ENDPOINTS["ace"], engine=EndpointEngine(fsms=fsms)), 4 * MIB).payload_gbs
         for fsms in (2, 4, 32)
     )
     assert few < 0.6 * some < 0.6 * many

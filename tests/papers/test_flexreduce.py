@@ -27,7 +27,7 @@ from weft.papers.flexreduce.baselines import (
 from weft.papers.flexreduce.charts import PICTURES
 from weft.papers.flexreduce.clusters import NICS, SCENARIOS, STUDIES, SYMMETRIC, Scenario, is_symmetric
 from weft.papers.flexreduce.rows import case_rows, draw_rows, summary_rows
-from weft.papers.flexreduce.timing import EQUAL, Point, measure
+from weft.papers.flexreduce.timing import EQUAL, TimingCase, measure
 from weft.topology import load_topology
 from weft.verification import verify
 
@@ -112,12 +112,12 @@ def test_a_draw_is_sixteen_gpus_and_always_the_same(study: flexreduce.Study) -> 
 
 
 @pytest.fixture(scope="module")
-def one_slow() -> list[Point]:
+def one_slow() -> list[TimingCase]:
     cluster = load_topology("hosts:2,2,2,2@intra=120GB/s,uplink=12.5GB/s/12.5GB/s/12.5GB/s/3.125GB/s")
     return measure(cluster, ["64KiB", "64MiB"])
 
 
-def test_a_slow_nic_carries_the_buffer_once_and_not_one_and_a_half_times(one_slow: list[Point]) -> None:
+def test_a_slow_nic_carries_the_buffer_once_and_not_one_and_a_half_times(one_slow: list[TimingCase]) -> None:
     # Equal shares send 2 (G - 1)/G of the buffer over it, balanced ones what they must: all of it, once.
     point = one_slow[-1]
     assert point.bound_s == pytest.approx(point.size_bytes / 3.125e9)
@@ -126,7 +126,7 @@ def test_a_slow_nic_carries_the_buffer_once_and_not_one_and_a_half_times(one_slo
     assert point.fraction(FLEX) > 0.97
 
 
-def test_times_are_above_the_bound_and_the_best_of_options_counts(one_slow: list[Point]) -> None:
+def test_times_are_above_the_bound_and_the_best_of_options_counts(one_slow: list[TimingCase]) -> None:
     for point in one_slow:
         assert set(point.seconds) == {*NAMES, EQUAL}
         assert min(point.seconds.values()) >= point.bound_s
@@ -191,10 +191,10 @@ def test_data_has_every_point_and_charts_show_them(
     assert all(picture.startswith("<svg") and "nan" not in picture for picture in found.charts.values())
 
 
-def point_of(flex: float, ring: float, size: int = 1 << 20) -> Point:
+def point_of(flex: float, ring: float, size: int = 1 << 20) -> TimingCase:
     """A point with times of our own."""
     times = {"ring": ring, FLEX: flex, EQUAL: 2 * flex}
-    return Point("a cluster", size, times, flex, 0.9 * min(flex, ring), 1.0)
+    return TimingCase("a cluster", size, times, flex, 0.9 * min(flex, ring), 1.0)
 
 
 def test_a_row_where_it_is_slower_says_so_and_why() -> None:

@@ -19,7 +19,7 @@ from weft.papers.multitree.machines import (
     PAYLOAD,
     RING,
     RING_2D,
-    Machine,
+    PaperMachine,
     alternating_ring,
 )
 from weft.papers.multitree.reference import Compared
@@ -74,7 +74,7 @@ def test_what_meets_nothing_on_its_way_is_exact_to_some_cycles(compared: list[Co
 
 @pytest.mark.parametrize("network", ["torus", "mesh", "fattree", "bigraph"])
 def test_what_runs_is_an_all_reduce(network: str) -> None:
-    machine = Machine(network, 16 if network != "bigraph" else 32)
+    machine = PaperMachine(network, 16 if network != "bigraph" else 32)
     for algorithm in machine.algorithms:
         verify(machine.schedule(algorithm))
 
@@ -91,15 +91,15 @@ def test_the_ring_of_a_bigraph_crosses_with_each_hop_and_uses_each_cable_once(
 
 
 def test_beyond_what_is_simulated_times_follow_a_line() -> None:
-    coarse, fine = Machine("torus", 16, fine_packets=1 << 15), Machine("torus", 16)
+    coarse, fine = PaperMachine("torus", 16, fine_packets=1 << 15), PaperMachine("torus", 16)
     most = 128 * PAYLOAD * 16
     assert coarse.seconds(RING, most) == fine.seconds(RING, most)
     assert coarse.seconds(RING, 4 * most) == pytest.approx(fine.seconds(RING, 4 * most), rel=0.005)
 
 
 def test_a_curve_passes_through_what_is_simulated() -> None:
-    machine = Machine("torus", 16, fine_packets=1 << 15)
-    curve = iterations_study.Curve(machine, MULTITREE_MSG, 1 << 20)
+    machine = PaperMachine("torus", 16, fine_packets=1 << 15)
+    curve = iterations_study.AllReduceTimes(machine, MULTITREE_MSG, 1 << 20)
     assert curve.all_reduce(64 << 10) == machine.seconds(MULTITREE_MSG, 64 << 10)
     between = curve.all_reduce(100 << 10)
     assert curve.all_reduce(64 << 10) < between < curve.all_reduce(256 << 10)
@@ -108,7 +108,7 @@ def test_a_curve_passes_through_what_is_simulated() -> None:
 
 
 def test_messages_save_their_heads_and_trees_beat_rings() -> None:
-    machine = Machine("torus", 16)
+    machine = PaperMachine("torus", 16)
     size = 256 << 10
     packets, messages, ring = (machine.run(name, size) for name in (MULTITREE, MULTITREE_MSG, RING))
     assert packets.flits == packets.packets * 17

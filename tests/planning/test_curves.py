@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.planning.curves import Run, bracket, is_rough
+from weft.planning.curves import CurveSample, bracket, is_rough
 from weft.planning.segments import message_shares, segment_share, segment_size, segments_of
 from weft.simulation import simulate
 from weft.topology import load_topology
@@ -15,8 +15,8 @@ from weft.topology import load_topology
 SIZES = np.unique(np.geomspace(1 << 12, 1 << 30, 40).astype(np.int64))
 
 
-def runs_of(times: dict[int, float]) -> dict[int, Run]:
-    return {size: Run(seconds, 0, 1.0) for size, seconds in times.items()}
+def runs_of(times: dict[int, float]) -> dict[int, CurveSample]:
+    return {size: CurveSample(seconds, 0, 1.0) for size, seconds in times.items()}
 
 
 @given(

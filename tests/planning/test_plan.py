@@ -213,10 +213,10 @@ def test_equal_schedules_of_two_variants_count_once(monkeypatch: pytest.MonkeyPa
         built.append(candidate)
         original(self, candidate)  # type: ignore[arg-type]
 
-    from weft.planning.search import Search
+    from weft.planning.search import PlanSearch
 
-    original = Search.add
-    monkeypatch.setattr(Search, "add", keep)
+    original = PlanSearch.add
+    monkeypatch.setattr(PlanSearch, "add", keep)
     # A mesh has no ring to go half round, so both variants of bucket are one.
     plan("mesh:2x3", "1MiB", algorithms=["bucket"])
     assert [candidate.label for candidate in built] == ["bucket"]

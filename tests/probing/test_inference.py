@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.imagined import Noise, cables_of, probe_imagined
 
-from weft.probing import Finding, Measurements, infer
+from weft.probing import Measurements, ProbeFinding, infer
 from weft.probing.probe_report import finding_as_dict, format_finding
 from weft.simulation.fair_sharing import share_fairly
 from weft.topology import Topology, load_topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.topology.toml_file import parse_toml
 
 NIC = 5_000_000
@@ -23,7 +23,7 @@ US = 10**6
 
 def two_tier(groups: Sequence[Sequence[int]], uplinks: Sequence[int], nic: int = NIC) -> Topology:
     hosts = sum(len(group) for group in groups)
-    wiring = Wiring(hosts, len(groups) + 1)
+    wiring = CableNotes(hosts, len(groups) + 1)
     for number, group in enumerate(groups):
         for host in group:
             wiring.cable(host, hosts + number, bandwidth=nic, latency_ps=10 * US)
@@ -32,13 +32,13 @@ def two_tier(groups: Sequence[Sequence[int]], uplinks: Sequence[int], nic: int =
 
 
 def star(out: Sequence[int], into: Sequence[int]) -> Topology:
-    wiring = Wiring(len(out), 1)
+    wiring = CableNotes(len(out), 1)
     for host, (up, down) in enumerate(zip(out, into, strict=True)):
         wiring.cable(host, len(out), bandwidth=up, back=down, latency_ps=10 * US)
     return wiring.build("truth")
 
 
-def speed(finding: Finding, src: str, dst: str) -> int:
+def speed(finding: ProbeFinding, src: str, dst: str) -> int:
     topology = finding.topology
     (link,) = topology.links_between(topology.parse_node(src), topology.parse_node(dst))
     return int(topology.bandwidth[link])

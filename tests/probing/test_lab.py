@@ -44,7 +44,7 @@ links = [
 
 DYING = """
 import os, signal, threading, weft
-from weft.probing import Effort, probe
+from weft.probing import ProbeEffort, probe
 from weft.runtime import find_place, join
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -52,7 +52,7 @@ with join(find_place(), timeout=30) as roster:
     if roster.rank == 2:
         threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGKILL)).start()
     try:
-        probe(roster, Effort())
+        probe(roster, ProbeEffort())
     except weft.PeerLost as error:
         print("lost", error.rank)
 """

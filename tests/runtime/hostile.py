@@ -134,7 +134,7 @@ def hung_up(connection: socket.socket) -> bool:
 
 def prove(
     job: Job, place: Place, record: bytes | None = None
-) -> tuple[socket.socket, bytes, handshake.Channel]:
+) -> tuple[socket.socket, bytes, handshake.FramedConnection]:
     """Do everything a true peer does; the connection, its answer, and the channel to rank 0."""
     assert place.secret is not None
     connection = job.connect()
@@ -146,4 +146,4 @@ def prove(
     answer = transcript.answer(member)
     connection.sendall(answer)
     to_rank_0, from_rank_0 = transcript.keys()
-    return connection, answer, handshake.Channel(connection, to_rank_0, from_rank_0, 1 << 20)
+    return connection, answer, handshake.FramedConnection(connection, to_rank_0, from_rank_0, 1 << 20)

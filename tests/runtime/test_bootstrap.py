@@ -19,10 +19,10 @@ from weft import limits
 from weft.errors import InputError, LimitError, RuntimeFailure, TimedOut
 from weft.runtime import Member, Place, join
 from weft.runtime.bootstrap import handshake
-from weft.runtime.bootstrap.members import Verdict, decode, host_identity
+from weft.runtime.bootstrap.members import LossVerdict, decode, host_identity
 
 
-def frame_from(channel: handshake.Channel) -> tuple[handshake.Kind, bytes]:
+def frame_from(channel: handshake.FramedConnection) -> tuple[handshake.FrameKind, bytes]:
     """The next frame, waited for."""
     while (frame := channel.receive()) is None:
         assert select.select([channel], [], [], 30)[0]
@@ -106,7 +106,7 @@ def test_a_rank_that_dies_while_others_still_come_is_named_at_once() -> None:
     with Job(3, timeout=60) as job:
         job.start(0)
         connection, _, channel = prove(job, job.place(1))
-        assert frame_from(channel)[0] is handshake.Kind.ADMITTED
+        assert frame_from(channel)[0] is handshake.FrameKind.ADMITTED
         connection.close()
         result = job.result(0)
         assert (result["error"], result["rank"], result["op"]) == ("PeerLost", 1, "join")
@@ -397,7 +397,7 @@ def test_an_overheard_answer_admits_nobody_else() -> None:
     with Job(3) as job:
         job.start(0)
         first, answer, channel = prove(job, job.place(1))
-        assert frame_from(channel)[0] is handshake.Kind.ADMITTED
+        assert frame_from(channel)[0] is handshake.FrameKind.ADMITTED
         with job.connect() as replay:
             replay.sendall(handshake.Hello.of(job.place(2)).sign(job.secret))
             read(replay, handshake.CHALLENGE_BYTES)
@@ -439,12 +439,12 @@ def test_a_peer_that_knows_the_secret_but_has_no_place_is_told_why(
     with Job(3) as job:
         job.start(0)
         connection, _, channel = prove(job, job.place(1))
-        assert frame_from(channel)[0] is handshake.Kind.ADMITTED
+        assert frame_from(channel)[0] is handshake.FrameKind.ADMITTED
         with pytest.raises(InputError, match=f"127.0.0.1:{job.port} refuses this process: {text}"):
             join(replace(job.place(2), **changes), timeout=20)  # type: ignore[arg-type]
         job.start(2)
         kind, _ = frame_from(channel)
-        assert kind is handshake.Kind.WELCOME
+        assert kind is handshake.FrameKind.WELCOME
         connection.close()
         assert [job.result(rank)["error"] for rank in (0, 2)] == ["PeerLost"] * 2
 
@@ -455,7 +455,7 @@ def test_a_record_that_is_none_is_refused(record: bytes) -> None:
         job.start(0)
         connection, _, channel = prove(job, job.place(1), record)
         kind, reason = frame_from(channel)
-        assert kind is handshake.Kind.REFUSED
+        assert kind is handshake.FrameKind.REFUSED
         assert b"cannot be read" in reason
         connection.close()
         job.start(1)
@@ -486,15 +486,18 @@ def test_a_frame_too_large_or_changed_ends_the_exchange(bytes_sent: bytes, text:
     with Job(2) as job:
         job.start(0)
         connection, _, channel = prove(job, job.place(1))
-        assert [frame_from(channel)[0] for _ in range(2)] == [handshake.Kind.ADMITTED, handshake.Kind.WELCOME]
+        assert [frame_from(channel)[0] for _ in range(2)] == [
+            handshake.FrameKind.ADMITTED,
+            handshake.FrameKind.WELCOME,
+        ]
         connection.setblocking(True)
         connection.sendall(bytes_sent)
         result = job.result(0)
         assert result["error"] == "RuntimeFailure"
         assert text in result["text"]
         kind, verdict = frame_from(channel)
-        assert kind is handshake.Kind.FAILED
-        assert text in str(decode(verdict, Verdict, "rank 0").error())
+        assert kind is handshake.FrameKind.FAILED
+        assert text in str(decode(verdict, LossVerdict, "rank 0").error())
         connection.close()
 
 

@@ -15,7 +15,7 @@ import sys
 import numpy as np
 import weft
 from weft.algorithms.registry import ALGORITHMS
-from weft.runtime.schedule_selection import Chooser
+from weft.runtime.schedule_selection import ScheduleSelector
 
 transport = sys.argv[1]
 comm = weft.init(transport=transport)
@@ -77,7 +77,7 @@ ran = set()
 for line in ALGORITHMS.values():
     for spec in topologies(line.name):
         try:
-            chooser = Chooser(N, topology=spec, algorithm=line.name)
+            chooser = ScheduleSelector(N, topology=spec, algorithm=line.name)
             for collective in line.collectives:
                 chooser.choose(collective, 1, 0)
         except weft.UnsupportedError:

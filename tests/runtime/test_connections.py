@@ -12,67 +12,69 @@ import pytest
 from weft.errors import RuntimeFailure, TimedOut
 from weft.runtime.transport.connections import (
     LOOPBACK,
-    Door,
-    Entrance,
-    Line,
+    DataListener,
+    ListenAddress,
+    PeerConnection,
     connect_lines,
     open_door,
 )
 
-LINE = Line(0, 0)
+LINE = PeerConnection(0, 0)
 """As rank 1 sees it."""
 
 
 @pytest.fixture
-def entrance() -> Iterator[Entrance]:
+def entrance() -> Iterator[DataListener]:
     with open_door(LOOPBACK, [], 5.0) as made:
         yield made
 
 
-def test_two_ranks_connect_once_for_each_purpose(entrance: Entrance) -> None:
+def test_two_ranks_connect_once_for_each_purpose(entrance: DataListener) -> None:
     with open_door(LOOPBACK, [], 5.0) as other:
         doors = [entrance.door, other.door]
-        found: dict[Line, socket.socket] = {}
+        found: dict[PeerConnection, socket.socket] = {}
         purposes = (-1, 0, 1)
 
         def call() -> None:
-            found.update(connect_lines(1, other, doors, {Line(0, one): None for one in purposes}, 20.0))
+            found.update(
+                connect_lines(1, other, doors, {PeerConnection(0, one): None for one in purposes}, 20.0)
+            )
 
         caller = threading.Thread(target=call)
         caller.start()
-        accepted = connect_lines(0, entrance, doors, {Line(1, one): None for one in purposes}, 20.0)
+        accepted = connect_lines(0, entrance, doors, {PeerConnection(1, one): None for one in purposes}, 20.0)
         caller.join()
-        assert found.keys() == {Line(0, one) for one in purposes}
+        assert found.keys() == {PeerConnection(0, one) for one in purposes}
         for purpose in purposes:
-            ends = found[Line(0, purpose)], accepted[Line(1, purpose)]
+            ends = found[PeerConnection(0, purpose)], accepted[PeerConnection(1, purpose)]
             assert ends[0].getpeername() == ends[1].getsockname()
             for end in ends:
                 end.close()
 
 
-def test_a_rank_that_refuses_for_a_while_cannot_be_reached(entrance: Entrance) -> None:
+def test_a_rank_that_refuses_for_a_while_cannot_be_reached(entrance: DataListener) -> None:
     with socket.create_server((LOOPBACK, 0)) as closed:
         port = closed.getsockname()[1]
-    doors = [Door(LOOPBACK, port, bytes(32)), entrance.door]
+    doors = [ListenAddress(LOOPBACK, port, bytes(32)), entrance.door]
     with pytest.raises(RuntimeFailure, match=f"rank 0 from .* at .*:{port} cannot be reached: .*refused"):
         connect_lines(1, entrance, doors, {LINE: None}, 30.0)
 
 
-def test_a_rank_whose_queue_is_full_is_only_late(entrance: Entrance) -> None:
+def test_a_rank_whose_queue_is_full_is_only_late(entrance: DataListener) -> None:
     with socket.create_server((LOOPBACK, 0), backlog=0) as full, ExitStack() as stack:
         for _ in range(4):
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        doors = [Door(LOOPBACK, full.getsockname()[1], bytes(32)), entrance.door]
+        doors = [ListenAddress(LOOPBACK, full.getsockname()[1], bytes(32)), entrance.door]
         late = r"connect: Timed out waiting 1800ms: rank 0 did not come within 1\.8 s; .*: no answer"
         with pytest.raises(TimedOut, match=late):
             connect_lines(1, entrance, doors, {LINE: None}, 1.8)
 
 
-def test_an_impostor_that_listens_is_never_connected(entrance: Entrance) -> None:
+def test_an_impostor_that_listens_is_never_connected(entrance: DataListener) -> None:
     with open_door(LOOPBACK, [], 5.0) as impostor:
-        forged = Door(LOOPBACK, impostor.door.port, bytes(32))  # the caller knows another token
+        forged = ListenAddress(LOOPBACK, impostor.door.port, bytes(32))  # the caller knows another token
         doors = [forged, entrance.door]
         over = threading.Event()
 

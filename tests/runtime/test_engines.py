@@ -47,9 +47,9 @@ for n in (0, 1, 7, 4097):
             total = comm.all_reduce(parts[R].copy())
             check(comm.all_reduce(parts[R].copy(), "avg"), total / np.dtype(dtype).type(N), "avg", *what)
 if ENGINE == "mpi":
-    from weft.runtime.engines import mpi
+    from weft.runtime.engines import mpi_engine
 
-    mpi.LARGEST = 1000  # bytes, so that messages are several
+    mpi_engine.LARGEST = 1000  # bytes, so that messages are several
     assert (comm.all_reduce(np.full(4097, R, np.float64)) == sum(range(N))).all()
 works = [comm.all_reduce(np.full(1000, R + i, np.float64), async_op=True) for i in range(20)]
 assert (comm.all_reduce(np.full(10, R, np.int32)) == sum(range(N))).all()
@@ -79,7 +79,7 @@ def test_every_collective_type_and_op_is_exact(tmp_path: Path, engine: str, rank
 
 SAME_BITS = """
 from weft.algorithms.registry import ALGORITHMS
-from weft.runtime.schedule_selection import Chooser
+from weft.runtime.schedule_selection import ScheduleSelector
 
 native, comm = weft.init(), begin()
 R, N = comm.rank, comm.size
@@ -87,7 +87,7 @@ R, N = comm.rank, comm.size
 def find(name):
     for spec in (f"fullmesh:{N}", "torus:2x2", "hosts:2,2"):
         try:
-            chooser = Chooser(N, topology=spec, algorithm=name)
+            chooser = ScheduleSelector(N, topology=spec, algorithm=name)
             chooser.choose("all_reduce", 1, 0)
         except weft.UnsupportedError:
             continue
@@ -223,7 +223,7 @@ TENSORS = """
 import pytest
 import torch
 import torch.distributed as dist
-from weft.runtime.engines.messaging import Failure
+from weft.runtime.engines.messaging import OperationFailure
 from weft.runtime.engines.torch_engine import GroupedChannel
 from weft.runtime.engines.interpreter import Move
 
@@ -276,7 +276,7 @@ else:
         work.wait()
     assert (room == 2 - R).all()
     (late,) = grouped.start([Move(peer, room, sends=False)])
-    with pytest.raises(Failure, match=f"late: rank {peer}"):
+    with pytest.raises(OperationFailure, match=f"late: rank {peer}"):
         grouped.wait(late, time.monotonic() + 0.01)
 mine = torch.full((3,), float(R))
 dist.all_reduce(mine)  # the user's own group is as it was

@@ -11,7 +11,7 @@ import pytest
 from weft.errors import InputError, LimitError
 from weft.runtime import Place, find_place
 from weft.runtime.bootstrap.environment import on_one_machine
-from weft.runtime.bootstrap.secret_exchange import Board, FileBoard, StoreBoard
+from weft.runtime.bootstrap.secret_exchange import FileExchange, SecretExchange, StoreExchange
 
 SECRET = "ab" * 32
 WEFT = {
@@ -101,27 +101,29 @@ URI = "ns@0.0;tcp4://127.0.0.1:4000"
 @pytest.mark.parametrize(
     ("variables", "board"),
     [
-        (TORCH | {"LOCAL_WORLD_SIZE": "2"}, FileBoard("torchrun n1:29500")),
-        (TORCH | {"LOCAL_WORLD_SIZE": "1"} | AGENT, StoreBoard("n1", 29500, "weft/torchrun")),
+        (TORCH | {"LOCAL_WORLD_SIZE": "2"}, FileExchange("torchrun n1:29500")),
+        (TORCH | {"LOCAL_WORLD_SIZE": "1"} | AGENT, StoreExchange("n1", 29500, "weft/torchrun")),
         (TORCH | {"LOCAL_WORLD_SIZE": "1"}, None),
         (TORCH | {"LOCAL_WORLD_SIZE": "2", "WEFT_SECRET": SECRET}, None),
         (OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, None),
         (
             OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_SERVER_URI2": URI},
-            FileBoard(f"mpirun/ns {URI}"),
+            FileExchange(f"mpirun/ns {URI}"),
         ),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, None),
         ({"WEFT_RANK": "0", "WEFT_SIZE": "2"}, None),
     ],
 )
-def test_a_secret_is_handed_over_where_that_is_safe(variables: dict[str, str], board: Board | None) -> None:
+def test_a_secret_is_handed_over_where_that_is_safe(
+    variables: dict[str, str], board: SecretExchange | None
+) -> None:
     assert find_place(variables).board == board
 
 
 def test_ranks_of_mpich_have_their_launcher_in_common() -> None:
     said = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
     board = find_place(said).board
-    assert isinstance(board, FileBoard)
+    assert isinstance(board, FileExchange)
     assert board.job.startswith(f"mpirun {os.getppid()}@")
 
 

@@ -13,7 +13,7 @@ import pytest
 from weft import errors
 from weft.runtime import find_place
 from weft.runtime.launcher import failure_reports
-from weft.runtime.launcher.failure_reports import FailureReporter, Report, ReportPipe
+from weft.runtime.launcher.failure_reports import FailureReport, FailureReporter, ReportPipe
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def test_every_failure_becomes_a_report(pipe: ReportPipe) -> None:
         FailureReporter.open(pipe.address, rank).tell(failure)
     assert pipe.read()
     assert pipe.latest == {
-        0: Report(0, "lost", (3,), "all_reduce #2"),
-        1: Report(1, "timed_out", (2, 3), "join"),
-        2: Report(2, "differs", (1,), "reduce #4", "f" * 16),
-        3: Report(3, "cut", (1, 2), "reduce #4"),
-        4: Report(4, "failed"),
-        5: Report(5, "corrupt", (1,), "reduce #4"),
+        0: FailureReport(0, "lost", (3,), "all_reduce #2"),
+        1: FailureReport(1, "timed_out", (2, 3), "join"),
+        2: FailureReport(2, "differs", (1,), "reduce #4", "f" * 16),
+        3: FailureReport(3, "cut", (1, 2), "reduce #4"),
+        4: FailureReport(4, "failed"),
+        5: FailureReport(5, "corrupt", (1,), "reduce #4"),
     }
 
 
@@ -58,7 +58,7 @@ def test_reports_of_some_of_the_ranks_name_ranks_of_the_job(pipe: ReportPipe) ->
     part.tell(errors.PeerLost(0))
     part.tell(errors.LinkLost((1, -1), "reduce"))
     pipe.read()
-    assert pipe.latest == {5: Report(5, "cut", (5,), "reduce")}
+    assert pipe.latest == {5: FailureReport(5, "cut", (5,), "reduce")}
     part.tell(errors.PeerLost(0))
     pipe.read()
     assert pipe.latest[5].named == (7,)
@@ -108,7 +108,7 @@ def test_what_is_no_report_is_as_if_nothing_had_been_said(pipe: ReportPipe, line
     FailureReporter.open(pipe.address, 2).tell(errors.RuntimeFailure("real"))
     for _ in range(20):
         pipe.read()
-    assert pipe.latest == {2: Report(2, "failed")}
+    assert pipe.latest == {2: FailureReport(2, "failed")}
 
 
 @pytest.mark.parametrize("address", [None, "", "1", "x:y:z", "1:2:3", "999999:1:1", "1:2:3\n"])

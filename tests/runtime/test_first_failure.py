@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from weft.runtime.launcher.failure_reports import Report
+from weft.runtime.launcher.failure_reports import FailureReport
 from weft.runtime.launcher.first_failure import RankResult, find_first_failure, is_settled
 
 
@@ -13,19 +13,19 @@ def ended(rank: int, exit_code: int, by_signal: int | None = None) -> RankResult
     return RankResult(rank, pid=1000 + rank, exit_code=code, signal=by_signal)
 
 
-def lost(rank: int, *named: int) -> Report:
-    return Report(rank, "lost", named, "all_reduce #2")
+def lost(rank: int, *named: int) -> FailureReport:
+    return FailureReport(rank, "lost", named, "all_reduce #2")
 
 
-def late(rank: int, *named: int) -> Report:
-    return Report(rank, "timed_out", named, "all_reduce #2")
+def late(rank: int, *named: int) -> FailureReport:
+    return FailureReport(rank, "timed_out", named, "all_reduce #2")
 
 
-def differs(rank: int, other: int, op: str, fingerprint: str = "") -> Report:
-    return Report(rank, "differs", (other,), op, fingerprint)
+def differs(rank: int, other: int, op: str, fingerprint: str = "") -> FailureReport:
+    return FailureReport(rank, "differs", (other,), op, fingerprint)
 
 
-def judge(ends: list[RankResult], *reports: Report) -> str:
+def judge(ends: list[RankResult], *reports: FailureReport) -> str:
     return str(find_first_failure(ends, {report.rank: report for report in reports}))
 
 
@@ -66,21 +66,21 @@ def test_the_rank_that_most_others_name_is_first() -> None:
 
 def test_a_rank_that_came_too_late_is_first_although_it_failed_as_well() -> None:
     ends = [ended(0, 4), ended(1, 1)]
-    found = find_first_failure(ends, {0: late(0, 1), 1: Report(1, "failed")})
+    found = find_first_failure(ends, {0: late(0, 1), 1: FailureReport(1, "failed")})
     assert found is not None
     assert (found.ranks, found.exit_code) == ((1,), 4)
     assert found.reason == "did not come to all_reduce #2 in time, according to rank 0"
 
 
 def test_several_ranks_that_did_not_come_are_all_named() -> None:
-    report = Report(0, "timed_out", (2, 3), "join")
+    report = FailureReport(0, "timed_out", (2, 3), "join")
     assert judge([ended(0, 1)], report) == (
         "ranks 2, 3 failed first: did not come to join in time, according to rank 0"
     )
 
 
 def test_a_rank_that_ended_well_too_early_is_first_and_the_exit_code_is_that_of_a_failure() -> None:
-    report = Report(0, "timed_out", (1,), "join")
+    report = FailureReport(0, "timed_out", (1,), "join")
     found = find_first_failure([ended(1, 0), ended(0, 5)], {0: report})
     assert found is not None
     assert (found.ranks, found.exit_code) == ((1,), 5)
@@ -128,17 +128,18 @@ def test_ranks_that_wait_for_each_other_are_said_to() -> None:
 
 
 def test_a_link_that_fails_is_no_failure_of_a_rank() -> None:
-    assert judge([ended(2, 1)], Report(2, "cut", (0, 1), "all_reduce #2")) == (
+    assert judge([ended(2, 1)], FailureReport(2, "cut", (0, 1), "all_reduce #2")) == (
         "nothing got through any more between ranks 0, 1 in all_reduce #2"
     )
-    assert judge([ended(2, 1)], Report(2, "corrupt", (0, 1), "all_reduce #2")) == (
+    assert judge([ended(2, 1)], FailureReport(2, "corrupt", (0, 1), "all_reduce #2")) == (
         "data was changed on its way between ranks 0, 1 in all_reduce #2"
     )
 
 
 def test_failures_inside_weft_that_name_nobody_leave_the_first_that_ended() -> None:
     assert (
-        judge([ended(1, 3)], Report(1, "failed"), Report(0, "failed")) == "rank 1 failed first: exit code 3"
+        judge([ended(1, 3)], FailureReport(1, "failed"), FailureReport(0, "failed"))
+        == "rank 1 failed first: exit code 3"
     )
 
 

@@ -20,10 +20,10 @@ from weft.errors import FormatError, InputError
 from weft.runtime.diagnosis import diagnose, load_flight
 from weft.runtime.flight_recorder import (
     FORMAT,
-    Flight,
+    CommunicatorRecord,
     FlightRecord,
-    Flown,
-    Wait,
+    PeerWait,
+    RecordedOperation,
 )
 
 JOB = Path(__file__).with_name("jobs") / "flying.py"
@@ -105,10 +105,10 @@ def test_nothing_is_written_where_that_is_not_wanted(tmp_path: Path) -> None:
 
 
 def record(rank: int, waits_for: int | None, number: int = 7, *, over: bool = False) -> FlightRecord:
-    flown = Flown(number, "all_reduce", "ring", 64, "0" * 16, 100.0, 101.0 if over else None)
-    wait = None if waits_for is None else Wait(waits_for, 5.0)
+    flown = RecordedOperation(number, "all_reduce", "ring", 64, "0" * 16, 100.0, 101.0 if over else None)
+    wait = None if waits_for is None else PeerWait(waits_for, 5.0)
     return FlightRecord(
-        FORMAT, "job", rank, "host", 10, 110.0, "why", (Flight((0, 1, 2, 3), (flown,), wait),)
+        FORMAT, "job", rank, "host", 10, 110.0, "why", (CommunicatorRecord((0, 1, 2, 3), (flown,), wait),)
     )
 
 

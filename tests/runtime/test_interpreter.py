@@ -17,7 +17,7 @@ from support.memory_channel import Hub, MemoryChannel, interpret
 from weft.algorithms.registry import ALGORITHMS
 from weft.errors import UnsupportedError
 from weft.runtime.engines.interpreter import Move
-from weft.runtime.engines.messaging import Failure, Kind
+from weft.runtime.engines.messaging import FailureKind, OperationFailure
 from weft.schedule import COLLECTIVES, Schedule, ScheduleBuilder
 from weft.topology import Topology, load_topology
 
@@ -176,6 +176,6 @@ def test_reads_of_a_step_precede_its_writes() -> None:
 def test_a_message_that_does_not_come_ends_with_the_rank_it_was_to_come_from() -> None:
     channel = MemoryChannel(Hub(), 0)
     (handle,) = channel.start([Move(3, np.zeros(4, np.uint8), sends=False)])
-    with pytest.raises(Failure) as found:
+    with pytest.raises(OperationFailure) as found:
         channel.wait(handle, 0)
-    assert (found.value.kind, found.value.rank) == (Kind.LATE, 3)
+    assert (found.value.kind, found.value.rank) == (FailureKind.LATE, 3)

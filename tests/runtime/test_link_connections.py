@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.runtime.transport.link_connections import IN_TURN, Ends, find_lanes
+from weft.runtime.transport.link_connections import IN_TURN, ConnectionEnds, find_lanes
 from weft.schedule import Op, ScheduleBuilder
 from weft.topology import Topology, load_topology
 
@@ -37,9 +37,9 @@ def test_without_addresses_nothing_is_prescribed() -> None:
 def test_every_cable_with_addresses_is_a_lane_that_both_ends_number_alike() -> None:
     topology = wired(PARALLEL, ranks=3)
     first, second = (find_lanes(topology, range(3), rank) for rank in (0, 1))
-    assert first.ends == {1: (Ends("a0", "b0"), Ends("a1", "b1"))}
-    assert second.ends[0] == (Ends("b0", "a0"), Ends("b1", "a1"))
-    assert second.ends[2] == (Ends("b2", "c0"),)
+    assert first.ends == {1: (ConnectionEnds("a0", "b0"), ConnectionEnds("a1", "b1"))}
+    assert second.ends[0] == (ConnectionEnds("b0", "a0"), ConnectionEnds("b1", "a1"))
+    assert second.ends[2] == (ConnectionEnds("b2", "c0"),)
     assert first.digest == second.digest == topology.digest
 
 
@@ -82,17 +82,17 @@ def test_a_cable_that_goes_one_way_only_is_no_lane() -> None:
 def test_several_network_cards_at_switches_are_lanes() -> None:
     cables: list[Cable] = [(0, 2, "a0", "-"), (0, 3, "a1", "-"), (1, 2, "b0", "-"), (1, 3, "b1", "-")]
     lanes = find_lanes(wired(cables, ranks=2, switches=2), range(2), 1)
-    assert lanes.ends == {0: (Ends("b0", "a0"), Ends("b1", "a1"))}
+    assert lanes.ends == {0: (ConnectionEnds("b0", "a0"), ConnectionEnds("b1", "a1"))}
     assert 0 <= lanes.out[0] < 2
 
 
 def test_ranks_of_one_host_share_its_cables_and_have_none_between_them() -> None:
     topology = wired([(0, 1, "a", "b")], ranks=2)
     lanes = find_lanes(topology, [0, 0, 1, 1], 1)
-    assert lanes.ends == {2: (Ends("a", "b"),), 3: (Ends("a", "b"),)}
+    assert lanes.ends == {2: (ConnectionEnds("a", "b"),), 3: (ConnectionEnds("a", "b"),)}
 
 
 def test_some_of_the_ranks_keep_their_lanes_under_new_numbers() -> None:
     lanes = find_lanes(wired(PARALLEL, ranks=3), range(3), 1).among([2, 1])
-    assert lanes.ends == {0: (Ends("b2", "c0"),)}
+    assert lanes.ends == {0: (ConnectionEnds("b2", "c0"),)}
     assert set(lanes.out) == set(lanes.into) == {0}

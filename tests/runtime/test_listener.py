@@ -15,11 +15,11 @@ import pytest
 
 from weft import limits
 from weft.runtime.bootstrap import handshake
-from weft.runtime.bootstrap.dialer import Caller, Pauses, Refused
+from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.handshake import (
+    FrameKind,
     Gone,
     Hello,
-    Kind,
     ProtocolError,
 )
 from weft.runtime.bootstrap.listener import (
@@ -64,15 +64,15 @@ def connect(listener: Listener, words: bytes = b"") -> socket.socket:
     return connection
 
 
-def call(listener: Listener, rank: int = 1) -> Caller:
-    return Caller((socket.AF_INET, address(listener)), SECRET, Hello.make(rank, 2, "job"), b"me", 100)
+def call(listener: Listener, rank: int = 1) -> Dialer:
+    return Dialer((socket.AF_INET, address(listener)), SECRET, Hello.make(rank, 2, "job"), b"me", 100)
 
 
 def meet(listener: Listener, members: int, disturb: Iterator[object] | None = None) -> float:
     """Have so many members come and be admitted, each trying again as a rank does; seconds."""
     began = time.monotonic()
-    calls: dict[int, Caller | None] = dict.fromkeys(range(members))
-    pauses = {rank: Pauses() for rank in calls}
+    calls: dict[int, Dialer | None] = dict.fromkeys(range(members))
+    pauses = {rank: RetryPauses() for rank in calls}
     due = dict.fromkeys(calls, 0.0)
     while calls:
         assert time.monotonic() < began + 30, f"{len(calls)} members are still outside"
@@ -116,9 +116,9 @@ def test_a_member_is_admitted_and_both_ends_can_talk(listener: Listener) -> None
     admitted = caller.advance()
     assert admitted is not None
     assert admitted[1] == b"welcome"
-    channel.queue(Kind.EXCHANGE, b"more")
+    channel.queue(FrameKind.EXCHANGE, b"more")
     channel.flush()
-    assert admitted[0].receive() == (Kind.EXCHANGE, b"more")
+    assert admitted[0].receive() == (FrameKind.EXCHANGE, b"more")
     # What is closed here ends like any connection, and not by a reset that could overtake the last frame.
     assert channel.connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == bytes(8)
     channel.close()

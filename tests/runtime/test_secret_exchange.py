@@ -14,9 +14,9 @@ from support.jobs import finish
 
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime import Place, join
-from weft.runtime.bootstrap.secret_exchange import FileBoard, Note, StoreBoard
+from weft.runtime.bootstrap.secret_exchange import FileExchange, SecretNote, StoreExchange
 
-NOTE = Note(4000, b"s" * 32)
+NOTE = SecretNote(4000, b"s" * 32)
 OTHER_USER = 54_321
 
 
@@ -34,11 +34,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_note_is_read_as_it_was_left_and_only_by_its_owner(folder: Path) -> None:
-    board = FileBoard("job")
+    board = FileExchange("job")
     assert board.read(1) is None
     board.leave(NOTE, 1)
     assert board.read(1) == NOTE
-    assert FileBoard("another job").read(1) is None
+    assert FileExchange("another job").read(1) is None
     (path,) = folder.iterdir()
     assert str(path) == str(board)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -51,7 +51,7 @@ def test_a_note_is_read_as_it_was_left_and_only_by_its_owner(folder: Path) -> No
 
 @pytest.mark.parametrize("room", [0, 20])
 def test_a_full_disk_is_said_and_no_part_of_a_note_is_left(folder: Path, room: int) -> None:
-    board, before = FileBoard("job"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    board, before = FileExchange("job"), resource.getrlimit(resource.RLIMIT_FSIZE)
     assert str(board).startswith(str(folder))  # Python finds its temporary folder by writing to it
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
@@ -64,10 +64,10 @@ def test_a_full_disk_is_said_and_no_part_of_a_note_is_left(folder: Path, room: i
 
 
 def test_what_an_earlier_job_left_is_replaced(folder: Path) -> None:
-    board = FileBoard("job")
+    board = FileExchange("job")
     board.leave(NOTE, 1)
     Path(f"{board}.new").write_text("half a no")
-    later = Note(4001, b"t" * 32)
+    later = SecretNote(4001, b"t" * 32)
     board.leave(later, 1)
     assert board.read(1) == later
     assert [path.name for path in folder.iterdir()] == [Path(str(board)).name]
@@ -75,7 +75,7 @@ def test_what_an_earlier_job_left_is_replaced(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"", b"4000", b"4000 abc\n", b"x" * 4096])
 def test_what_is_no_note_is_none(folder: Path, text: bytes) -> None:
-    board = FileBoard("job")
+    board = FileExchange("job")
     board.leave(NOTE, 1)
     Path(str(board)).write_bytes(text)
     assert board.read(1) is None
@@ -92,14 +92,14 @@ def test_a_folder_that_others_could_have_made_is_refused(folder: Path, tmp_path:
         folder.rmdir()
         (tmp_path / "mine").mkdir(mode=0o700)
         folder.symlink_to(tmp_path / "mine") if harm == "link" else folder.touch()
-    for attempt in (lambda: FileBoard("job").leave(NOTE, 1), lambda: FileBoard("job").read(1)):
+    for attempt in (lambda: FileExchange("job").leave(NOTE, 1), lambda: FileExchange("job").read(1)):
         with pytest.raises(InputError, match=r"its folder .*; or set WEFT_SECRET and WEFT_PORT"):
             attempt()
 
 
 @pytest.mark.parametrize("harm", ["mode", "owner", "pipe", "link"])
 def test_a_note_that_others_could_have_left_is_refused(folder: Path, tmp_path: Path, harm: str) -> None:
-    board = FileBoard("job")
+    board = FileExchange("job")
     board.leave(NOTE, 1)
     path = Path(str(board))
     if harm == "mode":
@@ -116,7 +116,7 @@ def test_a_note_that_others_could_have_left_is_refused(folder: Path, tmp_path: P
 def test_a_runtime_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "absent"))
     with pytest.raises(InputError, match="XDG_RUNTIME_DIR names no folder"):
-        FileBoard("job").leave(NOTE, 1)
+        FileExchange("job").leave(NOTE, 1)
 
 
 RANK = """
@@ -130,7 +130,7 @@ with join(Place(int(sys.argv[1]), 2, address="127.0.0.1", board=FileBoard("job")
 
 
 def test_ranks_meet_in_spite_of_a_note_of_an_earlier_job(folder: Path) -> None:
-    FileBoard("job").leave(Note(9, b"old secret".ljust(32)), 1)
+    FileExchange("job").leave(SecretNote(9, b"old secret".ljust(32)), 1)
     words = [sys.executable, "-c", RANK]
     ranks = [
         subprocess.Popen([*words, rank], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -141,13 +141,13 @@ def test_ranks_meet_in_spite_of_a_note_of_an_earlier_job(folder: Path) -> None:
 
 
 def test_a_rank_that_finds_no_note_says_where_it_looked(folder: Path) -> None:
-    place = Place(1, 2, address="127.0.0.1", board=FileBoard("job"))
+    place = Place(1, 2, address="127.0.0.1", board=FileExchange("job"))
     with pytest.raises(TimedOut, match=f"rank 1: rank 0 has left no note at {folder}"):
         join(place, timeout=0.2)
 
 
 def test_a_rank_0_that_nobody_joins_takes_its_note_away(folder: Path) -> None:
-    place = Place(0, 2, address="127.0.0.1", board=FileBoard("job"))
+    place = Place(0, 2, address="127.0.0.1", board=FileExchange("job"))
     with pytest.raises(TimedOut, match="rank 1"):
         join(place, timeout=0.2)
     assert not folder.exists() or not list(folder.iterdir())
@@ -155,6 +155,6 @@ def test_a_rank_0_that_nobody_joins_takes_its_note_away(folder: Path) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_store_that_does_not_answer_is_named(rank: int) -> None:
-    place = Place(rank, 2, address="127.0.0.1", board=StoreBoard("127.0.0.1", 9, "job"))
+    place = Place(rank, 2, address="127.0.0.1", board=StoreExchange("127.0.0.1", 9, "job"))
     with pytest.raises(RuntimeFailure, match=r"torchrun's store at 127\.0\.0\.1:9"):
         join(place, timeout=0.5)

@@ -16,7 +16,7 @@ from weft.errors import InputError, LimitError, ScheduleError, SimulationError
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.simulation.fair_sharing import share_fairly
 from weft.topology import Topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 
 BYTE_PER_PS = 10**12
 COPY, REDUCE = Op.COPY, Op.REDUCE
@@ -24,7 +24,7 @@ COPY, REDUCE = Op.COPY, Op.REDUCE
 
 def wire(ranks: int, *links: tuple[int, int, float, int], switches: int = 0) -> Topology:
     """Directed links as (src, dst, bytes per picosecond, latency), then slow ones so that all reach all."""
-    wiring = Wiring(ranks, switches)
+    wiring = CableNotes(ranks, switches)
     for src, dst, speed, latency_ps in links:
         wiring.link(src, dst, int(speed * BYTE_PER_PS), latency_ps)
     for rank in range(ranks):

@@ -20,7 +20,7 @@ from support.workflows import BYTE_PER_PS, COMPUTE, both_ways, rows, times
 import weft
 from weft.algorithms.registry import ALGORITHMS
 from weft.schedule import Op, ScheduleBuilder
-from weft.simulation import Part, Passage, Resource, Work, Workflow
+from weft.simulation import LocalWork, Part, Passage, Resource, Workflow
 
 PAGE = Path(__file__).parents[2] / "docs" / "workflow.md"
 
@@ -59,9 +59,9 @@ def test_a_collective_alone_takes_what_simulate_says(
 
 def test_a_task_begins_where_those_before_it_have_ended_there() -> None:
     flow = Workflow(both_ways(3), [COMPUTE])
-    first = flow.task("first", [Work(0, np.array([10, 20, 30]))])
-    other = flow.task("other", [Work(None, np.array([15, 15, 15]))])
-    flow.task("second", [Work(0, 1), Work(0, 2)], after=[first, other, first])
+    first = flow.task("first", [LocalWork(0, np.array([10, 20, 30]))])
+    other = flow.task("other", [LocalWork(None, np.array([15, 15, 15]))])
+    flow.task("second", [LocalWork(0, 1), LocalWork(0, 2)], after=[first, other, first])
     assert times(flow)[2] == ([15, 20, 30], [18, 23, 33])
 
 
@@ -69,9 +69,9 @@ def test_ranks_meet_in_collectives_only() -> None:
     """What arrives before its receiver has come is applied when it comes; the sender does not wait."""
     topology = both_ways(3, latency_ps=2)
     flow = Workflow(topology, [COMPUTE])
-    work = flow.task("work", [Work(0, np.array([10, 50, 3]))])
+    work = flow.task("work", [LocalWork(0, np.array([10, 50, 3]))])
     flow.task("send", [Part(flow.pattern(rows(topology, (0, 0, 1)), 5))], after=[work])
-    flow.task("after", [Work(0, 1)], after=[1])
+    flow.task("after", [LocalWork(0, 1)], after=[1])
     assert times(flow)[1:] == [([10, 50, 3], [15, 50, 3]), ([15, 50, 3], [16, 51, 4])]
 
 
@@ -85,7 +85,7 @@ def test_a_rank_enters_one_part_after_the_other() -> None:
     assert times(flow) == [([0, 0, 0], [8, 8, 4])]
     cut = Workflow(topology)
     halves = cut.pattern(there_and_back, 4, parts=[1])
-    cut.task("halves", [Part(halves, 0), Work(None, np.array([100, 0, 7])), Part(halves, 1)])
+    cut.task("halves", [Part(halves, 0), LocalWork(None, np.array([100, 0, 7])), Part(halves, 1)])
     assert times(cut) == [([0, 0, 0], [108, 108, 11])]
 
 
@@ -93,7 +93,9 @@ def test_a_rank_with_nothing_to_do_is_through_at_once() -> None:
     topology = both_ways(4)
     flow = Workflow(topology, [COMPUTE])
     flow.task("pair", [Part(flow.pattern(rows(topology, (0, 0, 1)), 9))])
-    flow.task("nothing", [Part(flow.pattern(rows(topology, (0, 0, 1)), 0)), Work(0, 0), Work(None, 0)])
+    flow.task(
+        "nothing", [Part(flow.pattern(rows(topology, (0, 0, 1)), 0)), LocalWork(0, 0), LocalWork(None, 0)]
+    )
     flow.task("empty", [], after=[0])
     flow.task("no rows", [Part(flow.pattern(rows(topology), 9))])
     pair = [9, 9, 0, 0]
@@ -132,7 +134,7 @@ def two_sends(priorities: tuple[int, int], pools: Sequence[int] = (), pool: int 
     topology = both_ways(3)
     flow = Workflow(topology, [], pools)
     send = flow.pattern(rows(topology, (0, 0, 1)), 30, segment_bytes=10)
-    later = flow.task("pause", [Work(None, 15)])
+    later = flow.task("pause", [LocalWork(None, 15)])
     flow.task("first", [Part(send)], priority=priorities[0], pool=pool)
     flow.task("second", [Part(send)], after=[later], priority=priorities[1], pool=pool)
     return flow
@@ -194,9 +196,9 @@ def test_a_ranks_own_work_goes_before_what_comes_in_for_the_same_task(receiver: 
     ranks = np.arange(3)
     sends = [(0, src, receiver) for src in ranks.tolist() if src != receiver]
     pattern = flow.pattern(rows(topology, *sends, op=Op.REDUCE), 5, after=[Passage(0)])
-    flow.task("before", [Work(0, 30)], priority=-1)
+    flow.task("before", [LocalWork(0, 30)], priority=-1)
     pause, work = (np.where(ranks == receiver, amount, 0) for amount in (10, 20))
-    flow.task("own", [Work(None, pause), Work(0, work), Part(pattern)])
+    flow.task("own", [LocalWork(None, pause), LocalWork(0, work), Part(pattern)])
     assert times(flow)[1][1][receiver] == 30 + 20 + 5 + 5
     spans = flow.run(record=True).spans
     assert spans is not None
@@ -217,7 +219,7 @@ def test_ranks_take_tokens_in_one_order() -> None:
     topology = both_ways(3)
     flow = Workflow(topology, [], [1])
     send = flow.pattern(rows(topology, (0, 0, 1)), 10)
-    late = flow.task("late at rank 1", [Work(None, np.array([0, 40, 0]))])
+    late = flow.task("late at rank 1", [LocalWork(None, np.array([0, 40, 0]))])
     flow.task("first", [Part(send)], after=[late], pool=0)
     flow.task("second", [Part(send)], pool=0, priority=1)
     assert times(flow)[1:] == [([0, 40, 0], [10, 40, 0]), ([10, 40, 0], [20, 40, 0])]
@@ -231,7 +233,7 @@ def test_ranks_that_are_ready_in_opposite_orders_do_not_fill_each_others_buffers
     for slow in (0, 1):
         pause = np.zeros(2, np.int64)
         pause[slow] = 5
-        ready = flow.task("pause", [Work(None, pause)])
+        ready = flow.task("pause", [LocalWork(None, pause)])
         flow.task("swap", [Part(swap)], after=[ready], pool=0)
     # At 0 rank 0 is ready for the second only, which is the first in the order for this reason.
     assert [ended for _, ended in times(flow)] == [[5, 0], [25, 25], [0, 5], [15, 15]]
@@ -240,10 +242,10 @@ def test_ranks_that_are_ready_in_opposite_orders_do_not_fill_each_others_buffers
 def test_among_those_that_wait_the_smallest_priority_then_the_longest_wait_comes_first() -> None:
     topology = both_ways(2)
     flow = Workflow(topology, [], [1])
-    flow.task("holds", [Work(None, 100)], pool=0)
+    flow.task("holds", [LocalWork(None, 100)], pool=0)
     for name, arrives, priority in (("late", 20, 0), ("early", 10, 0), ("urgent", 30, -1), ("idle", 5, 1)):
-        pause = flow.task("pause", [Work(None, arrives)])
-        flow.task(name, [Work(None, 1)], after=[pause], priority=priority, pool=0)
+        pause = flow.task("pause", [LocalWork(None, arrives)])
+        flow.task(name, [LocalWork(None, 1)], after=[pause], priority=priority, pool=0)
     began = {flow.names[number]: found[0][0] for number, found in enumerate(times(flow))}
     assert [began[name] for name in ("urgent", "early", "late", "idle")] == [100, 101, 102, 103]
 
@@ -252,40 +254,40 @@ def test_a_stages_token_is_held_until_the_next_stage_begins() -> None:
     """The first task's second stage waits for a token of pool 1 until 50, and keeps its token of pool 0."""
     topology = both_ways(2)
     flow = Workflow(topology, [], [1, 1])
-    flow.task("holds", [Work(None, 50, pool=1)])
-    pause = flow.task("pause", [Work(None, 1)])
-    flow.task("two", [Work(None, 10, pool=0), Work(None, 5, pool=1)], after=[pause])
-    flow.task("waits", [Work(None, 1, pool=0)], after=[pause])
+    flow.task("holds", [LocalWork(None, 50, pool=1)])
+    pause = flow.task("pause", [LocalWork(None, 1)])
+    flow.task("two", [LocalWork(None, 10, pool=0), LocalWork(None, 5, pool=1)], after=[pause])
+    flow.task("waits", [LocalWork(None, 1, pool=0)], after=[pause])
     assert times(flow)[2:] == [([1, 1], [55, 55]), ([50, 50], [51, 51])]
 
 
 def test_a_task_keeps_its_place_at_every_pool_that_it_takes_from() -> None:
     """The first is in the order since 0, so the second gets its token of pool 1 only after it, at 10."""
     flow = Workflow(both_ways(2), [], [1, 2])
-    flow.task("two", [Work(None, 10, pool=0), Work(None, 5, pool=1)])
-    flow.task("one", [Work(None, 1, pool=1)])
+    flow.task("two", [LocalWork(None, 10, pool=0), LocalWork(None, 5, pool=1)])
+    flow.task("one", [LocalWork(None, 1, pool=1)])
     assert times(flow) == [([0, 0], [15, 15]), ([10, 10], [11, 11])]
 
 
 def test_a_task_holds_its_own_token_to_its_end() -> None:
     flow = Workflow(both_ways(2), [], [1, 1])
-    flow.task("two", [Work(None, 10, pool=1), Work(None, 5)], pool=0)
-    flow.task("other", [Work(None, 1)], pool=0)
-    flow.task("inner", [Work(None, 1, pool=1)])
+    flow.task("two", [LocalWork(None, 10, pool=1), LocalWork(None, 5)], pool=0)
+    flow.task("other", [LocalWork(None, 1)], pool=0)
+    flow.task("inner", [LocalWork(None, 1, pool=1)])
     assert [began[0] for began, _ in times(flow)] == [0, 15, 15]
 
 
 def test_the_token_of_a_stage_is_held_until_the_next_one_is() -> None:
     flow = Workflow(both_ways(2), [], [1, 1])
-    flow.task("three", [Work(None, 10, pool=0), Work(None, 5), Work(None, 3, pool=1)])
-    flow.task("first", [Work(None, 1, pool=0)])
-    flow.task("second", [Work(None, 1, pool=1)])
+    flow.task("three", [LocalWork(None, 10, pool=0), LocalWork(None, 5), LocalWork(None, 3, pool=1)])
+    flow.task("first", [LocalWork(None, 1, pool=0)])
+    flow.task("second", [LocalWork(None, 1, pool=1)])
     assert [began[0] for began, _ in times(flow)] == [0, 15, 18]
 
 
 def test_a_task_without_stages_takes_its_turn_at_its_pool() -> None:
     flow = Workflow(both_ways(2), [], [1])
-    flow.task("holds", [Work(None, 10)], pool=0)
+    flow.task("holds", [LocalWork(None, 10)], pool=0)
     flow.task("empty", [], pool=0)
     assert times(flow)[1] == ([10, 10], [10, 10])
 
@@ -299,11 +301,13 @@ def test_tiny_pools_and_late_ranks_cannot_deadlock(data: st.DataObject) -> None:
     pattern = flow.pattern(sums, 12, parts=[1])
     amounts = st.lists(st.integers(0, 30), min_size=3, max_size=3)
     for number in range(data.draw(st.integers(2, 6))):
-        ready = flow.task("work", [Work(data.draw(st.sampled_from([0, None])), np.array(data.draw(amounts)))])
+        ready = flow.task(
+            "work", [LocalWork(data.draw(st.sampled_from([0, None])), np.array(data.draw(amounts)))]
+        )
         inner = data.draw(st.permutations([None, 1, 2]))
         stages = [
             Part(pattern, 0, inner[0]),
-            Work(None, np.array(data.draw(amounts)), inner[1]),
+            LocalWork(None, np.array(data.draw(amounts)), inner[1]),
             Part(pattern, 1, inner[2]),
         ]
         outer = data.draw(st.sampled_from([None, 0]))
@@ -326,7 +330,7 @@ def busy_workflows(draw: st.DrawFn) -> Workflow:
         pattern = flow.pattern(
             schedule, draw(st.integers(0, 20_000)), segment_bytes=1000, after=[Passage(1, 1, 2)]
         )
-        work = Work(0, draw(st.integers(0, 10**7)))
+        work = LocalWork(0, draw(st.integers(0, 10**7)))
         flow.task("sums", [work, Part(pattern)], priority=-number, pool=draw(st.sampled_from([None, 0])))
     return flow
 

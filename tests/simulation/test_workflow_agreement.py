@@ -16,7 +16,7 @@ import weft
 from weft.algorithms.registry import ALGORITHMS
 from weft.errors import SimulationError, UnsupportedError
 from weft.schedule import Schedule
-from weft.simulation import Part, Passage, Resource, Work, Workflow
+from weft.simulation import LocalWork, Part, Passage, Resource, Workflow
 from weft.topology import Topology
 
 RATIOS = (0, 1, 1, 2, Fraction(1, 2), Fraction(3, 2), Fraction(1, 3), Fraction(7, 1000))
@@ -67,13 +67,13 @@ def parts_of(flow: Workflow, pattern: int) -> range:
 
 
 @st.composite
-def works(draw: st.DrawFn, flow: Workflow) -> Work:
+def works(draw: st.DrawFn, flow: Workflow) -> LocalWork:
     resource = draw(st.sampled_from([None, *range(len(flow.resources))]))
     amounts = st.one_of(st.integers(0, 5), st.sampled_from([10, 100, 1000]), st.integers(0, 10**6))
     if draw(st.booleans()):
-        return Work(resource, draw(amounts))
+        return LocalWork(resource, draw(amounts))
     each = st.lists(amounts, min_size=flow.topology.ranks, max_size=flow.topology.ranks)
-    return Work(resource, np.array(draw(each), np.int64))
+    return LocalWork(resource, np.array(draw(each), np.int64))
 
 
 @st.composite
@@ -90,7 +90,7 @@ def workflows(draw: st.DrawFn, *, orderly: bool = False) -> Workflow:
         draw(patterns(flow))
     lifo = draw(st.booleans(), label="last first")
     for number in range(draw(st.integers(1, 8), label="tasks")):
-        stages: list[Part | Work] = []
+        stages: list[Part | LocalWork] = []
         if flow.patterns and draw(st.booleans()):
             pattern = draw(st.sampled_from(range(flow.patterns)))
             order = list(parts_of(flow, pattern))
@@ -114,7 +114,7 @@ def workflows(draw: st.DrawFn, *, orderly: bool = False) -> Workflow:
     return flow
 
 
-def fields(stage: Part | Work) -> tuple[object, object]:
+def fields(stage: Part | LocalWork) -> tuple[object, object]:
     return (stage.pattern, stage.part) if isinstance(stage, Part) else (stage.resource, stage.amount)
 
 
@@ -158,8 +158,8 @@ def test_both_engines_agree_on_a_few_iterations_of_training(spec: str) -> None:
     for iteration in range(3):
         for layer in range(6):
             jitter = 10**6 * ((ranks * 7 + layer * 3 + iteration) % 5)
-            last = [flow.task("backward", [Work(0, 10**6 + jitter)], after=last)]
-            stages = [Work(None, 10 * ranks), Part(sums[layer % 3], pool=1), Work(1, 500)]
+            last = [flow.task("backward", [LocalWork(0, 10**6 + jitter)], after=last)]
+            stages = [LocalWork(None, 10 * ranks), Part(sums[layer % 3], pool=1), LocalWork(1, 500)]
             flow.task("all-reduce", stages, after=last, priority=-layer, pool=0)
         last = list(range(flow.tasks))
     check_agreement(flow)

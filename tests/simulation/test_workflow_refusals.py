@@ -14,7 +14,7 @@ from support.workflows import COMPUTE, both_ways, rows, times
 import weft
 from weft import limits
 from weft.errors import InputError, LimitError, ScheduleError, SimulationError
-from weft.simulation import Part, Passage, Resource, Work, Workflow
+from weft.simulation import LocalWork, Part, Passage, Resource, Workflow
 
 
 def test_a_task_without_the_part_that_another_needs_never_ends() -> None:
@@ -33,7 +33,7 @@ def test_a_task_that_waits_for_a_token_for_ever_is_named_with_its_pool() -> None
     topology = both_ways(2)
     flow = Workflow(topology, [], [1])
     cut = flow.pattern(rows(topology, (0, 0, 1), (1, 1, 0)), 10, parts=[1])
-    flow.task("waits", [Work(None, 1)], after=[flow.task("pause", [Work(None, 5)])], pool=0)
+    flow.task("waits", [LocalWork(None, 1)], after=[flow.task("pause", [LocalWork(None, 5)])], pool=0)
     flow.task("wrong way round", [Part(cut, 1), Part(cut, 0)], pool=0)
     message = "no progress: task waits never ends at rank 0, waits for pool 0"
     for run in (flow.run, lambda: run_reference(flow)):
@@ -60,14 +60,18 @@ def flow_with_all() -> Workflow:
         ([Part(0, 2)], {}, "task bad: there is no part 2 of pattern 0"),
         ([Part(2)], {}, "task bad: there is no part 0 of pattern 2"),
         ([Part(-1)], {}, "task bad: there is no part 0 of pattern -1"),
-        ([Work(1, 5)], {}, "resource 1: there are 0 to 0"),
-        ([Work(0, -5)], {}, "task bad: amounts -5 to -5; they are at least 0 and below 2"),
-        ([Work(None, np.array([1, 2, 1 << 61]))], {}, "task bad: amounts 1 to 2305843009213693952; they"),
-        ([Work(0, np.array([1, 2]))], {}, r"one for each of 3 ranks, not int64 of shape \(2,\)"),
-        ([Work(0, np.array([1.5, 2, 3]))], {}, "one for each of 3 ranks, not float64"),
-        ([Work(0, 1 << 70)], {}, "task bad: amounts are one whole number below 2"),
-        ([Work(0, 5, pool=2)], {}, r"task bad: takes from pools \[2\]; each of 0 to 1 once at most"),
-        ([Work(0, 5, pool=1)], {"pool": 1}, r"task bad: takes from pools \[1, 1\]; each of 0 to 1 once"),
+        ([LocalWork(1, 5)], {}, "resource 1: there are 0 to 0"),
+        ([LocalWork(0, -5)], {}, "task bad: amounts -5 to -5; they are at least 0 and below 2"),
+        (
+            [LocalWork(None, np.array([1, 2, 1 << 61]))],
+            {},
+            "task bad: amounts 1 to 2305843009213693952; they",
+        ),
+        ([LocalWork(0, np.array([1, 2]))], {}, r"one for each of 3 ranks, not int64 of shape \(2,\)"),
+        ([LocalWork(0, np.array([1.5, 2, 3]))], {}, "one for each of 3 ranks, not float64"),
+        ([LocalWork(0, 1 << 70)], {}, "task bad: amounts are one whole number below 2"),
+        ([LocalWork(0, 5, pool=2)], {}, r"task bad: takes from pools \[2\]; each of 0 to 1 once at most"),
+        ([LocalWork(0, 5, pool=1)], {"pool": 1}, r"task bad: takes from pools \[1, 1\]; each of 0 to 1 once"),
         ([], {"pool": -1}, r"task bad: takes from pools \[-1\]"),
         (
             [],
@@ -77,7 +81,7 @@ def flow_with_all() -> Workflow:
     ],
 )
 def test_a_bad_task_is_refused_and_not_added(
-    stages: list[Part | Work], options: dict[str, Any], problem: str
+    stages: list[Part | LocalWork], options: dict[str, Any], problem: str
 ) -> None:
     flow = flow_with_all()
     with pytest.raises(InputError, match=problem):
@@ -126,7 +130,7 @@ def test_bad_pools_are_refused(pools: list[int]) -> None:
 def test_all_of_64_pools_can_be_used() -> None:
     flow = Workflow(both_ways(2), [], [1] * 64)
     for number in range(2):
-        flow.task(f"{number}", [Work(None, 1, pool) for pool in range(63)], pool=63)
+        flow.task(f"{number}", [LocalWork(None, 1, pool) for pool in range(63)], pool=63)
     assert times(flow)[1] == ([63, 63], [126, 126])
 
 
@@ -154,13 +158,13 @@ def test_a_resource_or_passage_that_cannot_be_is_refused(make: Any, problem: str
 
 def test_a_time_that_cannot_be_counted_is_refused() -> None:
     flow = Workflow(both_ways(2), [Resource("slow", 1)])
-    flow.task("long", [Work(None, limits.MAX_TIME_PS)])
+    flow.task("long", [LocalWork(None, limits.MAX_TIME_PS)])
     assert flow.run().time_ps == limits.MAX_TIME_PS
-    flow.task("longer", [Work(None, 1)], after=[0])
+    flow.task("longer", [LocalWork(None, 1)], after=[0])
     with pytest.raises(LimitError, match="2 tasks on ring by hand: takes more than the 2,305,843 s"):
         flow.run()
     flow = Workflow(both_ways(2), [Resource("slow", 1)])
-    flow.task("long", [Work(0, limits.MAX_TIME_PS)])
+    flow.task("long", [LocalWork(0, limits.MAX_TIME_PS)])
     with pytest.raises(LimitError, match="takes more than"):
         flow.run()
 
@@ -181,7 +185,7 @@ def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitError, match="resources of all ranks: 102 is more than the 100"):
         Workflow(topology, [COMPUTE] * 51)
     with pytest.raises(LimitError, match="stages of all tasks: 101 is more than the 100"):
-        flow.task("long", [Work(None, 1)] * 98)
+        flow.task("long", [LocalWork(None, 1)] * 98)
     flow = Workflow(topology)
     for _ in range(50):
         flow.task("pause", [])
@@ -192,7 +196,7 @@ def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_amounts_are_those_of_the_moment() -> None:
     amounts = np.array([1, 2, 3])
     flow = Workflow(both_ways(3))
-    flow.task("pause", [Work(None, amounts)])
+    flow.task("pause", [LocalWork(None, amounts)])
     amounts[:] = 100
     assert flow.run().ended_ps.tolist() == [[1, 2, 3]]
 

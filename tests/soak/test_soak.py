@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from weft.errors import RuntimeFailure
-from weft.soak import Outcome, Settings, run
+from weft.soak import Settings, SoakOutcome, run
 from weft.soak.random_operations import choose_algorithm, make_episode
 
 WEFT = Path(sys.executable).with_name("weft")
@@ -23,7 +23,7 @@ BROKEN = Path(__file__).with_name("broken_worker.py")
 
 def soak(
     fault: str | None = None, *, ranks: int = 2, seconds: float = 0.1, timeout: float = 20.0, **more: object
-) -> Outcome:
+) -> SoakOutcome:
     settings = Settings(ranks=ranks, seconds=seconds, timeout=timeout, **{"seed": 3, **more})
     if fault is None:
         return run(settings, lambda _: None)

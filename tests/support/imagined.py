@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.probing import Cable, Flow, Measurements, Round
+from weft.probing import Flow, MeasuredCable, Measurements, Round
 from weft.probing.measurement_program import measure_cables, measure_fabric
 from weft.probing.measurements import FABRIC
 from weft.simulation.fair_sharing import share_fairly
@@ -26,7 +26,9 @@ class Noise:
 QUIET = Noise()
 
 
-def probe_imagined(truth: Topology, noise: Noise = QUIET, cables: Iterable[Cable] = ()) -> Measurements:
+def probe_imagined(
+    truth: Topology, noise: Noise = QUIET, cables: Iterable[MeasuredCable] = ()
+) -> Measurements:
     """Measure a topology; its hosts, or its ranks, are the hosts."""
     hosts = truth.hosts or tuple((rank,) for rank in range(truth.ranks))
     found = Measurements(hosts, tuple(cables))
@@ -66,13 +68,15 @@ def route(truth: Topology, found: Measurements, flow: Flow) -> tuple[int, ...]:
     return (truth.links_between(src, dst)[same.index(flow.cable)],)
 
 
-def cables_of(truth: Topology) -> list[Cable]:
+def cables_of(truth: Topology) -> list[MeasuredCable]:
     """Of a topology whose ranks are wired to ranks."""
     found = []
     for link in range(truth.links):
         src, dst = int(truth.link_src[link]), int(truth.link_dst[link])
         if src < dst:
             found.append(
-                Cable((src, dst), (f"10.{link >> 8}.{link & 255}.1", f"10.{link >> 8}.{link & 255}.2"))
+                MeasuredCable(
+                    (src, dst), (f"10.{link >> 8}.{link & 255}.1", f"10.{link >> 8}.{link & 255}.2")
+                )
             )
     return sorted(found)

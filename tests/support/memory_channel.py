@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from weft.runtime.engines.arithmetic import ByteArithmetic
 from weft.runtime.engines.interpreter import Interpreter, Move, read_script
-from weft.runtime.engines.messaging import Failure, Kind
+from weft.runtime.engines.messaging import FailureKind, OperationFailure
 from weft.schedule import Schedule
 
 
@@ -69,7 +69,7 @@ class MemoryChannel:
         with self.hub.changed:
             while transfer.sent is None or transfer.room is None:
                 if not self.hub.changed.wait(deadline - time.monotonic()):
-                    raise Failure(Kind.LATE, peer)
+                    raise OperationFailure(FailureKind.LATE, peer)
             if not transfer.over:
                 transfer.room[:] = transfer.sent
                 transfer.over = True

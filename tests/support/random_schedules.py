@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.schedule.ir import TRANSFER_COLUMNS
 from weft.topology import Topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 
 # Few values, so that many things happen at the same instant; round ones, and ones that leave remainders.
 SPEEDS = (10**12, 5 * 10**11, 2 * 10**12, 3 * 10**11, 7 * 10**11, 25 * 10**9, 1_234_567_891)
@@ -20,7 +20,7 @@ LATENCIES_PS = (0, 0, 1, 2, 5, 10, 1000)
 @st.composite
 def topologies(draw: st.DrawFn) -> Topology:
     """Cables from every node to an earlier one, then any links; all speeds and latencies differ both ways."""
-    wiring = Wiring(draw(st.integers(2, 5), label="ranks"), draw(st.integers(0, 2), label="switches"))
+    wiring = CableNotes(draw(st.integers(2, 5), label="ranks"), draw(st.integers(0, 2), label="switches"))
     nodes = wiring.ranks + wiring.switches
     ends = [(node, draw(st.integers(0, node - 1))) for node in range(1, nodes)]
     ends += [(b, a) for a, b in ends]

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.packets import (
-    Entry,
     Hardware,
     Rules,
     Send,
+    TableEntry,
     Tables,
     find_hardware,
 )
@@ -64,7 +64,7 @@ def run(
 
 
 def make(
-    topology: Topology, entries: dict[int, list[Entry]], *, size: int = 1 << 20, ports: int = 1
+    topology: Topology, entries: dict[int, list[TableEntry]], *, size: int = 1 << 20, ports: int = 1
 ) -> Tables:
     """Tables of some ranks; the others have nothing to do."""
     ranks = tuple(tuple(entries.get(rank, ())) for rank in range(topology.ranks))
@@ -74,16 +74,16 @@ def make(
 
 def gather(
     flow: int, *to: int, step: int = 0, size: int = 64, after: tuple[tuple[str, int, int], ...] = ()
-) -> Entry:
+) -> TableEntry:
     """Send a flow to some ranks."""
-    return Entry("gather", flow, after, tuple(Send(dst, 0) for dst in to), step, 0, size)
+    return TableEntry("gather", flow, after, tuple(Send(dst, 0) for dst in to), step, 0, size)
 
 
 def reduce(
     flow: int, *to: int, step: int = 0, size: int = 64, after: tuple[tuple[str, int, int], ...] = ()
-) -> Entry:
+) -> TableEntry:
     """Send a sum to a rank, or to none: a closing entry."""
-    return Entry("reduce", flow, after, tuple(Send(dst, 0) for dst in to), step, 0, size)
+    return TableEntry("reduce", flow, after, tuple(Send(dst, 0) for dst in to), step, 0, size)
 
 
 def flits_of(size: int, hardware: Hardware, flow_control: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from support.reference.workflow_engine import run_reference
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.simulation import Resource, Workflow
 from weft.topology import Topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 
 BYTE_PER_PS = 10**12
 COMPUTE = Resource("compute", BYTE_PER_PS)
@@ -14,7 +14,7 @@ COMPUTE = Resource("compute", BYTE_PER_PS)
 
 def both_ways(ranks: int, latency_ps: int = 0) -> Topology:
     """A ring with links both ways; link 2r goes from r to the next, link 2r + 1 back."""
-    wiring = Wiring(ranks, 0)
+    wiring = CableNotes(ranks, 0)
     for rank in range(ranks):
         ahead = (rank + 1) % ranks
         wiring.link(rank, ahead, BYTE_PER_PS, latency_ps)

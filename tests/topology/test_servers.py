@@ -9,7 +9,7 @@ import pytest
 
 from weft.errors import LimitError, TopologyError
 from weft.topology import Topology, load_topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.topology.servers import Fabric, Server, connect
 
 GB = 10**9
@@ -202,6 +202,6 @@ def test_values_are_checked_where_they_are_made(build: object) -> None:
     ],
 )
 def test_a_huge_spec_is_refused_before_a_cable_is_drawn(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Wiring, "cable", lambda *_, **__: pytest.fail("a cable was drawn"))
+    monkeypatch.setattr(CableNotes, "cable", lambda *_, **__: pytest.fail("a cable was drawn"))
     with pytest.raises(LimitError, match=f"{re.escape(spec)}: .* that Weft accepts"):
         load_topology(spec)

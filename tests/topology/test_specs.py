@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weft.errors import LimitError, TopologyError, UnitError, WeftError
 from weft.topology import Topology, load_topology
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.topology.kinds import BUILDERS, option_names
 from weft.topology.placements import draw_placement
 from weft.topology.spec_parser import is_spec
@@ -386,7 +386,7 @@ def test_a_wrong_quantity_in_a_spec_is_a_unit_error() -> None:
 def test_a_huge_spec_names_the_bound_it_hits_before_a_cable_is_drawn(
     spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Wiring, "cable", lambda *_, **__: pytest.fail("a cable was drawn"))
+    monkeypatch.setattr(CableNotes, "cable", lambda *_, **__: pytest.fail("a cable was drawn"))
     with pytest.raises(LimitError, match=f"{re.escape(spec)}: .* that Weft accepts"):
         load_topology(spec)
 

@@ -11,22 +11,22 @@ import pytest
 import torch
 
 import weft
-from weft.runtime.handles import OperationFuture, Work
-from weft.torch.failures import Guard
+from weft.runtime.handles import Handle, OperationFuture
+from weft.torch.failures import DeferredFailures
 
 LOST = weft.PeerLost(3, "host", 17, "all_reduce")
 
 
 @pytest.fixture
-def guard() -> Iterator[Guard]:
-    made = Guard(timeout=30)
+def guard() -> Iterator[DeferredFailures]:
+    made = DeferredFailures(timeout=30)
     yield made
     made.close()
 
 
-def pending() -> tuple[Work, OperationFuture]:
+def pending() -> tuple[Handle, OperationFuture]:
     future = OperationFuture()
-    return Work(future), future
+    return Handle(future), future
 
 
 def descend(tensor: torch.Tensor, hook: Any) -> None:
@@ -35,7 +35,7 @@ def descend(tensor: torch.Tensor, hook: Any) -> None:
     (tensor * 2).sum().backward()
 
 
-def test_the_first_failure_is_raised_again_and_again(guard: Guard) -> None:
+def test_the_first_failure_is_raised_again_and_again(guard: DeferredFailures) -> None:
     guard.check()
     for error in (LOST, weft.RuntimeFailure("of no further use")):
         work, future = pending()
@@ -48,7 +48,7 @@ def test_the_first_failure_is_raised_again_and_again(guard: Guard) -> None:
         assert caught.value.__cause__ is LOST
 
 
-def test_no_optimizer_steps_after_a_failure(guard: Guard) -> None:
+def test_no_optimizer_steps_after_a_failure(guard: DeferredFailures) -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     weight.grad = torch.ones(2)
     optimizer = torch.optim.SGD([weight], lr=1.0)
@@ -62,7 +62,7 @@ def test_no_optimizer_steps_after_a_failure(guard: Guard) -> None:
 
 
 def test_a_guard_that_nobody_keeps_holds_up_nobody() -> None:
-    guard = Guard(timeout=30)
+    guard = DeferredFailures(timeout=30)
     guard.failed(LOST)
     del guard
     gc.collect()
@@ -70,7 +70,7 @@ def test_a_guard_that_nobody_keeps_holds_up_nobody() -> None:
     torch.optim.SGD([weight], lr=1.0).step()
 
 
-def test_a_backward_pass_ends_when_what_it_started_has(guard: Guard) -> None:
+def test_a_backward_pass_ends_when_what_it_started_has(guard: DeferredFailures) -> None:
     tensor = torch.ones(3, requires_grad=True)
     work, future = pending()
     outside, _ = pending()
@@ -85,7 +85,7 @@ def test_a_backward_pass_ends_when_what_it_started_has(guard: Guard) -> None:
     guard.check()
 
 
-def test_a_backward_pass_raises_what_has_failed_in_it(guard: Guard) -> None:
+def test_a_backward_pass_raises_what_has_failed_in_it(guard: DeferredFailures) -> None:
     tensor = torch.ones(3, requires_grad=True)
     work, future = pending()
 
@@ -97,7 +97,9 @@ def test_a_backward_pass_raises_what_has_failed_in_it(guard: Guard) -> None:
         descend(tensor, start)
 
 
-def test_a_backward_pass_does_not_wait_for_ever(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backward_pass_does_not_wait_for_ever(
+    guard: DeferredFailures, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("weft.torch.failures._GRACE_S", 0.1)
     guard.timeout = 0.1
     tensor = torch.ones(3, requires_grad=True)

@@ -18,11 +18,11 @@ from torch import distributed as dist
 from weft.errors import InputError, TimedOut
 from weft.runtime.bootstrap.group_store import (
     AnsweringStore,
-    GroupBoard,
+    GroupExchangeStore,
     count_visit,
     find_own_address,
 )
-from weft.runtime.bootstrap.secret_exchange import Note
+from weft.runtime.bootstrap.secret_exchange import SecretNote
 from weft.torch import Options, connect
 from weft.torch.store_bootstrap import meet
 
@@ -61,8 +61,8 @@ def test_connecting_needs_a_group() -> None:
 
 
 def test_a_note_in_a_store_carries_the_address() -> None:
-    board = GroupBoard(dist.PrefixStore("group", dist.HashStore()), "key")
-    note = Note(4000, bytes(range(32)), "10.1.2.3")
+    board = GroupExchangeStore(dist.PrefixStore("group", dist.HashStore()), "key")
+    note = SecretNote(4000, bytes(range(32)), "10.1.2.3")
     assert board.read(0.05) is None
     board.leave(note, 1.0)
     assert board.read(1.0) == note

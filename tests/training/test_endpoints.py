@@ -10,10 +10,10 @@ import pytest
 
 from weft.algorithms import four_phase, ring
 from weft.errors import InputError, LimitError
-from weft.simulation import Part, Work
+from weft.simulation import LocalWork, Part
 from weft.topology import load_topology
 from weft.training.devices import find_device
-from weft.training.endpoints import ENDPOINTS, Endpoint, Engine, find_endpoint
+from weft.training.endpoints import ENDPOINTS, Endpoint, EndpointEngine, find_endpoint
 from weft.training.equipment import CHANNEL, Equipment, engine_phases, passages, phase_steps, resources
 
 GB = 10**9
@@ -21,7 +21,7 @@ CHUNK = 64 << 10
 PACKAGES = four_phase.all_reduce(load_topology("ace:4x2x2"))
 
 
-def busy_bytes(endpoint: Endpoint, chunks: int) -> tuple[dict[str, float], list[Part | Work]]:
+def busy_bytes(endpoint: Endpoint, chunks: int) -> tuple[dict[str, float], list[Part | LocalWork]]:
     """Bytes that each resource of rank 0 served for some chunks of the all-reduce."""
     equipment = Equipment(PACKAGES.topology, endpoint, PACKAGES, None)
     stages = list(equipment.stages(PACKAGES, equipment.pattern(PACKAGES, CHUNK, None), CHUNK))
@@ -72,7 +72,7 @@ def test_an_endpoint_that_takes_everything_is_refused() -> None:
         {"copy_reads": Fraction(-1)},
         {"chunk_bytes": 0},
         {"message_bytes": 0},
-        {"chunk_bytes": None, "engine": Engine()},
+        {"chunk_bytes": None, "engine": EndpointEngine()},
     ],
 )
 def test_an_endpoint_that_cannot_be_is_refused(figures: dict[str, object]) -> None:
@@ -82,9 +82,9 @@ def test_an_endpoint_that_cannot_be_is_refused(figures: dict[str, object]) -> No
 
 def test_an_engine_that_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="at least 1"):
-        Engine(fsms=0)
+        EndpointEngine(fsms=0)
     with pytest.raises(LimitError, match="SRAM of an engine"):
-        Engine(sram_bytes=1 << 62)
+        EndpointEngine(sram_bytes=1 << 62)
 
 
 def test_an_unknown_endpoint_is_told_what_is_close() -> None:
@@ -117,13 +117,13 @@ def test_an_engine_reads_and_writes_once_and_adds_what_it_receives() -> None:
     assert served["bus in"] == pytest.approx(payload, rel=1e-3)
     assert served["adding"] == pytest.approx(payload, rel=1e-3)
     assert [type(stage).__name__ for stage in stages] == [
-        "Work",
-        "Work",
+        "LocalWork",
+        "LocalWork",
         "Part",
         "Part",
         "Part",
         "Part",
-        "Work",
+        "LocalWork",
     ]
 
 
@@ -135,7 +135,7 @@ def test_phases_begin_where_the_axis_changes() -> None:
 
 @pytest.mark.parametrize("sram", [512 << 10, 1 << 20, 4 << 20])
 def test_partitions_fit_into_the_memory_of_the_engine(sram: int) -> None:
-    engine = Engine(sram_bytes=sram, fsms=1000)
+    engine = EndpointEngine(sram_bytes=sram, fsms=1000)
     phases = engine_phases(engine, ENDPOINTS["ace"], PACKAGES, CHUNK)
     held = np.array([CHUNK, CHUNK / 4, CHUNK / 4, CHUNK, CHUNK])
     rooms = np.array([phase.room for phase in phases])
@@ -144,12 +144,12 @@ def test_partitions_fit_into_the_memory_of_the_engine(sram: int) -> None:
 
 
 def test_no_partition_holds_more_chunks_than_there_are_state_machines() -> None:
-    phases = engine_phases(Engine(sram_bytes=1 << 30, fsms=5), ENDPOINTS["ace"], PACKAGES, CHUNK)
+    phases = engine_phases(EndpointEngine(sram_bytes=1 << 30, fsms=5), ENDPOINTS["ace"], PACKAGES, CHUNK)
     assert [phase.room for phase in phases] == [5] * 5
 
 
 def test_one_state_machine_takes_one_chunk_at_a_time() -> None:
-    lonely = replace(ENDPOINTS["ace"], engine=Engine(fsms=1))
+    lonely = replace(ENDPOINTS["ace"], engine=EndpointEngine(fsms=1))
     equipment = Equipment(PACKAGES.topology, lonely, PACKAGES, None)
     stages = equipment.stages(PACKAGES, equipment.pattern(PACKAGES, CHUNK, None), CHUNK)
     for _ in range(3):
@@ -163,4 +163,4 @@ def test_a_schedule_that_is_cut_otherwise_passes_an_engine_as_one_phase() -> Non
     other = ring.all_reduce(topology)
     equipment = Equipment(topology, ENDPOINTS["ace"], PACKAGES, None)
     stages = equipment.stages(other, equipment.pattern(other, CHUNK, None), CHUNK)
-    assert [type(stage) for stage in stages] == [Work, Work, Part, Work]
+    assert [type(stage) for stage in stages] == [LocalWork, LocalWork, Part, LocalWork]

@@ -12,7 +12,7 @@ from training.models import costs, models, uniform
 from weft.errors import InputError
 from weft.training import Layer, Linear, digest, fuse
 from weft.training.fusion import condense, distinct_thresholds
-from weft.training.layers import Exchange
+from weft.training.layers import LayerExchange
 from weft.training.policies import find
 from weft.training.single_channel import run
 
@@ -68,7 +68,7 @@ def test_condensed_layers_take_as_long(
 
 
 def test_layers_with_an_exchange_are_not_condensed() -> None:
-    layers = (Layer("a", 0, 1.0, 1.0, exchange=Exchange(5, 2)), *model(1, 1))
+    layers = (Layer("a", 0, 1.0, 1.0, exchange=LayerExchange(5, 2)), *model(1, 1))
     assert condense(layers, fuse(layers, 10)) == layers
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from training.models import costing, uniform
 
 from weft.errors import InputError
-from weft.training import BayesianSearch, BoundedSearch, Linear, Search, dear, fuse
+from weft.training import BayesianSearch, BoundedSearch, FusionSearch, Linear, dear, fuse
 from weft.training.gaussian_process import GaussianProcess, expected_improvement, matern
 
 MIB = 1 << 20
 BOUNDS = (MIB, 256 * MIB)
 
 
-def run(search: Search, curve: Callable[[int], float]) -> list[int]:
+def run(search: FusionSearch, curve: Callable[[int], float]) -> list[int]:
     """Let a search ask until it is done; returns what it asked for."""
     asked = []
     while (threshold := search.ask()) is not None:

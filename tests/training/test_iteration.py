@@ -11,9 +11,9 @@ from weft.errors import InputError
 from weft.training import (
     FORMULAS,
     AlphaBeta,
+    IterationTimeline,
     Layer,
     Linear,
-    Timeline,
     dear,
     fuse,
     ideal_dear,
@@ -107,7 +107,7 @@ def test_nothing_is_better_than_the_ideal_lines_nor_worse_than_no_overlap(
     check_order(timeline)
 
 
-def check_order(timeline: Timeline) -> None:
+def check_order(timeline: IterationTimeline) -> None:
     """Assert that neither two computations nor two collectives ever happen at once."""
     for kinds in (("forward", "backward", "wait"), ("reduce_scatter", "all_gather", "all_reduce")):
         free = 0.0

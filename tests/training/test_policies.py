@@ -13,11 +13,11 @@ from training.models import costing, costs, lines, models, uniform
 
 import weft.training
 from weft.errors import InputError, LimitError
-from weft.training import AlphaBeta, Layer, Linear, Timeline
-from weft.training.layers import Exchange
+from weft.training import AlphaBeta, IterationTimeline, Layer, Linear
+from weft.training.layers import LayerExchange
 from weft.training.policies import LINES, POLICIES, ddp, find, horovod, mg_wfbp
 from weft.training.single_channel import run, trace
-from weft.training.task_graph import Graph, Kind
+from weft.training.task_graph import Graph, TaskKind
 
 MIB = 1 << 20
 BARRIERS = [name for name in POLICIES if name != "bytescheduler"]
@@ -26,7 +26,7 @@ BYTES = Linear.in_halves(AlphaBeta(0.0, 0.5), AlphaBeta(0.0, 0.5))
 """An all-reduce takes a second for each byte, either half of it half a second."""
 
 
-def timed(name: str, layers: tuple[Layer, ...], prices: Linear, **options: Any) -> Timeline:
+def timed(name: str, layers: tuple[Layer, ...], prices: Linear, **options: Any) -> IterationTimeline:
     return run(find(name).build(layers, costs=prices, **options), prices)
 
 
@@ -50,7 +50,7 @@ def with_exchanges(draw: st.DrawFn) -> tuple[Layer, ...]:
         dataclasses.replace(
             layer,
             size_bytes=0,
-            exchange=Exchange(draw(st.integers(1, 9999)), draw(st.integers(index + 1, last))),
+            exchange=LayerExchange(draw(st.integers(1, 9999)), draw(st.integers(index + 1, last))),
         )
         if index < last and draw(st.booleans())
         else layer
@@ -224,7 +224,7 @@ def test_bytescheduler_sends_the_first_layer_before_those_that_wait_longer() -> 
     first = [
         (task.layer, done.began_s[number])
         for number, task in enumerate(graph.tasks)
-        if task.kind is Kind.COLLECTIVE and task.iteration == 0
+        if task.kind is TaskKind.COLLECTIVE and task.iteration == 0
     ]
     # Gradients are there at 4, 5 and 6.5, and parts take 2 s: at 6 b goes before the rest of c, at 8 a does.
     assert sorted(first, key=lambda pair: pair[1]) == [(2, 4.0), (1, 6.0), (0, 8.0), (1, 10.0), (2, 12.0)]
@@ -258,7 +258,7 @@ def test_zero_gathers_parameters_once_or_twice() -> None:
 
 def dlrm(size_bytes: int) -> tuple[Layer, ...]:
     return (
-        Layer("embeddings", 0, 1.0, 1.0, exchange=Exchange(size_bytes, 2)),
+        Layer("embeddings", 0, 1.0, 1.0, exchange=LayerExchange(size_bytes, 2)),
         Layer("bottom", 0, 3.0, 3.0),
         Layer("top", 0, 1.0, 1.0),
     )

@@ -12,10 +12,10 @@ from training.models import costing, costs, models, uniform
 
 from weft import limits
 from weft.errors import InputError, LimitError
-from weft.training import AlphaBeta, Layer, Linear, Timeline, fuse, iteration
+from weft.training import AlphaBeta, IterationTimeline, Layer, Linear, fuse, iteration
 from weft.training.policies import find
 from weft.training.single_channel import run, trace
-from weft.training.task_graph import Graph, Kind
+from weft.training.task_graph import Graph, TaskKind
 
 BYTES = Linear.in_halves(AlphaBeta(0.0, 0.5), AlphaBeta(0.0, 0.5))
 """An all-reduce takes a second for each byte."""
@@ -92,7 +92,7 @@ def test_every_collective_costs_the_overhead_too() -> None:
     assert run(graph, costing(layers, 1.0), overhead_s=0.5).seconds == pytest.approx(3.0)
 
 
-def happened(timeline: Timeline) -> Counter[tuple[str, int]]:
+def happened(timeline: IterationTimeline) -> Counter[tuple[str, int]]:
     """Seconds of each thing that is done, so that what takes none may be at either end of an iteration."""
     taken: Counter[tuple[str, int]] = Counter()
     for span in timeline.spans:
@@ -173,7 +173,7 @@ def test_what_cannot_be_is_refused() -> None:
 
 def test_a_task_knows_what_it_is() -> None:
     graph = find("dear").build(uniform(2, 1.0, 2.0))
-    assert {task.kind for task in graph.tasks} == set(Kind)
+    assert {task.kind for task in graph.tasks} == set(TaskKind)
     assert len(graph.starts) == 4
     assert [graph.tasks[number].iteration for number in graph.starts] == [0, 1, 2, 3]
     assert all(graph.tasks[number].layer == 0 for number in graph.starts)

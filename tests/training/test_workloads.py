@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InputError, LimitError
-from weft.training import Exchange, Layer
+from weft.training import Layer, LayerExchange
 from weft.training.devices import find_device
 from weft.training.layers import check_layers
 from weft.training.workloads import WORKLOADS, Workload, load_workload
@@ -223,7 +223,7 @@ def test_a_product_without_a_size_is_none() -> None:
     [
         ({"tensors": (1, 2)}, "3 bytes and not 8"),
         ({"tensors": (9, -1)}, "a tensor of -1 bytes"),
-        ({"exchange": Exchange(8, 1)}, "only one can be"),
+        ({"exchange": LayerExchange(8, 1)}, "only one can be"),
     ],
 )
 def test_a_layer_does_not_contradict_itself(arguments: dict[str, object], message: str) -> None:
@@ -232,11 +232,11 @@ def test_a_layer_does_not_contradict_itself(arguments: dict[str, object], messag
 
 
 def test_an_exchange_is_needed_by_a_later_layer() -> None:
-    layers = [Layer("one", 0, 1.0, 1.0, exchange=Exchange(8, 2)), Layer("two", 8, 1.0, 1.0)]
+    layers = [Layer("one", 0, 1.0, 1.0, exchange=LayerExchange(8, 2)), Layer("two", 8, 1.0, 1.0)]
     with pytest.raises(InputError, match="expected a later layer, 1 to 1"):
         check_layers(layers)
     with pytest.raises(InputError, match="neither is below 0"):
-        Exchange(-1, 1)
+        LayerExchange(-1, 1)
 
 
 def test_a_layer_that_does_not_name_its_tensors_is_one() -> None:

@@ -10,19 +10,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from weft.bench.peer_job import Ground, Team
-from weft.runtime.launcher.watchdog import Keeper
+from weft.bench.peer_job import PeerJob, SessionFacts
+from weft.runtime.launcher.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.bench.peers.peer import Entry
+    from weft.bench.peers.peer import Peer
     from weft.runtime.launcher.launch import Seat
 
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a directory is made there, safely
 
 
-class Stage:
+class BenchSession:
     """The jobs that one controller has started.
 
     Parameters
@@ -41,13 +41,13 @@ class Stage:
             parent = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
             folder = tempfile.mkdtemp(prefix="weft-bench-", dir=parent)
             resources.callback(shutil.rmtree, folder, ignore_errors=True)
-            keeper = resources.enter_context(Keeper())
+            keeper = resources.enter_context(Watchdog())
             keeper.add_folder(folder)
             listener = resources.enter_context(socket.socket(socket.AF_UNIX))
             address = f"{folder}/controller"
             listener.bind(address)
             listener.listen(socket.SOMAXCONN)
-            self._ground = Ground(folder, address, listener, keeper, self._timeout)
+            self._ground = SessionFacts(folder, address, listener, keeper, self._timeout)
             self._resources = resources.pop_all()
         return self
 
@@ -61,13 +61,13 @@ class Stage:
 
     def start(
         self,
-        entry: Entry,
+        entry: Peer,
         ranks: int,
         settings: dict[str, Any],
         *,
         name: str | None = None,
         seats: Sequence[Seat] | None = None,
-    ) -> Team:
+    ) -> PeerJob:
         """Start a contestant's job and wait until all its ranks have joined.
 
         Raises
@@ -77,7 +77,7 @@ class Stage:
         RuntimeFailure
             If it does not come up.
         """
-        team = Team(self._ground, entry, ranks, name=name, seats=seats)
+        team = PeerJob(self._ground, entry, ranks, name=name, seats=seats)
         self._resources.callback(team.end)
         team.start()
         team.join(settings)

@@ -21,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weft.bench.task import Task
+    from weft.bench.task import BenchTask
     from weft.topology import Topology
 
 _LARGEST: Final = 32 << 20
@@ -41,29 +41,29 @@ _Pair = tuple["NDArray[np.uint8]", "NDArray[np.uint8]"]
 
 
 @dataclass(frozen=True)
-class Limit:
+class MachineLimit:
     """Seconds that a task takes at least, and why."""
 
     seconds: float
     kind: str
 
 
-def topology_limit(task: Task, topology: Topology) -> Limit:
+def topology_limit(task: BenchTask, topology: Topology) -> MachineLimit:
     """What the network allows."""
     from weft.bench.task import ITEM_BYTES
     from weft.bounds.collective_bound import lower_bound
 
     item = ITEM_BYTES[task.dtype]
     found = lower_bound(topology, task.collective, task.size_bytes, element_bytes=item)
-    return Limit(found.seconds, found.kind)
+    return MachineLimit(found.seconds, found.kind)
 
 
-def memory_limit(task: Task) -> Limit | None:
+def memory_limit(task: BenchTask) -> MachineLimit | None:
     """What the memory of this machine allows, where that matters: copying reads and writes a byte each."""
     if task.size_bytes < SMALLEST:
         return None
     speed = copy_speed(task.size_bytes, task.ranks)
-    return Limit(task.touched_bytes / 2 / speed, f"memory: copies {speed / 1e9:.1f} GB/s")
+    return MachineLimit(task.touched_bytes / 2 / speed, f"memory: copies {speed / 1e9:.1f} GB/s")
 
 
 def copy_speed(size_bytes: int, ranks: int) -> float:

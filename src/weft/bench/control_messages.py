@@ -19,7 +19,7 @@ class Closed(Exception):
     """The other side is gone."""
 
 
-class Channel:
+class ControlConnection:
     """One connection.
 
     Parameters

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weft.bench.task import Task
+    from weft.bench.task import BenchTask
 
 _PERIOD: Final = 8191
 _EXACT: Final = {"float16": 2048, "bfloat16": 256}
@@ -60,19 +60,19 @@ def count_wrong(found: NDArray[Any], values: NDArray[Any], phase: int = 0) -> in
     return wrong + int(np.count_nonzero(found[whole:] != values[: found.size - whole]))
 
 
-def fill_input(task: Task, rank: int, source: NDArray[np.uint8]) -> None:
+def fill_input(task: BenchTask, rank: int, source: NDArray[np.uint8]) -> None:
     """Write one rank's input."""
     values = encode(pattern(rank, task.op, task.ranks, task.dtype), task.dtype)
     fill(source.view(values.dtype), values)
 
 
-def fill_neutral(task: Task, target: NDArray[np.uint8]) -> None:
+def fill_neutral(task: BenchTask, target: NDArray[np.uint8]) -> None:
     """Write what stays the same however often it is reduced, so that timing meets no infinities."""
     value = encode(np.array([0 if task.op == "sum" else 1]), task.dtype)
     target.view(value.dtype)[...] = value[0]
 
 
-def count_wrong_results(task: Task, rank: int, found: NDArray[np.uint8]) -> int:
+def count_wrong_results(task: BenchTask, rank: int, found: NDArray[np.uint8]) -> int:
     """How many elements of one rank's result are not what they should be."""
     patterns = [pattern(other, task.op, task.ranks, task.dtype) for other in range(task.ranks)]
     coded = [encode(values, task.dtype) for values in patterns]

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from weft.bench.peers.weft_peer import WeftRank
-from weft.bench.rank_tasks import Player
+from weft.bench.rank_tasks import RankTasks
 
 if TYPE_CHECKING:
     from weft.bench.control_messages import Message
@@ -18,7 +18,7 @@ _ANSWER_BYTES: Final = 4096
 """Room for the longest answer: a few numbers, an algorithm's name and a digest."""
 
 
-class Here:
+class OwnJob:
     """The job that this process is a rank of, as a contestant.
 
     Parameters
@@ -31,7 +31,7 @@ class Here:
 
     def __init__(self, settings: dict[str, Any], timeout: float) -> None:
         self._rank = WeftRank(settings, timeout)
-        self._player = Player(self._rank)
+        self._player = RankTasks(self._rank)
         self.versions = self._rank.versions()
         self.rank = self._rank.rank
 

@@ -16,9 +16,9 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from weft.bench.bound import Limit
+    from weft.bench.bound import MachineLimit
     from weft.bench.control_messages import Message
-    from weft.bench.task import Place, Task
+    from weft.bench.task import BenchTask, Place
 
 _ROUND_SECONDS: Final = 0.05
 _FEWEST: Final = 3
@@ -27,8 +27,8 @@ _WARMUP_SHARE: Final = 4
 _MOST_WARMUPS: Final = 20
 
 
-class Performer(Protocol):
-    """A contestant's job: `weft.bench.bench_session.Team`, or the job that this process is a rank of."""
+class MeasuredJob(Protocol):
+    """A contestant's job: `weft.bench.bench_session.PeerJob`, or the job that this process is a rank of."""
 
     name: str
     versions: dict[str, str]
@@ -38,7 +38,7 @@ class Performer(Protocol):
 
 
 @dataclass(frozen=True)
-class Effort:
+class BenchEffort:
     """How much is measured; None for iterations or warm-ups leaves it to what a round should take."""
 
     rounds: int
@@ -77,11 +77,11 @@ class Series:
 
 
 @dataclass
-class Row:
+class BenchRow:
     """One task: what every contestant did with it."""
 
-    task: Task
-    limit: Limit | None
+    task: BenchTask
+    limit: MachineLimit | None
     ran: dict[str, dict[str, str]] = field(default_factory=dict)
     series: dict[str, dict[Place, Series]] = field(default_factory=dict)
 
@@ -107,12 +107,12 @@ class Row:
 
 
 def measure(
-    performers: Sequence[Performer],
-    tasks: Sequence[Task],
-    effort: Effort,
+    performers: Sequence[MeasuredJob],
+    tasks: Sequence[BenchTask],
+    effort: BenchEffort,
     places: Sequence[Place],
-    limit: Callable[[Task], Limit | None],
-) -> Iterator[Row]:
+    limit: Callable[[BenchTask], MachineLimit | None],
+) -> Iterator[BenchRow]:
     """Measure task after task.
 
     Parameters
@@ -135,7 +135,7 @@ def measure(
     """
     for task in tasks:
         wanted: list[Place] = [place for place in task.places if place in places]
-        row = Row(task, limit(task))
+        row = BenchRow(task, limit(task))
         for performer in performers:
             performer.do({"do": "prepare", "task": msgspec.to_builtins(task), "places": wanted})
             row.series[performer.name] = {}
@@ -157,13 +157,13 @@ def measure(
         yield row
 
 
-def _check(performer: Performer, place: Place) -> tuple[int, dict[str, str]]:
+def _check(performer: MeasuredJob, place: Place) -> tuple[int, dict[str, str]]:
     answers = performer.do({"do": "check", "place": place})
     ran = {name: value for name, value in answers[0].items() if name != "wrong"}
     return sum(answer["wrong"] for answer in answers), ran
 
 
-def _plan(performer: Performer, place: Place, effort: Effort, wrong: int) -> Series:
+def _plan(performer: MeasuredJob, place: Place, effort: BenchEffort, wrong: int) -> Series:
     """How often one contestant does it in a round: as often as asked, or for about `_ROUND_SECONDS`."""
     iterations, warmups = effort.iterations, effort.warmups
     if iterations is None:
@@ -175,7 +175,7 @@ def _plan(performer: Performer, place: Place, effort: Effort, wrong: int) -> Ser
     return Series(iterations, warmups, wrong)
 
 
-def _time(performer: Performer, place: Place, series: Series) -> None:
+def _time(performer: MeasuredJob, place: Place, series: Series) -> None:
     order = {"do": "time", "place": place, "warmups": series.warmups, "iterations": series.iterations}
     answers = performer.do(order)
     series.seconds.append(max(answer["seconds"] for answer in answers))

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from weft.bench import rank_process
-from weft.bench.control_messages import Channel, Closed
-from weft.bench.peers.peer import RANK, Venue
+from weft.bench.control_messages import Closed, ControlConnection
+from weft.bench.peers.peer import RANK, JobPlace
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.launcher.launch import Seat
 from weft.runtime.launcher.watchdog import before_exec
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.bench.control_messages import Message
-    from weft.bench.peers.peer import Entry, Start
-    from weft.runtime.launcher.watchdog import Keeper
+    from weft.bench.peers.peer import Peer, Start
+    from weft.runtime.launcher.watchdog import Watchdog
 
 GRACE_S: Final = 4.0
 """From asking a job to end to killing it."""
@@ -42,7 +42,7 @@ _WORKER: Final = (sys.executable, "-P", "-m", rank_process.__name__)
 
 
 @dataclass(frozen=True)
-class Ground:
+class SessionFacts:
     """What the jobs of one controller share.
 
     Parameters
@@ -60,11 +60,11 @@ class Ground:
     folder: str
     address: str
     listener: socket.socket
-    keeper: Keeper
+    keeper: Watchdog
     timeout: float
 
 
-class Team:
+class PeerJob:
     """One contestant's job.
 
     Parameters
@@ -79,8 +79,8 @@ class Team:
 
     def __init__(
         self,
-        ground: Ground,
-        entry: Entry,
+        ground: SessionFacts,
+        entry: Peer,
         ranks: int,
         *,
         name: str | None = None,
@@ -93,13 +93,13 @@ class Team:
         self._secret = secrets.token_hex(32)
         self._resources = ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._members: list[Member] = []
+        self._members: list[WorkerConnection] = []
 
     def start(self) -> None:
         """Start the processes."""
         log = tempfile.TemporaryFile(dir=self._ground.folder)  # noqa: SIM115 - closed with the rest
         self._log: IO[bytes] = self._resources.enter_context(log)
-        start = self._entry.start(Venue(self._size, self._ground.folder, self._resources, self._seats))
+        start = self._entry.start(JobPlace(self._size, self._ground.folder, self._resources, self._seats))
         prepare = before_exec()
         for index in range(start.processes):
             own = {} if start.command else {RANK: str(index), "WEFT_RANK": str(index)}
@@ -214,15 +214,15 @@ class Team:
                 for key, _ in ready:
                     if key.fileobj is self._ground.listener:
                         connection, _address = self._ground.listener.accept()
-                        selector.register(Channel(connection), selectors.EVENT_READ)
-                    elif isinstance(key.fileobj, Channel):
+                        selector.register(ControlConnection(connection), selectors.EVENT_READ)
+                    elif isinstance(key.fileobj, ControlConnection):
                         selector.unregister(key.fileobj)
                         announcement = self._admit(key.fileobj) or announcement
                     else:
                         self._fail("a process of the job ended before all ranks had come")
         return announcement
 
-    def _admit(self, channel: Channel) -> str:
+    def _admit(self, channel: ControlConnection) -> str:
         """Take in a worker that knows the secret; returns its announcement."""
         channel.socket.settimeout(self._ground.timeout)
         try:
@@ -233,7 +233,7 @@ class Team:
         if not hmac.compare_digest(str(hello.get("secret", "")), self._secret):
             channel.close()
             return ""
-        member = Member(channel)
+        member = WorkerConnection(channel)
         self._members.append(member)
         self._ground.keeper.add(member.pid)
         return str(hello["announcement"])
@@ -256,7 +256,7 @@ class Team:
                         selector.unregister(key.fileobj)
         return [answers[index] for index in range(len(self._members))]
 
-    def _take(self, member: Member, doing: str) -> Message | None:
+    def _take(self, member: WorkerConnection, doing: str) -> Message | None:
         try:
             answer = member.channel.take()
         except Closed:
@@ -281,10 +281,10 @@ class Team:
         return " ".join(self._log.read().decode("utf-8", "replace").split())
 
 
-class Member:
+class WorkerConnection:
     """One worker that has come; ``rank`` is known when it has joined its job."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ControlConnection) -> None:
         self.channel = channel
         credentials = channel.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         self.pid = int.from_bytes(credentials[:4], sys.byteorder)

@@ -13,10 +13,10 @@ import traceback
 from contextlib import suppress
 from typing import Final
 
-from weft.bench.control_messages import Channel, Closed
+from weft.bench.control_messages import Closed, ControlConnection
 from weft.bench.peers import find_entry
-from weft.bench.peers.peer import Entry, Invitation
-from weft.bench.rank_tasks import Player
+from weft.bench.peers.peer import JobInvitation, Peer
+from weft.bench.rank_tasks import RankTasks
 from weft.errors import WeftError
 from weft.runtime.launcher.watchdog import end_with_parent
 
@@ -33,7 +33,7 @@ def main() -> int:
     entry = find_entry(os.environ[CONTESTANT])
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(os.environ[SOCKET])
-    channel = Channel(connection)
+    channel = ControlConnection(connection)
     try:
         _serve(channel, entry)
     except Closed:
@@ -47,13 +47,13 @@ def main() -> int:
     return 0
 
 
-def _serve(channel: Channel, entry: Entry) -> None:
+def _serve(channel: ControlConnection, entry: Peer) -> None:
     rank = entry.rank()
     announcement = entry.announce() if rank == 0 else ""
     channel.send({"secret": os.environ[SECRET], "announcement": announcement})
     invited = channel.receive()
-    contestant = entry.join(Invitation(rank=rank, **invited))
-    player = Player(contestant)
+    contestant = entry.join(JobInvitation(rank=rank, **invited))
+    player = RankTasks(contestant)
     channel.send({"rank": contestant.rank, "versions": contestant.versions()})
     while (order := channel.receive())["do"] != "leave":
         channel.send(player.do(order))

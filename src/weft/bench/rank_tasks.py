@@ -10,36 +10,36 @@ import msgspec
 import numpy as np
 
 from weft.bench.data import count_wrong_results, fill_input, fill_neutral
-from weft.bench.task import ITEM_BYTES, Task
+from weft.bench.task import ITEM_BYTES, BenchTask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.bench.control_messages import Message
-    from weft.bench.peers.peer import Call, Contestant
+    from weft.bench.peers.peer import Call, PeerRank
 
 
-class Player:
+class RankTasks:
     """One rank of one contestant, and the task it has in hand.
 
     Every rank is given the same orders in the same order: ``prepare``, then any number of ``check`` and
     ``time`` in either place.
     """
 
-    def __init__(self, contestant: Contestant) -> None:
+    def __init__(self, contestant: PeerRank) -> None:
         self._contestant = contestant
-        self._task: Task | None = None
+        self._task: BenchTask | None = None
         self._bound: dict[str, tuple[Call, NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
     def do(self, order: Message) -> Message:
         """Carry out one order; the answer is what there is to tell."""
         if order["do"] == "prepare":
-            return self._prepare(msgspec.convert(order["task"], Task), order["places"])
+            return self._prepare(msgspec.convert(order["task"], BenchTask), order["places"])
         if order["do"] == "check":
             return self._check(order["place"])
         return self._time(order["place"], order["warmups"], order["iterations"])
 
-    def _prepare(self, task: Task, places: list[str]) -> Message:
+    def _prepare(self, task: BenchTask, places: list[str]) -> Message:
         """Memory for input and output, the same for both places; that of the task before is given back."""
         self._bound.clear()
         self._task = task

@@ -21,7 +21,7 @@ _PLACES: Final[dict[str, tuple[Place, ...]]] = {
 """Out of place: the result goes elsewhere than the input. What not all contestants have is left out."""
 
 
-class Task(msgspec.Struct, frozen=True):
+class BenchTask(msgspec.Struct, frozen=True):
     """One collective; `elements` is the larger of input and output, as in the tables of nccl-tests."""
 
     collective: str
@@ -79,7 +79,7 @@ class Task(msgspec.Struct, frozen=True):
 
 def make_tasks(
     collective: str, dtype: str, op: str, ranks: int, least: int, most: int, factor: int
-) -> list[Task]:
+) -> list[BenchTask]:
     """Tasks from `least` to `most` bytes, each `factor` times the one before.
 
     Sizes are rounded down to what the ranks can share out evenly, as in nccl-tests.
@@ -93,6 +93,6 @@ def make_tasks(
     step = ranks if collective in ("all_gather", "reduce_scatter") else 1
     while least <= most:
         elements = max(1, least // ITEM_BYTES[dtype] // step) * step
-        tasks.append(Task(collective, dtype, op, ranks, elements))
+        tasks.append(BenchTask(collective, dtype, op, ranks, elements))
         least *= factor
     return list(dict.fromkeys(tasks))

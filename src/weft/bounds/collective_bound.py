@@ -22,7 +22,7 @@ import numpy as np
 
 from weft import units
 from weft.bounds import node_sets, tight_cuts
-from weft.bounds.demands import Demand, Finding
+from weft.bounds.demands import Demand, SingleBound
 from weft.bounds.distances import longest_path
 from weft.bounds.divisions import divisions
 from weft.errors import InputError
@@ -184,17 +184,17 @@ def _check(topology: Topology, collective: str, size_bytes: int, root: int, elem
         raise InputError(msg)
 
 
-def _certified(topology: Topology, demand: Demand, certificate: Certificate) -> Finding:
+def _certified(topology: Topology, demand: Demand, certificate: Certificate) -> SingleBound:
     if demand.collective != "all_reduce":
         msg = f"a certificate bounds all_reduce, not {demand.collective}; leave it out"
         raise InputError(msg)
     per_byte = Fraction(certificate.seconds_per_byte(topology))
     if not per_byte:
         # Prices of one direction alone bound packings of trees; of other schedules they prove nothing.
-        return Finding(per_byte, "certificate", "prices of the links, which are of one direction alone")
+        return SingleBound(per_byte, "certificate", "prices of the links, which are of one direction alone")
     rate = units.format_bandwidth(int(1 / per_byte))
     text = f"prices of the links: no packing of trees carries more than {rate}"
-    return Finding(per_byte * demand.size_bytes, "certificate", text)
+    return SingleBound(per_byte * demand.size_bytes, "certificate", text)
 
 
 def _searched(topology: Topology, demand: Demand) -> SetFamily:
@@ -209,7 +209,7 @@ def _searched(topology: Topology, demand: Demand) -> SetFamily:
     return node_sets.chosen(topology, demand.root, "minimum cut", masks)
 
 
-def _worst_set(topology: Topology, demand: Demand, family: SetFamily) -> Finding:
+def _worst_set(topology: Topology, demand: Demand, family: SetFamily) -> SingleBound:
     """Find the set of a family, and the direction, that takes longest."""
     needs = demand.across(family.size.astype(np.float64), family.has_root)
     seconds = np.stack([needs[0] / family.out, needs[1] / family.into])
@@ -224,4 +224,4 @@ def _worst_set(topology: Topology, demand: Demand, family: SetFamily) -> Finding
     exact = Fraction(size, node_sets.capacity(topology, links))
     where = f"{'out of' if outward else 'into'} {name}"
     text = f"{where}: {units.format_size(size)} over {node_sets.name_links(topology, links)}"
-    return Finding(exact, family.kind, text)
+    return SingleBound(exact, family.kind, text)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Finding(NamedTuple):
+class SingleBound(NamedTuple):
     """A bound on its own: at least so many seconds, by which sort of argument, and the arithmetic."""
 
     seconds: Fraction

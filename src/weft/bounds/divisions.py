@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import units
 from weft.bounds import node_sets, tight_cuts
-from weft.bounds.demands import Finding
+from weft.bounds.demands import SingleBound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ _MOST_AXES: Final = 8
 """Dimensions of a grid up to which every choice of them is tried."""
 
 
-def divisions(topology: Topology, demand: Demand) -> Iterator[Finding]:
+def divisions(topology: Topology, demand: Demand) -> Iterator[SingleBound]:
     """Bounds from divisions: first those that have a name, then the best one of all."""
     ports = [np.flatnonzero(ends < topology.ranks) for ends in (topology.link_src, topology.link_dst)]
     links = min(ports, key=lambda links: node_sets.capacity(topology, links))
@@ -42,14 +42,16 @@ def divisions(topology: Topology, demand: Demand) -> Iterator[Finding]:
         yield from _divide_best(topology, demand)
 
 
-def _divide(demand: Demand, sets: int, speed: int, kind: str, what: str, over: str | None = None) -> Finding:
+def _divide(
+    demand: Demand, sets: int, speed: int, kind: str, what: str, over: str | None = None
+) -> SingleBound:
     crossings = demand.passes * (sets - 1)
     over = over or f"what leaves them ({units.format_bandwidth(speed)} together)"
     text = f"{what}: {crossings} x {units.format_size(demand.size_bytes)} over {over}"
-    return Finding(Fraction(crossings * demand.size_bytes, speed), kind, text)
+    return SingleBound(Fraction(crossings * demand.size_bytes, speed), kind, text)
 
 
-def _divide_groups(topology: Topology, demand: Demand) -> Iterator[Finding]:
+def _divide_groups(topology: Topology, demand: Demand) -> Iterator[SingleBound]:
     """Take groups as sets, and the best mixture of whole groups and groups taken apart into ranks."""
     word = "host" if topology.hosts else "group"
     for outward in (True, False):
@@ -85,7 +87,7 @@ def _best_mixture(whole: list[int], apart: list[int], sizes: list[int]) -> list[
         ]
 
 
-def _divide_grid(topology: Topology, demand: Demand) -> Iterator[Finding]:
+def _divide_grid(topology: Topology, demand: Demand) -> Iterator[SingleBound]:
     """Ranks that agree in some dimensions as sets, for every choice of dimensions but none and all."""
     grid = topology.grid
     assert grid is not None
@@ -107,7 +109,7 @@ def _divide_grid(topology: Topology, demand: Demand) -> Iterator[Finding]:
         yield _divide(demand, sets, crossing, "slabs", what)
 
 
-def _divide_best(topology: Topology, demand: Demand) -> Iterator[Finding]:
+def _divide_best(topology: Topology, demand: Demand) -> Iterator[SingleBound]:
     out, into = node_sets.port_capacity(topology)
     # What leaves a set with its switches then also enters it: the other direction says the same.
     balanced = np.array_equal(out, into)

@@ -29,8 +29,8 @@ from weft.bounds import tight_cuts
 from weft.bounds.certificates import prove_seconds
 from weft.bounds.tree_columns import (
     TREE_COLLECTIVES,
-    Growth,
     TreeColumns,
+    TreeGrowth,
     cheapest_tree,
     find_centres,
     find_twins,
@@ -65,7 +65,7 @@ _PROBES: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class PriceCertificate:
     """Prices that prove a bound; `weft.bounds.certificates` says why and checks it.
 
     Parameters
@@ -115,7 +115,7 @@ class Packing:
     trees: TreeColumns
     weights: NDArray[np.int64]
     rate: Fraction
-    certificate: Certificate
+    certificate: PriceCertificate
     seconds: float
 
     @property
@@ -227,7 +227,7 @@ class _Search:
         self.columns = np.zeros((0, len(self.capacity)))
         self.known: set[bytes] = set()
         self.weights, self.rate = np.zeros(0, np.int64), Fraction(0)
-        self.certificate: Certificate | None = None
+        self.certificate: PriceCertificate | None = None
 
     def run(self) -> Packing:
         trees, prices = self.grow_first()
@@ -256,7 +256,7 @@ class _Search:
         ranks = self.topology.ranks
         trees = min(256, max(64, _SEED_EDGES // ranks))
         roots = find_centres(self.topology, 2) if self.root < 0 else np.array([self.root], np.int32)
-        growth = Growth(trees, sweeps=6 if ranks <= 64 else 1 if ranks <= 256 else 0)
+        growth = TreeGrowth(trees, sweeps=6 if ranks <= 64 else 1 if ranks <= 256 else 0)
         return grow_trees(self.topology, roots, self.halves, growth)
 
     def add(self, trees: TreeColumns) -> int:
@@ -302,7 +302,7 @@ class _Search:
             paid = sum(b * y for b, y in zip(self.topology.bandwidth.tolist(), whole.tolist(), strict=True))
             bound = Fraction(paid, cheapest)
             if self.certificate is None or bound < self.certificate.bound:
-                self.certificate = Certificate(tuple(whole.tolist()), bound)
+                self.certificate = PriceCertificate(tuple(whole.tolist()), bound)
         return tree
 
     def improve(self) -> bool:

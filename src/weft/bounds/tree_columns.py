@@ -143,7 +143,7 @@ def _farthest(topology: Topology) -> NDArray[np.int32]:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class TreeGrowth:
     """How `grow_trees` goes about it.
 
     Parameters
@@ -168,7 +168,7 @@ class Growth:
 
 
 def grow_trees(
-    topology: Topology, roots: NDArray[np.int32], halves: tuple[bool, bool], growth: Growth
+    topology: Topology, roots: NDArray[np.int32], halves: tuple[bool, bool], growth: TreeGrowth
 ) -> tuple[TreeColumns, NDArray[np.float64]]:
     """Trees that load the links evenly, and the prices of the links that led to them.
 

@@ -11,7 +11,7 @@ import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.bench_table import Table
+from weft.cli.bench_table import BenchTable
 from weft.cli.output import print_json
 from weft.cli.signals import heed_signals
 from weft.errors import InputError
@@ -19,9 +19,9 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weft.bench.bound import Limit
-    from weft.bench.measure import Effort, Performer, Row
-    from weft.bench.task import Place, Task
+    from weft.bench.bound import MachineLimit
+    from weft.bench.measure import BenchEffort, BenchRow, MeasuredJob
+    from weft.bench.task import BenchTask, Place
     from weft.topology import Topology
 
 COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
@@ -159,18 +159,18 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     are not exactly what they should be, and makes the exit code 1. A ratio says how many times as long a peer
     takes. Inside a job (under weft run, torchrun, mpirun) the ranks of that job are measured.
     """
-    from weft.bench.measure import Effort, measure
+    from weft.bench.measure import BenchEffort, measure
 
     if given["least"] > given["most"]:
         msg = f"-b {given['least']} is more than -e {given['most']}; there is no size to measure"
         raise InputError(msg)
     places: tuple[Place, ...] = ("out", "in") if given["place"] == "both" else (given["place"],)
-    effort = Effort(given["rounds"], given["iterations"], given["warmups"])
+    effort = BenchEffort(given["rounds"], given["iterations"], given["warmups"])
     with _stage(given) as (performers, tasks, limit, speaks):
         if given["place"] != "both" and given["place"] not in tasks[0].places:
             msg = f"--place {given['place']}: {given['collective']} has only {' and '.join(tasks[0].places)}"
             raise InputError(msg)
-        table = Table(given, performers, tasks)
+        table = BenchTable(given, performers, tasks)
         if speaks and not given["as_json"]:
             table.begin()
         rows = []
@@ -187,7 +187,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         ctx.exit(1)
 
 
-_Setting = tuple[list["Performer"], list["Task"], "Callable[[Task], Limit | None]", bool]
+_Setting = tuple[list["MeasuredJob"], list["BenchTask"], "Callable[[BenchTask], MachineLimit | None]", bool]
 
 
 @contextmanager
@@ -207,12 +207,12 @@ def _stage(given: dict[str, Any]) -> Iterator[_Setting]:
         msg = "--against: peers are measured beside jobs that weft bench starts; run it outside of a job"
         raise InputError(msg)
     options.refuse_unused("ranks", reason="this process is a rank of a job already, whose ranks are measured")
-    from weft.bench.inside import Here
+    from weft.bench.inside import OwnJob
 
     place = find_place()
     one_machine = place.local_size == place.size
     limit = _limit(given["topology"], place.size, measured=one_machine and place.rank == 0)
-    here = Here(settings, given["timeout"])
+    here = OwnJob(settings, given["timeout"])
     try:
         yield [here], _tasks(given, place.size), limit, place.rank == 0
     finally:
@@ -221,7 +221,7 @@ def _stage(given: dict[str, Any]) -> Iterator[_Setting]:
 
 @contextmanager
 def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Setting]:
-    from weft.bench.bench_session import Stage
+    from weft.bench.bench_session import BenchSession
     from weft.bench.peers import find_entry, find_peers
     from weft.bench.peers.weft_peer import make_chooser
 
@@ -232,21 +232,21 @@ def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Sett
     for entry in entries:
         entry.check(tasks[0])
     limit = _limit(given["topology"], ranks, measured=True)
-    with heed_signals(), Stage(given["timeout"]) as stage:
+    with heed_signals(), BenchSession(given["timeout"]) as stage:
         teams = [stage.start(entry, ranks, settings) for entry in entries]
         yield list(teams), tasks, limit, True
         for team in teams:
             team.leave()
 
 
-def _tasks(given: dict[str, Any], ranks: int) -> list[Task]:
+def _tasks(given: dict[str, Any], ranks: int) -> list[BenchTask]:
     from weft.bench.task import make_tasks
 
     what = (given["collective"], given["dtype"], given["op"])
     return make_tasks(*what, ranks, given["least"], given["most"], given["factor"])
 
 
-def _limit(source: str | None, ranks: int, *, measured: bool) -> Callable[[Task], Limit | None]:
+def _limit(source: str | None, ranks: int, *, measured: bool) -> Callable[[BenchTask], MachineLimit | None]:
     """What a task takes at least: by the topology's speeds if it has any, else by this machine's memory."""
     from weft.bench.bound import memory_limit, topology_limit
     from weft.topology import load_topology
@@ -261,7 +261,7 @@ def _limit(source: str | None, ranks: int, *, measured: bool) -> Callable[[Task]
 
 
 def _document(
-    given: dict[str, Any], effort: Effort, performers: list[Performer], rows: list[Row]
+    given: dict[str, Any], effort: BenchEffort, performers: list[MeasuredJob], rows: list[BenchRow]
 ) -> dict[str, Any]:
     import platform
 

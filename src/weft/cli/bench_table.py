@@ -12,15 +12,15 @@ from weft.cli.facts import count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.bench.measure import Performer, Row, Series
-    from weft.bench.task import Place, Task
+    from weft.bench.measure import BenchRow, MeasuredJob, Series
+    from weft.bench.task import BenchTask, Place
 
 _PLACES: Final[dict[Place, str]] = {"out": "out-of-place", "in": "in-place"}
 _RESULT: Final = ((10, "time", "(us)"), (8, "algbw", "(GB/s)"), (8, "busbw", "(GB/s)"), (7, "#wrong", ""))
 _SAME: Final = "none"
 
 
-class Table:
+class BenchTable:
     """One line a task; head and widths are known from the start.
 
     Parameters
@@ -33,7 +33,9 @@ class Table:
         With what.
     """
 
-    def __init__(self, given: dict[str, Any], performers: Sequence[Performer], tasks: Sequence[Task]) -> None:
+    def __init__(
+        self, given: dict[str, Any], performers: Sequence[MeasuredJob], tasks: Sequence[BenchTask]
+    ) -> None:
         self._given, self._performers, self._task = given, performers, tasks[0]
         self._peers = [performer.name for performer in performers[1:]]
 
@@ -57,7 +59,7 @@ class Table:
         for head in (above, *heads):
             click.echo(f"# {head.rstrip()}")
 
-    def add(self, row: Row) -> None:
+    def add(self, row: BenchRow) -> None:
         """Print one task."""
         task, own = row.task, row.series["weft"]
         redop = task.op if task.reduces else _SAME
@@ -72,7 +74,7 @@ class Table:
         names = ran.get("algorithm", "-"), ran.get("digest", "-")[:8]
         click.echo(f"  {line}{self._last(f'{spread:.0f}', bound, *names, ratios)}")
 
-    def end(self, rows: Sequence[Row]) -> None:
+    def end(self, rows: Sequence[BenchRow]) -> None:
         """Print what the numbers mean, and what is wrong."""
         kinds = dict.fromkeys(row.limit.kind for row in rows if row.limit is not None)
         if any(kind.startswith("memory") for kind in kinds):
@@ -90,7 +92,7 @@ class Table:
     def _first(self, size: str, count: str, dtype: str, redop: str) -> str:
         return f"{size:>12} {count:>12} {dtype:>9} {redop:>6}"
 
-    def _result(self, task: Task, series: Series | None) -> str:
+    def _result(self, task: BenchTask, series: Series | None) -> str:
         if series is None:
             return "".join("-".rjust(column[0]) for column in _RESULT)
         speed = task.size_bytes / series.median / 1e9

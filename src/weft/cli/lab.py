@@ -20,7 +20,7 @@ from weft.errors import LONGEST_MESSAGE, InputError, RuntimeFailure, WeftError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.lab.contest import Entrant, Outcome
+    from weft.lab.contest import Entrant, EntrantResult
     from weft.lab.network import Network
 
 _LARGEST_SCALE: Final = 1000.0
@@ -242,7 +242,7 @@ def _entrants(network: Network, given: dict[str, Any]) -> list[Entrant]:
     return [Entrant(OWN), *own, *peers_of(network, given["peers"])]
 
 
-def _print(outcomes: list[Outcome]) -> None:
+def _print(outcomes: list[EntrantResult]) -> None:
     table = make_table(
         "contestant", "algorithm", "median", "fastest", "slowest", "predicted", "off", "times weft's",
         left=("contestant", "algorithm"),
@@ -262,7 +262,7 @@ def _print(outcomes: list[Outcome]) -> None:
             click.echo(f"weft: error: {one.name}: {one.wrong:,} elements are wrong", err=True)
 
 
-def _document(network: Network, given: dict[str, Any], outcomes: list[Outcome]) -> dict[str, Any]:
+def _document(network: Network, given: dict[str, Any], outcomes: list[EntrantResult]) -> dict[str, Any]:
     own = outcomes[0].median_seconds
     return {
         "topology": network.topology.name,

@@ -13,10 +13,10 @@ from weft.cli.output import check_outputs, print_json, progress, write_output
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.probing.inference import Finding
-    from weft.probing.session import Effort
-    from weft.probing.speed_check import Verdict
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.probing.inference import ProbeFinding
+    from weft.probing.session import ProbeEffort
+    from weft.probing.speed_check import SpeedVerdict
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.topology import Topology
 
 _JOIN_S = 60.0
@@ -80,14 +80,14 @@ def command(
     Every rank of the job runs this command; rank 0 writes a topology file, which everything that takes a
     topology can read.
     """
-    from weft.probing.session import Effort
+    from weft.probing.session import ProbeEffort
     from weft.runtime import find_place, join
 
     if claim is None:
         options.refuse_unused("tolerance", reason="there is nothing to compare with; add --verify TOPOLOGY")
     with join(find_place(), timeout=_JOIN_S) as roster:
         claimed = _prepare(ctx, roster, output, claim, as_json=as_json)
-        finding = _measure(roster, Effort(seconds, max_bytes), _name(output))
+        finding = _measure(roster, ProbeEffort(seconds, max_bytes), _name(output))
     if roster.rank != 0:
         return
     verdict = None
@@ -101,7 +101,7 @@ def command(
 
 
 def _prepare(
-    ctx: click.Context, roster: Roster, output: str | None, claim: str | None, *, as_json: bool
+    ctx: click.Context, roster: ControlPlane, output: str | None, claim: str | None, *, as_json: bool
 ) -> Topology | None:
     """Read what is claimed, on rank 0; if something is wrong there, all ranks end, and rank 0 says why."""
     claimed, problem = None, None
@@ -131,7 +131,7 @@ def _name(output: str | None) -> str:
     return "probed" if output in (None, "-") else Path(str(output)).stem or "probed"
 
 
-def _measure(roster: Roster, effort: Effort, name: str) -> Finding:
+def _measure(roster: ControlPlane, effort: ProbeEffort, name: str) -> ProbeFinding:
     from weft.probing.inference import infer
     from weft.probing.session import probe
 
@@ -141,7 +141,7 @@ def _measure(roster: Roster, effort: Effort, name: str) -> Finding:
         return infer(probe(roster, effort, report), name)
 
 
-def _print(finding: Finding, verdict: Verdict | None, output: str | None, *, as_json: bool) -> None:
+def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | None, *, as_json: bool) -> None:
     from weft.probing.probe_report import finding_as_dict, format_finding
 
     text = format_finding(finding)
@@ -160,7 +160,7 @@ def _print(finding: Finding, verdict: Verdict | None, output: str | None, *, as_
             click.echo(f"note: {note}")
 
 
-def _print_verdict(verdict: Verdict) -> None:
+def _print_verdict(verdict: SpeedVerdict) -> None:
     from weft.probing.inference import readable
     from weft.units import format_bandwidth
 

@@ -14,7 +14,7 @@ from weft.cli.terminal_text import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.papers import Reproduction, Row
+    from weft.papers import ClaimRow, Reproduction
 
 
 @click.command(
@@ -72,12 +72,12 @@ def _show(found: Reproduction, console: Console) -> None:
         print_line(console, f"- {assumption}")
 
 
-def _number(row: Row, value: float | None) -> str:
+def _number(row: ClaimRow, value: float | None) -> str:
     if value is None:
         return "not known"
     return f"{'up to ' if row.at_most and value == row.paper else ''}{value:.3g}{row.unit}"
 
 
-def _ours(row: Row) -> str:
+def _ours(row: ClaimRow) -> str:
     text = f"{row.ours:.3g}{row.unit}"
     return text if row.deviation is None else f"{text} ({row.deviation:+.1%})"

@@ -125,7 +125,7 @@ def command(
             _write_trace(trace, result, rules, max_work)
     warn_of(problem)
     # A wrong schedule may be faster than any right one.
-    limit = Limit(bound, None if bound is None or problem else bound.seconds / result.seconds)
+    limit = PhysicalLimit(bound, None if bound is None or problem else bound.seconds / result.seconds)
     if as_json:
         limits.check_work("the critical path as JSON", _JSON_WORK * len(result.critical_path), max_work)
         print_json(_as_dict(result, rules, search.untried, limit) | {"verified": problem is None})
@@ -136,7 +136,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class PhysicalLimit:
     """What no schedule can beat, if that is known, and how near a correct one comes to it."""
 
     bound: Bound | None
@@ -185,7 +185,7 @@ def _show(
     result: SimulationResult,
     rules: dict[str, str],
     untried: tuple[int, ...],
-    limit: Limit,
+    limit: PhysicalLimit,
     console: Console,
 ) -> None:
     from weft.units import format_size, human_seconds
@@ -223,7 +223,7 @@ def _show(
     _show_path(result, console)
 
 
-def _limit_facts(limit: Limit) -> list[tuple[str, str]]:
+def _limit_facts(limit: PhysicalLimit) -> list[tuple[str, str]]:
     from weft.units import human_seconds
 
     bound = limit.bound
@@ -269,7 +269,7 @@ def _show_path(result: SimulationResult, console: Console) -> None:
 
 
 def _as_dict(
-    result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...], limit: Limit
+    result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...], limit: PhysicalLimit
 ) -> dict[str, Any]:
     plan = result.schedule
     return {

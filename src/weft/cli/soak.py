@@ -17,8 +17,8 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.soak import Outcome, Tally
-    from weft.soak.health import Growth
+    from weft.soak import SoakOutcome, Tally
+    from weft.soak.health import ResourceGrowth
 
 _LONGEST_S: Final = 7 * 86_400.0
 _MOST_RANKS: Final = 16
@@ -139,7 +139,7 @@ def _watch(report: Callable[[str, int, int], None], seconds: float) -> Callable[
     return watch
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: SoakOutcome) -> None:
     tally, failure = outcome.tally, outcome.failure
     size = f"{tally.checked_bytes / 2**20:,.0f} MiB"
     done = f"{tally.operations.total():,} operations in {tally.seconds:.1f} s, {size} of results compared"
@@ -174,7 +174,7 @@ def _say_kills(tally: Tally) -> str:
     return f"{tally.kills}; all other ranks named the right one, after {median} (median), {worst} (worst)"
 
 
-def _say_growth(growth: list[Growth]) -> str:
+def _say_growth(growth: list[ResourceGrowth]) -> str:
     if not all(one.judged for one in growth):
         return "not judged: the test was too short"
     said = []

@@ -25,7 +25,7 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.cli.train_point import Outcome, Point
+    from weft.cli.train_point import TrainingJob, TrainingOutcome
 
 
 def _read_pairs(
@@ -198,10 +198,10 @@ def command(
     computes the layers of the model on its device and sends its gradients by the policy, over the network,
     through its endpoint: all of it at once, so that what contends is seen to contend.
     """
-    from weft.cli.train_point import Point, as_dict, run_point
+    from weft.cli.train_point import TrainingJob, as_dict, run_point
 
     check_outputs(trace, as_json=as_json)
-    point = Point(
+    point = TrainingJob(
         topology,
         model,
         device,
@@ -241,7 +241,7 @@ def command(
             click.echo(f"\nwrote {printable(trace)}")
 
 
-def _show(outcome: Outcome, console: Console) -> None:
+def _show(outcome: TrainingOutcome, console: Console) -> None:
     from weft.cli.train_point import as_dict
     from weft.units import human_seconds
 
@@ -314,7 +314,9 @@ def _plain(name: str, value: Any) -> str:
     return _size(value) if name.endswith("_bytes") else f"{value:g}"
 
 
-def _sweep(point: Point, sweeps: tuple[str, ...], executor: str, jobs: int | None, as_json: bool) -> None:
+def _sweep(
+    point: TrainingJob, sweeps: tuple[str, ...], executor: str, jobs: int | None, as_json: bool
+) -> None:
     from weft.cli.train_sweep import expand, heeding_interrupts, open_executor, sweep
 
     places = expand(point, sweeps)

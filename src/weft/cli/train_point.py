@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.topology import Topology
     from weft.training import Layer
     from weft.training.cluster import Cluster, ClusterRun
-    from weft.training.devices import Machine
+    from weft.training.devices import OperatorTimer
     from weft.training.endpoints import Endpoint
     from weft.training.policies import Policy
     from weft.training.schedules import Chooser
@@ -26,7 +26,7 @@ _BUSIEST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TrainingJob:
     """A job; the fields are the options of ``weft train``."""
 
     topology: str
@@ -48,12 +48,12 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainingOutcome:
     """What came of a job, with all that led there; `planned` is the collective that a plan file brought."""
 
-    point: Point
+    point: TrainingJob
     workload: Workload
-    machine: Machine
+    machine: OperatorTimer
     endpoint: Endpoint
     layers: tuple[Layer, ...]
     batch: int
@@ -67,7 +67,7 @@ class Outcome:
     planned: str | None
 
 
-def run_point(point: Point, *, record: bool = False) -> Outcome:
+def run_point(point: TrainingJob, *, record: bool = False) -> TrainingOutcome:
     """Simulate a job.
 
     Raises
@@ -97,7 +97,7 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     run = cluster.run(graph, record=record)
     bounds = Bounded(topology)
     lines = {name: line.seconds(layers, bounds) for name, line in policies.LINES.items()}
-    return Outcome(
+    return TrainingOutcome(
         point=point,
         workload=workload,
         machine=machine,
@@ -115,7 +115,7 @@ def run_point(point: Point, *, record: bool = False) -> Outcome:
     )
 
 
-def measure(point: Point) -> dict[str, Any]:
+def measure(point: TrainingJob) -> dict[str, Any]:
     """Simulate a job and give its figures: what a worker of a sweep does.
 
     Raises
@@ -132,7 +132,7 @@ def measure(point: Point) -> dict[str, Any]:
         raise InputError(msg) from None
 
 
-def as_dict(outcome: Outcome) -> dict[str, Any]:
+def as_dict(outcome: TrainingOutcome) -> dict[str, Any]:
     """Figures of a job, ready for JSON."""
     from weft.training.layers import backward_seconds, forward_seconds, total_bytes
 
@@ -174,7 +174,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def busiest_links(outcome: Outcome) -> list[dict[str, Any]]:
+def busiest_links(outcome: TrainingOutcome) -> list[dict[str, Any]]:
     """Links that are busy the largest share of the time."""
     import numpy as np
 
@@ -185,7 +185,7 @@ def busiest_links(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-def _algorithms(outcome: Outcome) -> dict[str, list[str]]:
+def _algorithms(outcome: TrainingOutcome) -> dict[str, list[str]]:
     """Which algorithms carried out which collectives."""
     found: dict[str, list[str]] = {}
     for task in outcome.graph.tasks:
@@ -208,7 +208,7 @@ def _load_model(model: str) -> Workload:
     return load_workload(model)
 
 
-def _what_is_left(endpoint: Endpoint, machine: Machine) -> Machine:
+def _what_is_left(endpoint: Endpoint, machine: OperatorTimer) -> OperatorTimer:
     from weft.training.devices import Device
 
     if endpoint.memory_bandwidth is None or not endpoint.overlaps:

@@ -14,7 +14,7 @@ from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
-from weft.cli.train_point import Point, measure
+from weft.cli.train_point import TrainingJob, measure
 from weft.errors import InputError, WeftError
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ _DIED: Final = "its process died, or that of a job beside it; run it by itself t
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SweepPoint:
     """One combination: what was swept over, and the job."""
 
     values: dict[str, str]
-    point: Point
+    point: TrainingJob
 
 
-def expand(point: Point, sweeps: Sequence[str]) -> list[Place]:
+def expand(point: TrainingJob, sweeps: Sequence[str]) -> list[SweepPoint]:
     """Every combination of ``KEY=VALUE,VALUE,..``; the last key changes fastest.
 
     Raises
@@ -63,10 +63,10 @@ def expand(point: Point, sweeps: Sequence[str]) -> list[Place]:
         count *= len(values)
     limits.check("jobs of a sweep", count, limits.MAX_SWEEP)
     combinations = (dict(zip(axes, chosen, strict=True)) for chosen in product(*axes.values()))
-    return [Place(values, _with(point, values)) for values in combinations]
+    return [SweepPoint(values, _with(point, values)) for values in combinations]
 
 
-def _with(point: Point, values: dict[str, str]) -> Point:
+def _with(point: TrainingJob, values: dict[str, str]) -> TrainingJob:
     changes: dict[str, Any] = {}
     for key, text in values.items():
         if key == "scale":
@@ -153,7 +153,7 @@ def _begin_worker() -> None:
 
 
 def sweep(
-    places: Sequence[Place],
+    places: Sequence[SweepPoint],
     executor: Executor,
     report: Callable[[str, int, int], None] = lambda *_: None,
     stopped: Callable[[], bool] = lambda: False,

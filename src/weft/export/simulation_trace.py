@@ -38,7 +38,7 @@ _BLOCK: Final = 1 << 14
 """Spans turned into Python objects at a time, so that a long timeline is never held twice."""
 
 
-class Spans(Protocol):
+class LinkSpans(Protocol):
     """Every segment on every link it crossed, in columns."""
 
     @property
@@ -70,7 +70,7 @@ class Recorded(Protocol):
     """What a trace needs of a simulation's result."""
 
     @property
-    def timeline(self) -> Spans | None:
+    def timeline(self) -> LinkSpans | None:
         """All spans, if they were recorded."""
 
 
@@ -138,7 +138,7 @@ def check_trace(
     check_count(int((segments * (hops + (hops > 0))).sum()), _SMALLER)
 
 
-def _events(schedule: Schedule, spans: Spans, sends: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
+def _events(schedule: Schedule, spans: LinkSpans, sends: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
     for pid, name in ((_LINKS, "links"), (_RANKS, "ranks")):
         yield from process(pid, name)
     tracks = Tracks()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.algorithms import ring
 from weft.algorithms.common.ring_orders import ring_order
-from weft.bench.bench_session import Stage
-from weft.bench.measure import Effort, measure
+from weft.bench.bench_session import BenchSession
+from weft.bench.measure import BenchEffort, measure
 from weft.bench.peers import find_entry
-from weft.bench.task import Task
+from weft.bench.task import BenchTask
 from weft.lab.expected_time import emulated, predict
 from weft.planning.plan_file import save_plan
 from weft.planning.planner import plan
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.bench.measure import Series
-    from weft.bench.peer_job import Team
+    from weft.bench.peer_job import PeerJob
     from weft.lab.network import Network
     from weft.planning import Plan
     from weft.schedule import Schedule
@@ -58,7 +58,7 @@ class Entrant:
 
 
 @dataclass
-class Outcome:
+class EntrantResult:
     """What one entrant did: the schedule it ran, if it told, and its time beside the predicted one."""
 
     name: str
@@ -103,7 +103,7 @@ def hold(
     rounds: int,
     timeout: float,
     progress: Callable[[str], None] = lambda _now: None,
-) -> list[Outcome]:
+) -> list[EntrantResult]:
     """Measure an in-place all-reduce of float32, every entrant in turn, round after round.
 
     Parameters
@@ -122,12 +122,12 @@ def hold(
         Told what is going on.
     """
     ranks = network.topology.ranks
-    task = Task("all_reduce", "float32", "sum", ranks, size_bytes // 4)
-    with Stage(timeout) as stage:
+    task = BenchTask("all_reduce", "float32", "sum", ranks, size_bytes // 4)
+    with BenchSession(timeout) as stage:
         outcomes, teams = [], []
         for entrant in entrants:
             progress(f"starting {entrant.name}")
-            outcome = Outcome(entrant.name, entrant.runtime, order=entrant.order)
+            outcome = EntrantResult(entrant.name, entrant.runtime, order=entrant.order)
             settings = _prepare(network, entrant, outcome, size_bytes, stage.folder)
             seats = network.seats(entrant.order)
             entry = find_entry(entrant.runtime)
@@ -135,7 +135,7 @@ def hold(
             outcomes.append(outcome)
             teams.append(team)
         progress(f"{rounds} rounds")
-        row = next(measure(teams, [task], Effort(rounds, 1, 0), ["in"], lambda _task: None))
+        row = next(measure(teams, [task], BenchEffort(rounds, 1, 0), ["in"], lambda _task: None))
         for outcome in outcomes:
             _note(outcome, row.series[outcome.name]["in"], row.ran[outcome.name])
         _leave(teams)
@@ -143,7 +143,7 @@ def hold(
 
 
 def _prepare(
-    network: Network, entrant: Entrant, outcome: Outcome, size_bytes: int, folder: str
+    network: Network, entrant: Entrant, outcome: EntrantResult, size_bytes: int, folder: str
 ) -> dict[str, Any]:
     """What a job is told; the prediction goes to the outcome."""
     settings: dict[str, Any] = {**_NO_SETTINGS, "plan": None, "schedule": None}
@@ -173,7 +173,7 @@ def _prepare(
     return settings
 
 
-def _note(outcome: Outcome, series: Series, ran: dict[str, str]) -> None:
+def _note(outcome: EntrantResult, series: Series, ran: dict[str, str]) -> None:
     outcome.algorithm = ran.get("algorithm", outcome.algorithm)
     outcome.digest = ran.get("digest")
     outcome.wrong = series.wrong
@@ -181,6 +181,6 @@ def _note(outcome: Outcome, series: Series, ran: dict[str, str]) -> None:
     outcome.median_seconds = series.median
 
 
-def _leave(teams: Sequence[Team]) -> None:
+def _leave(teams: Sequence[PeerJob]) -> None:
     for team in teams:
         team.leave()

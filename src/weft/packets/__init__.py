@@ -8,8 +8,8 @@ from weft.packets.execution import (
 )
 from weft.packets.hardware import PRESETS, Hardware, find_hardware
 from weft.packets.table import (
-    Entry,
     Send,
+    TableEntry,
     Tables,
     default_ports,
     make_tables,
@@ -19,11 +19,11 @@ from weft.packets.table_file import tables_from_json, tables_to_json, tables_to_
 __all__ = [
     "CODESIGNED",
     "PRESETS",
-    "Entry",
     "Hardware",
     "PacketResult",
     "Rules",
     "Send",
+    "TableEntry",
     "Tables",
     "default_ports",
     "find_hardware",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.packets.table import REDUCE, Entry, Tables
+from weft.packets.table import REDUCE, TableEntry, Tables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,8 +32,8 @@ class Program:
 
     def __init__(self, tables: Tables, hardware: Hardware, ways: Ways) -> None:
         self.ways = ways
-        self.entries: list[tuple[int, Entry]] = []
-        self.sends: list[tuple[int, Entry, int]] = []
+        self.entries: list[tuple[int, TableEntry]] = []
+        self.sends: list[tuple[int, TableEntry, int]] = []
         self.rank_steps, self.step_entries = [0], [0]
         self.needs: list[int] = []
         self.entry_sends = [0]
@@ -50,7 +50,7 @@ class Program:
     def _add_rank(
         self,
         rank: int,
-        entries: tuple[Entry, ...],
+        entries: tuple[TableEntry, ...],
         waiting: dict[tuple[int, str, int, int], list[int]],
         hardware: Hardware,
     ) -> None:

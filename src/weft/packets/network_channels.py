@@ -89,7 +89,7 @@ def make_channels(topology: Topology, hardware: Hardware, ports: int) -> Channel
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class MessagePath:
     """How a message goes: the first of some paths that its packets take in turn, and its ports (-1: any)."""
 
     path: int
@@ -108,7 +108,7 @@ class Ways:
     def __init__(self, topology: Topology, channels: Channels, virtual_channels: int) -> None:
         self._topology, self._channels = topology, channels
         self.classes = 1 if virtual_channels < 2 or not _closes(topology) else 2
-        self._known: dict[tuple[int, int, tuple[int, ...] | None], Way] = {}
+        self._known: dict[tuple[int, int, tuple[int, ...] | None], MessagePath] = {}
         self._offsets = [0]
         self._links: list[int] = []
         self._class: list[int] = []
@@ -118,7 +118,7 @@ class Ways:
             for column in (channels.inject, channels.eject)
         ]
 
-    def find(self, src: int, dst: int, route: tuple[int, ...] | None) -> Way:
+    def find(self, src: int, dst: int, route: tuple[int, ...] | None) -> MessagePath:
         """Look up the way from rank to rank along `route`, or the network's own."""
         key = (src, dst, route)
         if key not in self._known:
@@ -126,7 +126,7 @@ class Ways:
             self._known[key] = self._add(src, dst, routes)
         return self._known[key]
 
-    def _add(self, src: int, dst: int, routes: Sequence[tuple[int, ...]]) -> Way:
+    def _add(self, src: int, dst: int, routes: Sequence[tuple[int, ...]]) -> MessagePath:
         source = target = -1
         first = len(self._offsets) - 1
         for route in routes:
@@ -139,7 +139,7 @@ class Ways:
             self._class += _classes(self._topology, middle) if self.classes > 1 else [0] * len(middle)
             self._offsets.append(len(self._links))
             limits.check("links of all ways together", len(self._links), limits.MAX_WAY_LINKS)
-        return Way(first, len(routes), source, target)
+        return MessagePath(first, len(routes), source, target)
 
     def _port_of(self, column: int, link: int, rank: int) -> int:
         port = self._port[column].get(link)

@@ -48,7 +48,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableEntry:
     """One line of a table.
 
     Parameters
@@ -108,7 +108,7 @@ class Tables:
     size_bytes: int
     steps: int
     ports: int
-    ranks: tuple[tuple[Entry, ...], ...]
+    ranks: tuple[tuple[TableEntry, ...], ...]
 
     def __post_init__(self) -> None:
         check_tables(self)
@@ -155,7 +155,7 @@ class Tables:
         """Of the longest table."""
         return self.entries * sum(self.entry_bits().values())
 
-    def all_entries(self) -> Iterator[Entry]:
+    def all_entries(self) -> Iterator[TableEntry]:
         """Of every rank."""
         for entries in self.ranks:
             yield from entries
@@ -165,13 +165,13 @@ def _bits(values: int) -> int:
     return max(1, (values - 1).bit_length())
 
 
-def _children(entry: Entry) -> int:
+def _children(entry: TableEntry) -> int:
     """Ranks that the list of an entry names."""
     waits = len(entry.after)
     return max(1, waits if entry.op == REDUCE else len(entry.sends) + max(0, waits - 1))
 
 
-def _length(entries: tuple[Entry, ...]) -> int:
+def _length(entries: tuple[TableEntry, ...]) -> int:
     """Lines of a table: its entries, and a NOP for each step without one before its last."""
     used = {entry.step for entry in entries}
     return len(entries) + sum(step not in used for step in range(max(used, default=0)))
@@ -300,7 +300,7 @@ class _Maker:
         self.made_of: list[dict[int, tuple[tuple[str, int, int], ...]]] = [{} for _ in range(schedule.ranks)]
         self.unsent: list[dict[tuple[str, int, int], None]] = [{} for _ in range(schedule.ranks)]
         self.seen: set[tuple[int, str, int, int]] = set()
-        self.tables: list[list[Entry]] = [[] for _ in range(schedule.ranks)]
+        self.tables: list[list[TableEntry]] = [[] for _ in range(schedule.ranks)]
 
     def make(self) -> Tables:
         closing = _closing_steps(self.schedule)
@@ -352,7 +352,7 @@ class _Maker:
         for (src, op, flow, _), (message, sends) in lines.items():
             first, last = flow, flow + message.count
             size = self.address[last] - self.address[first]
-            entry = Entry(op, flow, message.after, tuple(sends), step, self.address[first], size)
+            entry = TableEntry(op, flow, message.after, tuple(sends), step, self.address[first], size)
             self.tables[src].append(entry)
         for message in messages:
             self._arrives(message)
@@ -400,7 +400,7 @@ class _Maker:
         for rank, unsent in enumerate(self.unsent):
             after = tuple(unsent)
             flow = after[0][1] if after else rank
-            self.tables[rank].append(Entry(REDUCE, flow, after, (), step, 0, 0))
+            self.tables[rank].append(TableEntry(REDUCE, flow, after, (), step, 0, 0))
             done = set(after)
             for chunk, keys in self.made_of[rank].items():
                 self._spend(_WAIT_WORK * (1 + len(keys)))

@@ -32,8 +32,8 @@ from weft import limits, units
 from weft.errors import FormatError, LimitError, ScheduleError
 from weft.packets.table import (
     GATHER,
-    Entry,
     Send,
+    TableEntry,
     Tables,
 )
 from weft.schedule.text import printable
@@ -135,7 +135,7 @@ def _json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
 
 
-def _entry_json(entry: Entry) -> str:
+def _entry_json(entry: TableEntry) -> str:
     sends = [
         [send.dst, send.port] if send.route is None else [send.dst, send.port, send.route]
         for send in entry.sends
@@ -185,11 +185,11 @@ def tables_from_json(data: bytes, source: str = "<json>") -> Tables:
         raise FormatError(source, problem, place) from error
 
 
-def _entry(row: _Entry) -> Entry:
+def _entry(row: _Entry) -> TableEntry:
     sends = tuple(
         Send(send.dst, send.port, None if send.route is None else tuple(send.route)) for send in row.sends
     )
-    return Entry(row.op, row.flow, tuple(row.after), sends, row.step, row.address, row.size_bytes)
+    return TableEntry(row.op, row.flow, tuple(row.after), sends, row.step, row.address, row.size_bytes)
 
 
 def tables_to_text(tables: Tables) -> str:
@@ -236,7 +236,7 @@ def tables_to_text(tables: Tables) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(entries: tuple[Entry, ...]) -> Iterator[tuple[str, ...]]:
+def _rows(entries: tuple[TableEntry, ...]) -> Iterator[tuple[str, ...]]:
     """Cells of a table's lines; steps without an entry are NOPs, those in a row on one line."""
     ahead = 0
     for step, group in groupby(entries, key=lambda entry: entry.step):
@@ -259,7 +259,7 @@ def _rows(entries: tuple[Entry, ...]) -> Iterator[tuple[str, ...]]:
             )
 
 
-def _wait(entry: Entry, op: str, flow: int, rank: int) -> str:
+def _wait(entry: TableEntry, op: str, flow: int, rank: int) -> str:
     return str(rank) if (op, flow) == (entry.op, entry.flow) else f"{rank} ({op} {flow})"
 
 

@@ -12,7 +12,7 @@ from weft import limits
 from weft.errors import ScheduleError
 
 if TYPE_CHECKING:
-    from weft.packets.table import Entry, Send, Tables
+    from weft.packets.table import Send, TableEntry, Tables
 
 _OPS: Final = ("reduce", "gather")
 _Place = tuple[int, int]  # a rank and its entry
@@ -57,7 +57,7 @@ def _check_frame(tables: Tables) -> None:
         raise _wrong("ranks", f"{len(tables.ranks)} tables, but {there}; give each its own")
 
 
-def _check_entry(entry: Entry, place: _Place, steps: int, space: int) -> None:
+def _check_entry(entry: TableEntry, place: _Place, steps: int, space: int) -> None:
     if entry.op not in _OPS:
         raise _wrong(place, f"{entry.op!r} is no operation, expected {' or '.join(_OPS)}")
     _check_bound(place, "flow", entry.flow, limits.MAX_CHUNKS)

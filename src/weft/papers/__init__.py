@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import no_such
-from weft.papers.claims import Reproduction, Row
+from weft.papers.claims import ClaimRow, Reproduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ PAPERS: Final = {
     "flexreduce": "FlexReduce (DAC 2020): uneven portions for uneven clusters.",
 }
 
-__all__ = ["PAPERS", "Reproduction", "Row", "reproduce"]
+__all__ = ["PAPERS", "ClaimRow", "Reproduction", "reproduce"]
 
 
 def reproduce(

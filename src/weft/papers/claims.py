@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ClaimRow:
     """One claim.
 
     Parameters
@@ -85,7 +85,7 @@ class Reproduction:
     title: str
     reference: str
     assumptions: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ClaimRow, ...]
     data: dict[str, Any] = field(default_factory=dict)
     charts: dict[str, str] = field(default_factory=dict)
     cpu_seconds: float = 0.0

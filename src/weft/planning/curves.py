@@ -31,7 +31,7 @@ for curves that were never caught jumping, an octave away from what was simulate
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CurveSample:
     """One simulation: its time, the link that was busy longest, and how many events it took.
 
     `steady` is its time or, where that is longer, the time of a buffer that is a few bytes larger or smaller:
@@ -46,7 +46,7 @@ class Run:
 
 
 @dataclass(eq=False)
-class Curve:
+class TimeCurve:
     """One candidate, its longest message cut into `cuts` segments, over all sizes of a grid.
 
     Parameters
@@ -69,7 +69,7 @@ class Curve:
     cuts: float
     valid: NDArray[np.bool_]
     dear: bool = False
-    runs: dict[int, Run] = field(default_factory=dict)
+    runs: dict[int, CurveSample] = field(default_factory=dict)
     lower: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     upper: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
@@ -86,7 +86,7 @@ class Curve:
 
 
 def bracket(
-    sizes: NDArray[np.int64], runs: dict[int, Run], least: NDArray[np.float64], *, even: bool = False
+    sizes: NDArray[np.int64], runs: dict[int, CurveSample], least: NDArray[np.float64], *, even: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lower and upper bracket of the time at some sizes.
 

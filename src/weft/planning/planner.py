@@ -21,7 +21,7 @@ from weft.planning.budget import expect_rows
 from weft.planning.candidates import Candidate, Recipe, Refusal, build, list_recipes
 from weft.planning.plan_file import load_plan
 from weft.planning.plans import Contender, PassedOver, Plan, PlannedSchedule, PlanPoint, Range
-from weft.planning.search import Search, Stretch
+from weft.planning.search import PlanSearch, Stretch
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.bounds.collective_bound import Bound
-    from weft.planning.curves import Curve
+    from weft.planning.curves import TimeCurve
     from weft.topology import Topology
 
 SMALLEST: Final = 4 << 10
@@ -211,7 +211,7 @@ class _Planner:
         bound = self.bound(points[-1])
         floor = np.maximum(sizes * (bound.bandwidth_seconds / points[-1]), bound.latency_seconds)
         # A bound is nearly proportional: rounding to whole bytes may lower it for a smaller size.
-        self.search = Search(sizes, 0.999 * floor, points if named else ())
+        self.search = PlanSearch(sizes, 0.999 * floor, points if named else ())
         self._told: NDArray[np.float64] | None = None
 
     def bound(self, size_bytes: int) -> Bound:
@@ -326,7 +326,7 @@ class _Planner:
             runner_up_seconds=None if second is None else second.estimate(size),
         )
 
-    def _runner_up(self, chosen: Curve, size: int, *, exact: bool) -> Curve | None:
+    def _runner_up(self, chosen: TimeCurve, size: int, *, exact: bool) -> TimeCurve | None:
         """Find the best curve of another algorithm at one of the grid's sizes."""
         name = self.search.candidates[chosen.candidate].algorithm
         place = int(np.searchsorted(self.search.sizes, size))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.planning.curves import Curve, Run
+from weft.planning.curves import CurveSample, TimeCurve
 from weft.planning.segments import LEAST_SEGMENT, segment_share, segment_size
 from weft.simulation import simulate
 
@@ -60,7 +60,7 @@ class Stretch:
     last: int
 
 
-class Search:
+class PlanSearch:
     """Candidates and what is known of them.
 
     Parameters
@@ -81,7 +81,7 @@ class Search:
         self._named = np.isin(sizes, list(named))
         self._tolerance = np.where(self._named, 1.0, MERGE_TOLERANCE)
         self.candidates: list[Candidate] = []
-        self.curves: list[Curve] = []
+        self.curves: list[TimeCurve] = []
         self.simulations = 0
         self._least: list[NDArray[np.float64]] = []
         self._rows: list[range] = []
@@ -97,7 +97,7 @@ class Search:
             If it takes longer than the engine counts.
         """
         number, largest = len(self.candidates), int(self.sizes[-1])
-        whole = Curve(number, 1, np.ones(len(self.sizes), bool))
+        whole = TimeCurve(number, 1, np.ones(len(self.sizes), bool))
         # Before it is taken up: what takes longer than the engine counts is refused here, and nowhere else.
         run = whole.runs[largest] = self._simulate(candidate, largest, None)
         self.candidates.append(candidate)
@@ -117,7 +117,7 @@ class Search:
             curve.bracket(self.sizes, least)
         self._refresh(whole)
 
-    def _cut(self, candidate: Candidate, number: int, events_per_segment: float) -> Iterator[Curve]:
+    def _cut(self, candidate: Candidate, number: int, events_per_segment: float) -> Iterator[TimeCurve]:
         """Curves of a candidate's cuts, as far as they are worth a try."""
         for cuts in CUTS[1:]:
             if cuts < 2 and candidate.schedule.messages == candidate.schedule.transfers:
@@ -126,13 +126,13 @@ class Search:
             events = round(candidate.segments(cuts) * events_per_segment)
             if not valid.any() or events > EVENT_BUDGET:
                 return
-            yield Curve(number, cuts, valid, dear=events > CHEAP_EVENTS)
+            yield TimeCurve(number, cuts, valid, dear=events > CHEAP_EVENTS)
 
-    def share(self, curve: Curve) -> float | None:
+    def share(self, curve: TimeCurve) -> float | None:
         """Share of the buffer in a segment of a curve; None if messages are not cut."""
         return segment_share(self.candidates[curve.candidate].longest, curve.cuts)
 
-    def run(self, curve: Curve, size_bytes: int) -> Run:
+    def run(self, curve: TimeCurve, size_bytes: int) -> CurveSample:
         """Simulate a curve at a size, unless that was done before."""
         found = curve.runs.get(size_bytes)
         if found is None:
@@ -143,7 +143,7 @@ class Search:
                 self._draw(curve)
         return found
 
-    def _shake(self, curve: Curve, size_bytes: int) -> None:
+    def _shake(self, curve: TimeCurve, size_bytes: int) -> None:
         """Simulate a curve at a size and beside it, and take the longer time for what it needs."""
         run = self.run(curve, size_bytes)
         if run.steady or size_bytes < _SHAKEN_BYTES:
@@ -162,23 +162,23 @@ class Search:
         curve.runs[size_bytes] = replace(run, steady=max(run.seconds, *others))
         self._draw(curve)
 
-    def _simulate(self, candidate: Candidate, size_bytes: int, segment_bytes: int | None) -> Run:
+    def _simulate(self, candidate: Candidate, size_bytes: int, segment_bytes: int | None) -> CurveSample:
         self.simulations += 1
         result = simulate(candidate.schedule, size_bytes, segment_bytes=segment_bytes, max_work=None)
         link = result.busiest_link
-        return Run(result.seconds, link, result.utilisation(link), result.events)
+        return CurveSample(result.seconds, link, result.utilisation(link), result.events)
 
-    def _family(self, number: int) -> list[Curve]:
+    def _family(self, number: int) -> list[TimeCurve]:
         """All cuts of a candidate, coarse to fine."""
         rows = self._rows[number]
         return self.curves[rows.start : rows.stop]
 
-    def _draw(self, curve: Curve) -> None:
+    def _draw(self, curve: TimeCurve) -> None:
         """Draw the brackets of a curve anew, after a run of it."""
         curve.bracket(self.sizes, self._least[curve.candidate])
         self._refresh(curve)
 
-    def _refresh(self, changed: Curve) -> None:
+    def _refresh(self, changed: TimeCurve) -> None:
         """Take up the brackets of a curve, and what they foretell of finer cuts."""
         family, first = self._family(changed.candidate), self._rows[changed.candidate].start
         for index in range(family.index(changed), len(family)):
@@ -296,7 +296,7 @@ class Search:
             return min(meet + 1, high) if exceptional else meet
         return high if at_low * at_high < 1 else low + 1
 
-    def others(self, algorithm: str, place: int) -> Iterator[Curve]:
+    def others(self, algorithm: str, place: int) -> Iterator[TimeCurve]:
         """Curves of other algorithms that can be taken at a grid size."""
         for curve in self.curves:
             if curve.runs and curve.valid[place] and self.candidates[curve.candidate].algorithm != algorithm:
@@ -315,7 +315,7 @@ def _roundest(low: int, high: int) -> int:
     return high >> zeros << zeros
 
 
-def _foresee(coarse: Curve, finer: Curve, lower: NDArray[np.float64]) -> NDArray[np.float64]:
+def _foresee(coarse: TimeCurve, finer: TimeCurve, lower: NDArray[np.float64]) -> NDArray[np.float64]:
     """Time that still finer cuts need at least, from what the finer of two gained; 0 where that is not known.
 
     With k segments a pipeline takes P + Q / k. Two cuts say what Q is; three times as much is granted.

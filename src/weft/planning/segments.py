@@ -133,7 +133,7 @@ def segment_size(share: float | None, size_bytes: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SegmentSearch:
     """The fastest run, and what it took to find it.
 
     Parameters
@@ -177,7 +177,7 @@ def search_segments(
     good_enough_s: float = 0.0,
     time_left: Callable[[], float] = lambda: math.inf,
     max_work: float | None = None,
-) -> Search:
+) -> SegmentSearch:
     """Simulate with each segment size worth a try and find the fastest run.
 
     Parameters
@@ -233,8 +233,8 @@ def search_segments(
         if best is None or result.time_ps < best.time_ps:
             best = result
         if best.seconds <= good_enough_s:
-            return Search(best, first)
+            return SegmentSearch(best, first)
     assert best is not None, "there is always one size to try"
     late = [size for size in tries if size is not None]
     untried = (*late, *_too_fine(schedule, size_bytes)) if isinstance(cut, str) else ()
-    return Search(best, first, untried)
+    return SegmentSearch(best, first, untried)

@@ -19,7 +19,7 @@ from weft.planning.plan_file import decode_plan, encode_plan
 from weft.planning.planner import plan
 from weft.probing.inference import infer
 from weft.probing.measurements import Flow, Measurements, join_all, plateau
-from weft.probing.session import Effort, probe
+from weft.probing.session import ProbeEffort, probe
 from weft.runtime.agreement import share
 from weft.schedule.ir import DEFAULT_ROUTE
 from weft.simulation import simulate
@@ -27,7 +27,7 @@ from weft.simulation import simulate
 if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.runtime.communicator import Communicator
-    from weft.runtime.schedule_selection import Chooser
+    from weft.runtime.schedule_selection import ScheduleSelector
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -103,7 +103,7 @@ def adapt(
     if known is None or roster is None or known.ranks != communicator.size:
         msg = "adapting needs a communicator of all ranks whose topology is known; weft.init(topology=...)"
         raise InputError(msg)
-    topology = remeasure(known, probe(roster, Effort(seconds), memory=False))
+    topology = remeasure(known, probe(roster, ProbeEffort(seconds), memory=False))
     size = size_bytes or _latest_size(communicator)
 
     def decide() -> bytes:
@@ -123,7 +123,7 @@ def adapt(
     return Adaptation(topology, told.before, told.after, new)
 
 
-class Watch:
+class SpeedWatch:
     """Looks at how long steps take, and adapts when they take longer than they used to.
 
     A plan that was changed is on probation: if the next steps are slower than those that made it change, the
@@ -167,7 +167,7 @@ class Watch:
         self._size, self._given = size_bytes or 0, size_bytes is not None
         self._latest: deque[float] = deque(maxlen=steps)
         self._best = float("inf")
-        self._replaced: tuple[Chooser, float] | None = None
+        self._replaced: tuple[ScheduleSelector, float] | None = None
 
     def step(self, seconds: float) -> Adaptation | None:
         """Take note of one step; every rank calls this, and it costs a small all-reduce.

@@ -14,22 +14,22 @@ from weft.errors import RuntimeFailure
 from weft.probing.flow_rounds import cable_flows
 from weft.probing.flows import prepare
 from weft.probing.host_addresses import find_cables, own_addresses
-from weft.probing.measurements import FABRIC, Cable, join_all
+from weft.probing.measurements import FABRIC, MeasuredCable, join_all
 from weft.runtime.transport.connections import (
-    Door,
-    Line,
+    ListenAddress,
+    PeerConnection,
     connect_lines,
     open_door,
 )
-from weft.runtime.transport.link_connections import Ends
+from weft.runtime.transport.link_connections import ConnectionEnds
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
     from weft.probing.flows import Connections
-    from weft.runtime.bootstrap.control_plane import Roster
-    from weft.runtime.transport.connections import Entrance
+    from weft.runtime.bootstrap.control_plane import ControlPlane
+    from weft.runtime.transport.connections import DataListener
 
 CABLE_S: Final = 3.0
 """A cable that has not connected by then is none."""
@@ -37,7 +37,7 @@ CABLE_S: Final = 3.0
 _FABRIC_LINE: Final = 0
 
 
-class Reach:
+class ProbeConnections:
     """Connections of this rank, and what all ranks know about everybody's.
 
     Parameters
@@ -50,12 +50,12 @@ class Reach:
         Seconds for each step of connecting.
     """
 
-    def __init__(self, roster: Roster, hosts: Sequence[Sequence[int]], timeout: float) -> None:
+    def __init__(self, roster: ControlPlane, hosts: Sequence[Sequence[int]], timeout: float) -> None:
         self.roster = roster
         self.leaders = [host[0] for host in hosts]
         self.me = self.leaders.index(roster.rank) if roster.rank in self.leaders else None
         self.connections: Connections = {}
-        self.cables: tuple[Cable, ...] = ()
+        self.cables: tuple[MeasuredCable, ...] = ()
         self.notes: list[str] = []
         self._timeout = timeout
 
@@ -83,18 +83,22 @@ class Reach:
         for connection in self.connections.values():
             connection.close()
 
-    def _open(self, cables: Sequence[Cable], stack: ExitStack) -> tuple[Entrance | None, list[Door]]:
+    def _open(
+        self, cables: Sequence[MeasuredCable], stack: ExitStack
+    ) -> tuple[DataListener | None, list[ListenAddress]]:
         entrance, payload = None, b""
         if self.me is not None:
             own = [cable.address_of(self.me) for cable in cables if self.me in cable.hosts]
             entrance = stack.enter_context(open_door(self.roster.address, own, self._timeout))
             payload = msgspec.msgpack.encode(entrance.door)
         told = self.roster.exchange(payload, self._timeout)
-        nobody = Door("", 0, b"")
-        return entrance, [msgspec.msgpack.decode(part, type=Door) if part else nobody for part in told]
+        nobody = ListenAddress("", 0, b"")
+        return entrance, [
+            msgspec.msgpack.decode(part, type=ListenAddress) if part else nobody for part in told
+        ]
 
     def _try_cables(
-        self, cables: Sequence[Cable], entrance: Entrance | None, doors: list[Door]
+        self, cables: Sequence[MeasuredCable], entrance: DataListener | None, doors: list[ListenAddress]
     ) -> list[dict[int, str]]:
         """What went wrong with which cable, as each rank sees it."""
         problems: dict[int, str] = {}
@@ -105,8 +109,8 @@ class Reach:
                     continue
                 other = flow.dst if flow.src == self.me else flow.src
                 cable = cables[flow.cable]
-                line = Line(self.leaders[other], 1 + flow.cable)
-                ends = Ends(cable.address_of(self.me), cable.address_of(other))
+                line = PeerConnection(self.leaders[other], 1 + flow.cable)
+                ends = ConnectionEnds(cable.address_of(self.me), cable.address_of(other))
                 try:
                     found = connect_lines(self.roster.rank, entrance, doors, {line: ends}, CABLE_S)
                 except RuntimeFailure as error:
@@ -117,7 +121,7 @@ class Reach:
         told = self.roster.exchange(msgspec.msgpack.encode(problems), self._timeout)
         return [msgspec.msgpack.decode(part, type=dict[int, str]) for part in told]
 
-    def _keep(self, cables: Sequence[Cable], problems: Sequence[dict[int, str]]) -> None:
+    def _keep(self, cables: Sequence[MeasuredCable], problems: Sequence[dict[int, str]]) -> None:
         """Number the cables that work anew, and say what is wrong with the others."""
         broken = {number: text for part in problems for number, text in part.items()}
         kept = [number for number in range(len(cables)) if number not in broken]
@@ -132,12 +136,12 @@ class Reach:
             ends = " and ".join(cables[number].addresses)
             self.notes.append(f"{ends} share a subnet, but no connection: {text}")
 
-    def _join_fabric(self, entrance: Entrance | None, doors: list[Door]) -> None:
+    def _join_fabric(self, entrance: DataListener | None, doors: list[ListenAddress]) -> None:
         if self.me is None or entrance is None:
             return
         others = [host for host in range(len(self.leaders)) if host != self.me]
-        lines = {Line(self.leaders[host], _FABRIC_LINE): None for host in others}
-        found: dict[Line, socket.socket] = connect_lines(
+        lines = {PeerConnection(self.leaders[host], _FABRIC_LINE): None for host in others}
+        found: dict[PeerConnection, socket.socket] = connect_lines(
             self.roster.rank, entrance, doors, lines, self._timeout
         )
         for line, connection in found.items():

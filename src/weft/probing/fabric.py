@@ -37,7 +37,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class ObservedFabric:
     """What there is between hosts.
 
     Parameters
@@ -72,7 +72,7 @@ class Fabric:
         return tuple(leaf.hosts for leaf in self.leaves)
 
 
-def understand_fabric(measurements: Measurements) -> Fabric:
+def understand_fabric(measurements: Measurements) -> ObservedFabric:
     """The fabric that explains what was measured over it."""
     out, into = own_rates(measurements)
     leaves = tuple(_find_leaves(measurements, out, into))
@@ -86,7 +86,7 @@ def understand_fabric(measurements: Measurements) -> Fabric:
     if explained < _TRUSTED:
         doubt = f"only {explained:.0%} of the rounds are as this topology predicts"
         notes += (f"{doubt}: processors or other traffic may be the limit",)
-    return Fabric(out, into, latencies[:hosts], leaves, explained, notes)
+    return ObservedFabric(out, into, latencies[:hosts], leaves, explained, notes)
 
 
 def _find_leaves(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from weft.probing.measurements import Cable
+    from weft.probing.measurements import MeasuredCable
 
     Flows = tuple[Flow, ...]
 
@@ -68,7 +68,7 @@ def permutations(order: Sequence[int]) -> Iterator[Flows]:
         yield tuple(Flow(order[place], order[(place + shift) % hosts]) for place in range(hosts))
 
 
-def cable_flows(cables: Sequence[Cable]) -> list[Flows]:
+def cable_flows(cables: Sequence[MeasuredCable]) -> list[Flows]:
     """Each cable both ways, in as few rounds as come about greedily, with each host in one flow at most."""
     rounds: list[list[Flow]] = []
     busy: list[set[int]] = []

@@ -12,7 +12,7 @@ from collections import defaultdict
 from ipaddress import IPv4Address, IPv4Interface
 from typing import TYPE_CHECKING, Final
 
-from weft.probing.measurements import Cable
+from weft.probing.measurements import MeasuredCable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def _read(entry: ctypes._Pointer[_Entry]) -> Iterator[str]:
         entry = one.next
 
 
-def find_cables(addresses: Sequence[Sequence[str]]) -> tuple[Cable, ...]:
+def find_cables(addresses: Sequence[Sequence[str]]) -> tuple[MeasuredCable, ...]:
     """Subnets that exactly two hosts are in.
 
     Parameters
@@ -89,7 +89,7 @@ def find_cables(addresses: Sequence[Sequence[str]]) -> tuple[Cable, ...]:
             if one.network.prefixlen < _HOST_PREFIX:
                 found[str(one.network)].setdefault(host, str(one.ip))
     cables = [
-        Cable((a, b), (ends[a], ends[b]))
+        MeasuredCable((a, b), (ends[a], ends[b]))
         for ends in found.values()
         if len(ends) == _ENDS
         for a, b in [sorted(ends)]

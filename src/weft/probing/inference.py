@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from weft import limits
 from weft.errors import name_ranks
-from weft.probing.fabric import Fabric, understand_fabric
+from weft.probing.fabric import ObservedFabric, understand_fabric
 from weft.probing.grid_recognition import find_grid
 from weft.probing.measurements import Estimate, Flow, join_all, plateau
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.topology.graph import Routing
 from weft.units import PS_PER_S
 
@@ -31,7 +31,7 @@ _LATENCY_STEP_PS: Final = 100_000
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProbeFinding:
     """What a probe comes to.
 
     Parameters
@@ -59,7 +59,7 @@ class Finding:
 class _Drawing:
     """A topology as it comes about, with the estimate of each link."""
 
-    wiring: Wiring
+    wiring: CableNotes
     estimates: list[Estimate] = field(default_factory=list)
 
     def cable(
@@ -92,7 +92,7 @@ def readable(bytes_per_s: float) -> int:
     return min(round(value / step) * step, limits.MAX_BANDWIDTH)
 
 
-def infer(measurements: Measurements, name: str = "probed") -> Finding:
+def infer(measurements: Measurements, name: str = "probed") -> ProbeFinding:
     """Topology that explains the measurements.
 
     Parameters
@@ -107,7 +107,7 @@ def infer(measurements: Measurements, name: str = "probed") -> Finding:
     joined = join_all(len(measurements.hosts), measurements.cables)
     fabric = None if joined else understand_fabric(measurements)
     switches = len(several) + (fabric.switches if fabric else 0)
-    drawing = _Drawing(Wiring(ranks, switches))
+    drawing = _Drawing(CableNotes(ranks, switches))
     nodes = [host[0] for host in measurements.hosts]
     for index, number in enumerate(several):
         nodes[number] = ranks + index
@@ -128,7 +128,7 @@ def infer(measurements: Measurements, name: str = "probed") -> Finding:
         )
     groups = fabric.groups if fabric else ()
     explained = fabric.explained if fabric else None
-    return Finding(topology, tuple(drawing.estimates), groups, explained, measurements)
+    return ProbeFinding(topology, tuple(drawing.estimates), groups, explained, measurements)
 
 
 def _draw_memory(drawing: _Drawing, measurements: Measurements, nodes: list[int], notes: list[str]) -> None:
@@ -172,7 +172,7 @@ def _draw_cables(drawing: _Drawing, measurements: Measurements, nodes: list[int]
         notes.append(f"all cables at once are slower than each alone at the hosts of {ranks}")
 
 
-def _draw_fabric(drawing: _Drawing, fabric: Fabric, nodes: list[int], first: int) -> None:
+def _draw_fabric(drawing: _Drawing, fabric: ObservedFabric, nodes: list[int], first: int) -> None:
     """Leaves first, then the core."""
     core = first + len(fabric.leaves)
     above = dict.fromkeys(range(len(nodes)), core)

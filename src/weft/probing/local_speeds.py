@@ -14,12 +14,12 @@ import numpy as np
 
 from weft.runtime.communicator import Communicator
 from weft.runtime.engines.native_engine import NativeEngine
-from weft.runtime.schedule_selection import Chooser
+from weft.runtime.schedule_selection import ScheduleSelector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
 
 _BYTES: Final = 8 << 20
 _REPEATS: Final = 5
@@ -27,14 +27,16 @@ _PINGS: Final = 30
 
 
 def measure_memory(
-    roster: Roster, hosts: Sequence[Sequence[int]], *, max_bytes: int, timeout: float
+    roster: ControlPlane, hosts: Sequence[Sequence[int]], *, max_bytes: int, timeout: float
 ) -> tuple[dict[int, list[float]], float]:
     """Bytes per second of each rank of each host with several, and seconds of the fastest small message.
 
     Every rank calls this. The roster cannot be used afterwards.
     """
     engine = NativeEngine.connect(roster, streams=1, timeout=timeout)
-    with Communicator(engine, Chooser(roster.size, hosts=engine.hosts), timeout=timeout) as communicator:
+    with Communicator(
+        engine, ScheduleSelector(roster.size, hosts=engine.hosts), timeout=timeout
+    ) as communicator:
         host = next(number for number, ranks in enumerate(hosts) if roster.rank in ranks)
         ranks = hosts[host]
         rates: list[float] = []

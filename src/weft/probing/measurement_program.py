@@ -16,7 +16,7 @@ from weft.probing.bottlenecks import doubtful_fans, find_groups, order_by_likene
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.probing.measurements import Cable, Flow, Measurements
+    from weft.probing.measurements import Flow, MeasuredCable, Measurements
 
 REPEATS: Final = 3
 SHUFFLES: Final = 2
@@ -25,14 +25,14 @@ _LEAST_ROUNDS: Final = 4
 """Of pairs, after which every host has sent and received, even if their number is odd."""
 
 
-class Run(Protocol):
+class RunRounds(Protocol):
     """Runs rounds of a kind, and adds them to the measurements."""
 
     def __call__(self, kind: str, some: Iterable[tuple[Flow, ...]], *, must: bool = False) -> None:
         """Run them, as long as there is time; those that must be run even if there is none."""
 
 
-def measure_cables(found: Measurements, run: Run) -> None:
+def measure_cables(found: Measurements, run: RunRounds) -> None:
     """Each cable alone, a few times, then all of them together."""
     flows = flow_rounds.cable_flows(found.cables)
     before = len(found.rounds)
@@ -43,7 +43,7 @@ def measure_cables(found: Measurements, run: Run) -> None:
     run("all cables", [tuple(flow for one in flows for flow in one)])
 
 
-def measure_fabric(found: Measurements, run: Run) -> None:
+def measure_fabric(found: Measurements, run: RunRounds) -> None:
     """Pairs, each host with all others, everybody at once, and then what seems to share an uplink."""
     hosts = len(found.hosts)
     random = np.random.default_rng(_SEED)
@@ -62,7 +62,7 @@ def measure_fabric(found: Measurements, run: Run) -> None:
             run("groups", [flow_rounds.entering(group, found.groups)] * REPEATS)
 
 
-def count_rounds(hosts: int, cables: Sequence[Cable], *, fabric: bool) -> int:
+def count_rounds(hosts: int, cables: Sequence[MeasuredCable], *, fabric: bool) -> int:
     """About how many rounds there will be."""
     count = (1 + REPEATS) * len(flow_rounds.cable_flows(cables)) + bool(cables)
     if fabric:

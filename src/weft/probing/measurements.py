@@ -28,7 +28,7 @@ class Flow(NamedTuple):
     cable: int = FABRIC
 
 
-class Cable(NamedTuple):
+class MeasuredCable(NamedTuple):
     """Two hosts that are alone in a subnet, and their addresses there."""
 
     hosts: tuple[int, int]
@@ -82,7 +82,7 @@ class Measurements:
     """
 
     hosts: tuple[tuple[int, ...], ...]
-    cables: tuple[Cable, ...] = ()
+    cables: tuple[MeasuredCable, ...] = ()
     rounds: list[Round] = field(default_factory=list)
     groups: tuple[tuple[int, ...], ...] = ()
     latency_s: dict[Flow, float] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Measurements:
         return [one.rates[flow] for one in self.rounds if flow in one.rates]
 
 
-def join_all(hosts: int, cables: Iterable[Cable]) -> bool:
+def join_all(hosts: int, cables: Iterable[MeasuredCable]) -> bool:
     """Whether every host reaches every other over cables.
 
     Examples

@@ -10,12 +10,12 @@ from weft.topology.toml_file import format_toml
 from weft.units import format_bandwidth
 
 if TYPE_CHECKING:
-    from weft.probing.inference import Finding
+    from weft.probing.inference import ProbeFinding
     from weft.probing.measurements import Estimate
-    from weft.probing.speed_check import Verdict
+    from weft.probing.speed_check import SpeedVerdict
 
 
-def format_finding(finding: Finding) -> str:
+def format_finding(finding: ProbeFinding) -> str:
     """The topology file; what each link was measured at stands above it."""
     topology = finding.topology
     remarks = {
@@ -25,7 +25,7 @@ def format_finding(finding: Finding) -> str:
     return f"# {_summary(finding)}\n{format_toml(topology, remarks)}"
 
 
-def _summary(finding: Finding) -> str:
+def _summary(finding: ProbeFinding) -> str:
     rounds = len(finding.measurements.rounds)
     spreads = [estimate.spread for estimate in finding.estimates if estimate.spread is not None]
     text = f"weft probe: {rounds} rounds" if rounds else "weft probe: memory of one host"
@@ -42,7 +42,7 @@ def _remark(estimate: Estimate) -> str:
     return f"measured {speed}, {spread}, {estimate.samples} of {estimate.seen} samples"
 
 
-def finding_as_dict(finding: Finding, verdict: Verdict | None) -> dict[str, Any]:
+def finding_as_dict(finding: ProbeFinding, verdict: SpeedVerdict | None) -> dict[str, Any]:
     """Everything, for programs; rates in bytes per second, times in seconds."""
     topology, measurements = finding.topology, finding.measurements
     links = [

@@ -15,7 +15,7 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure
 from weft.probing import flow_rounds
-from weft.probing.connecting import Reach
+from weft.probing.connecting import ProbeConnections
 from weft.probing.flows import ping, run_flows
 from weft.probing.local_speeds import measure_memory
 from weft.probing.measurement_program import count_rounds, measure_cables, measure_fabric
@@ -25,7 +25,7 @@ from weft.runtime.engines import group_by_host
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
 
     Report = Callable[[str, int, int], None]
 
@@ -43,7 +43,7 @@ _PINGS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class ProbeEffort:
     """How much a probe may take.
 
     Parameters
@@ -59,7 +59,7 @@ class Effort:
 
 
 def probe(
-    roster: Roster, effort: Effort, report: Report | None = None, *, memory: bool = True
+    roster: ControlPlane, effort: ProbeEffort, report: Report | None = None, *, memory: bool = True
 ) -> Measurements:
     """Measure the cluster that a job runs on; every rank calls this.
 
@@ -87,7 +87,7 @@ def probe(
     hosts = tuple(tuple(host) for host in group_by_host(roster.members))
     limits.check("hosts to probe", len(hosts), MAX_HOSTS)
     told = roster.exchange(msgspec.msgpack.encode((effort.seconds, effort.max_bytes)), _WAIT_S)
-    effort = Effort(*msgspec.msgpack.decode(told[0], type=tuple[float, int]))
+    effort = ProbeEffort(*msgspec.msgpack.decode(told[0], type=tuple[float, int]))
     session = _Session(roster, hosts, effort, report or (lambda _now, _done, _total: None))
     if len(hosts) > 1:
         try:
@@ -104,11 +104,11 @@ def probe(
 
 class _Session:
     def __init__(
-        self, roster: Roster, hosts: tuple[tuple[int, ...], ...], effort: Effort, report: Report
+        self, roster: ControlPlane, hosts: tuple[tuple[int, ...], ...], effort: ProbeEffort, report: Report
     ) -> None:
         self.found = Measurements(hosts)
         self._roster, self._effort, self._report = roster, effort, report
-        self._reach = Reach(roster, hosts, _WAIT_S)
+        self._reach = ProbeConnections(roster, hosts, _WAIT_S)
         self._round_s = LONGEST_ROUND_S
         self._done = self._planned = 0
         self._began = time.monotonic()

@@ -39,7 +39,7 @@ class Slow(NamedTuple):
         return 1 - self.carried / self.claimed
 
 
-class Verdict(NamedTuple):
+class SpeedVerdict(NamedTuple):
     """Slow links, the slowest first, and how many of how many links could be judged."""
 
     slow: list[Slow]
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 def compare_with_claim(
     measurements: Measurements, claimed: Topology, tolerance: float = TOLERANCE
-) -> Verdict:
+) -> SpeedVerdict:
     """Links that are slower than claimed by more than a tolerance.
 
     Raises
@@ -77,7 +77,7 @@ def compare_with_claim(
         reached = plateau(samples).value
         if reached < (1 - tolerance) * speeds[link]:
             slow.append(Slow(claimed.link_name(link), speeds[link], reached))
-    return Verdict(sorted(slow, key=lambda one: one.carried / one.claimed), len(carried), claimed.links)
+    return SpeedVerdict(sorted(slow, key=lambda one: one.carried / one.claimed), len(carried), claimed.links)
 
 
 def _rounds(measurements: Measurements, claimed: Topology) -> Iterator[list[tuple[tuple[int, ...], float]]]:

@@ -1,12 +1,22 @@
 """Running: where a process stands in its job, how its ranks find each other, and what they do together."""
 
 from weft.runtime.bootstrap.client import join
-from weft.runtime.bootstrap.control_plane import Roster
+from weft.runtime.bootstrap.control_plane import ControlPlane
 from weft.runtime.bootstrap.environment import Place, find_place
 from weft.runtime.bootstrap.members import Member
 from weft.runtime.communicator import Communicator
 from weft.runtime.engines import Record
-from weft.runtime.handles import Work
+from weft.runtime.handles import Handle
 from weft.runtime.start import init
 
-__all__ = ["Communicator", "Member", "Place", "Record", "Roster", "Work", "find_place", "init", "join"]
+__all__ = [
+    "Communicator",
+    "ControlPlane",
+    "Handle",
+    "Member",
+    "Place",
+    "Record",
+    "find_place",
+    "init",
+    "join",
+]

@@ -19,13 +19,13 @@ import numpy as np
 from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.regroup import check_minimum
-from weft.runtime.point_to_point import Exchanges
-from weft.runtime.schedule_selection import Chooser
-from weft.runtime.split_all_reduce import Halves
+from weft.runtime.point_to_point import PointToPoint
+from weft.runtime.schedule_selection import ScheduleSelector
+from weft.runtime.split_all_reduce import SplitAllReduce
 
 if TYPE_CHECKING:
     from weft.planning import Plan
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.engines import Buffer, Engine
     from weft.runtime.launcher.failure_reports import FailureReporter
     from weft.schedule import Schedule
@@ -39,7 +39,7 @@ OPS: Final = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
 _BITWISE: Final = ("band", "bor", "bxor")
 
 
-class Communicator(Exchanges):
+class Communicator(PointToPoint):
     """Ranks that compute collectives together; made by `weft.init`.
 
     Arrays may be numpy arrays, or anything with DLPack or the buffer protocol, of float16, bfloat16 (through
@@ -62,7 +62,7 @@ class Communicator(Exchanges):
     def __init__(
         self,
         engine: Engine[Any],
-        chooser: Chooser,
+        chooser: ScheduleSelector,
         *,
         timeout: float = 60.0,
         reporter: FailureReporter | None = None,
@@ -87,7 +87,7 @@ class Communicator(Exchanges):
         return self._chooser.network
 
     @property
-    def chooser(self) -> Chooser:
+    def chooser(self) -> ScheduleSelector:
         """Which schedule runs for which collective and size; `use` takes another."""
         return self._chooser
 
@@ -97,9 +97,9 @@ class Communicator(Exchanges):
         return self._chooser.plan
 
     @property
-    def roster(self) -> Roster | None:
+    def roster(self) -> ControlPlane | None:
         """By which all ranks of the job meet, of Weft's own engine; None for some of the ranks."""
-        roster: Roster | None = getattr(self._engine, "roster", None)
+        roster: ControlPlane | None = getattr(self._engine, "roster", None)
         return roster
 
     def choose(self, collective: str, size_bytes: int, root: int = 0) -> tuple[Schedule, int | None]:
@@ -163,7 +163,7 @@ class Communicator(Exchanges):
         ]
         self.use(self._chooser.on(network, self._chooser.plan, found))
 
-    def halves(self, elements: int, dtype: Any = np.float32) -> Halves:
+    def halves(self, elements: int, dtype: Any = np.float32) -> SplitAllReduce:
         """An all-reduce in two parts, with time for something else between them.
 
         Parameters
@@ -172,7 +172,7 @@ class Communicator(Exchanges):
             Of the arrays.
         """
         self._check_open()
-        return Halves(self, elements, dtype)
+        return SplitAllReduce(self, elements, dtype)
 
     def repair(self, *, timeout: float | None = None, planning: float = 20.0) -> int:
         """Go on after `LinkLost`, without the link; every rank calls this.
@@ -524,7 +524,9 @@ class Communicator(Exchanges):
         engine = self._engine.split(ranks, self._tell, self.timeout)
         if engine is None:
             return None
-        chooser = Chooser(len(ranks), plan=plan, topology=topology, algorithm=algorithm, hosts=engine.hosts)
+        chooser = ScheduleSelector(
+            len(ranks), plan=plan, topology=topology, algorithm=algorithm, hosts=engine.hosts
+        )
         reporter = self._reporter.among(ranks)
         part = Communicator(engine, chooser, timeout=self.timeout, reporter=reporter)
         self._parts.add(part)

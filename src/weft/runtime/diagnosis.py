@@ -12,7 +12,7 @@ import msgspec
 from weft import limits
 from weft.errors import FormatError, InputError, name_ranks
 from weft.files import read_bytes, standard_input
-from weft.runtime.flight_recorder import FORMAT, Flight, FlightRecord
+from weft.runtime.flight_recorder import FORMAT, CommunicatorRecord, FlightRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -143,7 +143,7 @@ def diagnose(records: Iterable[FlightRecord]) -> Diagnosis:
     )
 
 
-def _choose(found: Mapping[int, FlightRecord]) -> tuple[tuple[int, ...], dict[int, Flight]]:
+def _choose(found: Mapping[int, FlightRecord]) -> tuple[tuple[int, ...], dict[int, CommunicatorRecord]]:
     """Ranks of the communicator in trouble, the largest that failed or waited; each rank's record of it."""
     known = [flight for record in found.values() for flight in record.flights]
     if not known:
@@ -152,7 +152,7 @@ def _choose(found: Mapping[int, FlightRecord]) -> tuple[tuple[int, ...], dict[in
         known,
         key=lambda flight: (flight.failure is not None or flight.waiting is not None, len(flight.ranks)),
     )
-    flights: dict[int, Flight] = {}
+    flights: dict[int, CommunicatorRecord] = {}
     for rank, record in found.items():
         mine = [flight for flight in record.flights if flight.ranks == worst.ranks]
         if mine:
@@ -160,7 +160,7 @@ def _choose(found: Mapping[int, FlightRecord]) -> tuple[tuple[int, ...], dict[in
     return worst.ranks, flights
 
 
-def _state(record: FlightRecord, flight: Flight) -> RankState:
+def _state(record: FlightRecord, flight: CommunicatorRecord) -> RankState:
     last = flight.operations[-1] if flight.operations else None
     wait = flight.waiting
     if last is None:
@@ -187,7 +187,7 @@ def _state(record: FlightRecord, flight: Flight) -> RankState:
 
 
 def _find_mismatch(
-    states: Mapping[int, RankState], flights: Mapping[int, Flight], findings: list[str]
+    states: Mapping[int, RankState], flights: Mapping[int, CommunicatorRecord], findings: list[str]
 ) -> list[int]:
     """Ranks that were in another operation than the others, at the earliest number where that is so."""
     marks: dict[int, dict[str, list[int]]] = {}
@@ -252,7 +252,7 @@ def _ring_from(rank: int, states: Mapping[int, RankState]) -> list[int]:
     return []
 
 
-def _find_blamed(flights: Mapping[int, Flight], findings: list[str]) -> list[int]:
+def _find_blamed(flights: Mapping[int, CommunicatorRecord], findings: list[str]) -> list[int]:
     """Ranks that the others' errors name."""
     votes = Counter(flight.blamed for flight in flights.values() if flight.blamed is not None)
     for rank, count in votes.most_common(3):

@@ -28,7 +28,7 @@ from weft import limits
 from weft.errors import InputError, RuntimeFailure
 
 if TYPE_CHECKING:
-    from weft.runtime.engines import Engine, Prepared, Waiting
+    from weft.runtime.engines import AwaitedPeer, Engine, Prepared
 
 FORMAT: Final = "weft-flight-1"
 _KEPT: Final = 1024
@@ -45,7 +45,7 @@ _Rank = Annotated[int, msgspec.Meta(ge=-1, lt=limits.MAX_JOB_RANKS)]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
-class Flown(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RecordedOperation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One operation.
 
     Parameters
@@ -69,7 +69,7 @@ class Flown(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     ended_s: float | None = None
 
 
-class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PeerWait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The peer that an operation waited for; its rank is that in the job."""
 
     rank: _Rank
@@ -78,7 +78,7 @@ class Wait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     step: int | None = None
 
 
-class Flight(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class CommunicatorRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The record of one communicator.
 
     Parameters
@@ -96,8 +96,8 @@ class Flight(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """
 
     ranks: Annotated[tuple[_Rank, ...], msgspec.Meta(max_length=limits.MAX_JOB_RANKS)]
-    operations: Annotated[tuple[Flown, ...], msgspec.Meta(max_length=_KEPT)]
-    waiting: Wait | None = None
+    operations: Annotated[tuple[RecordedOperation, ...], msgspec.Meta(max_length=_KEPT)]
+    waiting: PeerWait | None = None
     failure: _Text | None = None
     blamed: _Rank | None = None
 
@@ -112,7 +112,7 @@ class FlightRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     pid: _Number
     written_s: float
     reason: _Text
-    flights: Annotated[tuple[Flight, ...], msgspec.Meta(max_length=_MOST)]
+    flights: Annotated[tuple[CommunicatorRecord, ...], msgspec.Meta(max_length=_MOST)]
 
 
 class FlightRecorder:
@@ -130,7 +130,7 @@ class FlightRecorder:
         self._latest: list[Any] = []
         self._count = 0
         self._failure: BaseException | None = None
-        self._waiting: Waiting | None = None
+        self._waiting: AwaitedPeer | None = None
         _recorders.add(self)
 
     def begin(self, prepared: Prepared) -> None:
@@ -149,7 +149,7 @@ class FlightRecorder:
         if self._failure is None:
             self._failure, self._waiting = failure, self._engine.waiting
 
-    def take(self) -> Flight:
+    def take(self) -> CommunicatorRecord:
         """The record as it is now."""
         past = time.time() - time.monotonic()
         first = max(1, self._count - _KEPT + 1)
@@ -160,10 +160,10 @@ class FlightRecorder:
             record, mark, began, ended = slot
             over = None if ended is None else round(ended + past, 6)
             what = record.name, record.algorithm, record.size_bytes, f"{mark:016x}"
-            operations.append(Flown(number, *what, round(began + past, 6), over))
+            operations.append(RecordedOperation(number, *what, round(began + past, 6), over))
         waiting = self._engine.waiting if self._failure is None else self._waiting
         blamed = getattr(self._failure, "rank", None)
-        return Flight(
+        return CommunicatorRecord(
             tuple(self._engine.job_ranks),
             tuple(operations),
             None if waiting is None else self._wait(waiting),
@@ -171,9 +171,9 @@ class FlightRecorder:
             None if blamed is None else self._in_job(blamed),
         )
 
-    def _wait(self, waiting: Waiting) -> Wait:
+    def _wait(self, waiting: AwaitedPeer) -> PeerWait:
         rank = self._in_job(waiting.rank)
-        return Wait(rank, round(waiting.seconds, 3), round(waiting.silent_s, 3), waiting.step)
+        return PeerWait(rank, round(waiting.seconds, 3), round(waiting.silent_s, 3), waiting.step)
 
     def _in_job(self, rank: int) -> int:
         ranks = self._engine.job_ranks

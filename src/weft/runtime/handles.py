@@ -88,7 +88,7 @@ class OperationFuture(Future[Any]):
             _log.exception("a callback of an operation has failed")
 
 
-class Work:
+class Handle:
     """A collective that was started and may not be over.
 
     Parameters
@@ -136,14 +136,14 @@ class Work:
     is_done = is_completed
 
 
-def done(run: Callable[[], Any]) -> Work:
+def done(run: Callable[[], Any]) -> Handle:
     """Do this at once, and return it as something that was started."""
     future = OperationFuture()
     try:
         future.set_result(run())
     except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
         future.set_exception(error)
-    return Work(future)
+    return Handle(future)
 
 
 class Worker:
@@ -165,7 +165,7 @@ class Worker:
         """Whether this is the thread that works."""
         return threading.current_thread() is self._thread
 
-    def submit(self, run: Callable[[], Any]) -> Work:
+    def submit(self, run: Callable[[], Any]) -> Handle:
         """Do this after what was submitted before.
 
         Raises
@@ -179,7 +179,7 @@ class Worker:
                 msg = "an operation was started while another thread closed what it is for"
                 raise RuntimeFailure(msg)
             self._submit(run, future)
-        return Work(future, self)
+        return Handle(future, self)
 
     def end(self, run: Callable[[], Any] | None = None) -> None:
         """Let the thread end after what was submitted, and after `run`; more cannot be submitted."""

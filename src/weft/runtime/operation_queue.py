@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.runtime.engines import Buffer, Dealing, Engine
-    from weft.runtime.schedule_selection import Chooser, Chosen
+    from weft.runtime.engines import Buffer, Engine, PeerExchange
+    from weft.runtime.schedule_selection import Chosen, ScheduleSelector
     from weft.schedule import Schedule
 
 _Known: TypeAlias = "tuple[Prepared, Callable[[Any, float], bool]]"
@@ -47,13 +47,13 @@ SEGMENT_BYTES: Final = 256 << 10
 """Fits into a core's cache while several ranks' pieces are added to it."""
 
 
-class Operations:
+class OperationQueue:
     """What `Communicator` does its collectives with; parameters as there."""
 
     def __init__(
         self,
         engine: Engine[Any],
-        chooser: Chooser,
+        chooser: ScheduleSelector,
         *,
         timeout: float = 60.0,
         reporter: FailureReporter | None = None,
@@ -83,7 +83,7 @@ class Operations:
         """What ended this communicator; None as long as it can be used."""
         return self._failure
 
-    def use(self, chooser: Chooser) -> None:
+    def use(self, chooser: ScheduleSelector) -> None:
         """Take other schedules from here on; every rank calls this between the same two operations."""
         with self._busy:
             self._chooser = chooser
@@ -207,7 +207,7 @@ class Operations:
     def _exchange(
         self,
         name: str,
-        dealings: tuple[Dealing, ...],
+        dealings: tuple[PeerExchange, ...],
         flat: Buffer,
         out: Buffer,
         timeout: float | None,
@@ -327,7 +327,7 @@ def share_of(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[i
     return (int(start[owned[0]]), int(start[owned[-1] + 1])) if len(owned) else (0, 0)
 
 
-_here: weakref.WeakSet[Operations] = weakref.WeakSet()
+_here: weakref.WeakSet[OperationQueue] = weakref.WeakSet()
 
 
 def _forget() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError
-from weft.runtime.engines import Dealing
-from weft.runtime.operation_queue import Operations, is_rank
+from weft.runtime.engines import PeerExchange
+from weft.runtime.operation_queue import OperationQueue, is_rank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.runtime.handles import Work
+    from weft.runtime.handles import Handle
 
 
-class Exchanges(Operations):
+class PointToPoint(OperationQueue):
     """The part of `Communicator` that sends to and receives from single ranks; parameters as there."""
 
     def send(
@@ -25,19 +25,19 @@ class Exchanges(Operations):
         timeout: float | None = None,
         async_op: bool = False,
         kind: str = "",
-    ) -> Work | None:
+    ) -> Handle | None:
         """Send an array to one other rank, and return when that rank has received it.
 
         Two ranks that both send first would wait for each other: `send_recv` does both at once.
         """
         self._check_peer(dest)
         flat = self._engine.flatten(array, writable=False)
-        dealings = (Dealing(dest, flat.elements, None),)
+        dealings = (PeerExchange(dest, flat.elements, None),)
 
         def run() -> None:
             self._exchange("send", dealings, flat, flat, timeout, kind)
 
-        found: Work | None = self._do(run, async_op=async_op)
+        found: Handle | None = self._do(run, async_op=async_op)
         return found
 
     def recv(
@@ -52,7 +52,7 @@ class Exchanges(Operations):
         """Receive into an array what one other rank sends; it has the same size and type."""
         self._check_peer(source)
         flat = self._engine.flatten(array, writable=True)
-        dealings = (Dealing(source, None, flat.elements),)
+        dealings = (PeerExchange(source, None, flat.elements),)
 
         def run() -> Any:
             self._exchange("recv", dealings, flat, flat, timeout, kind)
@@ -91,9 +91,9 @@ class Exchanges(Operations):
             msg = "send_recv: the arrays overlap; what comes would overwrite what goes"
             raise InputError(msg)
         dealings = (
-            (Dealing(dest, flat.elements, out.elements),)
+            (PeerExchange(dest, flat.elements, out.elements),)
             if dest == source
-            else (Dealing(dest, flat.elements, None), Dealing(source, None, out.elements))
+            else (PeerExchange(dest, flat.elements, None), PeerExchange(source, None, out.elements))
         )
 
         def run() -> Any:
@@ -108,7 +108,7 @@ class Exchanges(Operations):
         """Send each of several ranks its part of an array, in their order; each calls `recv_parts`."""
         flat = self._engine.flatten(array, writable=False)
         part = self._part_of("send_parts", peers, flat.elements)
-        dealings = tuple(Dealing(peer, part, None, place * part) for place, peer in enumerate(peers))
+        dealings = tuple(PeerExchange(peer, part, None, place * part) for place, peer in enumerate(peers))
         self._do(lambda: self._exchange("send_parts", dealings, flat, flat, timeout, kind), async_op=False)
 
     def recv_parts(
@@ -130,7 +130,7 @@ class Exchanges(Operations):
         flat = self._engine.flatten(array, writable=True)
         part = self._part_of("recv_parts", peers, flat.elements)
         dealings = tuple(
-            Dealing(peer, None, part, number * part, place * part) for number, peer in enumerate(peers)
+            PeerExchange(peer, None, part, number * part, place * part) for number, peer in enumerate(peers)
         )
 
         def run() -> None:
@@ -173,12 +173,14 @@ class Exchanges(Operations):
         part = flat.elements
         if self.rank != root:
             _check_no_array("gather", "out", out)
-            dealings: tuple[Dealing, ...] = (Dealing(root, part, None, 0, self.rank * part),)
+            dealings: tuple[PeerExchange, ...] = (PeerExchange(root, part, None, 0, self.rank * part),)
             return self._do(
                 lambda: self._exchange("gather", dealings, flat, flat, timeout, kind), async_op=async_op
             )
         whole = flat.empty(self.size) if out is None else self._into("gather", out, flat, part * self.size)
-        dealings = tuple(Dealing(rank, None, part, rank * part) for rank in range(self.size) if rank != root)
+        dealings = tuple(
+            PeerExchange(rank, None, part, rank * part) for rank in range(self.size) if rank != root
+        )
 
         def run() -> Any:
             own = whole.part(root * part, (root + 1) * part)
@@ -216,7 +218,7 @@ class Exchanges(Operations):
         part = into.elements
         if self.rank != root:
             _check_no_array("scatter", "array", array)
-            dealings: tuple[Dealing, ...] = (Dealing(root, None, part, 0, self.rank * part),)
+            dealings: tuple[PeerExchange, ...] = (PeerExchange(root, None, part, 0, self.rank * part),)
         else:
             flat = self._engine.flatten(array, writable=False)
             if flat.elements != part * self.size or flat.dtype != into.dtype:
@@ -224,7 +226,7 @@ class Exchanges(Operations):
                 msg = f"scatter: {have}, but out has {part} of {into.dtype}"
                 raise InputError(msg)
             dealings = tuple(
-                Dealing(rank, part, None, rank * part) for rank in range(self.size) if rank != root
+                PeerExchange(rank, part, None, rank * part) for rank in range(self.size) if rank != root
             )
 
         def run() -> Any:

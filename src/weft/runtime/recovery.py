@@ -15,7 +15,7 @@ from weft.topology.faults import apply_faults, without_links
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.topology import Topology
 
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]
@@ -94,7 +94,7 @@ def without_ranks(topology: Topology | None, hosts: list[list[int]], left: Seque
 
 
 def agree(
-    roster: Roster, cut: Cut | None, completed: int, topology: Topology | None, timeout: float
+    roster: ControlPlane, cut: Cut | None, completed: int, topology: Topology | None, timeout: float
 ) -> Recovery:
     """Find out what all ranks know together; every rank calls this, and all get the same.
 

@@ -29,7 +29,7 @@ _MANY_HOSTS: Final = 8
 """From here on a ring between hosts, which talks to two others only, instead of everyone to everyone."""
 
 
-class Chooser:
+class ScheduleSelector:
     """A plan's choice where there is a plan, else an algorithm's schedule on a topology.
 
     Without any of them, what suits ranks that reach each other through memory: for a small all-reduce few
@@ -109,7 +109,7 @@ class Chooser:
 
     def on(
         self, topology: Topology | None, plan: Plan | None = None, further: Sequence[Plan] = ()
-    ) -> Chooser:
+    ) -> ScheduleSelector:
         """The same choices on another cluster of as many ranks.
 
         Parameters
@@ -119,7 +119,7 @@ class Chooser:
         plan, further
             Instead of the plans or schedule so far.
         """
-        return Chooser(
+        return ScheduleSelector(
             self._ranks,
             plan=plan,
             further=further,
@@ -129,7 +129,9 @@ class Chooser:
             max_work=self._max_work,
         )
 
-    def among(self, ranks: int, hosts: Sequence[Sequence[int]], topology: Topology | None) -> Chooser:
+    def among(
+        self, ranks: int, hosts: Sequence[Sequence[int]], topology: Topology | None
+    ) -> ScheduleSelector:
         """The same choices for the ranks that are left of these.
 
         An algorithm that does not apply to them is given up, which is logged.
@@ -142,10 +144,10 @@ class Chooser:
             What is left of the cluster; None if it is not known.
         """
         try:
-            return Chooser(ranks, topology=topology, algorithm=self.algorithm, hosts=hosts)
+            return ScheduleSelector(ranks, topology=topology, algorithm=self.algorithm, hosts=hosts)
         except UnsupportedError as error:
             _log.warning("%s; the ranks that are left choose by themselves", error)
-            return Chooser(ranks, topology=topology, hosts=hosts)
+            return ScheduleSelector(ranks, topology=topology, hosts=hosts)
 
     def choose(self, collective: str, size_bytes: int, root: int) -> Chosen:
         """Schedule and bytes of a segment, None for the runtime's own."""

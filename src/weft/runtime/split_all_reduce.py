@@ -24,7 +24,7 @@ FIRST: Final = "first half of all_reduce"
 SECOND: Final = "second half of all_reduce"
 
 
-class Halves:
+class SplitAllReduce:
     """The two halves of an all-reduce of arrays of one size and type; made by `Communicator.halves`.
 
     Parameters

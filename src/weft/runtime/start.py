@@ -14,7 +14,7 @@ from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.environment import find_place
 from weft.runtime.communicator import Communicator
 from weft.runtime.engines.native_engine import NativeEngine
-from weft.runtime.schedule_selection import Chooser
+from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.transport.connections import CONNECT_S
 from weft.topology import load_topology
 
@@ -146,7 +146,7 @@ def open_communicator(
     connected = meet(found if given is None else given.topology)
     size, hosts = connected.size, connected.hosts
     try:
-        chooser = Chooser(
+        chooser = ScheduleSelector(
             size,
             plan=plan,
             schedule=schedule,

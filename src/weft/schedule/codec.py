@@ -1,9 +1,9 @@
 """Schedule files: the binary ``.weft`` form, and the door to both forms.
 
 A ``.weft`` file is a header and columns in the frame of `weft.schedule.container`. The header is
-zlib-compressed MessagePack (`Header`); it embeds the topology and says how long each column is. A column is
-the zlib-compressed differences of neighbouring entries: a ring of two million rows shrinks to a few hundred
-kilobytes.
+zlib-compressed MessagePack (`ScheduleHeader`); it embeds the topology and says how long each column is. A
+column is the zlib-compressed differences of neighbouring entries: a ring of two million rows shrinks to a few
+hundred kilobytes.
 
 A file is hostile until proven small. Nothing is unpacked before its declared size was checked against
 `weft.limits`, and nothing is ever unpacked beyond its declared size. The schedule's digest is stored and
@@ -54,7 +54,7 @@ class ColumnRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stored: _Count
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScheduleHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything but the columns."""
 
     collective: _Text
@@ -124,7 +124,7 @@ def encode_schedule(schedule: Schedule) -> bytes:
             records.append(ColumnRecord(name, len(values), len(blobs[-1])))
     limits.check("bytes of the columns", _unpacked_bytes(records), limits.MAX_COLUMN_BYTES)
     header = msgspec.msgpack.encode(
-        Header(
+        ScheduleHeader(
             collective=schedule.collective,
             algorithm=schedule.algorithm,
             notes=list(schedule.notes),
@@ -202,9 +202,9 @@ def _decode_binary(data: bytes, source: str, bytes_before: int, max_work: float 
     return schedule
 
 
-def _decode_header(source: str, data: bytes) -> Header:
+def _decode_header(source: str, data: bytes) -> ScheduleHeader:
     try:
-        return msgspec.msgpack.decode(data, type=Header)
+        return msgspec.msgpack.decode(data, type=ScheduleHeader)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(source, f"cannot be read: {error}", "header") from error
 

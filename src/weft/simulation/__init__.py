@@ -2,18 +2,18 @@
 
 from weft.simulation.result import CriticalPath, PathStep, SimulationResult, Timeline
 from weft.simulation.simulator import simulate
-from weft.simulation.tasks import Part, Passage, Resource, Work
+from weft.simulation.tasks import LocalWork, Part, Passage, Resource
 from weft.simulation.workflow import Workflow, WorkflowResult
 
 __all__ = [
     "CriticalPath",
+    "LocalWork",
     "Part",
     "Passage",
     "PathStep",
     "Resource",
     "SimulationResult",
     "Timeline",
-    "Work",
     "Workflow",
     "WorkflowResult",
     "simulate",

@@ -94,7 +94,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stage in which a rank carries out some steps of a collective; `pool` as for `Work`."""
+    """A stage in which a rank carries out some steps of a collective; `pool` as for `LocalWork`."""
 
     pattern: int
     part: int = 0
@@ -102,7 +102,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LocalWork:
     """A stage in which a rank works for itself.
 
     Parameters
@@ -138,7 +138,7 @@ class Task:
     """What every rank does; the fields are those of `Workflow.task`."""
 
     name: str
-    stages: tuple[Part | Work, ...]
+    stages: tuple[Part | LocalWork, ...]
     after: tuple[int, ...]
     priority: int
     pool: int | None

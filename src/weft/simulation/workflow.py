@@ -18,7 +18,7 @@ import numpy as np
 from weft import _core, limits, units
 from weft.errors import InputError, LimitError, SimulationError
 from weft.simulation.paths import find_paths
-from weft.simulation.tasks import Collective, Part, Passage, Resource, Task, Work, check_whole
+from weft.simulation.tasks import Collective, LocalWork, Part, Passage, Resource, Task, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ _NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spans:
+class ResourceSpans:
     """What every resource did, in columns; resources are links first, see `Workflow.resource_name`."""
 
     task: NDArray[np.int32]
@@ -70,7 +70,7 @@ class WorkflowResult:
     busy_ps: NDArray[np.int64]
     segments: int
     events: int
-    spans: Spans | None
+    spans: ResourceSpans | None
     cpu_seconds: float
 
 
@@ -214,7 +214,7 @@ class Workflow:
     def task(
         self,
         name: str,
-        stages: Sequence[Part | Work],
+        stages: Sequence[Part | LocalWork],
         *,
         after: Sequence[int] = (),
         priority: int = 0,
@@ -303,7 +303,7 @@ class Workflow:
             busy_ps=found["busy_ps"],
             segments=found["segments"],
             events=found["events"],
-            spans=Spans(*(found[f"span_{name}"] for name in columns)) if record else None,
+            spans=ResourceSpans(*(found[f"span_{name}"] for name in columns)) if record else None,
             cpu_seconds=time.process_time() - began,
         )
 
@@ -354,7 +354,7 @@ class Workflow:
             rows += [self._first(passage.resource), *passage.ratios]
         return np.array(rows, np.int32)
 
-    def _stage(self, name: str, stage: Part | Work) -> tuple[int, int, int, int, int]:
+    def _stage(self, name: str, stage: Part | LocalWork) -> tuple[int, int, int, int, int]:
         pool = _NONE if stage.pool is None else stage.pool
         if isinstance(stage, Part):
             if not (

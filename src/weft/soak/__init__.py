@@ -6,6 +6,6 @@ orders and keeps the tally. ``weft soak`` prints what it finds (docs/soak.md).
 
 from weft.soak.controller import run
 from weft.soak.settings import Settings
-from weft.soak.tally import Failure, Outcome, Tally
+from weft.soak.tally import SoakFailure, SoakOutcome, Tally
 
-__all__ = ["Failure", "Outcome", "Settings", "Tally", "run"]
+__all__ = ["Settings", "SoakFailure", "SoakOutcome", "Tally", "run"]

@@ -18,8 +18,8 @@ from weft.runtime.diagnosis import diagnose, load_flight
 from weft.runtime.launcher.launch import job_variables
 from weft.soak.health import Sample, judge_growth
 from weft.soak.random_operations import choose_algorithm, make_episode
-from weft.soak.rank_processes import WORKER, Team, Trouble
-from weft.soak.tally import Failure, Outcome, Tally
+from weft.soak.rank_processes import WORKER, RankProcesses, Trouble
+from weft.soak.tally import SoakFailure, SoakOutcome, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,9 @@ _JOB_VARIABLES: Final = tuple(
 )
 
 
-def run(settings: Settings, watch: Callable[[Tally], None], *, command: Sequence[str] = WORKER) -> Outcome:
+def run(
+    settings: Settings, watch: Callable[[Tally], None], *, command: Sequence[str] = WORKER
+) -> SoakOutcome:
     """Run a soak test.
 
     Parameters
@@ -62,9 +64,9 @@ class _Controller:
         self._episode: Episode | None = None
         self._began = time.monotonic()
 
-    def run(self, command: Sequence[str]) -> Outcome:
+    def run(self, command: Sequence[str]) -> SoakOutcome:
         failure = None
-        with Team(self._settings, command, self._tick) as team:
+        with RankProcesses(self._settings, command, self._tick) as team:
             team.start()
             self._began = time.monotonic()
             try:
@@ -74,10 +76,10 @@ class _Controller:
             self._tally.seconds = self._elapsed()
         growth = judge_growth(self._samples)
         if failure is None and (leaks := [str(one) for one in growth if one.leaks]):
-            failure = Failure("leak", "; ".join(leaks), self._settings.start)
-        return Outcome(self._settings, self._tally, failure, growth)
+            failure = SoakFailure("leak", "; ".join(leaks), self._settings.start)
+        return SoakOutcome(self._settings, self._tally, failure, growth)
 
-    def _soak(self, team: Team) -> None:
+    def _soak(self, team: RankProcesses) -> None:
         algorithm: str | None = None
         joined = False
         while self._goes_on():
@@ -93,7 +95,7 @@ class _Controller:
         for rank in range(self._settings.ranks):
             team.await_end(rank, 0)
 
-    def _join(self, team: Team, algorithm: str | None) -> None:
+    def _join(self, team: RankProcesses, algorithm: str | None) -> None:
         holder, port = reserve_port(LOOPBACK)
         with holder:
             job = job_variables(self._settings.ranks, port)
@@ -111,7 +113,7 @@ class _Controller:
                 self._samples.append(msgspec.convert(answer["sample"], Sample))
         self._tally.joins += 1
 
-    def _carry_out(self, team: Team, episode: Episode) -> None:
+    def _carry_out(self, team: RankProcesses, episode: Episode) -> None:
         kill = episode.kill
         pids = [process.process.pid for process in team.ranks]
         order = {"do": "episode", "number": episode.number, "pids": pids}
@@ -129,13 +131,13 @@ class _Controller:
             team.await_end(kill.rank, -signal.SIGKILL)
             team.replace(kill.rank)
 
-    def _describe(self, trouble: Trouble, team: Team) -> Failure:
+    def _describe(self, trouble: Trouble, team: RankProcesses) -> SoakFailure:
         steps = {}
         if self._episode is not None:
             for process in team.ranks:
                 if process.step is not None:
                     steps[process.rank] = f"step {process.step}: {self._episode.steps[process.step]}"
-        return Failure(trouble.kind, trouble.text, self._number, steps, trouble.said, _findings(team))
+        return SoakFailure(trouble.kind, trouble.text, self._number, steps, trouble.said, _findings(team))
 
     def _goes_on(self) -> bool:
         done, most = self._tally.episodes, self._settings.episodes
@@ -151,7 +153,7 @@ class _Controller:
             self._watch(self._tally)
 
 
-def _findings(team: Team) -> list[str]:
+def _findings(team: RankProcesses) -> list[str]:
     """What the flight records of the ranks say together, if they have left any."""
     records = [load_flight(path) for path in sorted(team.folder.glob("flight-*.json"))]
     return list(diagnose(records).findings) if records else []

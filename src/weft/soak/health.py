@@ -35,7 +35,7 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mappings: int
 
 
-class Growth(msgspec.Struct, frozen=True):
+class ResourceGrowth(msgspec.Struct, frozen=True):
     """How one of these grew.
 
     Parameters
@@ -105,7 +105,7 @@ def take_sample(pid: int, seconds: float) -> Sample:
     )
 
 
-def judge_growth(samples: Iterable[Sample]) -> list[Growth]:
+def judge_growth(samples: Iterable[Sample]) -> list[ResourceGrowth]:
     """Fit a line to each quantity."""
     processes: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -115,7 +115,7 @@ def judge_growth(samples: Iterable[Sample]) -> list[Growth]:
     return [_fit(what, series) for what in _BOUNDS]
 
 
-def _fit(what: str, series: list[list[Sample]]) -> Growth:
+def _fit(what: str, series: list[list[Sample]]) -> ResourceGrowth:
     covariance = variance = 0.0
     values: list[float] = []
     for one in series:
@@ -128,4 +128,4 @@ def _fit(what: str, series: list[list[Sample]]) -> Growth:
     level = fmean(values) if values else 0.0
     span = fmean(one[-1].seconds - one[0].seconds for one in series) if series else 0.0
     growth = covariance / variance * span if variance else 0.0
-    return Growth(what, level, growth, max(least, share * level), len(values))
+    return ResourceGrowth(what, level, growth, max(least, share * level), len(values))

@@ -62,7 +62,7 @@ _KILL_DELAYS_MS: Final = (0.0, 0.0, 0.2, 1.0, 5.0)
 
 
 @dataclass(frozen=True)
-class Group:
+class SoakGroup:
     """Ranks that share a communicator.
 
     Parameters
@@ -118,7 +118,7 @@ class Operation:
     """
 
     kind: str
-    group: Group
+    group: SoakGroup
     dtype: str = "int32"
     elements: int = 0
     op: str = "sum"
@@ -152,7 +152,7 @@ class Operation:
 class Split:
     """Make parts of the communicator of all ranks; ranks that are in none stay outside."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[SoakGroup, ...]
 
     def __str__(self) -> str:
         return f"split into {', '.join(group.name for group in self.groups)}"
@@ -162,7 +162,7 @@ class Split:
 class Close:
     """Close a part."""
 
-    group: Group
+    group: SoakGroup
 
     def __str__(self) -> str:
         return f"close {self.group.name}"
@@ -217,7 +217,7 @@ class Episode:
     """
 
     number: int
-    everybody: Group
+    everybody: SoakGroup
     steps: tuple[Step, ...]
     ending: Ending
     kill: Kill | None
@@ -237,7 +237,7 @@ def make_episode(settings: Settings, number: int, algorithm: str | None) -> Epis
     """
     chance = random.Random(f"{settings.seed}/{settings.ranks}/{number}")  # noqa: S311 - to be repeated
     ending: Ending = chance.choice(("stay", "stay", "close", "kill", "kill"))
-    everybody = Group(0, tuple(range(settings.ranks)), algorithm)
+    everybody = SoakGroup(0, tuple(range(settings.ranks)), algorithm)
     steps = tuple(_Steps(chance, everybody).make(chance.randint(_SHORTEST, _LONGEST)))
     kill = Kill(
         chance.randrange(settings.ranks), chance.randrange(len(steps)), chance.choice(_KILL_DELAYS_MS)
@@ -256,9 +256,9 @@ def choose_algorithm(settings: Settings, number: int) -> str | None:
 class _Steps:
     """Draws the steps of an episode, one after the other."""
 
-    def __init__(self, chance: random.Random, everybody: Group) -> None:
+    def __init__(self, chance: random.Random, everybody: SoakGroup) -> None:
         self._chance, self._everybody = chance, everybody
-        self._open: list[Group] = []
+        self._open: list[SoakGroup] = []
         self._numbered = 0
         # Few sizes in an episode, so that what is prepared for one is used again.
         odd = [round(2 ** chance.uniform(0, np.log2(_LARGEST_ODD))) for _ in range(2)]
@@ -290,11 +290,11 @@ class _Steps:
         for members in (first, rest if self._chance.random() < 0.7 else []):
             if len(members) > 1:
                 self._numbered += 1
-                groups.append(Group(self._numbered, tuple(members), self._chance.choice(_FOR_PARTS)))
+                groups.append(SoakGroup(self._numbered, tuple(members), self._chance.choice(_FOR_PARTS)))
         self._open += groups
         return Split(tuple(groups))
 
-    def _operation(self, group: Group) -> Operation:
+    def _operation(self, group: SoakGroup) -> Operation:
         chance = self._chance
         offered = _offered(group.algorithm)
         kinds = {kind: weight for kind, weight in _KINDS.items() if kind in offered}

@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from weft.bench.control_messages import Channel, Closed
+from weft.bench.control_messages import Closed, ControlConnection
 from weft.errors import RuntimeFailure
-from weft.runtime.launcher.watchdog import Keeper
+from weft.runtime.launcher.watchdog import Watchdog
 from weft.soak import worker
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RankProcess:
 
     rank: int
     process: subprocess.Popen[bytes]
-    channel: Channel
+    channel: ControlConnection
     step: int | None = None
     heard: float = field(default_factory=time.monotonic)
     dies_at: float | None = None
@@ -94,7 +94,7 @@ class Trouble(Exception):
         self.kind, self.text, self.said = kind, text, said
 
 
-class Team:
+class RankProcesses:
     """All rank processes of a soak test; whatever happens, none of them is left when it is over.
 
     Parameters
@@ -118,7 +118,7 @@ class Team:
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        self._keeper = self._resources.enter_context(Keeper())
+        self._keeper = self._resources.enter_context(Watchdog())
         self._log: IO[bytes] = self._resources.enter_context(tempfile.TemporaryFile())
         self.folder = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-soak-")))
         self._keeper.add_folder(str(self.folder))
@@ -216,7 +216,7 @@ class Team:
                 msg = f"rank {rank} cannot be started: {error.strerror}"
                 raise RuntimeFailure(msg) from error
         self._keeper.add(process.pid)
-        return RankProcess(rank, process, Channel(ours))
+        return RankProcess(rank, process, ControlConnection(ours))
 
     def _environment(self) -> dict[str, str]:
         """Without what would change how ranks meet or what they plan; flight records go to the folder."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from weft.soak.health import Growth
+    from weft.soak.health import ResourceGrowth
     from weft.soak.settings import Settings
 
 FailureKind = Literal["wrong", "crash", "hang", "error", "leak"]
@@ -57,7 +57,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Failure:
+class SoakFailure:
     """What a soak test found.
 
     Parameters
@@ -85,7 +85,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SoakOutcome:
     """How a soak test ended.
 
     Parameters
@@ -102,8 +102,8 @@ class Outcome:
 
     settings: Settings
     tally: Tally
-    failure: Failure | None
-    growth: list[Growth]
+    failure: SoakFailure | None
+    growth: list[ResourceGrowth]
 
     @property
     def repeat(self) -> str | None:

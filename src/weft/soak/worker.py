@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 import numpy as np
 
-from weft.bench.control_messages import Channel, Closed
+from weft.bench.control_messages import Closed, ControlConnection
 from weft.errors import PeerLost, RuntimeFailure, TimedOut
 from weft.runtime import init
 from weft.runtime.launcher.watchdog import end_with_parent
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from weft.runtime import Communicator
     from weft.soak.random_operations import (
         Episode,
-        Group,
         Kill,
+        SoakGroup,
         Step,
     )
 
@@ -54,7 +54,7 @@ class WrongResult(Exception):
     """An operation whose result is not what it should be."""
 
 
-class Soaker:
+class SoakRank:
     """What one rank does.
 
     Parameters
@@ -196,7 +196,7 @@ class _Run:
         self._communicators[mine.number] = part
         self._count("split", mine)
 
-    def _count(self, kind: str, group: Group) -> None:
+    def _count(self, kind: str, group: SoakGroup) -> None:
         """Count an operation on one rank of its group, which will be there to tell."""
         victim = None if self._kill is None else self._kill.rank
         if self._rank == next(rank for rank in group.ranks if rank != victim):
@@ -250,7 +250,7 @@ def describe(error: Exception) -> tuple[str, str]:
 def main() -> int:
     """Serve until told to leave; 1 if something failed, which the controller is told."""
     end_with_parent()
-    channel = Channel(socket.socket(fileno=int(os.environ[DESCRIPTOR])))
+    channel = ControlConnection(socket.socket(fileno=int(os.environ[DESCRIPTOR])))
     channel.socket.settimeout(_PATIENCE_S)
     os.set_inheritable(channel.fileno(), False)
     try:
@@ -266,7 +266,7 @@ def main() -> int:
     return 0
 
 
-def _serve(channel: Channel) -> None:
+def _serve(channel: ControlConnection) -> None:
     lock = threading.Lock()  # a rank that is about to die says so from a thread of its own
 
     def tell(message: Message) -> None:
@@ -275,7 +275,7 @@ def _serve(channel: Channel) -> None:
 
     channel.send({"ready": True})
     settings = msgspec.convert(channel.receive(), Settings)
-    soaker = Soaker(settings, tell)
+    soaker = SoakRank(settings, tell)
     while True:
         order: dict[str, Any] = channel.receive()
         channel.send({"answer": soaker.do(order)})

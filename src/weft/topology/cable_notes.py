@@ -15,7 +15,7 @@ from weft.topology.graph import Topology
 
 
 @dataclass
-class Wiring:
+class CableNotes:
     """Links in the order they were drawn.
 
     Examples

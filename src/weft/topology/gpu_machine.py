@@ -1,7 +1,7 @@
 """A machine full of GPUs, as `weft.topology.nccl_xml` and `weft.topology.nvidia_smi` find it.
 
-Both describe the same thing: GPUs joined by NVLink, and a tree of PCIe bridges under CPUs. `Machine` collects
-it; `Machine.build` decides what of it is a network between ranks:
+Both describe the same thing: GPUs joined by NVLink, and a tree of PCIe bridges under CPUs. `GpuMachine`
+collects it; `GpuMachine.build` decides what of it is a network between ranks:
 
 - Where NVLinks alone join all GPUs, PCIe is left out. No GPU sends to another over PCIe when NVLink leads
   there, and counting those wires would promise a speed that nobody can have.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from weft import limits, units
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class Wire:
 
 
 @dataclass
-class Machine:
+class GpuMachine:
     """Parts are numbered as they are added; GPUs become ranks in the order given to `build`.
 
     Examples
@@ -98,7 +98,7 @@ class Machine:
         for wire in wires:
             for part in (wire.src, wire.dst):
                 number.setdefault(part, len(number))
-        wiring = Wiring(len(gpus), len(number) - len(gpus))
+        wiring = CableNotes(len(gpus), len(number) - len(gpus))
         for wire in wires:
             wiring.link(number[wire.src], number[wire.dst], wire.bandwidth, wire.latency_ps)
         members = tuple(tuple(sorted(number[gpu] for gpu in host)) for host in hosts)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from weft import limits
 from weft.errors import InputError, LimitError, TopologyError
 from weft.topology import servers
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.topology.graph import Grid, Routing, Topology
 from weft.topology.placements import RULES, draw_placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.topology.spec_parser import Options
+    from weft.topology.spec_parser import SpecOptions
 
 DEFAULT_BANDWIDTH: Final = 25 * 10**9
 DEFAULT_LATENCY_PS: Final = 10**6
@@ -28,30 +28,30 @@ DEFAULT_LATENCY_PS: Final = 10**6
 _DIMENSION_ORDER: Final = Routing("dimension-order")
 
 
-def ring(spec: str, shape: list[int], options: Options) -> Topology:
+def ring(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``ring:8``: each rank wired to the next, the last to the first."""
     (ranks,) = _take_shape(spec, shape, 1, "ring:N")
     return _grid(spec, [ranks], options, wrap=True)
 
 
-def mesh(spec: str, shape: list[int], options: Options) -> Topology:
+def mesh(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``mesh:4x4``, any number of dimensions, no wrap-around."""
     return _grid(spec, shape, options, wrap=False)
 
 
-def torus(spec: str, shape: list[int], options: Options) -> Topology:
+def torus(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``torus:4x4x4``, any number of dimensions, wrapped around."""
     return _grid(spec, shape, options, wrap=True)
 
 
-def hypercube(spec: str, shape: list[int], options: Options) -> Topology:
+def hypercube(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``hypercube:6``: 2^6 ranks, wired where their numbers differ in one bit."""
     (dimensions,) = _take_shape(spec, shape, 1, "hypercube:D")
     limits.check(f"{spec}: dimensions", dimensions, limits.MAX_DIMENSIONS)
     return _grid(spec, [2] * dimensions, options, wrap=False)
 
 
-def fullmesh(spec: str, shape: list[int], options: Options) -> Topology:
+def fullmesh(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``fullmesh:8``: a cable between every two ranks."""
     (ranks,) = _take_shape(spec, shape, 1, "fullmesh:N")
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
@@ -62,7 +62,7 @@ def fullmesh(spec: str, shape: list[int], options: Options) -> Topology:
     return wiring.build(spec)
 
 
-def switch(spec: str, shape: list[int], options: Options) -> Topology:
+def switch(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``switch:8``: ranks on one switch."""
     (ranks,) = _take_shape(spec, shape, 1, "switch:N")
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
@@ -73,7 +73,7 @@ def switch(spec: str, shape: list[int], options: Options) -> Topology:
     return wiring.build(spec)
 
 
-def fattree(spec: str, shape: list[int], options: Options) -> Topology:
+def fattree(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``fattree:L,S,H``: L leaves with H ranks each, S spines; ``fattree:64`` is 8,8,8."""
     if len(shape) == 1:
         side = math.isqrt(shape[0])
@@ -95,7 +95,7 @@ def fattree(spec: str, shape: list[int], options: Options) -> Topology:
     return wiring.build(spec)
 
 
-def bigraph(spec: str, shape: list[int], options: Options) -> Topology:
+def bigraph(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``bigraph:m,n`` (EFLOPS): n switches in two fully wired halves, m ranks on each switch."""
     per_switch, switches = _take_shape(spec, shape, 2, "bigraph:RANKS_PER_SWITCH,SWITCHES")
     if switches % 2:
@@ -115,7 +115,7 @@ def bigraph(spec: str, shape: list[int], options: Options) -> Topology:
     return wiring.build(spec, routing=Routing("by-switch"))
 
 
-def dragonfly(spec: str, shape: list[int], options: Options) -> Topology:
+def dragonfly(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``dragonfly:g,a,h``: g groups of a routers with h ranks each, one cable per two groups."""
     groups, routers, per_router = _take_shape(spec, shape, 3, "dragonfly:GROUPS,ROUTERS,RANKS_PER_ROUTER")
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
@@ -137,22 +137,22 @@ def dragonfly(spec: str, shape: list[int], options: Options) -> Topology:
     return wiring.build(spec)
 
 
-def dgx_a100(spec: str, shape: list[int], options: Options) -> Topology:
+def dgx_a100(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``dgx-a100:K``: K boxes of 8, NVSwitch 300 GB/s, a 25 GB/s NIC per GPU."""
     return _dgx(spec, shape, options, nvlink=300 * 10**9, nic=25 * 10**9)
 
 
-def dgx_h100(spec: str, shape: list[int], options: Options) -> Topology:
+def dgx_h100(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``dgx-h100:K``: K boxes of 8, NVSwitch 450 GB/s, a 50 GB/s NIC per GPU."""
     return _dgx(spec, shape, options, nvlink=450 * 10**9, nic=50 * 10**9)
 
 
-def hosts(spec: str, shape: list[int], options: Options) -> Topology:
+def hosts(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``hosts:8,4,2``: uneven hosts behind one core switch or in racks, with an uplink or a NIC per rank."""
     return _hosts(spec, shape, options)
 
 
-def cloud(spec: str, shape: list[int], options: Options) -> Topology:
+def cloud(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``cloud:8x8,24``: 24 GPUs of a cloud of 8 hosts with 8 each, of which others have taken some."""
     number, gpus, wanted = _take_shape(spec, shape, 3, "cloud:HOSTSxGPUS,WANTED, such as cloud:8x8,24")
     taken = options.count("taken", number * gpus // 2, least=0)
@@ -167,7 +167,7 @@ def cloud(spec: str, shape: list[int], options: Options) -> Topology:
     return _hosts(spec, counts, options)
 
 
-def ace(spec: str, shape: list[int], options: Options) -> Topology:
+def ace(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """Packages of L accelerators, V times H of them on a torus: the platform of the ACE paper.
 
     Two links of 200 GB/s and 90 cycles within a package, two of 25 GB/s and 500 cycles along either axis
@@ -185,7 +185,7 @@ def ace(spec: str, shape: list[int], options: Options) -> Topology:
     )
 
 
-BUILDERS: Final[dict[str, Callable[[str, list[int], Options], Topology]]] = {
+BUILDERS: Final[dict[str, Callable[[str, list[int], SpecOptions], Topology]]] = {
     "ring": ring,
     "mesh": mesh,
     "torus": torus,
@@ -257,18 +257,18 @@ def _take_shape(spec: str, shape: list[int], count: int, form: str) -> list[int]
     return shape
 
 
-def _wiring(spec: str, ranks: int, switches: int = 0, *, cables: int) -> Wiring:
+def _wiring(spec: str, ranks: int, switches: int = 0, *, cables: int) -> CableNotes:
     """Empty wiring for a network whose size is known: too large a one is refused before it is drawn."""
     limits.check(f"{spec}: ranks", ranks, limits.MAX_RANKS)
     limits.check(f"{spec}: switches", switches, limits.MAX_SWITCHES)
     limits.check(f"{spec}: links", 2 * cables, limits.MAX_LINKS)
-    return Wiring(ranks, switches)
+    return CableNotes(ranks, switches)
 
 
 def _grid(
     spec: str,
     shape: list[int],
-    options: Options,
+    options: SpecOptions,
     *,
     wrap: bool,
     wrap2: str = "single",
@@ -304,7 +304,7 @@ def _grid(
     return wiring.build(spec, grid=grid, routing=_DIMENSION_ORDER)
 
 
-def _dgx(spec: str, shape: list[int], options: Options, *, nvlink: int, nic: int) -> Topology:
+def _dgx(spec: str, shape: list[int], options: SpecOptions, *, nvlink: int, nic: int) -> Topology:
     (boxes,) = _take_shape(spec, shape, 1, f"{spec.split(':', maxsplit=1)[0]}:BOXES")
     nvlink, nic = options.speed("nvlink", nvlink), options.speed("nic", nic)
     latency = options.latency()
@@ -319,7 +319,7 @@ def _dgx(spec: str, shape: list[int], options: Options, *, nvlink: int, nic: int
     return wiring.build(spec, hosts=members)
 
 
-def _hosts(spec: str, counts: Sequence[int], options: Options) -> Topology:
+def _hosts(spec: str, counts: Sequence[int], options: SpecOptions) -> Topology:
     """Hosts with so many ranks each; one without any is left out, and so is a rack without hosts."""
     speed, latency = options.speed("bw", DEFAULT_BANDWIDTH), options.latency()
     intra = options.speeds("intra", [speed], len(counts), "hosts")
@@ -356,7 +356,7 @@ def _hosts(spec: str, counts: Sequence[int], options: Options) -> Topology:
 
 
 def _racks(
-    spec: str, hosts: int, options: Options, speed: int, latency: int
+    spec: str, hosts: int, options: SpecOptions, speed: int, latency: int
 ) -> tuple[list[int], list[int], int]:
     """Rack of each host, speed of each rack's uplink, and the latency of these."""
     if "racks" not in options.values:

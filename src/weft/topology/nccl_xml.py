@@ -28,7 +28,7 @@ from xml.parsers import expat
 from weft import limits
 from weft.errors import FormatError, TopologyError
 from weft.files import name_after
-from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, Machine
+from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +148,7 @@ class _Reader:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.machine = Machine()
+        self.machine = GpuMachine()
         self.gpus: list[Gpu] = []
         self.cpus: list[tuple[int, str, int]] = []
         self.arches: set[str] = set()

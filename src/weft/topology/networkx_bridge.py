@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import limits, units
 from weft.errors import InputError, TopologyError
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.topology.graph import Routing, Topology
 from weft.topology.kinds import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS
 from weft.topology.record import checked_grid
@@ -55,7 +55,7 @@ def from_networkx(graph: Any) -> Topology:
     ranks = _in_order([node for node, kind in kinds.items() if kind == "rank"])
     switches = _in_order([node for node, kind in kinds.items() if kind == "switch"])
     number = {node: index for index, node in enumerate([*ranks, *switches])}
-    wiring = Wiring(len(ranks), len(switches))
+    wiring = CableNotes(len(ranks), len(switches))
     edges = sorted(graph.edges(data=True), key=lambda edge: _link_number(edge[2]))
     for u, v, data in edges:
         speed, latency = _speed(name, u, v, data), _latency(name, u, v, data)

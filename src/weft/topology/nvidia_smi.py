@@ -29,7 +29,7 @@ from typing import Final
 from weft import limits, units
 from weft.errors import FormatError, TopologyError
 from weft.files import name_after
-from weft.topology.gpu_machine import GB, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, Machine
+from weft.topology.gpu_machine import GB, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 from weft.topology.graph import Topology
 
 NVLINK_SPEED: Final = 25 * GB
@@ -45,7 +45,7 @@ _PCIE_SWITCH, _PCIE_TREE, _CPU = 0, 1, 2
 
 
 @dataclass
-class Table:
+class NvidiaSmiTable:
     """What the table says about GPUs."""
 
     nvlinks: dict[tuple[int, int], int]
@@ -75,7 +75,7 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
     """
     table = _read_table(text, source)
     gpus = len(table.numa)
-    machine = Machine()
+    machine = GpuMachine()
     parts = [machine.add() for _ in range(gpus)]
     _join_nvlinks(machine, parts, table.nvlinks)
     _join_pcie(machine, parts, table)
@@ -88,7 +88,7 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
         raise type(error)(f"{source}: {error}") from error
 
 
-def _read_table(text: str, source: str) -> Table:
+def _read_table(text: str, source: str) -> NvidiaSmiTable:
     raw = text.removeprefix("\ufeff").split("\n")
     starts = (
         index for index, line in enumerate(raw[: limits.MAX_PREAMBLE_LINES]) if _words(line)[:1] == ["GPU0"]
@@ -105,7 +105,7 @@ def _read_table(text: str, source: str) -> Table:
         raise FormatError(
             source, f"{gpus} GPUs are more than the {limits.MAX_GPUS} of one machine", f"line {start + 1}"
         )
-    table = Table({}, {}, [""] * gpus)
+    table = NvidiaSmiTable({}, {}, [""] * gpus)
     # NIC columns may run into each other in a pasted table, so NUMA is only read where the words add up.
     named = header.index("CPU") if "CPU" in header else len(header)
     entries: list[list[str]] = []
@@ -131,7 +131,7 @@ def _words(line: str) -> list[str]:
     return _ESCAPE.sub("", line[: limits.MAX_LINE_CHARACTERS]).split()
 
 
-def _read_entry(table: Table, row: int, column: int, entry: str, source: str, place: str) -> None:
+def _read_entry(table: NvidiaSmiTable, row: int, column: int, entry: str, source: str, place: str) -> None:
     nvlink = re.fullmatch(r"NV([0-9]{1,3})", entry)
     if row == column:
         if entry != "X":
@@ -147,7 +147,7 @@ def _read_entry(table: Table, row: int, column: int, entry: str, source: str, pl
         )
 
 
-def _join_nvlinks(machine: Machine, parts: list[int], nvlinks: dict[tuple[int, int], int]) -> None:
+def _join_nvlinks(machine: GpuMachine, parts: list[int], nvlinks: dict[tuple[int, int], int]) -> None:
     total: Counter[int] = Counter()
     for (a, _), count in nvlinks.items():
         total[a] += count
@@ -168,7 +168,7 @@ def _join_nvlinks(machine: Machine, parts: list[int], nvlinks: dict[tuple[int, i
                 machine.cable(parts[a], parts[b], speed, NVLINK_LATENCY_PS, nvlink=True)
 
 
-def _join_pcie(machine: Machine, parts: list[int], table: Table) -> None:
+def _join_pcie(machine: GpuMachine, parts: list[int], table: NvidiaSmiTable) -> None:
     """Draw the tree: GPUs, PCIe switches, PCIe switches above those, CPUs; every two CPUs are joined."""
     gpus = range(len(parts))
     same_numa = [

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.errors import TopologyError
-from weft.topology.cable_notes import Wiring
+from weft.topology.cable_notes import CableNotes
 from weft.topology.gpu_machine import PCIE_LATENCY_PS
 
 if TYPE_CHECKING:
     from weft.topology.graph import Topology
-    from weft.topology.spec_parser import Options
+    from weft.topology.spec_parser import SpecOptions
 
 PCIE_SPEED: Final = 12 * 10**9
 """What a PCIe 3.0 x16 link achieves of its 15.75 GB/s: NCCL reckons with as much."""
@@ -238,7 +238,7 @@ def connect(name: str, count: int, server: Server, fabric: Fabric) -> Topology:
     limits.check(f"{name}: switches", count * inside + outside, limits.MAX_SWITCHES)
     across = 0 if alone else nics + fabric.joined(ports) * fabric.uplinks
     limits.check(f"{name}: links", 2 * (count * server.cables + across), limits.MAX_LINKS)
-    wiring = Wiring(count * server.gpus, count * inside + outside)
+    wiring = CableNotes(count * server.gpus, count * inside + outside)
     plugs = [plug for number in range(count) for plug in _fill(wiring, number, server, alone=alone)]
     if not alone:
         first = wiring.switch(count * inside)
@@ -258,7 +258,7 @@ def connect(name: str, count: int, server: Server, fabric: Fabric) -> Topology:
     return wiring.build(name, hosts=hosts)
 
 
-def _fill(wiring: Wiring, number: int, server: Server, *, alone: bool) -> list[int]:
+def _fill(wiring: CableNotes, number: int, server: Server, *, alone: bool) -> list[int]:
     """Draw the inside of a server and give its NICs."""
     first = wiring.switch(number * (server.nodes - alone * server.nics))
     root = first + server.pcie_switches
@@ -276,7 +276,7 @@ def _fill(wiring: Wiring, number: int, server: Server, *, alone: bool) -> list[i
     return nics
 
 
-def from_spec(spec: str, shape: list[int], options: Options) -> Topology:
+def from_spec(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``servers:HxG``: H servers of G GPUs, on one switch, a Clos or a BiGraph."""
     if len(shape) != 2:
         msg = f"{spec}: expected servers:SERVERSxGPUS, such as servers:4x8"

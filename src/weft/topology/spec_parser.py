@@ -26,7 +26,7 @@ _SPEED_LIST = re.compile(r"/(?=[0-9.])")
 
 
 @dataclass
-class Options:
+class SpecOptions:
     """Options of one spec; each is taken once, and what nobody took is an error."""
 
     spec: str
@@ -136,7 +136,7 @@ def parse_spec(text: str) -> Topology:
         msg = f"spec {quote(spec)}: unknown kind {quote(kind)}{hint} Known: {known}"
         raise TopologyError(msg)
     faults = _read_faults(spec, suffixes)
-    options = Options(spec, _read_options(spec, option_text))
+    options = SpecOptions(spec, _read_options(spec, option_text))
     routing = options.take("routing")
     seeded = "seed" in options.values
     seed = options.count("seed", 0, least=0)

@@ -72,7 +72,7 @@ def listed(tensors: Any) -> list[Tensor]:
     return list(tensors)
 
 
-class Asked(NamedTuple):
+class CallOptions(NamedTuple):
     """What a call asks for beside its tensors.
 
     torch gives options, as its functions do, or plain values in their place or by name, as users of a group's
@@ -93,7 +93,7 @@ class Asked(NamedTuple):
 
 def read_options(
     opts: Any, timeout: timedelta | None, default: float, *, op: Any = None, root: int | None = None
-) -> Asked:
+) -> CallOptions:
     """What options ask for, or the values that stand in their place.
 
     Parameters
@@ -116,7 +116,7 @@ def read_options(
         options = opts
     given = check_time(getattr(options, "timeout", timeout))
     seconds = given.total_seconds() if given is not None else 0.0
-    return Asked(
+    return CallOptions(
         op=getattr(options, "reduceOp", dist.ReduceOp.SUM if op is None else op),
         root=int(getattr(options, "rootRank", root or 0)),
         seconds=check_timeout(seconds) if seconds > 0 else default,

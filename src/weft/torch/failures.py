@@ -21,7 +21,7 @@ from weft.torch.internals import at_end_of_backward, current_backward, refuse_st
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from weft.runtime.handles import Work
+    from weft.runtime.handles import Handle
 
 _GRACE_S: Final = 10.0
 """How much longer than an operation may take a backward pass waits for it: it ends by itself before that."""
@@ -32,7 +32,7 @@ _FORKED: Final = (
 )
 
 
-class Guard:
+class DeferredFailures:
     """Keeps the first failure among the operations of one communicator.
 
     Parameters
@@ -48,14 +48,14 @@ class Guard:
         self._told = self._closed = False
         self._lock = threading.Lock()
         self._under_way: dict[Future[Any], tuple[type[BaseException], ...]] = {}
-        self._in_backward: dict[int, list[Work]] = {}
+        self._in_backward: dict[int, list[Handle]] = {}
         with _lock:
             if not _installed.is_set():
                 _installed.set()
                 refuse_steps(_check_all)
             _guards.add(self)
 
-    def started(self, work: Work, *, harmless: tuple[type[BaseException], ...] = ()) -> None:
+    def started(self, work: Handle, *, harmless: tuple[type[BaseException], ...] = ()) -> None:
         """Watch over an operation that was just started.
 
         If this thread is in a backward pass, that ends only when the operation has. Others that are under way
@@ -157,7 +157,7 @@ class Guard:
             self.check()
 
 
-_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+_guards: weakref.WeakSet[DeferredFailures] = weakref.WeakSet()
 _lock: Final = threading.Lock()
 _installed: Final = threading.Event()
 

@@ -13,12 +13,12 @@ import torch
 from torch import distributed as dist
 
 from weft.errors import InputError
-from weft.torch.failures import Guard
+from weft.torch.failures import DeferredFailures
 from weft.torch.internals import DEFAULT_TIMEOUT_S, GradBucket
 from weft.torch.process_group import WeftProcessGroup
 from weft.torch.store_bootstrap import connect
 from weft.torch.tensors import Staged, kind_of, write
-from weft.torch.work import Promise, guarded
+from weft.torch.work import WorkFuture, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,9 +80,9 @@ def ddp_hook(
         raise InputError(msg)
     kind = _WIRES[wire]
     prescribed = any((plan, schedule, topology, algorithm, transport != "auto", streams != 2))
-    made: list[tuple[Communicator, Guard]] = []
+    made: list[tuple[Communicator, DeferredFailures]] = []
 
-    def meet() -> tuple[Communicator, Guard]:
+    def meet() -> tuple[Communicator, DeferredFailures]:
         found = dist.group.WORLD if group is None else group
         if isinstance(found, WeftProcessGroup) and not prescribed:
             return found.communicator, found.guard
@@ -97,7 +97,7 @@ def ddp_hook(
             timeout=timeout,
             planning=planning,
         )
-        return communicator, Guard(timeout)
+        return communicator, DeferredFailures(timeout)
 
     def weft_hook(state, bucket):  # type: ignore[no-untyped-def]
         del state
@@ -112,7 +112,7 @@ def ddp_hook(
             run = guarded(partial(_average_copy, communicator, _HostCopy(buffer), kind), [buffer])
         work = communicator.in_turn(run, async_op=True)
         guard.started(work)
-        return Promise(torch.futures.Future(), work, buffer).ask()
+        return WorkFuture(torch.futures.Future(), work, buffer).ask()
 
     # torch compares them with its own classes, which annotations in the source, being text here, are not.
     weft_hook.__annotations__ = {

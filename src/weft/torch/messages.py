@@ -20,7 +20,7 @@ import torch
 
 from weft import limits
 from weft.errors import DesyncError, LimitError, PeerLost, TimedOut
-from weft.runtime.handles import OperationFuture, Work, Worker
+from weft.runtime.handles import Handle, OperationFuture, Worker
 from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, spoil
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _LISTENING_S: Final = 1e6
 """How long a connection is listened to because any peer may send: the longest time that the runtime takes."""
 
 
-class Header(NamedTuple):
+class MessageHeader(NamedTuple):
     """What the sender says about a message before it comes."""
 
     tag: int
@@ -49,10 +49,10 @@ class Header(NamedTuple):
     type_code: int
 
     @staticmethod
-    def of(tag: int, tensor: torch.Tensor) -> Header:
+    def of(tag: int, tensor: torch.Tensor) -> MessageHeader:
         """Header of a message with this tensor."""
         code = zlib.crc32(str(given_dtype(tensor)).encode())
-        return Header(tag, tensor.numel() * tensor.element_size(), code)
+        return MessageHeader(tag, tensor.numel() * tensor.element_size(), code)
 
     @property
     def kind(self) -> str:
@@ -85,7 +85,7 @@ class Receive:
         self.tensor, self.tag, self.timeout = tensor, tag, timeout
         self._senders = set(senders)
         self.deadline = time.monotonic() + timeout
-        self.work = Work(OperationFuture())
+        self.work = Handle(OperationFuture())
         self._source: int | None = None
         self._lock = threading.Lock()
 
@@ -170,7 +170,7 @@ class Expiry:
             return None
 
 
-class Box:
+class MessageThread:
     """One end of a connection, with a thread of its own.
 
     Parameters
@@ -192,15 +192,15 @@ class Box:
         self._worker.close()
 
 
-class Outbox(Box):
+class Outbox(MessageThread):
     """Sends tensors to one peer, one after the other."""
 
-    def send(self, tensor: torch.Tensor, tag: int, timeout: float) -> Work:
+    def send(self, tensor: torch.Tensor, tag: int, timeout: float) -> Handle:
         """Start to send a tensor; the work is over when the peer has read it."""
 
         def run() -> None:
             communicator = self._connection.open("send", timeout)
-            header, data = Header.of(tag, tensor), bytes_of(flat_of(tensor))
+            header, data = MessageHeader.of(tag, tensor), bytes_of(flat_of(tensor))
             with self._connection.ranks_of_group():
                 communicator.send(np.array(header, np.int64), RECEIVER, timeout=timeout, kind="header")
                 communicator.send(data, RECEIVER, timeout=timeout, kind=header.kind)
@@ -208,19 +208,19 @@ class Outbox(Box):
         return self._worker.submit(run)
 
 
-class Inbox(Box):
+class Inbox(MessageThread):
     """Receives tensors from one peer."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._lock = threading.Lock()
         self._waiting: list[Receive] = []
-        self._kept: dict[int, deque[tuple[Header, NDArray[np.uint8]]]] = {}
+        self._kept: dict[int, deque[tuple[MessageHeader, NDArray[np.uint8]]]] = {}
         self._kept_messages = self._kept_bytes = 0
         self._ended: PeerLost | None = None
         self.listens = False
         """Whether this reads without a deadline: receives then need somebody else who ends them in time."""
-        self._next: Header | None = None
+        self._next: MessageHeader | None = None
 
     def offer(self, receive: Receive, *, only: bool) -> None:
         """Give a receive the first message with its tag that no other receive has got.
@@ -279,9 +279,9 @@ class Inbox(Box):
     def _read(self, communicator: Communicator, wait: float) -> None:
         """Read one message: into the tensor of a receive that waits for its tag, or into memory."""
         if self._next is None:
-            words = np.empty(len(Header._fields), np.int64)
+            words = np.empty(len(MessageHeader._fields), np.int64)
             communicator.recv(words, SENDER, timeout=wait, kind="header")
-            self._next = Header(*words.tolist())
+            self._next = MessageHeader(*words.tolist())
         header = self._next
         with self._lock:
             receive = self._find(header.tag)
@@ -303,11 +303,13 @@ class Inbox(Box):
         if receive is not None:
             self._give(receive, header, data)
 
-    def _read_into(self, receive: Receive, header: Header, communicator: Communicator, wait: float) -> None:
+    def _read_into(
+        self, receive: Receive, header: MessageHeader, communicator: Communicator, wait: float
+    ) -> None:
         """Read a message into the tensor of the receive that it is for."""
         staged = Staged(receive.tensor)
         # As this rank expects it: where the size or the type of the message differ, both ranks are told.
-        kind = Header.of(header.tag, receive.tensor).kind
+        kind = MessageHeader.of(header.tag, receive.tensor).kind
         communicator.recv(bytes_of(staged.flat), SENDER, timeout=wait, kind=kind)
         staged.settle()
         self._next = None
@@ -318,12 +320,12 @@ class Inbox(Box):
         peer = self._connection.peer
         return next((one for one in self._waiting if one.tag == tag and one.claim(peer)), None)
 
-    def _keep(self, header: Header, data: NDArray[np.uint8]) -> None:
+    def _keep(self, header: MessageHeader, data: NDArray[np.uint8]) -> None:
         self._kept.setdefault(header.tag, deque()).append((header, data))
         self._kept_messages += 1
         self._kept_bytes += data.nbytes
 
-    def _take(self, receive: Receive) -> tuple[Header, NDArray[np.uint8]] | None:
+    def _take(self, receive: Receive) -> tuple[MessageHeader, NDArray[np.uint8]] | None:
         if not receive.claim(self._connection.peer):
             return None
         tag = receive.tag
@@ -334,7 +336,7 @@ class Inbox(Box):
         self._kept_bytes -= data.nbytes
         return header, data
 
-    def _check_room(self, header: Header) -> None:
+    def _check_room(self, header: MessageHeader) -> None:
         many = self._kept_messages >= limits.MAX_UNEXPECTED_MESSAGES
         if many or self._kept_bytes + header.size_bytes > limits.MAX_UNEXPECTED_BYTES:
             comes = (
@@ -345,9 +347,9 @@ class Inbox(Box):
             msg = f"recv: {comes}, and {have} already; the bound is {bound}: receive that tag first"
             raise LimitError(msg)
 
-    def _give(self, receive: Receive, header: Header, data: NDArray[np.uint8]) -> None:
+    def _give(self, receive: Receive, header: MessageHeader, data: NDArray[np.uint8]) -> None:
         """Complete a receive with a message that was kept."""
-        if header != Header.of(receive.tag, receive.tensor):
+        if header != MessageHeader.of(receive.tag, receive.tensor):
             receive.fail(DesyncError(self._connection.peer, "recv"))
             return
         staged = Staged(receive.tensor)

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from weft.runtime.communicator import Communicator
-    from weft.runtime.handles import Work as Started
-    from weft.torch.call_arguments import Asked
+    from weft.runtime.handles import Handle as Started
+    from weft.torch.call_arguments import CallOptions
     from weft.torch.collectives import Job
-    from weft.torch.failures import Guard
-    from weft.torch.peer_connections import Pairs
+    from weft.torch.failures import DeferredFailures
+    from weft.torch.peer_connections import PeerConnections
 
 BACKEND = "weft"
 _WINDOWED: Final = ("gather", "scatter")
@@ -64,7 +64,7 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         Keeps failures.
     """
 
-    def __init__(self, communicator: Communicator, pairs: Pairs, guard: Guard) -> None:
+    def __init__(self, communicator: Communicator, pairs: PeerConnections, guard: DeferredFailures) -> None:
         super().__init__(communicator.rank, communicator.size)
         self.communicator = communicator
         self.guard = guard
@@ -184,7 +184,7 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         return self._dispatch("allgather_coalesced_", run, tensors, (self, asked.is_async))
 
     def _gather_lists(
-        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], asked: Asked
+        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], asked: CallOptions
     ) -> Work:
         pairs = paired("all_gather", outputs, inputs)
         jobs = [collectives.all_gather_list(self.communicator, *pair) for pair in pairs]
@@ -429,7 +429,7 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
     ) -> Work:
         return dispatch(name, run, lambda: Work(over(), self.guard, []), tensors, others)
 
-    def _read(self, opts: Any, timeout: timedelta | None = None, **named: Any) -> Asked:
+    def _read(self, opts: Any, timeout: timedelta | None = None, **named: Any) -> CallOptions:
         return read_options(opts, timeout, self.communicator.timeout, **named)
 
     def _record(self, name: str, tensors: Sequence[Tensor]) -> Event | None:
@@ -441,7 +441,7 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         name: str,
         job: Job,
         outputs: Sequence[Tensor],
-        asked: Asked,
+        asked: CallOptions,
         *,
         inputs: Sequence[Tensor] | None = None,
         value: Any = None,

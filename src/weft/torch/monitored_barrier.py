@@ -14,7 +14,7 @@ from weft.errors import PeerLost, TimedOut
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.torch.peer_connections import Notes
+    from weft.torch.peer_connections import StoreNotes
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
@@ -51,7 +51,12 @@ class MonitoredBarrier:
     """
 
     def __init__(
-        self, notes: Notes, meetings: Meetings, rank: int, ranks: Sequence[int], check: Callable[[], None]
+        self,
+        notes: StoreNotes,
+        meetings: Meetings,
+        rank: int,
+        ranks: Sequence[int],
+        check: Callable[[], None],
     ) -> None:
         self._notes, self._meetings = notes, meetings
         self._rank, self._ranks, self._check = rank, ranks, check

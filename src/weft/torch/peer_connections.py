@@ -22,7 +22,7 @@ import numpy as np
 from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.group_store import AnsweringStore
 from weft.torch.group_options import Options
-from weft.torch.messages import RECEIVER, SENDER, Box, Expiry, Inbox, Outbox, Receive
+from weft.torch.messages import RECEIVER, SENDER, Expiry, Inbox, MessageThread, Outbox, Receive
 from weft.torch.monitored_barrier import Meetings, MonitoredBarrier
 from weft.torch.store_bootstrap import meet
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from weft.runtime.bootstrap.members import Member
     from weft.runtime.communicator import Communicator
-    from weft.runtime.handles import Work
+    from weft.runtime.handles import Handle
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
@@ -43,14 +43,14 @@ _LONGEST_MEETING_S: Final = 60.0
 """For two ranks that both want a connection to make it."""
 
 
-class Way(NamedTuple):
+class PeerLane(NamedTuple):
     """From one rank to another."""
 
     sender: int
     receiver: int
 
 
-class Pairs:
+class PeerConnections:
     """The messages of one rank to and from single others.
 
     Parameters
@@ -79,7 +79,7 @@ class Pairs:
         options: Options,
         check: Callable[[], None],
     ) -> None:
-        self._notes = Notes(store, session)
+        self._notes = StoreNotes(store, session)
         self._ranks = range(size)
         self._meetings = Meetings()
         self._expiry = Expiry()
@@ -89,11 +89,11 @@ class Pairs:
         self._inboxes: dict[int, Inbox] = {}
         self._connections: list[Connection] = []
 
-    def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Work:
+    def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Handle:
         """Start to send a tensor."""
         with self._lock:
             if receiver not in self._outboxes:
-                self._outboxes[receiver] = Outbox(self._connect(Way(self._rank, receiver)))
+                self._outboxes[receiver] = Outbox(self._connect(PeerLane(self._rank, receiver)))
         return self._outboxes[receiver].send(tensor, tag, timeout)
 
     def receive(self, tensor: Tensor, sender: int | None, tag: int, timeout: float) -> Receive:
@@ -103,7 +103,7 @@ class Pairs:
         with self._lock:
             for rank in senders:
                 if rank not in self._inboxes:
-                    self._inboxes[rank] = Inbox(self._connect(Way(rank, self._rank)))
+                    self._inboxes[rank] = Inbox(self._connect(PeerLane(rank, self._rank)))
         for rank in senders:
             self._inboxes[rank].offer(receive, only=sender is not None)
         if any(self._inboxes[rank].listens for rank in senders):
@@ -150,10 +150,10 @@ class Pairs:
             connection.abort()
         self._expiry.close()
 
-    def _boxes(self) -> list[Box]:
+    def _boxes(self) -> list[MessageThread]:
         return [*self._outboxes.values(), *self._inboxes.values()]
 
-    def _connect(self, way: Way) -> Connection:
+    def _connect(self, way: PeerLane) -> Connection:
         connection = Connection(self._notes, way, self._members, self._rank, self._options, self._check)
         connection.announce()
         self._connections.append(connection)
@@ -162,7 +162,7 @@ class Pairs:
 
 def open_pairs(
     store: Any, communicator: Communicator, options: Options, check: Callable[[], None], timeout: float
-) -> Pairs:
+) -> PeerConnections:
     """The messages of a group that runs on a communicator; every rank calls this.
 
     Parameters
@@ -181,7 +181,7 @@ def open_pairs(
     members = {} if roster is None else {member.rank: member for member in roster.members}
     plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
     place = communicator.rank, communicator.size
-    return Pairs(store, session.hex(), members, *place, plain, check)
+    return PeerConnections(store, session.hex(), members, *place, plain, check)
 
 
 class Connection:
@@ -194,13 +194,13 @@ class Connection:
     way
         Of the messages.
     members, rank, options, check
-        As for `Pairs`.
+        As for `PeerConnections`.
     """
 
     def __init__(
         self,
-        notes: Notes,
-        way: Way,
+        notes: StoreNotes,
+        way: PeerLane,
         members: Mapping[int, Member],
         rank: int,
         options: Options,
@@ -314,7 +314,7 @@ class Connection:
         return PeerLost(self._peer, host, pid, op, reason="it has left the process group")
 
 
-class Notes:
+class StoreNotes:
     """Short notes in the store of a group, for all its ranks to see."""
 
     def __init__(self, store: Any, session: str) -> None:
@@ -322,22 +322,22 @@ class Notes:
         self._answering = AnsweringStore(store)
         self._session = f"weft/{session}"
 
-    def key(self, way: Way) -> str:
+    def key(self, way: PeerLane) -> str:
         """Where the two ranks of a way meet."""
         return f"{self._session}/{way.sender}-{way.receiver}"
 
-    def want(self, way: Way, place: int) -> None:
+    def want(self, way: PeerLane, place: int) -> None:
         """Note that the sender or the receiver wants a connection."""
         try:
             self._answering.set(f"{self.key(way)}/{place}", "wanted")
         except RuntimeError as error:
             raise _unreachable(error) from error
 
-    def wants(self, way: Way, place: int) -> bool:
+    def wants(self, way: PeerLane, place: int) -> bool:
         """Whether it does."""
         return self._has(f"{self.key(way)}/{place}")
 
-    def withdraw(self, way: Way, place: int) -> None:
+    def withdraw(self, way: PeerLane, place: int) -> None:
         """Take back the note that the sender or the receiver wants a connection."""
         with suppress(RuntimeError):  # a store that is gone, or one that deletes nothing
             self._answering.delete_key(f"{self.key(way)}/{place}")

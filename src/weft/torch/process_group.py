@@ -20,11 +20,11 @@ from torch import distributed as dist
 from weft.errors import InputError
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.torch.call_arguments import check_time
-from weft.torch.failures import Guard
+from weft.torch.failures import DeferredFailures
 from weft.torch.group_options import Options
 from weft.torch.internals import make_stand_in, register
 from weft.torch.methods import BACKEND, GroupMethods
-from weft.torch.peer_connections import Pairs, open_pairs
+from weft.torch.peer_connections import PeerConnections, open_pairs
 from weft.torch.store_bootstrap import find_topology, meet
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class WeftProcessGroup(GroupMethods):
         Keeps failures.
     """
 
-    def __init__(self, store: Any, communicator: Communicator, pairs: Pairs, guard: Guard) -> None:
+    def __init__(
+        self, store: Any, communicator: Communicator, pairs: PeerConnections, guard: DeferredFailures
+    ) -> None:
         super().__init__(communicator, pairs, guard)
         limit = timedelta(seconds=communicator.timeout)
         self._stand_in = make_stand_in(communicator.rank, communicator.size, limit)
@@ -213,7 +215,7 @@ def create(given: Any, options: Options | None) -> WeftProcessGroup:
     if found is None:
         options = replace(options, topology=find_topology(options, given.group_size))
         found = meet(given.store, given.group_rank, given.group_size, options, timeout=seconds)
-    guard = Guard(found.timeout)
+    guard = DeferredFailures(found.timeout)
     try:
         pairs = open_pairs(given.store, found, options, partial(guard.check, tells=False), seconds)
     except BaseException:

@@ -67,12 +67,12 @@ class Window:
         self._peers = others if at_root else [root]
         # Of this rank among those that the root of a scatter sends to.
         self._place = comm.rank - (comm.rank > root) if name == "scatter" and not at_root else 0
-        self._queued: deque[Entry] = deque()
+        self._queued: deque[WindowEntry] = deque()
         self._kept: dict[int, deque[Bytes]] = {peer: deque() for peer in self._peers}
         self._failure: BaseException | None = None
         self._lock = threading.Lock()
 
-    def add(self, entry: Entry) -> Callable[[float], None]:
+    def add(self, entry: WindowEntry) -> Callable[[float], None]:
         """Queue one collective; what is returned carries it out when its turn comes."""
         with self._lock:
             self._queued.append(entry)
@@ -84,7 +84,7 @@ class Window:
             if parts:
                 raise DesyncError(peer, self.name)
 
-    def _run(self, entry: Entry, timeout: float) -> None:
+    def _run(self, entry: WindowEntry, timeout: float) -> None:
         if self._failure is not None:
             raise self._failure
         try:
@@ -113,7 +113,7 @@ class Window:
             entry.is_sent = True
         self.comm.send_parts(self._peers, messages.reshape(-1), timeout=timeout, kind=self._kind)
 
-    def _receive(self, entry: Entry, timeout: float) -> None:
+    def _receive(self, entry: WindowEntry, timeout: float) -> None:
         """Give an entry what its peers have sent, from messages that came before or from new ones."""
         with self._lock:
             self._queued.popleft()
@@ -131,7 +131,7 @@ class Window:
             entry.takes(peer, self._kept[peer].popleft())
 
 
-class Entry:
+class WindowEntry:
     """One gather or scatter of a window.
 
     Parameters
@@ -194,14 +194,14 @@ class Windows:
         return window
 
 
-def entry_of_gather(rank: int, root: int, outputs: Sequence[Tensor], source: Tensor) -> Entry:
+def entry_of_gather(rank: int, root: int, outputs: Sequence[Tensor], source: Tensor) -> WindowEntry:
     """A gather, as this rank sees it."""
-    return Entry(rank, {root: source}, dict(enumerate(outputs)))
+    return WindowEntry(rank, {root: source}, dict(enumerate(outputs)))
 
 
-def entry_of_scatter(rank: int, root: int, output: Tensor, sources: Sequence[Tensor]) -> Entry:
+def entry_of_scatter(rank: int, root: int, output: Tensor, sources: Sequence[Tensor]) -> WindowEntry:
     """A scatter, as this rank sees it."""
-    return Entry(rank, dict(enumerate(sources)), {root: output})
+    return WindowEntry(rank, dict(enumerate(sources)), {root: output})
 
 
 def checked(job: Callable[[float], Any], window: Window | None) -> Callable[[float], Any]:

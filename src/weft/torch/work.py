@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from weft.runtime.handles import Handle as Started
 from weft.runtime.handles import OperationFuture
-from weft.runtime.handles import Work as Started
 from weft.torch.internals import CallbackWork
 from weft.torch.tensors import spoil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.torch.failures import Guard
+    from weft.torch.failures import DeferredFailures
     from weft.torch.internals import Event
 
 _UNSET: Final = timedelta(0)
 
 
-class Promise:
+class WorkFuture:
     """A future of torch's that completes with a value when an operation is over, however that ended.
 
     Parameters
@@ -99,7 +99,7 @@ class Work(CallbackWork):  # type: ignore[misc]
     def __init__(
         self,
         started: Started,
-        guard: Guard,
+        guard: DeferredFailures,
         outputs: Sequence[torch.Tensor],
         value: Any = None,
         event: Event | None = None,
@@ -108,7 +108,7 @@ class Work(CallbackWork):  # type: ignore[misc]
         super().__init__(waiting)
         self.started, self._guard, self._outputs = started, guard, list(outputs)
         value = self._outputs if value is None else value
-        waiting.promise = self._promise = Promise(super().get_future(), started, value, event)
+        waiting.promise = self._promise = WorkFuture(super().get_future(), started, value, event)
         self._wait = waiting
 
     def wait(self, timeout: timedelta = _UNSET) -> bool:
@@ -160,9 +160,9 @@ class Work(CallbackWork):  # type: ignore[misc]
 class _Waiting:
     """What waiting for an operation is, also for C++ that has kept only its own half of a `Work`."""
 
-    promise: Promise
+    promise: WorkFuture
 
-    def __init__(self, started: Started, guard: Guard) -> None:
+    def __init__(self, started: Started, guard: DeferredFailures) -> None:
         self._started, self._guard = started, guard
 
     def __call__(self, timeout: timedelta) -> bool:

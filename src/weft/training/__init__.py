@@ -6,27 +6,27 @@ faithful: `iteration` adds up two policies by hand, which is what a job decides 
 runs the graph of any policy on one channel; `cluster` simulates every rank and link.
 """
 
-from weft.training.choice import Choice, Option, best
+from weft.training.choice import Option, PolicyChoice, best
 from weft.training.cluster import Cluster, ClusterRun, Noise
 from weft.training.costs import AlphaBeta, Bounded, Costs, Linear, Simulated
 from weft.training.devices import find_device
-from weft.training.endpoints import Endpoint, Engine, find_endpoint
+from weft.training.endpoints import Endpoint, EndpointEngine, find_endpoint
 from weft.training.fitting import fit
 from weft.training.fusion import Groups, digest, fuse
-from weft.training.fusion_tuner import BayesianSearch, BoundedSearch, Search
+from weft.training.fusion_tuner import BayesianSearch, BoundedSearch, FusionSearch
 from weft.training.iteration import (
     FORMULAS,
-    Span,
-    Timeline,
+    IterationTimeline,
+    TimelineSpan,
     dear,
     ideal_dear,
     ideal_wfbp,
     serial,
     wfbp,
 )
-from weft.training.layers import Exchange, Layer
+from weft.training.layers import Layer, LayerExchange
 from weft.training.schedules import by_algorithm
-from weft.training.task_graph import Graph, Task
+from weft.training.task_graph import Graph, RankTask
 from weft.training.workloads import Workload, load_workload
 
 __all__ = [
@@ -35,24 +35,24 @@ __all__ = [
     "BayesianSearch",
     "Bounded",
     "BoundedSearch",
-    "Choice",
     "Cluster",
     "ClusterRun",
     "Costs",
     "Endpoint",
-    "Engine",
-    "Exchange",
+    "EndpointEngine",
+    "FusionSearch",
     "Graph",
     "Groups",
+    "IterationTimeline",
     "Layer",
+    "LayerExchange",
     "Linear",
     "Noise",
     "Option",
-    "Search",
+    "PolicyChoice",
+    "RankTask",
     "Simulated",
-    "Span",
-    "Task",
-    "Timeline",
+    "TimelineSpan",
     "Workload",
     "best",
     "by_algorithm",

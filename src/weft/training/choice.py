@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from weft.training.costs import Costs
     from weft.training.fusion import Groups
-    from weft.training.iteration import Timeline
+    from weft.training.iteration import IterationTimeline
     from weft.training.layers import Layer
 
 MOST_CANDIDATES: Final = 200
@@ -46,11 +46,11 @@ class Option:
     policy: str
     threshold_bytes: int
     groups: Groups
-    timeline: Timeline
+    timeline: IterationTimeline
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Option):
+class PolicyChoice(Option):
     """The best option; `others` are the best of the policies that were not taken, and `reason` says why."""
 
     others: tuple[Option, ...]
@@ -65,7 +65,7 @@ def best(
     *,
     overhead_s: float = 0.0,
     margin: float = MARGIN,
-) -> Choice:
+) -> PolicyChoice:
     """Try every fusion with every policy.
 
     Parameters
@@ -126,7 +126,7 @@ def best(
     options.sort(key=lambda option: _rank(option, margin))
     first, others = options[0], tuple(options[1:])
     reason = _reason(first, others, layers, costs, margin)
-    return Choice(first.policy, first.threshold_bytes, first.groups, first.timeline, others, reason)
+    return PolicyChoice(first.policy, first.threshold_bytes, first.groups, first.timeline, others, reason)
 
 
 def _rank(option: Option, margin: float) -> tuple[float, bool]:

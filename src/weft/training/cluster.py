@@ -15,11 +15,11 @@ import numpy as np
 
 from weft import limits, units
 from weft.errors import InputError
-from weft.simulation import Work
+from weft.simulation import LocalWork
 from weft.training.endpoints import ENDPOINTS, Endpoint
 from weft.training.equipment import CHANNEL, COMPUTE, Equipment
-from weft.training.single_channel import Run, last_iteration
-from weft.training.task_graph import Kind
+from weft.training.single_channel import TaskTimes, last_iteration
+from weft.training.task_graph import TaskKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.simulation import WorkflowResult
     from weft.topology import Topology
-    from weft.training.iteration import Timeline
+    from weft.training.iteration import IterationTimeline
     from weft.training.schedules import Chooser
-    from weft.training.task_graph import Graph, Task
+    from weft.training.task_graph import Graph, RankTask
 
 _LARGEST_JITTER: Final = 1.0
 _SLOWEST: Final = 1e6
@@ -115,7 +115,7 @@ class ClusterRun:
         On what it ran.
     """
 
-    timeline: Timeline
+    timeline: IterationTimeline
     seconds: float
     exposed_s: float
     computing_s: float
@@ -230,18 +230,18 @@ class _Builder:
             after = [self.tasks[number] for number in task.after]
             self.tasks.append(self._add(task, after))
 
-    def _add(self, task: Task, after: Sequence[int]) -> int:
+    def _add(self, task: RankTask, after: Sequence[int]) -> int:
         flow = self.equipment.flow
-        if task.kind is Kind.COMPUTE:
-            return flow.task(task.name, [Work(COMPUTE, self._amount(task.seconds))], after=after)
-        if task.kind is Kind.DELAY:
-            return flow.task(task.name, [Work(None, _picoseconds(task.seconds))], after=after)
+        if task.kind is TaskKind.COMPUTE:
+            return flow.task(task.name, [LocalWork(COMPUTE, self._amount(task.seconds))], after=after)
+        if task.kind is TaskKind.DELAY:
+            return flow.task(task.name, [LocalWork(None, _picoseconds(task.seconds))], after=after)
         sizes = cut(self.cluster.endpoint, task.collective, task.size_bytes, self.cluster.topology.ranks)
         if len(sizes) == 1:
             return self._send(task, sizes[0], after)
         return flow.task(task.name, [], after=[self._send(task, size, after) for size in sizes])
 
-    def _send(self, task: Task, size_bytes: int, after: Sequence[int]) -> int:
+    def _send(self, task: RankTask, size_bytes: int, after: Sequence[int]) -> int:
         equipment = self.equipment
         if size_bytes == 0:
             return equipment.flow.task(task.name, [], after=after)
@@ -252,7 +252,7 @@ class _Builder:
         schedule, pattern = self._patterns[key]
         stages = list(equipment.stages(schedule, pattern, size_bytes))
         if self.cluster.overhead_s:
-            stages.insert(0, Work(None, _picoseconds(self.cluster.overhead_s)))
+            stages.insert(0, LocalWork(None, _picoseconds(self.cluster.overhead_s)))
         pool = CHANNEL if equipment.pooled else None
         return equipment.flow.task(task.name, stages, after=after, priority=task.priority, pool=pool)
 
@@ -277,11 +277,11 @@ def _judge(graph: Graph, flow: WorkflowResult, tasks: NDArray[np.int64], equipme
     mine = [
         number
         for number, task in enumerate(graph.tasks)
-        if task.kind is Kind.COMPUTE and task.iteration == last
+        if task.kind is TaskKind.COMPUTE and task.iteration == last
     ]
     seconds = float(starts[-1] - starts[-2]) / units.PS_PER_S
     computing = float((ended[mine] - began[mine]).sum(axis=0).mean()) / units.PS_PER_S
-    first = Run(
+    first = TaskTimes(
         tuple((began[:, 0] / units.PS_PER_S).tolist()),
         tuple((ended[:, 0] / units.PS_PER_S).tolist()),
         tuple((np.diff(starts) / units.PS_PER_S).tolist()),

@@ -15,7 +15,7 @@ from weft.errors import InputError, no_such
 from weft.training.workloads.operators import ELEMENT_BYTES
 
 if TYPE_CHECKING:
-    from weft.training.workloads.operators import Operator, Product, Work
+    from weft.training.workloads.operators import Operator, OperatorWork, Product
 
 CORE_EFFICIENCY: Final = 0.75
 """Assumption: share of the fp32 peak that products and convolutions reach on ordinary cores.
@@ -38,7 +38,7 @@ LAUNCH_S: Final = 3e-6
 """Assumption: seconds that each kernel takes beside its work, with launches queued ahead."""
 
 
-class Machine(Protocol):
+class OperatorTimer(Protocol):
     """Whatever can say how long an operator takes."""
 
     @property
@@ -117,7 +117,7 @@ class Device:
         backward = operator.backward(batch, element_bytes)
         return self._time(forward, reached), self._time(backward, reached)
 
-    def _time(self, work: Work, flops_per_s: float) -> float:
+    def _time(self, work: OperatorWork, flops_per_s: float) -> float:
         if not work.flops and not work.bytes:
             return 0.0
         computing = work.flops / flops_per_s

@@ -24,7 +24,7 @@ _GB: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class EndpointEngine:
     """An engine that carries out collectives by itself, chunk by chunk, from a memory of its own.
 
     Parameters
@@ -92,7 +92,7 @@ class Endpoint:
     copy_reads: Fraction = Fraction(1)
     reduce_reads: Fraction = Fraction(2)
     overlaps: bool = True
-    engine: Engine | None = None
+    engine: EndpointEngine | None = None
     chunk_bytes: int | None = 64 << 10
     message_bytes: int = 8 << 10
     processor_bandwidth: int = 64 * 1_245_000_000
@@ -173,7 +173,7 @@ ENDPOINTS: Final = {
             "ace",
             "an engine with 4 MiB and 16 state machines, which reads 128 GB/s",
             memory_bandwidth=128 * _GB,
-            engine=Engine(),
+            engine=EndpointEngine(),
         ),
     )
 }

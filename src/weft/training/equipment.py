@@ -20,14 +20,14 @@ import numpy as np
 
 from weft import units
 from weft.errors import InputError
-from weft.simulation import Part, Passage, Resource, Work, Workflow
+from weft.simulation import LocalWork, Part, Passage, Resource, Workflow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.schedule import Schedule
     from weft.topology import Topology
-    from weft.training.endpoints import Endpoint, Engine
+    from weft.training.endpoints import Endpoint, EndpointEngine
 
 COMPUTE: Final = 0
 _MEMORY: Final = 1
@@ -82,7 +82,9 @@ def phase_steps(schedule: Schedule) -> list[int]:
     return begins
 
 
-def engine_phases(engine: Engine, endpoint: Endpoint, schedule: Schedule, chunk_bytes: int) -> list[Phase]:
+def engine_phases(
+    engine: EndpointEngine, endpoint: Endpoint, schedule: Schedule, chunk_bytes: int
+) -> list[Phase]:
     """Phases of a schedule in an engine, each with its room, and last that of results that wait."""
     begins = [0, *phase_steps(schedule), schedule.steps]
     if len(begins) > _MOST_PHASES:
@@ -162,12 +164,12 @@ class Equipment:
             after=self._after,
         )
 
-    def stages(self, schedule: Schedule, pattern: int, size_bytes: int) -> Sequence[Part | Work]:
+    def stages(self, schedule: Schedule, pattern: int, size_bytes: int) -> Sequence[Part | LocalWork]:
         """Stages of a chunk or of a whole collective."""
         if self.endpoint.engine is None:
             return [Part(pattern)]
-        load = [Work(_MEMORY, size_bytes, pool=1), Work(_BUS_OUT, size_bytes)]
-        store = [Work(_BUS_IN, size_bytes, pool=len(self.phases))]
+        load = [LocalWork(_MEMORY, size_bytes, pool=1), LocalWork(_BUS_OUT, size_bytes)]
+        store = [LocalWork(_BUS_IN, size_bytes, pool=len(self.phases))]
         if not self._has_phases(schedule):
             return [*load, Part(pattern), *store]
         later = [Part(pattern, part, pool=1 + part) for part in range(1, len(self.phases) - 1)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from weft.training.costs import Costs
     from weft.training.fusion import Groups
-    from weft.training.fusion_tuner import Search
+    from weft.training.fusion_tuner import FusionSearch
     from weft.training.layers import Layer
 
 NEAR: Final = 0.02
@@ -126,7 +126,7 @@ class Fusions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SearchOutcome:
     """How a search did.
 
     Parameters
@@ -152,16 +152,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SearchReport:
     """Searches beside the best of all fusions."""
 
     fusions: int
     threshold_bytes: int
     seconds: float
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[SearchOutcome, ...]
 
 
-def report(fusions: Fusions, belief: Fusions | None = None, *, most: int = limits.MAX_LAYERS) -> Report:
+def report(fusions: Fusions, belief: Fusions | None = None, *, most: int = limits.MAX_LAYERS) -> SearchReport:
     """Try every fusion, and every search.
 
     The searches are: ``model``, the best fusion that a model expects, without a search; ``bounded``,
@@ -184,16 +184,18 @@ def report(fusions: Fusions, belief: Fusions | None = None, *, most: int = limit
     start, *others = (belief or fusions.as_lines()).good(CANDIDATES, most)
     smallest = min((layer.size_bytes for layer in layers if layer.size_bytes), default=1)
     bounds = smallest, max(smallest, total_bytes(layers))
-    searches: Mapping[str, Callable[[], Search]] = {
+    searches: Mapping[str, Callable[[], FusionSearch]] = {
         "model": lambda: BoundedSearch(bounds, start, 1),
         "bounded": lambda: BoundedSearch(bounds, start, noise=0.0, others=others),
         "bayesian": lambda: BayesianSearch(_BOUNDS, FIRST_GUESS),
     }
     outcomes = tuple(outcome(name, make(), fusions.seconds, fastest) for name, make in searches.items())
-    return Report(len(tried), threshold, fastest, outcomes)
+    return SearchReport(len(tried), threshold, fastest, outcomes)
 
 
-def outcome(name: str, search: Search, seconds: Callable[[int], float], fastest_s: float) -> Outcome:
+def outcome(
+    name: str, search: FusionSearch, seconds: Callable[[int], float], fastest_s: float
+) -> SearchOutcome:
     """Run a search to its end.
 
     Parameters
@@ -214,7 +216,7 @@ def outcome(name: str, search: Search, seconds: Callable[[int], float], fastest_
         if needed is None and took <= fastest_s * (1 + NEAR):
             needed = len(search.tried)
     took = search.tried[search.best]
-    return Outcome(name, len(search.tried), needed, search.best, took, took / fastest_s - 1)
+    return SearchOutcome(name, len(search.tried), needed, search.best, took, took / fastest_s - 1)
 
 
 def believed(costs: Costs) -> Linear:

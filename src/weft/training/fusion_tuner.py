@@ -33,7 +33,7 @@ _PLACES: Final = 1021
 """Thresholds among which expected improvement is compared: every quarter of a MiB of the usual bounds."""
 
 
-class Search(ABC):
+class FusionSearch(ABC):
     """A search that asks and is told.
 
     Parameters
@@ -103,7 +103,7 @@ class Search(ABC):
         """Yield `start`, then others that were not tried yet; each is answered by its seconds."""
 
 
-class BoundedSearch(Search):
+class BoundedSearch(FusionSearch):
     """Look around a start on a logarithmic scale: widen until both sides are worse, then close in.
 
     `best` stays with the start unless another threshold was faster by more than the noise.
@@ -111,7 +111,7 @@ class BoundedSearch(Search):
     Parameters
     ----------
     bounds, start, evaluations
-        As for `Search`.
+        As for `FusionSearch`.
     noise
         Share of an iteration's time by which two measurements of the same thing may differ.
     others
@@ -203,7 +203,7 @@ class BoundedSearch(Search):
         return min(self.high, max(self.low, round(math.exp2(lowest))))
 
 
-class BayesianSearch(Search):
+class BayesianSearch(FusionSearch):
     """Bayesian optimisation of the threshold as in the DeAR paper: a Gaussian process, expected improvement.
 
     One difference: `xi` counts in standard deviations of the times so far. In seconds, as there, it would
@@ -212,7 +212,7 @@ class BayesianSearch(Search):
     Parameters
     ----------
     bounds, start, evaluations
-        As for `Search`; by default those of the paper's code.
+        As for `FusionSearch`; by default those of the paper's code.
     xi
         Improvement that is not worth looking for; larger values explore more.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weft.training.layers import Layer
 
 
-class Span(NamedTuple):
+class TimelineSpan(NamedTuple):
     """Something that took from `start_s` to `end_s`.
 
     `number` is that of a layer where `kind` is ``forward`` or ``backward``, else of a group: of a collective,
@@ -53,7 +53,7 @@ COLLECTIVES: Final = ("reduce_scatter", "all_gather", "all_reduce")
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class IterationTimeline:
     """An iteration in the steady state.
 
     Parameters
@@ -68,7 +68,7 @@ class Timeline:
 
     seconds: float
     exposed_s: float
-    spans: tuple[Span, ...]
+    spans: tuple[TimelineSpan, ...]
 
     @property
     def communication_s(self) -> float:
@@ -82,12 +82,12 @@ class Timeline:
         return 1 - self.exposed_s / busy if busy else 1.0
 
 
-class Policy(Protocol):
+class IterationPolicy(Protocol):
     """How an iteration is arranged."""
 
     def __call__(
         self, layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: float = 0.0
-    ) -> Timeline:
+    ) -> IterationTimeline:
         """Model one iteration."""
 
 
@@ -96,36 +96,38 @@ class _Clock:
 
     def __init__(self, overhead_s: float) -> None:
         self.computed_s = self.sent_s = 0.0
-        self.spans: list[Span] = []
+        self.spans: list[TimelineSpan] = []
         self._overhead_s = overhead_s
 
     def compute(self, kind: str, index: int, seconds: float) -> float:
         """Compute next; returns when that is done."""
         began, self.computed_s = self.computed_s, self.computed_s + seconds
-        self.spans.append(Span(kind, index, began, self.computed_s))
+        self.spans.append(TimelineSpan(kind, index, began, self.computed_s))
         return self.computed_s
 
     def send(self, kind: str, group: int, seconds: float, ready_s: float) -> float:
         """Send next, from `ready_s` on; returns when that is done."""
         began = max(self.sent_s, ready_s)
         self.sent_s = began + seconds + self._overhead_s
-        self.spans.append(Span(kind, group, began, self.sent_s))
+        self.spans.append(TimelineSpan(kind, group, began, self.sent_s))
         return self.sent_s
 
     def wait(self, group: int, until_s: float) -> None:
         """Compute nothing until then."""
         if until_s > self.computed_s:
-            self.spans.append(Span("wait", group, self.computed_s, until_s))
+            self.spans.append(TimelineSpan("wait", group, self.computed_s, until_s))
             self.computed_s = until_s
 
-    def timeline(self) -> Timeline:
+    def timeline(self) -> IterationTimeline:
         """What happened, once all is computed and sent."""
         exposed = sum(span.seconds for span in self.spans if span.kind == "wait")
         spans = sorted(self.spans, key=lambda span: span.start_s)
-        return Timeline(self.computed_s, exposed, tuple(spans))
+        return IterationTimeline(self.computed_s, exposed, tuple(spans))
 
 
-def serial(layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: float = 0.0) -> Timeline:
+def serial(
+    layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: float = 0.0
+) -> IterationTimeline:
     """First compute, then send: what overlapping is measured against.
 
     Parameters
@@ -147,7 +149,9 @@ def serial(layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s:
     return _reduced_whole(layers, groups, costs, overhead_s, overlapping=False)
 
 
-def wfbp(layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: float = 0.0) -> Timeline:
+def wfbp(
+    layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: float = 0.0
+) -> IterationTimeline:
     """All-reduces behind the backward pass; parameters as for `serial`.
 
     Examples
@@ -163,7 +167,7 @@ def wfbp(layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: f
 
 def _reduced_whole(
     layers: Sequence[Layer], groups: Groups, costs: Costs, overhead_s: float, *, overlapping: bool
-) -> Timeline:
+) -> IterationTimeline:
     sizes = _sizes(layers, groups)
     clock = _Clock(overhead_s)
     for index, layer in enumerate(layers):
@@ -172,7 +176,9 @@ def _reduced_whole(
     return clock.timeline()
 
 
-def dear(layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: float = 0.0) -> Timeline:
+def dear(
+    layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: float = 0.0
+) -> IterationTimeline:
     """Reduce-scatters behind the backward pass, all-gathers behind the forward; parameters as for `serial`.
 
     Examples
@@ -199,7 +205,7 @@ def dear(layers: Sequence[Layer], groups: Groups, costs: Costs, *, overhead_s: f
     return clock.timeline()
 
 
-FORMULAS: Final[dict[str, Policy]] = {"serial": serial, "wfbp": wfbp, "dear": dear}
+FORMULAS: Final[dict[str, IterationPolicy]] = {"serial": serial, "wfbp": wfbp, "dear": dear}
 
 
 def ideal_wfbp(layers: Sequence[Layer], costs: Costs) -> float:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class LayerExchange:
     """An all-to-all between layers: what model-parallel embeddings do in DLRM.
 
     Forward, it starts when its layer's work is done, and layer number `needed_by` waits for it. Backward is
@@ -74,7 +74,7 @@ class Layer:
     forward_s: float
     backward_s: float
     tensors: tuple[int, ...] = field(default=(), kw_only=True)
-    exchange: Exchange | None = field(default=None, kw_only=True)
+    exchange: LayerExchange | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         limits.check_text("the name of a layer", self.name, InputError, empty=True)

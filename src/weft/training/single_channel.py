@@ -16,20 +16,20 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
-from weft.training.iteration import Span, Timeline
-from weft.training.task_graph import Kind
+from weft.training.iteration import IterationTimeline, TimelineSpan
+from weft.training.task_graph import TaskKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.training.costs import Costs
-    from weft.training.task_graph import Graph, Task
+    from weft.training.task_graph import Graph, RankTask
 
 MOST_CHANNELS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TaskTimes:
     """When each task began and ended, by its number."""
 
     began_s: tuple[float, ...]
@@ -41,7 +41,7 @@ class Run:
     """When all that the end of the last iteration waits for was done."""
 
 
-def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> Timeline:
+def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> IterationTimeline:
     """Run a graph and give its last full iteration, from the start of the last but one to that of the last.
 
     Parameters
@@ -79,7 +79,7 @@ def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) 
     return last_iteration(graph, done)
 
 
-def trace(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> Run:
+def trace(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> TaskTimes:
     """Run a graph and give when everything happened; parameters as for `run`."""
     if len(graph.starts) < 2:
         msg = f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2"
@@ -89,7 +89,7 @@ def trace(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1
         raise InputError(msg)
     began, ended = _Machine(graph, _prices(costs), overhead_s, channels).run()
     starts = [began[number] for number in graph.starts]
-    return Run(
+    return TaskTimes(
         tuple(began),
         tuple(ended),
         tuple(after - before for before, after in pairwise(starts)),
@@ -110,8 +110,11 @@ class _Machine:
         for number, task in enumerate(self.tasks):
             for before in task.after:
                 self._followers[before].append(number)
-        self._free = {Kind.COMPUTE: 1, Kind.COLLECTIVE: channels}
-        self._waiting: dict[Kind, list[tuple[int, float, int]]] = {Kind.COMPUTE: [], Kind.COLLECTIVE: []}
+        self._free = {TaskKind.COMPUTE: 1, TaskKind.COLLECTIVE: channels}
+        self._waiting: dict[TaskKind, list[tuple[int, float, int]]] = {
+            TaskKind.COMPUTE: [],
+            TaskKind.COLLECTIVE: [],
+        }
         self._under_way: list[tuple[float, int]] = []
         self.began = [0.0] * len(self.tasks)
         self.ended = [0.0] * len(self.tasks)
@@ -131,7 +134,7 @@ class _Machine:
 
     def _ready(self, number: int, now: float) -> None:
         task = self.tasks[number]
-        if task.kind is Kind.DELAY:
+        if task.kind is TaskKind.DELAY:
             self._begin(number, now, task.seconds)
         else:
             heapq.heappush(self._waiting[task.kind], (task.priority, now, number))
@@ -143,7 +146,7 @@ class _Machine:
     def _end(self, number: int, now: float) -> None:
         self.ended[number] = now
         kind = self.tasks[number].kind
-        if kind is not Kind.DELAY:
+        if kind is not TaskKind.DELAY:
             self._free[kind] += 1
         for follower in self._followers[number]:
             self._missing[follower] -= 1
@@ -157,8 +160,8 @@ class _Machine:
                 number = heapq.heappop(waiting)[2]
                 self._begin(number, now, self._seconds(self.tasks[number]))
 
-    def _seconds(self, task: Task) -> float:
-        if task.kind is Kind.COMPUTE:
+    def _seconds(self, task: RankTask) -> float:
+        if task.kind is TaskKind.COMPUTE:
             return task.seconds
         return self._price(task.collective, task.size_bytes) + self._overhead_s
 
@@ -180,31 +183,31 @@ def _prices(costs: Costs) -> Callable[[str, int], float]:
     return price
 
 
-def last_iteration(graph: Graph, done: Run) -> Timeline:
+def last_iteration(graph: Graph, done: TaskTimes) -> IterationTimeline:
     """The last full iteration, counted from its start."""
     iteration = len(graph.starts) - 2
     start, end = (done.began_s[number] for number in graph.starts[-2:])
     computing = [
         number
         for number, task in enumerate(graph.tasks)
-        if task.kind is Kind.COMPUTE and (task.iteration == iteration or number == graph.starts[-1])
+        if task.kind is TaskKind.COMPUTE and (task.iteration == iteration or number == graph.starts[-1])
     ]
     computing.sort(key=lambda number: (done.began_s[number], number))
-    spans: list[Span] = []
+    spans: list[TimelineSpan] = []
     free, exposed = start, 0.0
     for number in computing:
         task, began = graph.tasks[number], done.began_s[number]
         if began > free:
             cause = max(task.after, key=lambda other: done.ended_s[other])
-            spans.append(Span("wait", graph.tasks[cause].group, free - start, began - start))
+            spans.append(TimelineSpan("wait", graph.tasks[cause].group, free - start, began - start))
             exposed += began - free
         if number != graph.starts[-1]:
-            spans.append(Span(task.phase, task.layer, began - start, done.ended_s[number] - start))
+            spans.append(TimelineSpan(task.phase, task.layer, began - start, done.ended_s[number] - start))
         free = done.ended_s[number]
     spans.extend(
-        Span(task.collective, task.group, began - start, ended - start)
+        TimelineSpan(task.collective, task.group, began - start, ended - start)
         for task, began, ended in zip(graph.tasks, done.began_s, done.ended_s, strict=True)
-        if task.kind is Kind.COLLECTIVE and start <= began < end
+        if task.kind is TaskKind.COLLECTIVE and start <= began < end
     )
     spans.sort(key=lambda span: span.start_s)
-    return Timeline(end - start, exposed, tuple(spans))
+    return IterationTimeline(end - start, exposed, tuple(spans))

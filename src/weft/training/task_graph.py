@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     """What a task needs: the computing unit, nothing but time, or the network."""
 
     COMPUTE = "compute"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RankTask:
     """One thing that every rank does.
 
     Parameters
@@ -55,7 +55,7 @@ class Task:
         Where several wait, the smallest goes first; among equal ones the first that was ready.
     """
 
-    kind: Kind
+    kind: TaskKind
     name: str
     after: tuple[int, ...]
     seconds: float = 0.0
@@ -85,7 +85,7 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        self.tasks: list[Task] = []
+        self.tasks: list[RankTask] = []
         self.starts: list[int] = []
         self._iteration = -1
         self._end: tuple[int, ...] = ()
@@ -110,7 +110,9 @@ class Graph:
             self.starts.append(len(self.tasks))
         known = self._known(after)
         return self._add(
-            Task(Kind.COMPUTE, name, known, _time(name, seconds), phase, layer, iteration=self._iteration)
+            RankTask(
+                TaskKind.COMPUTE, name, known, _time(name, seconds), phase, layer, iteration=self._iteration
+            )
         )
 
     def delay(
@@ -118,8 +120,8 @@ class Graph:
     ) -> int:
         """Add a time that passes while others compute and send; returns its number."""
         known = self._known(after)
-        task = Task(
-            Kind.DELAY, name, known, _time(name, seconds), phase, group=group, iteration=self._iteration
+        task = RankTask(
+            TaskKind.DELAY, name, known, _time(name, seconds), phase, group=group, iteration=self._iteration
         )
         return self._add(task)
 
@@ -142,8 +144,8 @@ class Graph:
             msg = f"{collective} of {size_bytes} bytes; a size is at least 0"
             raise InputError(msg)
         limits.check("bytes of a collective", size_bytes, limits.MAX_SIZE_BYTES)
-        task = Task(
-            Kind.COLLECTIVE,
+        task = RankTask(
+            TaskKind.COLLECTIVE,
             name or collective,
             self._known(after),
             layer=layer,
@@ -155,7 +157,7 @@ class Graph:
         )
         return self._add(task)
 
-    def _add(self, task: Task) -> int:
+    def _add(self, task: RankTask) -> int:
         if self._iteration < 0:
             msg = f"task {task.name}: no iteration has begun; call begin() first"
             raise InputError(msg)

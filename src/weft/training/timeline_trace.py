@@ -17,7 +17,7 @@ from weft.export.chrome_trace import (
     process,
     write_events,
 )
-from weft.training.task_graph import Kind
+from weft.training.task_graph import TaskKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,14 +80,14 @@ def _rank_events(graph: Graph, run: ClusterRun, rank: int, tracks: Tracks) -> It
     free = 0
     for number in np.argsort(began, kind="stable").tolist():
         task, start, end = graph.tasks[number], int(began[number]), int(ended[number])
-        if task.kind is Kind.COMPUTE:
+        if task.kind is TaskKind.COMPUTE:
             if start > free:
                 yield from _place(tracks, _FIRST_RANK + rank, 1, "waiting", "wait", free, start, {})
             free = max(free, end)
             facts = {"iteration": task.iteration, "layer": task.layer}
             name = f"{task.phase} {task.name}"
             yield from _place(tracks, _FIRST_RANK + rank, 0, "computing", name, start, end, facts)
-        elif task.kind is Kind.COLLECTIVE and end > start:
+        elif task.kind is TaskKind.COLLECTIVE and end > start:
             facts = {"iteration": task.iteration, "group": task.group, "bytes": task.size_bytes}
             yield from _place(
                 tracks,

@@ -4,18 +4,18 @@
 and `deadlock`; `contention` measures what is legal and slow. ``docs/verification.md`` says what each proves.
 """
 
-from weft.verification.contention import ContentionReport, Meeting, SwitchPair, measure_contention
-from weft.verification.deadlock import Deadlock, Wait, find_deadlock, minimum_slots
+from weft.verification.contention import ContentionReport, LinkContention, SwitchPair, measure_contention
+from weft.verification.deadlock import Deadlock, DeadlockWait, find_deadlock, minimum_slots
 from weft.verification.inspection import inspect, verify
 from weft.verification.report import VerificationReport
 
 __all__ = [
     "ContentionReport",
     "Deadlock",
-    "Meeting",
+    "DeadlockWait",
+    "LinkContention",
     "SwitchPair",
     "VerificationReport",
-    "Wait",
     "find_deadlock",
     "inspect",
     "measure_contention",

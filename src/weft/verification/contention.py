@@ -32,7 +32,7 @@ _WORST_SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class LinkContention:
     """Several flows on one link in one step."""
 
     step: int
@@ -88,7 +88,7 @@ class ContentionReport:
     """
 
     max_flows: int
-    worst: tuple[Meeting, ...]
+    worst: tuple[LinkContention, ...]
     contended_steps: int
     link_flows: NDArray[np.int32]
     link_share: NDArray[np.float64]
@@ -159,7 +159,7 @@ def measure_contention(
     by_pair = _core.count_flows(*rows, pair_offsets, pair_path, len(pairs), 0)
     return ContentionReport(
         max_flows=int(link_flows.max(initial=0)),
-        worst=tuple(Meeting(step, topology.link_name(link), flows) for step, link, flows in worst),
+        worst=tuple(LinkContention(step, topology.link_name(link), flows) for step, link, flows in worst),
         contended_steps=int(np.count_nonzero(step_flows > 1)),
         link_flows=link_flows,
         link_share=link_share,

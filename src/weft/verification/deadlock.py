@@ -51,7 +51,7 @@ _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class DeadlockWait:
     """One event of a deadlock; it waits for the next one of the circle.
 
     Parameters
@@ -75,7 +75,7 @@ class Deadlock:
 
     slots: int
     fused: bool
-    circle: tuple[Wait, ...]
+    circle: tuple[DeadlockWait, ...]
 
     def to_error(self, schedule: Schedule) -> VerificationError:
         """Describe it as the error that `weft.verify` raises."""
@@ -140,7 +140,8 @@ def find_deadlock(schedule: Schedule, slots: int, *, fused: bool = False) -> Dea
     if not waits:
         return None
     events = tuple(
-        Wait(row, "consumed" if consume else "sent", _REASONS[reason]) for row, consume, reason in waits
+        DeadlockWait(row, "consumed" if consume else "sent", _REASONS[reason])
+        for row, consume, reason in waits
     )
     return Deadlock(slots, fused, events)
 

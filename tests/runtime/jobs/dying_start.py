@@ -28,19 +28,19 @@ from weft.runtime.transport import connect, connections
 
 PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
     # Where rank 0 ends, and where any other rank does: before which call, counted from 1, of which function.
-    "knock": ((server.Gate, "admit_all", 1), (dialer.Caller, "_connect", 1)),
-    "handshake": ((server.Gate, "_decide", 2), (dialer.Caller, "_answer", 1)),
+    "knock": ((server.BootstrapServer, "admit_all", 1), (dialer.Dialer, "_connect", 1)),
+    "handshake": ((server.BootstrapServer, "_decide", 2), (dialer.Dialer, "_answer", 1)),
     "admitted": ((server, "send_all", 1), (client, "_enter", 1)),
     "welcomed": ((connect, "_connect", 1), (connect, "_connect", 1)),
-    "cards": ((control_plane.Roster, "exchange", 1), (control_plane.Roster, "exchange", 1)),
+    "cards": ((control_plane.ControlPlane, "exchange", 1), (control_plane.ControlPlane, "exchange", 1)),
     "cards told": ((connect, "_check_cards", 1), (connect, "_check_cards", 1)),
     "attach": ((connect, "_attach", 1), (connect, "_attach", 1)),
     "attached": ((connect, "connect_lines", 1), (connect, "connect_lines", 1)),
     "lines": ((connections._Connecting, "_admit", 1), (connections._Connecting, "_advance", 2)),
     "last line": ((connections._Connecting, "_admit", 3), (connections._Connecting, "_advance", 4)),
-    "connected": ((control_plane.Roster, "exchange", 2), (control_plane.Roster, "exchange", 2)),
+    "connected": ((control_plane.ControlPlane, "exchange", 2), (control_plane.ControlPlane, "exchange", 2)),
     "watching": ((connect, "_make_executor", 1), (connect, "_make_executor", 1)),
-    "barrier": ((control_plane.Roster, "barrier", 1), (control_plane.Roster, "barrier", 1)),
+    "barrier": ((control_plane.ControlPlane, "barrier", 1), (control_plane.ControlPlane, "barrier", 1)),
 }
 
 

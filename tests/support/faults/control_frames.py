@@ -10,9 +10,9 @@ from support.faults.damage import ENDINGS, Damage
 from weft.errors import RuntimeFailure
 from weft.runtime.bootstrap.handshake import (
     MAC_BYTES,
-    Channel,
+    FramedConnection,
+    FrameKind,
     Gone,
-    Kind,
 )
 
 HEADER_BYTES = 5
@@ -26,8 +26,8 @@ def damage_control_frames(kind: str, chance: random.Random) -> tuple[str, str]:
     """
     key = chance.randbytes(32)
     left, right = socket.socketpair()
-    sender, receiver = Channel(left, key, key, 1 << 20), Channel(right, key, key, 1 << 20)
-    sent = [(chance.choice(list(Kind)), chance.randbytes(chance.randrange(300))) for _ in range(FRAMES)]
+    sender, receiver = FramedConnection(left, key, key, 1 << 20), FramedConnection(right, key, key, 1 << 20)
+    sent = [(chance.choice(list(FrameKind)), chance.randbytes(chance.randrange(300))) for _ in range(FRAMES)]
     for frame in sent:
         sender.queue(*frame)
     sender.flush()

@@ -79,7 +79,7 @@ def _say(kind: str, job: str, size: int, overheard: bytes, chance: random.Random
 def _frame(chance: random.Random) -> bytes:
     """A frame like those of the control plane, under a key that was guessed."""
     payload = chance.randbytes(chance.randrange(200))
-    kind = chance.choice(list(handshake.Kind))
+    kind = chance.choice(list(handshake.FrameKind))
     return struct.pack("!BI", kind, len(payload)) + payload + chance.randbytes(handshake.MAC_BYTES)
 
 

@@ -58,11 +58,11 @@ def run_reference(flow: Workflow) -> ReferenceRun:
     Examples
     --------
     >>> import weft
-    >>> from weft.simulation import Resource, Work, Workflow
+    >>> from weft.simulation import LocalWork, Resource, Workflow
     >>> flow = Workflow(weft.load_topology("ring:2"), [Resource("compute", 10**12)])
-    >>> flow.task("forward", [Work(0, 7)])
+    >>> flow.task("forward", [LocalWork(0, 7)])
     0
-    >>> flow.task("backward", [Work(0, 10)], after=[0])
+    >>> flow.task("backward", [LocalWork(0, 10)], after=[0])
     1
     >>> run_reference(flow).ended_ps
     [[7, 7], [17, 17]]

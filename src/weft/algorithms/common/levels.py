@@ -24,7 +24,7 @@ _MOST_COMPARED: Final = 512
 
 
 @dataclass(frozen=True)
-class Group:
+class ClusterPart:
     """A part of the cluster that is made of smaller parts; a rank is a group without any.
 
     Parameters
@@ -36,14 +36,14 @@ class Group:
     """
 
     ranks: tuple[int, ...]
-    parts: tuple[Group, ...] = ()
+    parts: tuple[ClusterPart, ...] = ()
 
     @property
     def height(self) -> int:
         """Levels below this one."""
         return 1 + max(part.height for part in self.parts) if self.parts else 0
 
-    def walk(self) -> Iterator[Group]:
+    def walk(self) -> Iterator[ClusterPart]:
         """Every group in it that has parts, inner ones first, itself last."""
         for part in self.parts:
             yield from part.walk()
@@ -51,12 +51,12 @@ class Group:
             yield self
 
 
-def flat(order: Sequence[int]) -> Group:
+def flat(order: Sequence[int]) -> ClusterPart:
     """All ranks as equals, in some order."""
-    return _join([Group((int(rank),)) for rank in order])
+    return _join([ClusterPart((int(rank),)) for rank in order])
 
 
-def two_levels(topology: Topology) -> Group:
+def two_levels(topology: Topology) -> ClusterPart:
     """Ranks in their groups, and all groups as equals.
 
     Examples
@@ -68,7 +68,7 @@ def two_levels(topology: Topology) -> Group:
     return _join([flat(group) for group in topology.groups])
 
 
-def find_levels(topology: Topology) -> Group:
+def find_levels(topology: Topology) -> ClusterPart:
     """Find all levels of a cluster.
 
     Examples
@@ -81,18 +81,18 @@ def find_levels(topology: Topology) -> Group:
     1
     """
     if not topology.groups:
-        return _nest(topology, [Group((rank,)) for rank in range(topology.ranks)])
-    members = [_nest(topology, [Group((rank,)) for rank in group]) for group in topology.groups]
+        return _nest(topology, [ClusterPart((rank,)) for rank in range(topology.ranks)])
+    members = [_nest(topology, [ClusterPart((rank,)) for rank in group]) for group in topology.groups]
     return _nest(topology, members)
 
 
-def _join(parts: Sequence[Group]) -> Group:
+def _join(parts: Sequence[ClusterPart]) -> ClusterPart:
     if len(parts) == 1:
         return parts[0]
-    return Group(tuple(rank for part in parts for rank in part.ranks), tuple(parts))
+    return ClusterPart(tuple(rank for part in parts for rank in part.ranks), tuple(parts))
 
 
-def _nest(topology: Topology, items: list[Group]) -> Group:
+def _nest(topology: Topology, items: list[ClusterPart]) -> ClusterPart:
     """Put things into classes of ever larger distance, as long as distances have classes."""
     if 2 < len(items) <= _MOST_COMPARED:
         links = _distances(topology, [item.ranks[0] for item in items])
@@ -103,7 +103,7 @@ def _nest(topology: Topology, items: list[Group]) -> Group:
     return _join(items)
 
 
-def _classes(items: list[Group], near: NDArray[np.bool_]) -> list[list[Group]]:
+def _classes(items: list[ClusterPart], near: NDArray[np.bool_]) -> list[list[ClusterPart]]:
     first = near.argmax(axis=1).tolist()
     return [
         [item for item, other in zip(items, first, strict=True) if other == head]

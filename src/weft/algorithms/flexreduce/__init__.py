@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.algorithms.common.levels import Group
-    from weft.algorithms.flexreduce.portion_plans import Plan
+    from weft.algorithms.common.levels import ClusterPart
+    from weft.algorithms.flexreduce.portion_plans import PortionPlan
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -143,7 +143,7 @@ def _check_options(topology: Topology, shape: str, portions: str, parts: int, si
     check_rows(_NAME, 2 * topology.ranks * (topology.ranks - 1))
 
 
-def _even_plans(topology: Topology, shape: str) -> Iterator[Plan]:
+def _even_plans(topology: Topology, shape: str) -> Iterator[PortionPlan]:
     cluster = find_levels(topology)
     if shape == "levels" and cluster.height < 2:
         reason = f"{topology.name} has no levels: neither hosts nor switches divide its ranks"
@@ -160,7 +160,7 @@ def _even_plans(topology: Topology, shape: str) -> Iterator[Plan]:
                 yield _even_plan(topology, levels, (*[below] * (levels.height - 1), top))
 
 
-def _even_plan(topology: Topology, cluster: Group, kinds: tuple[str, ...]) -> Plan:
+def _even_plan(topology: Topology, cluster: ClusterPart, kinds: tuple[str, ...]) -> PortionPlan:
     """Even portions; where groups of many sizes would cut the buffer too finely, nearly even."""
     shares = even_shares(cluster)
     each = 2 * (topology.ranks - 1)
@@ -173,7 +173,7 @@ def _even_plan(topology: Topology, cluster: Group, kinds: tuple[str, ...]) -> Pl
     return plan
 
 
-def _write(plan: Plan, parts: int, bound: float) -> Schedule:
+def _write(plan: PortionPlan, parts: int, bound: float) -> Schedule:
     """Spell a plan out as transfers."""
     top = plan.exchanges[-1]
     count = _cut_portions(plan, parts)
@@ -205,7 +205,7 @@ def _write(plan: Plan, parts: int, bound: float) -> Schedule:
     return builder.build()
 
 
-def _cut_portions(plan: Plan, parts: int) -> NDArray[np.int64]:
+def _cut_portions(plan: PortionPlan, parts: int) -> NDArray[np.int64]:
     """Chunks of each portion, in proportion to it: pieces of one size make progress side by side.
 
     One large chunk would still be on its way when all others are done, on links that then do nothing else.
@@ -225,7 +225,7 @@ def _whole_weights(lengths: list[Fraction], count: list[int]) -> NDArray[np.int6
     return np.array([int(share * common) for share in shares], np.int64)
 
 
-def _notes(plan: Plan, bound: float) -> Iterator[str]:
+def _notes(plan: PortionPlan, bound: float) -> Iterator[str]:
     levels = f"{len(plan.kinds)} levels, lowest first" if len(plan.kinds) > 1 else "1 level"
     yield f"{levels}: {', '.join(plan.kinds)}"
     owned: dict[int, Fraction] = {}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.algorithms.flexreduce.portion_plans import Plan
+    from weft.algorithms.flexreduce.portion_plans import PortionPlan
 
 _MOST_ENTRIES: Final = 1 << 22
 """Links times parts up to which a linear programme is asked."""
@@ -43,7 +43,7 @@ _MOST_RANKS: Final = 256
 """Ranks up to which portions inside groups are looked at even if all members of a group have equal ports."""
 
 
-def balance_plan(plan: Plan, bound: float) -> Plan:
+def balance_plan(plan: PortionPlan, bound: float) -> PortionPlan:
     """Change portions so that the busiest link is busy as short as possible.
 
     Parameters
@@ -69,7 +69,7 @@ def balance_plan(plan: Plan, bound: float) -> Plan:
     return best
 
 
-def _members_may_differ(plan: Plan) -> bool:
+def _members_may_differ(plan: PortionPlan) -> bool:
     if plan.cluster.height < 2 or not _fits(plan, sum(len(kept) for kept in plan.shares)):
         return False
     speeds = port_speeds(plan.topology)
@@ -77,11 +77,11 @@ def _members_may_differ(plan: Plan) -> bool:
     return uneven or plan.topology.ranks <= _MOST_RANKS
 
 
-def _fits(plan: Plan, columns: int) -> bool:
+def _fits(plan: PortionPlan, columns: int) -> bool:
     return plan.topology.links * columns <= _MOST_ENTRIES
 
 
-def _balance_top(plan: Plan, bound: float) -> Plan:
+def _balance_top(plan: PortionPlan, bound: float) -> PortionPlan:
     """Balance between the parts of the whole cluster."""
     if plan.busiest <= _NEAR * bound:
         return plan
@@ -97,12 +97,12 @@ def _balance_top(plan: Plan, bound: float) -> Plan:
     return found if found.busiest < plan.busiest else plan
 
 
-def _with_top(plan: Plan, shares: list[Fraction]) -> Plan:
+def _with_top(plan: PortionPlan, shares: list[Fraction]) -> PortionPlan:
     exchange = share_out(plan.meetings[-1], shares)
     return replace(plan, shares=[*plan.shares[:-1], shares], exchanges=[*plan.exchanges[:-1], exchange])
 
 
-def _hop_speeds(plan: Plan) -> tuple[list[int], bool]:
+def _hop_speeds(plan: PortionPlan) -> tuple[list[int], bool]:
     """Speed of the hop from each part to the next, there and back, and whether no link serves two of them."""
     topology = plan.topology
     ring = np.array([part.ranks[0] for part in plan.cluster.parts], np.int32)
@@ -112,7 +112,7 @@ def _hop_speeds(plan: Plan) -> tuple[list[int], bool]:
     return slowest.tolist(), len(np.unique(links)) == len(links)
 
 
-def _balance_inside(plan: Plan) -> Plan:
+def _balance_inside(plan: PortionPlan) -> PortionPlan:
     """One step for the portions inside groups, those between the parts of the cluster as they are."""
     parts = [len(kept) for kept in plan.shares[:-1]]
     kept = np.array([float(share) for shares in plan.shares[:-1] for share in shares])
@@ -122,7 +122,7 @@ def _balance_inside(plan: Plan) -> Plan:
     return make_plan(plan.topology, plan.cluster, plan.kinds, [*inside, plan.shares[-1]], plan.grid)
 
 
-def _slopes(plan: Plan, kept: NDArray[np.float64]) -> NDArray[np.float64]:
+def _slopes(plan: PortionPlan, kept: NDArray[np.float64]) -> NDArray[np.float64]:
     """How the seconds of each link change with what each part of each inner group keeps."""
     topology, columns = plan.topology, len(kept)
     slope = np.zeros((topology.links, columns + 1))

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weft.algorithms.flexreduce.intervals import Exchange, Meeting
+    from weft.algorithms.flexreduce.intervals import GroupExchange, PartsMeeting
     from weft.topology import Topology
 
 DIRECT: Final = "direct"
@@ -78,14 +78,14 @@ def partners(
     return holders[piece, src], holders[piece, dst]
 
 
-def busy_links(topology: Topology, kind: str, exchange: Exchange) -> Busy:
+def busy_links(topology: Topology, kind: str, exchange: GroupExchange) -> Busy:
     """How long each link is busy with an exchange."""
     src, dst = partners(kind, exchange.holders, exchange.keeper)
     weight = np.array([float(length) for length in exchange.lengths])
     return Busy(*(link_load(topology, *ends, weight)[:, 0] for ends in ((src, dst), (dst, src))))
 
 
-def busy_if_kept(topology: Topology, kind: str, meeting: Meeting) -> Busy:
+def busy_if_kept(topology: Topology, kind: str, meeting: PartsMeeting) -> Busy:
     """How long each link would be busy if one part kept everything; a column for each part."""
     intervals, parts = meeting.holders.shape
     keeper = np.repeat(np.arange(parts), intervals)
@@ -94,7 +94,7 @@ def busy_if_kept(topology: Topology, kind: str, meeting: Meeting) -> Busy:
     return Busy(*(link_load(topology, *ends, weight, keeper, parts) for ends in ((src, dst), (dst, src))))
 
 
-def hop_latency(topology: Topology, kind: str, exchange: Exchange) -> int:
+def hop_latency(topology: Topology, kind: str, exchange: GroupExchange) -> int:
     """Picoseconds that a byte needs at least from one end of an exchange to the other, in one phase."""
     _, offsets, links = _route(topology, *partners(kind, exchange.holders, exchange.keeper))
     along = np.concatenate([[0], np.cumsum(topology.latency_ps[links])])

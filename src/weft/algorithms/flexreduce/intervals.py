@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.algorithms.common.levels import Group
+    from weft.algorithms.common.levels import ClusterPart
 
 
 class Holding(NamedTuple):
@@ -32,7 +32,7 @@ class Holding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Meeting:
+class PartsMeeting:
     """The parts of a group about to share the buffer out between them.
 
     Parameters
@@ -45,7 +45,7 @@ class Meeting:
         Rank that holds it in each part of the group; a row per interval, a column per part.
     """
 
-    group: Group
+    group: ClusterPart
     starts: list[Fraction]
     holders: NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class Meeting:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class GroupExchange:
     """One reduce-scatter between the parts of a group.
 
     Parameters
@@ -71,7 +71,7 @@ class Exchange:
         The part whose holder keeps the sum.
     """
 
-    group: Group
+    group: ClusterPart
     starts: list[Fraction]
     holders: NDArray[np.int64]
     keeper: NDArray[np.int64]
@@ -92,14 +92,14 @@ class Exchange:
         return np.array([bisect_right(self.starts, point) - 1 for point in points], np.int64)
 
 
-def meet(group: Group, holdings: Sequence[Holding]) -> Meeting:
+def meet(group: ClusterPart, holdings: Sequence[Holding]) -> PartsMeeting:
     """Cut the buffer wherever one of the parts of a group does.
 
     Examples
     --------
-    >>> from weft.algorithms.common.levels import Group
+    >>> from weft.algorithms.common.levels import ClusterPart
     >>> half, whole = Holding([Fraction(0), Fraction(1, 2)], [0, 1]), Holding([Fraction(0)], [2])
-    >>> meeting = meet(Group((0, 1, 2)), [half, whole])
+    >>> meeting = meet(ClusterPart((0, 1, 2)), [half, whole])
     >>> meeting.holders.tolist()
     [[0, 2], [1, 2]]
     """
@@ -107,10 +107,10 @@ def meet(group: Group, holdings: Sequence[Holding]) -> Meeting:
     columns = [
         [holding.ranks[bisect_right(holding.starts, start) - 1] for start in starts] for holding in holdings
     ]
-    return Meeting(group, starts, np.array(columns, np.int64).T)
+    return PartsMeeting(group, starts, np.array(columns, np.int64).T)
 
 
-def share_out(meeting: Meeting, shares: Sequence[Fraction], grid: int | None = None) -> Exchange:
+def share_out(meeting: PartsMeeting, shares: Sequence[Fraction], grid: int | None = None) -> GroupExchange:
     """Give each part of the group its share of each elementary interval.
 
     Parameters
@@ -144,7 +144,7 @@ def share_out(meeting: Meeting, shares: Sequence[Fraction], grid: int | None = N
                 interval.append(index)
                 keeper.append(part)
             begin = end
-    return Exchange(meeting.group, starts, meeting.holders[interval], np.array(keeper, np.int64))
+    return GroupExchange(meeting.group, starts, meeting.holders[interval], np.array(keeper, np.int64))
 
 
 def _lengths(starts: list[Fraction]) -> list[Fraction]:

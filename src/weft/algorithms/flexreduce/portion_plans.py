@@ -18,16 +18,16 @@ from weft.algorithms.flexreduce.exchange_rounds import Busy, busy_links, hop_lat
 from weft.algorithms.flexreduce.intervals import Holding, meet, share_out
 
 if TYPE_CHECKING:
-    from weft.algorithms.common.levels import Group
-    from weft.algorithms.flexreduce.intervals import Exchange, Meeting
+    from weft.algorithms.common.levels import ClusterPart
+    from weft.algorithms.flexreduce.intervals import GroupExchange, PartsMeeting
     from weft.topology import Topology
 
 Shares = list[list[Fraction]]
-"""Of every group in `Group.walk` order, what each of its parts keeps."""
+"""Of every group in `ClusterPart.walk` order, what each of its parts keeps."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class PortionPlan:
     """Who keeps how much, at every level.
 
     Parameters
@@ -39,20 +39,20 @@ class Plan:
     shares
         What the parts of each group keep.
     meetings, exchanges
-        The parts of every group before they exchange, and the exchange; in `Group.walk` order too.
+        The parts of every group before they exchange, and the exchange; in `ClusterPart.walk` order too.
     grid
         Cuts below the top level are multiples of 1/grid, or anywhere.
     """
 
     topology: Topology
-    cluster: Group
+    cluster: ClusterPart
     kinds: tuple[str, ...]
     shares: Shares
-    meetings: list[Meeting]
-    exchanges: list[Exchange]
+    meetings: list[PartsMeeting]
+    exchanges: list[GroupExchange]
     grid: int | None = None
 
-    def kind(self, group: Group) -> str:
+    def kind(self, group: ClusterPart) -> str:
         """How the parts of a group exchange."""
         return self.kinds[group.height - 1]
 
@@ -95,11 +95,11 @@ class Plan:
 
 
 def make_plan(
-    topology: Topology, cluster: Group, kinds: tuple[str, ...], shares: Shares, grid: int | None = None
-) -> Plan:
-    """Match intervals level by level; parameters as in `Plan`."""
-    meetings: list[Meeting] = []
-    exchanges: list[Exchange] = []
+    topology: Topology, cluster: ClusterPart, kinds: tuple[str, ...], shares: Shares, grid: int | None = None
+) -> PortionPlan:
+    """Match intervals level by level; parameters as in `PortionPlan`."""
+    meetings: list[PartsMeeting] = []
+    exchanges: list[GroupExchange] = []
     holdings: dict[tuple[int, ...], Holding] = {
         (rank,): Holding([Fraction(0)], [rank]) for rank in cluster.ranks
     }
@@ -107,9 +107,9 @@ def make_plan(
         meetings.append(meet(group, [holdings[part.ranks] for part in group.parts]))
         exchanges.append(share_out(meetings[-1], kept, grid if group is not cluster else None))
         holdings[group.ranks] = exchanges[-1].holding
-    return Plan(topology, cluster, kinds, shares, meetings, exchanges, grid)
+    return PortionPlan(topology, cluster, kinds, shares, meetings, exchanges, grid)
 
 
-def even_shares(cluster: Group) -> Shares:
+def even_shares(cluster: ClusterPart) -> Shares:
     """Equal shares for the parts of each group."""
     return [[Fraction(1, len(group.parts))] * len(group.parts) for group in cluster.walk()]

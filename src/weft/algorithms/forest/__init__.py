@@ -31,8 +31,8 @@ from weft.algorithms.forest.timetable import (
 )
 from weft.bounds.tree_columns import (
     TREE_COLLECTIVES,
-    Growth,
     TreeColumns,
+    TreeGrowth,
     find_centres,
     find_radius,
     grow_trees,
@@ -242,7 +242,7 @@ def all_gather(
         msg = f"{NAME}: trees_per_root is {each}, expected 1..{limits.MAX_TREES_PER_ROOT}"
         raise InputError(msg)
     owner = np.repeat(np.arange(topology.ranks, dtype=np.int32), each)
-    growth = Growth(len(owner), sweeps=_sweeps(topology))
+    growth = TreeGrowth(len(owner), sweeps=_sweeps(topology))
     grown, _ = grow_trees(topology, owner, (False, True), growth)
     return _schedule(topology, grown, Condition("all_gather", NAME, owner=owner), size_bytes)
 
@@ -289,7 +289,7 @@ def _by_trees(
     size_bytes: int | None,
 ) -> Schedule:
     halves = TREE_COLLECTIVES[collective]
-    growth = Growth(_tree_count(topology, sum(halves), trees, size_bytes), sweeps=_sweeps(topology))
+    growth = TreeGrowth(_tree_count(topology, sum(halves), trees, size_bytes), sweeps=_sweeps(topology))
     grown, _ = grow_trees(topology, roots, halves, growth)
     return _schedule(topology, grown, Condition(collective, NAME, root=int(roots[0])), size_bytes)
 

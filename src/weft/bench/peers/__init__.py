@@ -10,7 +10,7 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.bench.peers.peer import Entry
+    from weft.bench.peers.peer import Peer
 
 PEERS: Final = {
     "gloo": "weft.bench.peers.gloo",
@@ -22,7 +22,7 @@ PEERS: Final = {
 _MODULES: Final = {"weft": "weft.bench.peers.weft_peer", **PEERS}
 
 
-def find_entry(name: str) -> Entry:
+def find_entry(name: str) -> Peer:
     """Contestant of a name.
 
     Raises
@@ -33,11 +33,11 @@ def find_entry(name: str) -> Entry:
     if name not in _MODULES:
         msg = f"--against {name}: there is no such contestant; known: {', '.join(PEERS)}"
         raise InputError(msg)
-    entry: Entry = importlib.import_module(_MODULES[name]).ENTRY
+    entry: Peer = importlib.import_module(_MODULES[name]).ENTRY
     return entry
 
 
-def find_peers(names: Sequence[str]) -> list[Entry]:
+def find_peers(names: Sequence[str]) -> list[Peer]:
     """Contestants of some names, each once.
 
     Raises

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from weft.bench.peers.peer import (
     Call,
-    Contestant,
-    Entry,
-    Invitation,
+    JobInvitation,
+    JobPlace,
+    Peer,
+    PeerRank,
     Start,
-    Venue,
     one_thread,
 )
 from weft.errors import InputError
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from weft.bench.task import Task
+    from weft.bench.task import BenchTask
 
 
-class GlooRank(Contestant):
+class GlooRank(PeerRank):
     """One rank; one thread of torch, tensors over the memory that the others get too."""
 
-    def __init__(self, invitation: Invitation) -> None:
+    def __init__(self, invitation: JobInvitation) -> None:
         import torch
         from torch import distributed
 
@@ -42,7 +42,7 @@ class GlooRank(Contestant):
             "gloo", store=store, rank=self.rank, world_size=invitation.ranks, timeout=patience
         )
 
-    def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
+    def bind(self, task: BenchTask, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
         """Out of place, `all_reduce` is a copy first, for it has no such form."""
         dtype = getattr(self._torch, task.dtype)
         given, result = (self._torch.from_numpy(array).view(dtype) for array in (source, target))
@@ -77,19 +77,19 @@ class GlooRank(Contestant):
         self._group.destroy_process_group()
 
 
-class Gloo(Entry):
+class Gloo(Peer):
     """Gloo as torch has it."""
 
     name: ClassVar[str] = "gloo"
 
-    def start(self, venue: Venue) -> Start:
+    def start(self, venue: JobPlace) -> Start:
         """One process per rank; they meet through a file."""
         if importlib.util.find_spec("torch") is None:
             msg = "--against gloo: torch is not installed; pip install 'weft[torch]'"
             raise InputError(msg)
         return Start((), venue.ranks, {**one_thread(), "GLOO_SOCKET_IFNAME": "lo"})
 
-    def join(self, invitation: Invitation) -> GlooRank:
+    def join(self, invitation: JobInvitation) -> GlooRank:
         """Meet the others."""
         return GlooRank(invitation)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.bench.peers.peer import Call, Contestant
+from weft.bench.peers.peer import Call, PeerRank
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from weft.bench.task import Task
+    from weft.bench.task import BenchTask
 
 DTYPES: Final = {"float32": "FLOAT", "float64": "DOUBLE", "int32": "INT32_T", "int64": "INT64_T"}
 """MPI's names; the halves are not in the standard."""
 
 
-class MpiRank(Contestant):
+class MpiRank(PeerRank):
     """One rank; MPI starts with the import."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class MpiRank(Contestant):
         self._world: Any = MPI.COMM_WORLD
         self.rank = self._world.Get_rank()
 
-    def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
+    def bind(self, task: BenchTask, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
         """The calls with buffers, which copy nothing in Python."""
         mpi, world = self._mpi, self._world
         dtype = getattr(mpi, DTYPES[task.dtype])

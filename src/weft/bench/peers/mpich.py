@@ -9,10 +9,10 @@ from typing import ClassVar, Final
 from weft.bench.peers.mpi_rank import DTYPES, MpiRank
 from weft.bench.peers.open_mpi import find_program, need_mpi4py
 from weft.bench.peers.peer import (
-    Entry,
-    Invitation,
+    JobInvitation,
+    JobPlace,
+    Peer,
     Start,
-    Venue,
     one_thread,
 )
 from weft.errors import InputError
@@ -24,13 +24,13 @@ _PLACES: Final = (f"lib/{_LIBRARY}", "lib/libmpich.so.12", "lib/*/libmpich.so.12
 """Under the directory of an installation; Debian's has another name."""
 
 
-class Mpich(Entry):
+class Mpich(Peer):
     """Hydra starts the ranks."""
 
     name: ClassVar[str] = "mpich"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, venue: Venue) -> Start:
+    def start(self, venue: JobPlace) -> Start:
         """One launcher."""
         self.refuse_seats(venue)
         need_mpi4py(self.name)
@@ -55,7 +55,7 @@ class Mpich(Entry):
             raise InputError(msg)
         return str(program)
 
-    def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - the launcher has said all
+    def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - the launcher has said all
         """Meet the others."""
         return MpiRank()
 

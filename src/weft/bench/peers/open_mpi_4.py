@@ -7,21 +7,21 @@ from typing import ClassVar
 from weft.bench.peers.mpi_rank import DTYPES, MpiRank
 from weft.bench.peers.open_mpi import find_program, need_mpi4py, variables
 from weft.bench.peers.peer import (
-    Entry,
-    Invitation,
+    JobInvitation,
+    JobPlace,
+    Peer,
     Start,
-    Venue,
 )
 from weft.bench.peers.remote_mpi import start_remotely
 
 
-class OpenMpi4(Entry):
+class OpenMpi4(Peer):
     """The system's ``mpirun.openmpi`` and its library."""
 
     name: ClassVar[str] = "mpi4"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, venue: Venue) -> Start:
+    def start(self, venue: JobPlace) -> Start:
         """``mpirun`` starts the ranks."""
         need_mpi4py(self.name)
         program = find_program(self.name, "mpirun.openmpi", install="apt install openmpi-bin")
@@ -34,7 +34,7 @@ class OpenMpi4(Entry):
         library = {"MPI4PY_LIBMPI": "libmpi.so.40"}
         return Start(command, 1, {**variables(venue.ranks, venue.folder), **library, **remote})
 
-    def join(self, invitation: Invitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
+    def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""
         return MpiRank()
 

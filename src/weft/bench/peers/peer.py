@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.bench.task import Task
+    from weft.bench.task import BenchTask
     from weft.runtime.launcher.launch import Seat
 
 RANK: Final = "WEFT_BENCH_RANK"
@@ -30,7 +30,7 @@ Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Venue:
+class JobPlace:
     """Where a job is to be started.
 
     Parameters
@@ -71,7 +71,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Invitation:
+class JobInvitation:
     """What a worker knows when it joins its job.
 
     ``rank`` is None where only the runtime itself knows, ``name`` tells the job from others, and
@@ -87,7 +87,7 @@ class Invitation:
     timeout: float
 
 
-class Contestant(ABC):
+class PeerRank(ABC):
     """One rank of a job; every rank makes the same calls in the same order."""
 
     rank: int
@@ -97,7 +97,7 @@ class Contestant(ABC):
         return np.empty(size_bytes, np.uint8)
 
     @abstractmethod
-    def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
+    def bind(self, task: BenchTask, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
         """Make an operation ready; in place if source and target are the same."""
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Contestant(ABC):
         """Leave the job."""
 
 
-class Entry(ABC):
+class Peer(ABC):
     """A runtime that can be measured.
 
     Attributes
@@ -131,7 +131,7 @@ class Entry(ABC):
     name: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = tuple(ITEM_BYTES)
 
-    def check(self, task: Task) -> None:
+    def check(self, task: BenchTask) -> None:
         """Refuse what this runtime cannot do.
 
         Raises
@@ -145,7 +145,7 @@ class Entry(ABC):
             raise InputError(msg)
 
     @abstractmethod
-    def start(self, venue: Venue) -> Start:
+    def start(self, venue: JobPlace) -> Start:
         """How its job is started.
 
         Raises
@@ -154,7 +154,7 @@ class Entry(ABC):
             If it is not installed, with how to install it.
         """
 
-    def refuse_seats(self, venue: Venue) -> None:
+    def refuse_seats(self, venue: JobPlace) -> None:
         """For those that can only run where the controller is.
 
         Raises
@@ -175,7 +175,7 @@ class Entry(ABC):
         return ""
 
     @abstractmethod
-    def join(self, invitation: Invitation) -> Contestant:
+    def join(self, invitation: JobInvitation) -> PeerRank:
         """Take part as one rank; called in a worker."""
 
 

@@ -16,14 +16,14 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.bench.peers.peer import Venue
+    from weft.bench.peers.peer import JobPlace
     from weft.runtime.launcher.launch import Seat
 
 _RENAMED: Final = ("unshare", "--uts", "sh", "-c")
 _READABLE_BY_OWNER: Final = 0o700
 
 
-def start_remotely(venue: Venue, program: str) -> tuple[tuple[str, ...], dict[str, str]]:
+def start_remotely(venue: JobPlace, program: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """Command and environment of an ``mpirun`` whose ranks go to their seats."""
     assert venue.seats is not None
     hosts = [(host, list(seats)) for host, seats in groupby(venue.seats, key=lambda seat: seat.host)]

@@ -9,29 +9,29 @@ import numpy as np
 from weft import _core
 from weft.bench.peers.peer import (
     Call,
-    Contestant,
-    Entry,
-    Invitation,
+    JobInvitation,
+    JobPlace,
+    Peer,
+    PeerRank,
     Start,
-    Venue,
     one_thread,
 )
 from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.runtime.bootstrap.server import reserve_port
 from weft.runtime.launcher.launch import job_variables
-from weft.runtime.schedule_selection import Chooser
+from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.start import init
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weft.bench.task import Task
+    from weft.bench.task import BenchTask
 
 
 _WHAT_RUNS: Final = ("plan", "schedule", "topology", "algorithm")
 
 
-class WeftRank(Contestant):
+class WeftRank(PeerRank):
     """One rank of a Weft job; what it measures is `weft.Communicator` as any user calls it.
 
     Parameters
@@ -56,7 +56,7 @@ class WeftRank(Contestant):
             return shared
         return super().empty(size_bytes)
 
-    def bind(self, task: Task, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
+    def bind(self, task: BenchTask, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
         """As a user would write it; out of place, `all_reduce` is a copy first: it has no such form."""
         given, result = (_typed(array, task.dtype) for array in (source, target))
         comm, op = self.communicator, task.op
@@ -93,23 +93,23 @@ class WeftRank(Contestant):
         self.communicator.close()
 
 
-class Weft(Entry):
+class Weft(Peer):
     """Starts Weft's ranks as ``weft run`` does, but each by itself."""
 
     name: ClassVar[str] = "weft"
 
-    def start(self, venue: Venue) -> Start:
+    def start(self, venue: JobPlace) -> Start:
         """One process per rank."""
         holder, port = reserve_port(LOOPBACK)
         venue.resources.enter_context(holder)
         return Start((), venue.ranks, {**one_thread(), **job_variables(venue.ranks, port)})
 
-    def join(self, invitation: Invitation) -> WeftRank:
+    def join(self, invitation: JobInvitation) -> WeftRank:
         """Meet the others."""
         return WeftRank(invitation.settings, invitation.timeout)
 
 
-def make_chooser(ranks: int, settings: dict[str, Any]) -> Chooser:
+def make_chooser(ranks: int, settings: dict[str, Any]) -> ScheduleSelector:
     """Which schedules run.
 
     Raises
@@ -126,7 +126,7 @@ def make_chooser(ranks: int, settings: dict[str, Any]) -> Chooser:
         from weft.schedule.codec import load_schedule
 
         given["schedule"] = load_schedule(given["schedule"])
-    return Chooser(ranks, **given)
+    return ScheduleSelector(ranks, **given)
 
 
 def _typed(array: NDArray[np.uint8], dtype: str) -> Any:

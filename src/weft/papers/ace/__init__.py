@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.ace.bandwidth import GB, drive, least, sensitivity
-from weft.papers.ace.byte_counts import SHAPES, Arithmetic, arithmetic
+from weft.papers.ace.byte_counts import SHAPES, ByteCounts, arithmetic
 from weft.papers.ace.charts import draw
-from weft.papers.ace.iterations import BATCHES, NAMES, Point, contended, point, rates, simulated
+from weft.papers.ace.iterations import BATCHES, NAMES, IterationCase, contended, point, rates, simulated
 from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows
 from weft.papers.claims import Reproduction
-from weft.training.endpoints import ENDPOINTS, Engine
+from weft.training.endpoints import ENDPOINTS, EndpointEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -133,10 +133,10 @@ def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = N
     )
 
 
-def least_bandwidth(counted: Arithmetic, size_bytes: int) -> dict[str, float]:
+def least_bandwidth(counted: ByteCounts, size_bytes: int) -> dict[str, float]:
     """GB/s of memory with which the network is driven, by kernels and by an engine with room enough."""
     kernels = replace(ENDPOINTS["comm-opt"], processors=80)
-    roomy = replace(ENDPOINTS["ace"], engine=Engine(sram_bytes=64 << 20, fsms=256))
+    roomy = replace(ENDPOINTS["ace"], engine=EndpointEngine(sram_bytes=64 << 20, fsms=256))
     found = {}
     for name, endpoint in (("kernels", kernels), ("engine", roomy)):
 
@@ -147,13 +147,13 @@ def least_bandwidth(counted: Arithmetic, size_bytes: int) -> dict[str, float]:
     return found
 
 
-def _points(name: str, shape: str, payload_gbs: Mapping[str, float]) -> Iterator[Point]:
+def _points(name: str, shape: str, payload_gbs: Mapping[str, float]) -> Iterator[IterationCase]:
     for model in BATCHES:
         run = simulated if model == "dlrm" else point
         yield run(name, model, shape, payload_gbs)
 
 
-def _check(one: Point) -> dict[str, Any]:
+def _check(one: IterationCase) -> dict[str, Any]:
     """The whole platform beside the times of collectives alone."""
     seconds, cost = contended(one.computing, one.model, one.shape)
     apart = max(abs(one.seconds[name] / seconds[name] - 1) for name in NAMES)

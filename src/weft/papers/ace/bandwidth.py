@@ -13,7 +13,7 @@ from weft.algorithms import direct, four_phase
 from weft.errors import InputError
 from weft.topology import load_topology
 from weft.training.cluster import cut
-from weft.training.endpoints import ENDPOINTS, Endpoint, Engine
+from weft.training.endpoints import ENDPOINTS, Endpoint, EndpointEngine
 from weft.training.equipment import CHANNEL, Equipment
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def exchange_seconds(shape: str, endpoint: Endpoint, size_bytes: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class BandwidthCurve:
     """GB/s of the buffer over one figure of an endpoint."""
 
     name: str
@@ -137,7 +137,7 @@ def least(rate: Callable[[int], float], enough: float, low: int, high: int) -> i
 
 def sensitivity(
     shape: str, size_bytes: int, report: Callable[[str], None], thin: int = 1
-) -> dict[str, tuple[Curve, ...]]:
+) -> dict[str, tuple[BandwidthCurve, ...]]:
     """Every curve of the paper's studies, by what is changed.
 
     Parameters
@@ -152,16 +152,16 @@ def sensitivity(
     kernels = replace(ENDPOINTS["comm-opt"], processors=80)
     ace = ENDPOINTS["ace"]
 
-    def curve(name: str, figures: Sequence[int], build: Callable[[int], Endpoint]) -> Curve:
+    def curve(name: str, figures: Sequence[int], build: Callable[[int], Endpoint]) -> BandwidthCurve:
         report(name)
         kept = figures[::-1][::thin][::-1]
         rates = (drive(shape, build(figure), size_bytes).payload_gbs for figure in kept)
-        return Curve(name, tuple(zip(kept, rates, strict=True)))
+        return BandwidthCurve(name, tuple(zip(kept, rates, strict=True)))
 
     def engine(**figures: int) -> Endpoint:
-        return replace(ace, engine=replace(Engine(), **figures))
+        return replace(ace, engine=replace(EndpointEngine(), **figures))
 
-    roomy = replace(ace, engine=Engine(sram_bytes=64 << 20, fsms=256))
+    roomy = replace(ace, engine=EndpointEngine(sram_bytes=64 << 20, fsms=256))
     return {
         "memory": (
             curve("kernels", MEMORY_GBS, lambda gbs: replace(kernels, memory_bandwidth=gbs * GB)),

@@ -26,7 +26,7 @@ _EXAMPLE_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class ByteCounts:
     """An all-reduce of many small chunks on one size of platform.
 
     Parameters
@@ -86,7 +86,7 @@ class Arithmetic:
         }
 
 
-def arithmetic(shape: str) -> Arithmetic:
+def arithmetic(shape: str) -> ByteCounts:
     """Count for ``LxVxH``.
 
     Examples
@@ -105,7 +105,7 @@ def arithmetic(shape: str) -> Arithmetic:
     summed = 2 * float(sizes[(schedule.dst == 0) & adds].sum())
     ring = copied + summed + float(sizes[mine & first].sum())
     payload = 1 / _busiest(schedule, sizes) / 1e9
-    return Arithmetic(
+    return ByteCounts(
         shape=shape,
         ranks=schedule.ranks,
         sent=sent,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weft.papers.charts import bar_chart, line_chart
+from weft.papers.svg_charts import bar_chart, line_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.papers.ace.bandwidth import Curve
-    from weft.papers.ace.byte_counts import Arithmetic
-    from weft.papers.ace.iterations import Point
+    from weft.papers.ace.bandwidth import BandwidthCurve
+    from weft.papers.ace.byte_counts import ByteCounts
+    from weft.papers.ace.iterations import IterationCase
 
 _LIMIT: Final = "the network"
 _STUDIES: Final = {
@@ -23,11 +23,11 @@ _STUDIES: Final = {
 
 
 def draw(
-    counted: Mapping[str, Arithmetic],
+    counted: Mapping[str, ByteCounts],
     driven: Mapping[str, Mapping[str, float]],
-    study: Arithmetic,
-    curves: Mapping[str, Sequence[Curve]],
-    points: Sequence[Point],
+    study: ByteCounts,
+    curves: Mapping[str, Sequence[BandwidthCurve]],
+    points: Sequence[IterationCase],
 ) -> dict[str, str]:
     """All of them, by name."""
     found = {}

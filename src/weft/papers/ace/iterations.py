@@ -54,7 +54,7 @@ def devices() -> dict[str, Device]:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class IterationCase:
     """One model on one size of platform.
 
     Parameters
@@ -127,7 +127,7 @@ def rates(shape: str, size_bytes: int, names: Sequence[str] = NAMES) -> dict[str
     return {name: drive(shape, ENDPOINTS[name], size_bytes).payload_gbs for name in names}
 
 
-def point(computing: str, model: str, shape: str, payload_gbs: Mapping[str, float]) -> Point:
+def point(computing: str, model: str, shape: str, payload_gbs: Mapping[str, float]) -> IterationCase:
     """Iterations with the times of all-reduces alone; `payload_gbs` are those of `rates`.
 
     For models without exchanges: these share links with all-reduces, but not the memory that bounds kernels.
@@ -140,10 +140,10 @@ def point(computing: str, model: str, shape: str, payload_gbs: Mapping[str, floa
         seconds[name] = single_channel.run(_graph(layers, name, _PART_BYTES), costs).seconds
         busy[name] = forward_seconds(layers) + backward_seconds(layers)
         sending[name] = line(total_bytes(layers))
-    return Point(computing, model, shape, seconds, busy, sending, dict.fromkeys(NAMES, 0.0))
+    return IterationCase(computing, model, shape, seconds, busy, sending, dict.fromkeys(NAMES, 0.0))
 
 
-def simulated(computing: str, model: str, shape: str, payload_gbs: Mapping[str, float]) -> Point:
+def simulated(computing: str, model: str, shape: str, payload_gbs: Mapping[str, float]) -> IterationCase:
     """Iterations with every transfer simulated; `payload_gbs` tell what sending takes alone."""
     seconds, _ = contended(computing, model, shape)
     busy, sending, exchanging = {}, {}, {}
@@ -153,7 +153,7 @@ def simulated(computing: str, model: str, shape: str, payload_gbs: Mapping[str, 
         exchanging[name] = 2 * sum(exchange_seconds(shape, ENDPOINTS[name], size) for size in exchanges)
         busy[name] = forward_seconds(layers) + backward_seconds(layers)
         sending[name] = total_bytes(layers) / (payload_gbs[name] * GB) + exchanging[name]
-    return Point(computing, model, shape, seconds, busy, sending, exchanging)
+    return IterationCase(computing, model, shape, seconds, busy, sending, exchanging)
 
 
 def contended(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from weft.papers.ace.bandwidth import Curve
+from weft.papers.ace.bandwidth import BandwidthCurve
 from weft.papers.ace.iterations import BASELINES, BATCHES
-from weft.papers.claims import Row
+from weft.papers.claims import ClaimRow
 from weft.training.endpoints import ENDPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from weft.papers.ace.byte_counts import Arithmetic
-    from weft.papers.ace.iterations import Point
+    from weft.papers.ace.byte_counts import ByteCounts
+    from weft.papers.ace.iterations import IterationCase
 
 FULL: Final = 0.98
 """Share from which on a bandwidth counts as reached."""
@@ -26,14 +26,14 @@ _OVERLAPPING: Final = ("comm-opt", "comp-opt")
 
 
 def memory_rows(
-    counted: Mapping[str, Arithmetic], study: Arithmetic, knees: Mapping[str, float]
-) -> Iterator[Row]:
+    counted: Mapping[str, ByteCounts], study: ByteCounts, knees: Mapping[str, float]
+) -> Iterator[ClaimRow]:
     """How much less memory bandwidth an engine needs: counted twice, and simulated."""
     claim = "the same network bandwidth with 3.5x less memory bandwidth, on average"
     ones = counted.values()
     sizes = ", ".join(counted)
     reads = (ENDPOINTS["comm-opt"].memory_bandwidth or 0) / (ENDPOINTS["ace"].memory_bandwidth or 1)
-    yield Row(
+    yield ClaimRow(
         claim,
         f"counted in the schedule, mean of {sizes}: bytes that kernels read for each that an engine reads",
         3.5,
@@ -42,7 +42,7 @@ def memory_rows(
         f"the two configurations are {reads:.2f}x apart, but on {study.shape} the engine's is a little below "
         f"what it needs, {study.engine_read_gbs:.0f} GB/s",
     )
-    yield Row(
+    yield ClaimRow(
         claim,
         f"counted, mean of {sizes}, with the first step and the last sum of each ring",
         3.5,
@@ -50,7 +50,7 @@ def memory_rows(
         "x",
         f"rings of few ranks read {study.ring_reads:.2f} bytes for each byte sent on {study.shape}, not 1.5",
     )
-    yield Row(
+    yield ClaimRow(
         claim,
         f"simulated on {study.shape}: least bandwidth that drives {FULL:.0%} of the network, "
         f"{knees['kernels']:.0f} over {knees['engine']:.0f} GB/s",
@@ -62,8 +62,8 @@ def memory_rows(
 
 
 def driven_rows(
-    counted: Mapping[str, Arithmetic], driven: Mapping[str, Mapping[str, float]]
-) -> Iterator[Row]:
+    counted: Mapping[str, ByteCounts], driven: Mapping[str, Mapping[str, float]]
+) -> Iterator[ClaimRow]:
     """What share of the network ACE drives, and how much more than the baselines."""
     for shape, one in counted.items():
         share = driven[shape]["ace"] / one.payload_gbs
@@ -71,7 +71,7 @@ def driven_rows(
         why = f"what it may read allows for {cap:.0%}"
         if share < FULL * cap:
             why += "; its FSMs hold too few chunks for the latency of so many steps"
-        yield Row(f"ACE drives the network of {shape}", "all-reduce alone", None, 100 * share, " %", why)
+        yield ClaimRow(f"ACE drives the network of {shape}", "all-reduce alone", None, 100 * share, " %", why)
     gains = {
         (shape, name): found["ace"] / found[name] for shape, found in driven.items() for name in _OVERLAPPING
     }
@@ -79,7 +79,7 @@ def driven_rows(
         (name, fmean(gain for (_, other), gain in gains.items() if other == name)) for name in _OVERLAPPING
     ]
     every = fmean(found["ace"] / found[name] for found in driven.values() for name in BASELINES)
-    yield Row(
+    yield ClaimRow(
         "effective network bandwidth 1.44x that of the baselines, on average",
         "all-reduces alone, mean over sizes and both overlapping baselines",
         1.44,
@@ -89,7 +89,7 @@ def driven_rows(
         "counts as well; over which baselines and workloads the paper's mean is taken is not known",
     )
     where = max(gains, key=lambda key: gains[key])
-    yield Row(
+    yield ClaimRow(
         "up to 2.67x",
         f"the largest of these: over {where[1]} on {where[0]}",
         2.67,
@@ -100,10 +100,10 @@ def driven_rows(
     )
 
 
-def study_rows(shape: str, curves: Mapping[str, Sequence[Curve]]) -> Iterator[Row]:
+def study_rows(shape: str, curves: Mapping[str, Sequence[BandwidthCurve]]) -> Iterator[ClaimRow]:
     """Where the curves of the studies become flat."""
     reading = ENDPOINTS["comm-opt"].processor_bandwidth / 1e9
-    sram = Curve("", tuple((kib / 1024, rate) for kib, rate in curves["sram"][0].points))
+    sram = BandwidthCurve("", tuple((kib / 1024, rate) for kib, rate in curves["sram"][0].points))
     studies = (
         ("kernels need 450 GB/s", curves["memory"][0], 450.0, " GB/s", "1.5 bytes read for each byte sent"),
         (
@@ -130,10 +130,10 @@ def study_rows(shape: str, curves: Mapping[str, Sequence[Curve]]) -> Iterator[Ro
         at_paper = [rate for x, rate in curve.points if x == paper]
         there = f"; the paper's reaches {at_paper[0] / curve.most:.1%} of the most" if at_paper else ""
         setup = f"{shape}, smallest figure tried that drives {FULL:.0%} of the most"
-        yield Row(claim, setup, paper, curve.knee(FULL), unit, why + there)
+        yield ClaimRow(claim, setup, paper, curve.knee(FULL), unit, why + there)
 
 
-def speed_rows(computing: str, points: Sequence[Point]) -> Iterator[Row]:
+def speed_rows(computing: str, points: Sequence[IterationCase]) -> Iterator[ClaimRow]:
     """Iterations of the three models, on average over sizes and at most."""
     for model, (mean, most) in SPEEDUPS.items():
         found = [one for one in points if (one.computing, one.model) == (computing, model)]
@@ -151,11 +151,11 @@ def speed_rows(computing: str, points: Sequence[Point]) -> Iterator[Row]:
             why += f"; the memory bandwidth set aside for ACE slows computing by {slower:.1%}"
         setup = f"{computing}: batch {BATCHES[model]}, fp16, on {', '.join(one.shape for one in found)}"
         claim = f"{model}: iterations over the best baseline"
-        yield Row(f"{claim}, on average", setup, mean, fmean(gains), "x", why)
-        yield Row(f"{claim}, at most", setup, most, max(gains), "x", why, at_most=True)
+        yield ClaimRow(f"{claim}, on average", setup, mean, fmean(gains), "x", why)
+        yield ClaimRow(f"{claim}, at most", setup, most, max(gains), "x", why, at_most=True)
 
 
-def _hidden(found: Sequence[Point]) -> str:
+def _hidden(found: Sequence[IterationCase]) -> str:
     """What overlapping could gain."""
     waited = min(one.exchanging_s["ideal"] / one.sending_s["ideal"] for one in found)
     if waited:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.papers.charts import bar_chart, line_chart
 from weft.papers.dear.cells import FUSED, QUEUED
 from weft.papers.dear.forms import UNIFORM_LAYERS
 from weft.papers.dear.setup import NETWORKS
+from weft.papers.svg_charts import bar_chart, line_chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

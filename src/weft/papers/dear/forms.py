@@ -11,7 +11,7 @@ from weft.training import AlphaBeta, Layer, Linear, ideal_dear, ideal_wfbp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.papers.dear.setup import Network
+    from weft.papers.dear.setup import TestbedNetwork
 
 FORWARD_S: Final = 1.0
 BACKWARD_S: Final = 2.0
@@ -77,7 +77,9 @@ def largest_error(points: Sequence[dict[str, float]]) -> float:
     )
 
 
-def scaling(model: str, layers: Sequence[Layer], network: Network, workers: Sequence[int]) -> dict[str, Any]:
+def scaling(
+    model: str, layers: Sequence[Layer], network: TestbedNetwork, workers: Sequence[int]
+) -> dict[str, Any]:
     """Iterations with and without fusion over the number of workers, and a small all-reduce."""
     found: dict[str, Any] = {
         "model": model,

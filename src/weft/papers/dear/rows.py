@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
-from weft.papers.claims import Row
+from weft.papers.claims import ClaimRow
 from weft.papers.dear.cells import FUSED, PLAIN, UNFUSED
 from weft.papers.dear.forms import largest_error
 from weft.papers.dear.fusion_searches import within_bounds
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from weft.papers.dear.cells import Cell
-    from weft.papers.dear.setup import Network
+    from weft.papers.dear.setup import TestbedNetwork
 
 _SEARCHES: Final = {
     "bounded": "our bounded search",
@@ -29,7 +29,7 @@ def rows(
     points: Sequence[dict[str, float]],
     startup: dict[str, Any],
     checked: Sequence[dict[str, Any]],
-) -> Iterator[Row]:
+) -> Iterator[ClaimRow]:
     """Give all rows: the abstract's claims, each model, closed forms, searches, latency, and the check."""
     for network in NETWORKS:
         mine = [cell for cell in cells if cell.setting == f"{network.name}, simulated"]
@@ -43,10 +43,10 @@ def rows(
     yield _check(checked)
 
 
-def _abstract(network: Network, cells: Sequence[Cell], setup: str) -> Iterator[Row]:
+def _abstract(network: TestbedNetwork, cells: Sequence[Cell], setup: str) -> Iterator[ClaimRow]:
     yield _over_best(network, cells, setup)
     slowest = max(((cell.gain(name), cell, name) for cell in cells for name in FUSED), key=lambda one: one[0])
-    yield Row(
+    yield ClaimRow(
         f"{network.title}: up to {network.claimed:g} % faster, taken as over any one of the others",
         f"{setup}; {slowest[1].model} against {slowest[2]}",
         network.claimed,
@@ -56,7 +56,7 @@ def _abstract(network: Network, cells: Sequence[Cell], setup: str) -> Iterator[R
         at_most=True,
     )
     best = max(cells, key=lambda cell: cell.gain_over_best(UNFUSED, "dear-unfused"))
-    yield Row(
+    yield ClaimRow(
         f"{network.title}: up to {network.claimed:g} % faster, taken as without fusion on either side",
         f"{setup}; {best.model} against the better of {' and '.join(UNFUSED)}",
         network.claimed,
@@ -68,13 +68,13 @@ def _abstract(network: Network, cells: Sequence[Cell], setup: str) -> Iterator[R
     )
 
 
-def _over_best(network: Network, cells: Sequence[Cell], setup: str) -> Row:
+def _over_best(network: TestbedNetwork, cells: Sequence[Cell], setup: str) -> ClaimRow:
     best = max(cells, key=lambda cell: cell.gain_over_best(FUSED))
     rival = min(FUSED, key=lambda name: best.seconds[name])
     why = ", ".join(f"{cell.model} {cell.gain_over_best(FUSED):+.1%}" for cell in cells)
     if all(cell.all_reduce_s <= cell.computing_s[1] for cell in cells):
         why += "; each model's all-reduce is shorter than its backward pass, so DeAR cannot win: use WFBP"
-    return Row(
+    return ClaimRow(
         f"{network.title}: up to {network.claimed:g} % faster than the state of the art",
         f"{setup}; DeAR as published (10 Bayesian trials) against the best of {', '.join(FUSED)}: "
         f"{best.model}, {rival}",
@@ -87,7 +87,7 @@ def _over_best(network: Network, cells: Sequence[Cell], setup: str) -> Row:
     )
 
 
-def _model(cell: Cell) -> Row:
+def _model(cell: Cell) -> ClaimRow:
     others = [name for name in (*PLAIN, "wfbp-tuned") if not name.startswith("dear")]
     over = ", ".join(f"{name} {1 + cell.gain(name):.2f}x" for name in others)
     variants = ", ".join(
@@ -105,7 +105,7 @@ def _model(cell: Cell) -> Row:
     lines = ", ".join(
         f"{name} {units.human_seconds(cell.lines[name])}" for name in ("ideal-wfbp", "ideal-dear")
     )
-    return Row(
+    return ClaimRow(
         f"{cell.model}, {cell.setting}: DeAR over the best of {', '.join(FUSED)}",
         f"forward {units.human_seconds(cell.computing_s[0])}, backward "
         f"{units.human_seconds(cell.computing_s[1])}, all-reduce {units.human_seconds(cell.all_reduce_s)}",
@@ -116,8 +116,8 @@ def _model(cell: Cell) -> Row:
     )
 
 
-def _forms(points: Sequence[dict[str, float]]) -> Iterator[Row]:
-    yield Row(
+def _forms(points: Sequence[dict[str, float]]) -> Iterator[ClaimRow]:
+    yield ClaimRow(
         "uniform layers take f + max(b, t_ar) under WFBP and max(f, t_ag) + max(b, t_rs) under DeAR",
         f"f = 1, b = 2, t_ar from {points[0]['ratio']:g} to {points[-1]['ratio']:g}; largest difference",
         None,
@@ -126,7 +126,7 @@ def _forms(points: Sequence[dict[str, float]]) -> Iterator[Row]:
         "the first layer's send cannot begin before its backward work, nor forward before its first gather",
     )
     peak = max(points, key=lambda point: point["gain"])
-    yield Row(
+    yield ClaimRow(
         "scheduling alone is worth at most 1.25x where backward is twice forward, at t_ar = 4 f",
         f"simulated uniform layers; the largest gain is at t_ar = {peak['ratio']:g} f",
         None,
@@ -136,13 +136,13 @@ def _forms(points: Sequence[dict[str, float]]) -> Iterator[Row]:
     )
 
 
-def _searches(cells: Sequence[Cell]) -> Iterator[Row]:
+def _searches(cells: Sequence[Cell]) -> Iterator[ClaimRow]:
     simulated = [cell for cell in cells if cell.setting.endswith("simulated")]
     for name, title in _SEARCHES.items():
         worst = max(simulated, key=lambda cell: float(cell.tuner["searches"][name]["distance"]))
         good = sum(within_bounds(cell.tuner, name) for cell in simulated)
         line = worst.tuner["searches"][name]
-        yield Row(
+        yield ClaimRow(
             f"{title} ends within 2 % of the best of all fusions after at most 10 evaluations",
             f"{len(simulated)} pairs of model and network; the worst is {worst.model}, {worst.setting}",
             None,
@@ -153,7 +153,7 @@ def _searches(cells: Sequence[Cell]) -> Iterator[Row]:
         )
 
 
-def _needed(network: Network, cells: Sequence[Cell], search: str) -> str:
+def _needed(network: TestbedNetwork, cells: Sequence[Cell], search: str) -> str:
     counts = [
         str(cell.tuner["searches"][search]["needed"] or "never")
         for cell in cells
@@ -162,10 +162,10 @@ def _needed(network: Network, cells: Sequence[Cell], search: str) -> str:
     return f"{network.name} {', '.join(counts)}"
 
 
-def _latency(startup: dict[str, Any]) -> Iterator[Row]:
+def _latency(startup: dict[str, Any]) -> Iterator[ClaimRow]:
     few, many = startup["workers"][0], startup["workers"][-1]
     small = startup["small_all_reduce_s"]
-    yield Row(
+    yield ClaimRow(
         "start-up latency of an all-reduce grows with the number of workers",
         f"1 KiB over a ring on {startup['network']}, {many} workers over {few}",
         None,
@@ -174,7 +174,7 @@ def _latency(startup: dict[str, Any]) -> Iterator[Row]:
         f"{units.human_seconds(small[0])} to {units.human_seconds(small[-1])}: a ring has 2 (P - 1) steps",
     )
     for name, seconds in startup["seconds"].items():
-        yield Row(
+        yield ClaimRow(
             f"{name}: an iteration of {startup['model']} with more workers",
             f"{startup['network']}, {many} workers over {few}",
             None,
@@ -184,10 +184,10 @@ def _latency(startup: dict[str, Any]) -> Iterator[Row]:
         )
 
 
-def _check(checked: Sequence[dict[str, Any]]) -> Row:
+def _check(checked: Sequence[dict[str, Any]]) -> ClaimRow:
     worst = max(checked, key=lambda one: abs(one["difference"]))
     times = f"{units.human_seconds(worst['channel_s'])} and {units.human_seconds(worst['cluster_s'])}"
-    return Row(
+    return ClaimRow(
         "one channel with simulated costs takes as long as every rank and link simulated together",
         f"{len(checked)} cells; the worst is {worst['policy']}, {worst['model']}, "
         f"{worst['setting']}: {times}",

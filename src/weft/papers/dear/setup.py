@@ -32,7 +32,7 @@ PCIE_LATENCY: Final = "2850ns"
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class TestbedNetwork:
     """What joins the hosts.
 
     Parameters
@@ -69,14 +69,14 @@ class Network:
 
 
 NETWORKS: Final = (
-    Network("10GbE", "10 Gb/s Ethernet", "1.25GB/s", "12500ns", 83.0),
-    Network("100GbIB", "100 Gb/s InfiniBand", "12.5GB/s", "1950ns", 15.0),
+    TestbedNetwork("10GbE", "10 Gb/s Ethernet", "1.25GB/s", "12500ns", 83.0),
+    TestbedNetwork("100GbIB", "100 Gb/s InfiniBand", "12.5GB/s", "1950ns", 15.0),
 )
 
 _AUTHORS: Final = {"10GbE": AlphaBeta(7.04e-3, 9.64e-10), "100GbIB": AlphaBeta(8.06e-4, 5.89e-10)}
 
 
-def authors_lines(network: Network) -> Linear:
+def authors_lines(network: TestbedNetwork) -> Linear:
     """Lines of the authors' code for 64 workers, of which an all-reduce's halves take half each.
 
     Examples
@@ -93,7 +93,7 @@ def authors_lines(network: Network) -> Linear:
 class Setting:
     """Costs of collectives with a name: ``simulated``, or ``authors`` for the lines of their code."""
 
-    network: Network
+    network: TestbedNetwork
     kind: str
     costs: Costs
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weft.papers.charts import bar_chart, line_chart
 from weft.papers.eflops.all_reduces import FARTHEST, NEAREST, RING
 from weft.papers.eflops.fabrics import SAME
 from weft.papers.eflops.rows import AT_THE_NIC, BEYOND
 from weft.papers.eflops.scaling import DTYPES, SETUPS
 from weft.papers.eflops.sharing import USUAL
+from weft.papers.svg_charts import bar_chart, line_chart
 from weft.units import format_size
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.claims import Row
+from weft.papers.claims import ClaimRow
 from weft.papers.eflops.all_reduces import FARTHEST, NEAREST, RING
 from weft.papers.eflops.fabrics import SAME
 from weft.papers.eflops.scaling import BATCH, EFLOPS, SETUPS
@@ -26,14 +26,14 @@ BEYOND: Final = 6.08
 """The abstract's "up to" for what algorithm and topology gain further."""
 
 
-def sharing_rows(cells: Sequence[Shared]) -> Iterator[Row]:
+def sharing_rows(cells: Sequence[Shared]) -> Iterator[ClaimRow]:
     """What a NIC of one's own gains."""
     fair = [one for one in cells if one.sharing == "fluid"]
     cells = [one for one in cells if one.sharing == "queue"]
     usual = [one for one in cells if (one.gpus, one.nics) == (USUAL, 1)]
     claim = f"a NIC for each GPU: communication up to {AT_THE_NIC:g}x as fast"
     best = max(usual, key=lambda one: one.gain)
-    yield Row(
+    yield ClaimRow(
         claim,
         f"{SERVERS} servers of {USUAL} GPUs that share one NIC; the most of all algorithms and sizes: "
         f"{best.algorithm}, {format_size(best.size_bytes)}",
@@ -47,7 +47,7 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[Row]:
         at_most=True,
     )
     even = max((one for one in fair if (one.gpus, one.nics) == (USUAL, 1)), key=lambda one: one.gain)
-    yield Row(
+    yield ClaimRow(
         claim,
         f"the same, where messages share a link at equal rates and not in turns: {even.algorithm}, "
         f"{format_size(even.size_bytes)}",
@@ -58,7 +58,7 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[Row]:
         at_most=True,
     )
     worst = max(cells, key=lambda one: one.gain)
-    yield Row(
+    yield ClaimRow(
         claim,
         f"the most of all servers tried: {worst.gpus} GPUs for {_nics(worst.nics)}, {worst.algorithm}, "
         f"{format_size(worst.size_bytes)}",
@@ -70,7 +70,7 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[Row]:
         at_most=True,
     )
     yield _beyond_ideal(cells, fair)
-    yield Row(
+    yield ClaimRow(
         "a NIC for each GPU, on average",
         f"{USUAL} GPUs and one NIC, mean over {len({one.algorithm for one in usual})} algorithms and "
         f"{len({one.size_bytes for one in usual})} sizes",
@@ -83,12 +83,12 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[Row]:
         yield _sharing_row(name, [one for one in cells if one.algorithm == name])
 
 
-def _beyond_ideal(cells: Sequence[Shared], fair: Sequence[Shared]) -> Row:
+def _beyond_ideal(cells: Sequence[Shared], fair: Sequence[Shared]) -> ClaimRow:
     most = max(cells, key=lambda one: one.gain / one.per_nic)
     evenly = next(
         one for one in fair if (one.gpus, one.nics, one.algorithm) == (most.gpus, most.nics, most.algorithm)
     )
-    return Row(
+    return ClaimRow(
         "what sharing costs beyond the number of GPUs for each NIC, at most",
         f"the gain over GPUs per NIC: {most.gpus} GPUs, {_nics(most.nics)}, {most.algorithm}, "
         f"{format_size(most.size_bytes)}",
@@ -110,12 +110,12 @@ _WHERE: Final = {
 }
 
 
-def _sharing_row(name: str, cells: Sequence[Shared]) -> Row:
+def _sharing_row(name: str, cells: Sequence[Shared]) -> ClaimRow:
     usual = [one for one in cells if (one.gpus, one.nics) == (USUAL, 1)]
     best = max(usual, key=lambda one: one.gain)
     twice = [one.gain for one in cells if (one.gpus, one.nics) == (USUAL, 2)]
     with_two = f"; with two NICs {max(twice):.2f}x at most" if twice else ""
-    return Row(
+    return ClaimRow(
         f"{name}: a NIC for each GPU over one for {USUAL}",
         f"the most of all sizes, at {format_size(best.size_bytes)}; mean {fmean(o.gain for o in usual):.2f}x",
         None,
@@ -125,7 +125,7 @@ def _sharing_row(name: str, cells: Sequence[Shared]) -> Row:
     )
 
 
-def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[Row]:
+def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     """What HDRM on a BiGraph gains."""
     fair = [one for one in cells if one.sharing == "fluid"]
     cells = [one for one in cells if one.sharing == "queue"]
@@ -133,7 +133,7 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[Row]:
     claim = f"HDRM on a BiGraph: up to {BEYOND:g}x as fast again"
     over = sorted({one.network for one in halving})
     best = max(halving, key=lambda one: one.most)
-    yield Row(
+    yield ClaimRow(
         claim,
         f"over halving-doubling on a Clos with ECMP, the most of {seeds} seeds, of {', '.join(over)} "
         f"oversubscribed, all sizes and both orders: {_where(best)}",
@@ -146,7 +146,7 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[Row]:
         at_most=True,
     )
     even = max((one for one in fair if one.hashed), key=lambda one: one.most)
-    yield Row(
+    yield ClaimRow(
         claim,
         f"the same, where flows share a link at equal rates and not in turns: {_where(even)}",
         BEYOND,
@@ -167,11 +167,11 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[Row]:
             if pick is max
             else "both send as little as can be, and a ring from leaf to leaf never meets itself: no gain"
         )
-        yield Row(f"{claim}: over a ring, {when}", _where(one), BEYOND, one.most, "x", why, at_most=True)
+        yield ClaimRow(f"{claim}: over a ring, {when}", _where(one), BEYOND, one.most, "x", why, at_most=True)
     for name in (FARTHEST, NEAREST):
         here = [one for one in cells if one.network == SAME and one.algorithm == name]
         one = max(here, key=lambda one: one.most)
-        yield Row(
+        yield ClaimRow(
             f"{claim}: what the map alone gains, {name}",
             f"halving-doubling with ranks as they come on the same BiGraph, the most: {_where(one)}",
             BEYOND,
@@ -180,7 +180,7 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[Row]:
             f"{one.flows} flows on the busiest link, with HDRM one",
             at_most=True,
         )
-    yield Row(
+    yield ClaimRow(
         "HDRM on a BiGraph, on average over all of these",
         f"{len(cells)} cells: networks, rivals and sizes",
         None,
@@ -190,9 +190,9 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[Row]:
     )
 
 
-def _hashed_rows(claim: str, cells: Sequence[Against], seeds: int) -> Iterator[Row]:
+def _hashed_rows(claim: str, cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     one = max(cells, key=lambda one: one.most)
-    yield Row(
+    yield ClaimRow(
         f"{claim}: Clos not oversubscribed, {one.algorithm}",
         f"the most of {seeds} seeds and all sizes: {_where(one)}",
         BEYOND,
@@ -204,7 +204,7 @@ def _hashed_rows(claim: str, cells: Sequence[Against], seeds: int) -> Iterator[R
     )
 
 
-def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> Iterator[Row]:
+def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> Iterator[ClaimRow]:
     """ResNet-50 on the most GPUs."""
     most = max(one.workers for one in cells)
     for policy in dict.fromkeys(one.policy for one in cells):
@@ -216,7 +216,7 @@ def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> I
             }
             ours = found[EFLOPS]
             others = ", ".join(f"{name} {100 * found[name].efficiency:.1f} %" for name in SETUPS[1:])
-            yield Row(
+            yield ClaimRow(
                 "ResNet-50 scales nearly linearly",
                 f"{most} V100, batch {BATCH} each, {dtype}, {policy}: share of {most} times one GPU",
                 None,
@@ -226,7 +226,7 @@ def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> I
             )
     if checks:
         worst = max(checks, key=lambda one: abs(one["difference"]))
-        yield Row(
+        yield ClaimRow(
             "one channel with the times of all-reduces alone takes as long as every rank and link together",
             f"{len(checks)} set-ups at {worst['workers']} GPUs; the worst is {worst['setup']}, "
             f"{worst['policy']}, {worst['dtype']}",

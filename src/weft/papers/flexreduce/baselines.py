@@ -23,7 +23,7 @@ from weft.topology import load_topology
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.algorithms.common.levels import Group
+    from weft.algorithms.common.levels import ClusterPart
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -57,7 +57,7 @@ def schedules(topology: Topology, name: str) -> tuple[Schedule, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def symmetric_levels(group: Group) -> tuple[int, ...] | None:
+def symmetric_levels(group: ClusterPart) -> tuple[int, ...] | None:
     """Parts at every level, innermost first, where all groups of a level have equally many; else None.
 
     Examples

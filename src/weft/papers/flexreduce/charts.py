@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weft import units
-from weft.papers.charts import bar_chart, line_chart
 from weft.papers.flexreduce.baselines import NAMES
 from weft.papers.flexreduce.clusters import COUNTS, EACH, NICS, RACKS, SYMMETRIC
 from weft.papers.flexreduce.timing import EQUAL
+from weft.papers.svg_charts import bar_chart, line_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

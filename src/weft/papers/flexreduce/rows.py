@@ -7,7 +7,7 @@ from statistics import fmean, geometric_mean
 from typing import TYPE_CHECKING, Final
 
 from weft import units
-from weft.papers.claims import Row
+from weft.papers.claims import ClaimRow
 from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX
 from weft.papers.flexreduce.clusters import ASYMMETRIC, SYMMETRIC
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from weft.papers.flexreduce.clusters import Scenario, Study
-    from weft.papers.flexreduce.timing import Point
+    from weft.papers.flexreduce.timing import TimingCase
 
 ALIKE: Final = 0.01
 """Times within this of each other count as equal."""
@@ -25,20 +25,20 @@ _EQUALS: Final = "equal or better on symmetric structures"
 _NEAR: Final = 0.95
 """Share of the bound from which on there is next to nothing left to gain."""
 
-Case = tuple["Scenario", str, list["Point"]]
+Case = tuple["Scenario", str, list["TimingCase"]]
 """A cluster, its sort of hosts, and its points by size."""
 
-Draws = list[tuple["Point", bool]]
+Draws = list[tuple["TimingCase", bool]]
 """Points of a study, each with whether the cluster is symmetric."""
 
 
-def case_rows(cases: Sequence[Case]) -> Iterator[Row]:
+def case_rows(cases: Sequence[Case]) -> Iterator[ClaimRow]:
     """One row for every cluster: asymmetric ones first, then symmetric ones."""
     for scenario, inside, points in sorted(cases, key=lambda case: case[0].kind == SYMMETRIC):
         gains = [point.speedup for point in points]
         sizes = ", ".join(units.format_size(point.size_bytes) for point in points)
         even = scenario.kind == SYMMETRIC
-        yield Row(
+        yield ClaimRow(
             f"{_EQUALS if even else _BEATS}: {scenario.name}, {inside}",
             f"over the fastest of {len(CONVENTIONAL)} conventional ones, "
             f"{'the least' if even else 'mean'} of {sizes}",
@@ -49,7 +49,7 @@ def case_rows(cases: Sequence[Case]) -> Iterator[Row]:
         )
 
 
-def summary_rows(cases: Sequence[Case]) -> Iterator[Row]:
+def summary_rows(cases: Sequence[Case]) -> Iterator[ClaimRow]:
     """All clusters together."""
     for kinds, claim in ((ASYMMETRIC, _BEATS), ((SYMMETRIC,), _EQUALS)):
         mine = [case for case in cases if case[0].kind in kinds]
@@ -62,7 +62,7 @@ def summary_rows(cases: Sequence[Case]) -> Iterator[Row]:
     yield _yardstick([found[-1] for _, _, found in cases])
 
 
-def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[Row]:
+def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[ClaimRow]:
     """How often, on average, and as it comes."""
     named = [
         (f"{scenario.name}, {inside} at {units.format_size(point.size_bytes)}", point)
@@ -73,7 +73,7 @@ def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[R
     gains = {name: point.speedup for name, point in named}
     yield _share(claim, few, gains, strictly=strictly)
     most = max(gains, key=gains.__getitem__)
-    yield Row(
+    yield ClaimRow(
         f"{claim}: on average",
         f"{few}; over the fastest of {len(CONVENTIONAL)} conventional ones",
         None,
@@ -90,7 +90,7 @@ def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[R
     )
 
 
-def draw_rows(study: Study, draws: Draws) -> Iterator[Row]:
+def draw_rows(study: Study, draws: Draws) -> Iterator[ClaimRow]:
     """Wins, mean and most of what the cloud handed out."""
     points = [point for point, _ in draws]
     gains = {f"draw {number}": point.speedup for number, point in enumerate(points)}
@@ -105,7 +105,7 @@ def draw_rows(study: Study, draws: Draws) -> Iterator[Row]:
     )
     yield _share(claim, setup, gains, strictly=True, remark=remark)
     worth = geometric_mean([point.balance_gain for point in points])
-    yield Row(
+    yield ClaimRow(
         f"{claim}: on average",
         f"{setup}; over the fastest of {len(CONVENTIONAL)} conventional ones",
         None,
@@ -114,7 +114,7 @@ def draw_rows(study: Study, draws: Draws) -> Iterator[Row]:
         f"{_over_each(points)}; {worth:.2f}x over equal shares",
     )
     most = max(points, key=lambda point: point.speedup)
-    yield Row(
+    yield ClaimRow(
         f"{claim}: at most",
         f"{size} on {most.topology}",
         None,
@@ -124,23 +124,25 @@ def draw_rows(study: Study, draws: Draws) -> Iterator[Row]:
     )
 
 
-def _over_each(points: Sequence[Point]) -> str:
+def _over_each(points: Sequence[TimingCase]) -> str:
     """Mean over each conventional one, where it applies."""
     some = [name for name in CONVENTIONAL if any(name in point.seconds for point in points)]
     return ", ".join(f"{_mean_over(points, name):.2f}x over {name}" for name in some)
 
 
-def _mean_over(points: Sequence[Point], name: str) -> float:
+def _mean_over(points: Sequence[TimingCase], name: str) -> float:
     return geometric_mean([point.over(name) for point in points if name in point.seconds])
 
 
-def _share(claim: str, setup: str, gains: Mapping[str, float], *, strictly: bool, remark: str = "") -> Row:
+def _share(
+    claim: str, setup: str, gains: Mapping[str, float], *, strictly: bool, remark: str = ""
+) -> ClaimRow:
     """Share of cases in which FlexReduce is faster, or not slower."""
     faster = sum(gain > 1 + ALIKE for gain in gains.values())
     slower = sum(gain < 1 - ALIKE for gain in gains.values())
     alike = len(gains) - faster - slower
     worst = min(gains, key=gains.__getitem__)
-    return Row(
+    return ClaimRow(
         f"{claim}: how often",
         f"{setup}; {'faster' if strictly else 'not slower'} than the fastest conventional one by more than "
         f"{ALIKE:.0%}",
@@ -152,13 +154,13 @@ def _share(claim: str, setup: str, gains: Mapping[str, float], *, strictly: bool
     )
 
 
-def _balancing(kind: str, points: Sequence[Point]) -> Row:
+def _balancing(kind: str, points: Sequence[TimingCase]) -> ClaimRow:
     """What it is worth that hosts keep shares by what their NICs carry."""
     gains = [point.balance_gain for point in points]
     why = "hosts with equal NICs keep equal shares, of which GPUs of small hosts own more, either way"
     if max(gains) > 1 + ALIKE:
         why = "with equal shares a slow NIC, or a host with few, carries as much as the others"
-    return Row(
+    return ClaimRow(
         f"what it is worth to balance shares: {kind}",
         f"FlexReduce as it comes over the same with equal shares for hosts, mean of {len(points)} clusters "
         f"at {units.format_size(points[0].size_bytes)}",
@@ -169,12 +171,12 @@ def _balancing(kind: str, points: Sequence[Point]) -> Row:
     )
 
 
-def _yardstick(points: Sequence[Point]) -> Row:
+def _yardstick(points: Sequence[TimingCase]) -> ClaimRow:
     """How near to the proven limit FlexReduce is, and how near that is to what can be had."""
     apart = max(point.packed_s / point.bound_s - 1 for point in points)
     worst = min(points, key=lambda point: point.fraction(FLEX))
     bests = Counter(point.best for point in points)
-    return Row(
+    return ClaimRow(
         "how near the certified optimum",
         f"{len(points)} clusters at {units.format_size(points[0].size_bytes)}, mean share of the bound",
         None,
@@ -187,14 +189,14 @@ def _yardstick(points: Sequence[Point]) -> Row:
     )
 
 
-def _explain(point: Point) -> str:
+def _explain(point: TimingCase) -> str:
     return (
         f"{units.format_size(point.size_bytes)} {point.speedup:.2f}x over {point.best} "
         f"({point.fraction(FLEX):.0%} and {point.fraction(point.best):.0%} of the bound)"
     )
 
 
-def _losses(points: Sequence[Point]) -> str:
+def _losses(points: Sequence[TimingCase]) -> str:
     """Why it is not faster, where it is not."""
     slower = [point for point in points if point.speedup < 1 - ALIKE]
     if slower:

@@ -26,7 +26,7 @@ evenly, so those of small hosts still own more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TimingCase:
     """One cluster and one size.
 
     Parameters
@@ -98,7 +98,7 @@ class Point:
         }
 
 
-def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = False) -> list[Point]:
+def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = False) -> list[TimingCase]:
     """Build, verify and time every contender.
 
     Parameters
@@ -133,7 +133,9 @@ def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = Fal
             if several
         }
         seconds = {name: min(found) for name, found in times.items()}
-        points.append(Point(topology.name, size_bytes, seconds, times[FLEX][0], bound, size_bytes / packed))
+        points.append(
+            TimingCase(topology.name, size_bytes, seconds, times[FLEX][0], bound, size_bytes / packed)
+        )
     return points
 
 

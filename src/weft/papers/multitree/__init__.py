@@ -15,7 +15,7 @@ from weft.packets import make_tables
 from weft.papers.claims import Reproduction
 from weft.papers.multitree import iterations_study, reference, sweeps
 from weft.papers.multitree.charts import draw
-from weft.papers.multitree.machines import MULTITREE, RING, RING_2D, RING_2D_WHOLE, Machine
+from weft.papers.multitree.machines import MULTITREE, RING, RING_2D, RING_2D_WHOLE, PaperMachine
 from weft.papers.multitree.rows import (
     all_reduce_rows,
     overlap_rows,
@@ -113,12 +113,12 @@ def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = N
         done += 1
 
     compared = list(reference.compare(tell, effort.most_kib))
-    machine = Machine("torus", 64, fine_packets=effort.fine_packets)
+    machine = PaperMachine("torus", 64, fine_packets=effort.fine_packets)
     trained = list(iterations_study.train(machine, effort.networks, tell))
     scaled = list(sweeps.over_nodes(effort.sides, tell))
     swept = list(sweeps.over_sizes(effort.swept, effort.sizes, tell))
     tables = make_tables(machine.schedule(MULTITREE), 64 << 20, ports=4)
-    idle = Machine("torus", 16).run(RING, 32 << 10).link_busy_ps
+    idle = PaperMachine("torus", 16).run(RING, 32 << 10).link_busy_ps
     rows = (
         *reference_rows(compared),
         *all_reduce_rows(trained),

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.papers.charts import bar_chart, line_chart
 from weft.papers.multitree.iterations_study import speedups
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D
+from weft.papers.svg_charts import bar_chart, line_chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.papers.multitree.iterations_study import Trained
     from weft.papers.multitree.reference import Compared
-    from weft.papers.multitree.sweeps import Point
+    from weft.papers.multitree.sweeps import AllReduceCase
 
 
 def draw(
     compared: Sequence[Compared],
     trained: Sequence[Trained],
-    scaled: Sequence[Point],
-    swept: Sequence[Point],
+    scaled: Sequence[AllReduceCase],
+    swept: Sequence[AllReduceCase],
 ) -> dict[str, str]:
     """Every picture, by name."""
     charts = {"validation": _validation(compared)}
@@ -62,7 +62,7 @@ def _speedups(trained: Sequence[Trained], quantity: str, title: str) -> str:
     return bar_chart(title, "times as fast as ring", networks, series, line_at=1.0)
 
 
-def _scaling(points: Sequence[Point]) -> str:
+def _scaling(points: Sequence[AllReduceCase]) -> str:
     names = dict.fromkeys(point.algorithm for point in points)
     return line_chart(
         "Weak scaling on tori, 384 KiB for each node",
@@ -75,7 +75,7 @@ def _scaling(points: Sequence[Point]) -> str:
     )
 
 
-def _sizes(points: Sequence[Point], network: str) -> str:
+def _sizes(points: Sequence[AllReduceCase], network: str) -> str:
     names = dict.fromkeys(point.algorithm for point in points)
     return line_chart(
         f"All-reduce on the {network} of {points[0].nodes} nodes",

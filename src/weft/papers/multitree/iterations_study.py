@@ -17,7 +17,7 @@ from weft.training.single_channel import run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from weft.papers.multitree.machines import Machine
+    from weft.papers.multitree.machines import PaperMachine
 
 NETWORKS: Final = (
     "alexnet",
@@ -75,13 +75,13 @@ class Trained:
         return asdict(self) | {"iteration_s": self.iteration_s, "share": self.share}
 
 
-class Curve:
+class AllReduceTimes:
     """Times of one algorithm over sizes: simulated at powers of four, with lines between them.
 
     The halves of an all-reduce take half each: their schedules are mirror images.
     """
 
-    def __init__(self, machine: Machine, algorithm: str, most_bytes: int) -> None:
+    def __init__(self, machine: PaperMachine, algorithm: str, most_bytes: int) -> None:
         sizes = [_SMALLEST]
         while sizes[-1] < most_bytes:
             sizes.append(sizes[-1] * _STEP)
@@ -108,14 +108,14 @@ class Curve:
         return self.all_reduce(size_bytes) / 2
 
 
-def train(machine: Machine, networks: Sequence[str], report: Callable[[str], None]) -> Iterator[Trained]:
+def train(machine: PaperMachine, networks: Sequence[str], report: Callable[[str], None]) -> Iterator[Trained]:
     """Every network by every algorithm."""
     device = find_device(DEVICE)
     models = {name: load_workload(f"multitree-{name}").layers(device) for name in networks}
     largest = max(layer.size_bytes for layers in models.values() for layer in layers)
     for algorithm in COMPARED:
         report(f"layers by {algorithm}")
-        curve = Curve(machine, algorithm, largest)
+        curve = AllReduceTimes(machine, algorithm, largest)
         for name, layers in models.items():
             report(f"{name} by {algorithm}")
             size = sum(layer.size_bytes for layer in layers)

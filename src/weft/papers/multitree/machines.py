@@ -22,7 +22,7 @@ from weft.packets import (
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from weft.packets import Entry, PacketResult, Tables
+    from weft.packets import PacketResult, TableEntry, Tables
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -52,7 +52,7 @@ LEAST_PACKETS: Final = 128
 
 
 @dataclass
-class Machine:
+class PaperMachine:
     """A network, and all-reduces on it.
 
     Parameters
@@ -182,7 +182,7 @@ def _by_source(tables: Tables, leaf: int) -> Tables:
         stops = [src, ends[0], dst] if ends[0] == ends[1] else [src, ends[0], spine, ends[1], dst]
         return tuple(topology.links_between(a, b)[0] for a, b in pairwise(stops))
 
-    def routed(rank: int, entry: Entry) -> Entry:
+    def routed(rank: int, entry: TableEntry) -> TableEntry:
         sends = tuple(replace(send, route=route(rank, send.dst)) for send in entry.sends)
         return replace(entry, sends=sends)
 

@@ -18,7 +18,7 @@ from weft.papers.multitree.machines import (
     MULTITREE_MSG,
     RING,
     RING_2D,
-    Machine,
+    PaperMachine,
     times,
 )
 
@@ -80,12 +80,12 @@ class Compared:
 
 def compare(report: Callable[[str], None], most_kib: int = 2048) -> Iterator[Compared]:
     """Run every row up to a size, packet by packet."""
-    machines: dict[tuple[str, int], Machine] = {}
+    machines: dict[tuple[str, int], PaperMachine] = {}
     for (network, nodes, kib), (algorithms, totals) in _TOTALS.items():
         if kib > most_kib:
             continue
         report(f"{network} of {nodes}, {kib} KiB")
-        machine = machines.setdefault((network, nodes), Machine(network, nodes))
+        machine = machines.setdefault((network, nodes), PaperMachine(network, nodes))
         for algorithm, theirs in zip(algorithms, totals, strict=True):
             if theirs is not None:
                 found = machine.run(algorithm, kib << 10)

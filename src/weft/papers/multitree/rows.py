@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from weft.papers.claims import Row
+from weft.papers.claims import ClaimRow
 from weft.papers.multitree.iterations_study import CONVOLUTIONAL, speedups
 from weft.papers.multitree.machines import (
     DOUBLE_TREE,
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from weft.packets import Tables
     from weft.papers.multitree.iterations_study import Trained
     from weft.papers.multitree.reference import Compared
-    from weft.papers.multitree.sweeps import Point
+    from weft.papers.multitree.sweeps import AllReduceCase
 
 _TRAINED: Final = "8x8 torus, seven networks, one all-reduce of all gradients"
 _LINE: Final = "large models by the line through two smaller sizes"
 
 
-def reference_rows(rows: Sequence[Compared]) -> Iterator[Row]:
+def reference_rows(rows: Sequence[Compared]) -> Iterator[ClaimRow]:
     """How near the engine comes to the authors' simulator."""
     asked = {
         "ring": (RING,),
@@ -67,9 +67,9 @@ def reference_rows(rows: Sequence[Compared]) -> Iterator[Row]:
         yield _reference_row("all on the fat-tree", trees, why)
 
 
-def _reference_row(name: str, rows: Sequence[Compared], why: str) -> Row:
+def _reference_row(name: str, rows: Sequence[Compared], why: str) -> ClaimRow:
     most = worst(rows)
-    return Row(
+    return ClaimRow(
         f"validation, {name}: total cycles against the authors' simulator, largest deviation",
         f"{len(rows)} all-reduces; {most.algorithm} on the {most.network} of {most.nodes}, {most.kib} KiB",
         None,
@@ -79,7 +79,7 @@ def _reference_row(name: str, rows: Sequence[Compared], why: str) -> Row:
     )
 
 
-def all_reduce_rows(rows: Sequence[Trained]) -> Iterator[Row]:
+def all_reduce_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
     """Speed-ups of all-reduces alone."""
     for claim, faster, slower, number in (
         ("all-reduce, MultiTree against ring", MULTITREE, RING, 2.2),
@@ -89,9 +89,9 @@ def all_reduce_rows(rows: Sequence[Trained]) -> Iterator[Row]:
     ):
         by = speedups(rows, faster, slower)
         span = f"{min(by.values()):.2f}x to {max(by.values()):.2f}x by network; {_LINE}"
-        yield Row(claim, f"{_TRAINED}, mean", number, fmean(by.values()), "x", span)
+        yield ClaimRow(claim, f"{_TRAINED}, mean", number, fmean(by.values()), "x", span)
     gain = fmean(speedups(rows, MULTITREE_MSG, MULTITREE).values())
-    yield Row(
+    yield ClaimRow(
         "all-reduce, what flow control by messages adds",
         f"{_TRAINED}, mean",
         6.0,
@@ -104,9 +104,9 @@ def all_reduce_rows(rows: Sequence[Trained]) -> Iterator[Row]:
     )
 
 
-def whole_row(factor: float) -> Row:
+def whole_row(factor: float) -> ClaimRow:
     """What running both dimensions of 2D-ring changes."""
-    return Row(
+    return ClaimRow(
         "2D-ring, both dimensions simulated: time over that of one dimension twice",
         "8x8 torus, 4 MiB",
         None,
@@ -116,7 +116,7 @@ def whole_row(factor: float) -> Row:
     )
 
 
-def share_rows(rows: Sequence[Trained]) -> Iterator[Row]:
+def share_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
     """How much of a ring's iteration is communication."""
     shares = {row.network: 100 * row.share for row in rows if row.algorithm == RING}
     least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
@@ -124,10 +124,10 @@ def share_rows(rows: Sequence[Trained]) -> Iterator[Row]:
         "AlexNet's table has an input of 207x207 where 27x27 is expected, which makes it compute ten times "
         "as long; the paper's inputs cannot have been these"
     )
-    yield Row(
+    yield ClaimRow(
         "share of communication, ring, least", f"{least}, one after the other", 30, shares[least], " %", why
     )
-    yield Row(
+    yield ClaimRow(
         "share of communication, ring, most",
         f"{most}, one after the other",
         88,
@@ -149,7 +149,7 @@ _READING: Final = (
 )
 
 
-def training_rows(rows: Sequence[Trained]) -> Iterator[Row]:
+def training_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
     """Iterations, in both readings of a gain."""
     for what, networks, slower, number in (
         ("compute-heavy networks against ring", CONVOLUTIONAL, RING, 34),
@@ -161,7 +161,7 @@ def training_rows(rows: Sequence[Trained]) -> Iterator[Row]:
         if not by:
             continue
         name = max(by, key=by.__getitem__)
-        yield Row(
+        yield ClaimRow(
             f"training, one after the other, {what}: more iterations a second",
             f"8x8 torus, MultiTree with messages; the most, by {name}",
             number,
@@ -172,7 +172,7 @@ def training_rows(rows: Sequence[Trained]) -> Iterator[Row]:
         )
 
 
-def overlap_rows(rows: Sequence[Trained]) -> Iterator[Row]:
+def overlap_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
     """Iterations that reduce each layer behind computing."""
     for what, names, slower, number, unit in (
         ("compute-heavy networks against ring, more iterations a second", CONVOLUTIONAL, RING, 10.0, " %"),
@@ -184,7 +184,7 @@ def overlap_rows(rows: Sequence[Trained]) -> Iterator[Row]:
             continue
         ours = max(by.values()) if unit == " %" else fmean(by.values())
         each = ", ".join(f"{name} {factor:.2f}x" for name, factor in by.items())
-        yield Row(
+        yield ClaimRow(
             f"training, overlapped layer by layer, {what}",
             "8x8 torus, MultiTree with messages, wait-free back-propagation; " + each,
             number,
@@ -198,7 +198,7 @@ def overlap_rows(rows: Sequence[Trained]) -> Iterator[Row]:
         )
 
 
-def scaling_rows(points: Sequence[Point]) -> Iterator[Row]:
+def scaling_rows(points: Sequence[AllReduceCase]) -> Iterator[ClaimRow]:
     """Weak scaling."""
     most = max((point.nodes for point in points), default=0)
     by = {point.algorithm: point.seconds for point in points if point.nodes == most}
@@ -210,18 +210,18 @@ def scaling_rows(points: Sequence[Point]) -> Iterator[Row]:
         "2D-ring takes as long as ours"
     )
     setup = f"torus of {most} nodes, 384 KiB for each, MultiTree with messages; by the line through two sizes"
-    yield Row("weak scaling against ring", setup, 3.0, by[RING] / by[MULTITREE_MSG], "x")
-    yield Row("weak scaling against 2D-ring", setup, 1.4, by[RING_2D] / by[MULTITREE_MSG], "x", why)
+    yield ClaimRow("weak scaling against ring", setup, 3.0, by[RING] / by[MULTITREE_MSG], "x")
+    yield ClaimRow("weak scaling against 2D-ring", setup, 1.4, by[RING_2D] / by[MULTITREE_MSG], "x", why)
 
 
-def size_rows(points: Sequence[Point]) -> Iterator[Row]:
+def size_rows(points: Sequence[AllReduceCase]) -> Iterator[ClaimRow]:
     """What holds over sizes on each network."""
     sizes = sorted({point.size_bytes for point in points})
     names = dict.fromkeys(point.network for point in points)
     for network in names:
         won = sum(best(points, network, size).algorithm in (MULTITREE, MULTITREE_MSG) for size in sizes)
         grid = network in ("torus", "mesh")
-        yield Row(
+        yield ClaimRow(
             f"{network}: sizes at which MultiTree is the fastest",
             f"64 nodes, {len(sizes)} sizes from {sizes[0] >> 10} KiB to {sizes[-1] >> 20} MiB",
             100.0 if grid else None,
@@ -231,7 +231,7 @@ def size_rows(points: Sequence[Point]) -> Iterator[Row]:
         )
     for network in ("fattree", "bigraph"):
         if network in names:
-            yield Row(
+            yield ClaimRow(
                 f"{network}: ring against MultiTree with messages at the largest size",
                 f"64 nodes, {sizes[-1] >> 20} MiB",
                 1.0,
@@ -243,7 +243,7 @@ def size_rows(points: Sequence[Point]) -> Iterator[Row]:
                 ),
             )
     if "mesh" in names:
-        yield Row(
+        yield ClaimRow(
             "mesh: 2D-ring against ring, at its worst",
             "64 nodes; the factor by which 2D-ring takes longer",
             None,
@@ -253,13 +253,13 @@ def size_rows(points: Sequence[Point]) -> Iterator[Row]:
         )
 
 
-def table_rows(tables: Tables, links_used: float) -> Iterator[Row]:
+def table_rows(tables: Tables, links_used: float) -> Iterator[ClaimRow]:
     """What the interface keeps, and what a ring leaves idle."""
     bits = tables.entry_bits()
     why = f"{', '.join(f'{name} {count}' for name, count in bits.items())}; the paper's widths are not known"
     setup = "8x8 torus, 64 MiB"
-    yield Row("schedule table: bits of an entry", setup, 200, sum(bits.values()), "", why)
-    yield Row(
+    yield ClaimRow("schedule table: bits of an entry", setup, 200, sum(bits.values()), "", why)
+    yield ClaimRow(
         "schedule table: entries",
         setup,
         128,
@@ -268,5 +268,5 @@ def table_rows(tables: Tables, links_used: float) -> Iterator[Row]:
         "one reduce and as many gathers as a rank has steps to send in, for each tree, and the NOPs",
     )
     size = tables.table_bits / 8000
-    yield Row("schedule table: size", setup, 3.2, size, " kB", "entries are shorter here, as above")
-    yield Row("share of links that a ring uses", "4x4 torus", 25, 100 * links_used, " %", "16 of 64")
+    yield ClaimRow("schedule table: size", setup, 3.2, size, " kB", "entries are shorter here, as above")
+    yield ClaimRow("share of links that a ring uses", "4x4 torus", 25, 100 * links_used, " %", "16 of 64")

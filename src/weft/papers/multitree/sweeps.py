@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D, Machine
+from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D, PaperMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ BYTES_PER_NODE: Final = 98304 * 4
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class AllReduceCase:
     """One all-reduce."""
 
     network: str
@@ -40,37 +40,37 @@ class Point:
 
 def over_sizes(
     networks: Sequence[tuple[str, int]], sizes: Sequence[int], report: Callable[[str], None]
-) -> Iterator[Point]:
+) -> Iterator[AllReduceCase]:
     """Every algorithm of every network at every size."""
     for network, nodes in networks:
         report(f"{network} of {nodes}")
-        machine = Machine(network, nodes)
+        machine = PaperMachine(network, nodes)
         for algorithm in machine.algorithms:
             for size in sizes:
-                yield Point(network, nodes, algorithm, size, machine.seconds(algorithm, size))
+                yield AllReduceCase(network, nodes, algorithm, size, machine.seconds(algorithm, size))
 
 
-def over_nodes(sides: Sequence[int], report: Callable[[str], None]) -> Iterator[Point]:
+def over_nodes(sides: Sequence[int], report: Callable[[str], None]) -> Iterator[AllReduceCase]:
     """Tori of more and more nodes, with the same data for each node."""
     for side in sides:
         nodes = side * side
         report(f"torus of {nodes}")
-        machine = Machine("torus", nodes)
+        machine = PaperMachine("torus", nodes)
         for algorithm in (RING, RING_2D, MULTITREE, MULTITREE_MSG):
             size = BYTES_PER_NODE * nodes
-            yield Point("torus", nodes, algorithm, size, machine.seconds(algorithm, size))
+            yield AllReduceCase("torus", nodes, algorithm, size, machine.seconds(algorithm, size))
 
 
-def best(points: Sequence[Point], network: str, size_bytes: int) -> Point:
+def best(points: Sequence[AllReduceCase], network: str, size_bytes: int) -> AllReduceCase:
     """The fastest on a network at a size."""
     return min(_at(points, network, size_bytes), key=lambda point: point.seconds)
 
 
-def ratio(points: Sequence[Point], network: str, size_bytes: int, slower: str, faster: str) -> float:
+def ratio(points: Sequence[AllReduceCase], network: str, size_bytes: int, slower: str, faster: str) -> float:
     """Factor between two algorithms at one place."""
     by = {point.algorithm: point.seconds for point in _at(points, network, size_bytes)}
     return by[slower] / by[faster]
 
 
-def _at(points: Sequence[Point], network: str, size_bytes: int) -> list[Point]:
+def _at(points: Sequence[AllReduceCase], network: str, size_bytes: int) -> list[AllReduceCase]:
     return [point for point in points if (point.network, point.size_bytes) == (network, size_bytes)]

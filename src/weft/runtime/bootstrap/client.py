@@ -15,38 +15,38 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.control_plane import (
-    Roster,
+    ControlPlane,
     await_frame,
     check_timeout,
     reply_bytes,
 )
 from weft.runtime.bootstrap.dialer import (
-    Caller,
+    Dialer,
     Dismissed,
-    Pauses,
     Refused,
+    RetryPauses,
 )
 from weft.runtime.bootstrap.environment import SECRET_BYTES
 from weft.runtime.bootstrap.handshake import (
+    FrameKind,
     Gone,
     Hello,
-    Kind,
     ProtocolError,
 )
 from weft.runtime.bootstrap.listener import Listener
-from weft.runtime.bootstrap.members import Member, Verdict, decode
+from weft.runtime.bootstrap.members import LossVerdict, Member, decode
 from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.bootstrap.secret_exchange import Note
-from weft.runtime.bootstrap.server import Gate, Point, listen_at
+from weft.runtime.bootstrap.secret_exchange import SecretNote
+from weft.runtime.bootstrap.server import BootstrapServer, MeetingPoint, listen_at
 from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.resources import EXHAUSTED, guarded
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.environment import Place
-    from weft.runtime.bootstrap.handshake import Channel
+    from weft.runtime.bootstrap.handshake import FramedConnection
 
 
-def join(place: Place, *, timeout: float = 60.0) -> Roster:
+def join(place: Place, *, timeout: float = 60.0) -> ControlPlane:
     """Meet the other ranks of the job; every rank calls this.
 
     Parameters
@@ -76,19 +76,19 @@ def join(place: Place, *, timeout: float = 60.0) -> Roster:
     return roster
 
 
-def _meet(place: Place, timeout: float) -> Roster:
+def _meet(place: Place, timeout: float) -> ControlPlane:
     me = Member.here(place.rank)
     if place.size == 1:
-        return Roster(0, (me,), {})
+        return ControlPlane(0, (me,), {})
     if place.rank == 0:
         return _open_gate(place, me, timeout)
     return _knock_until_open(place, me, timeout)
 
 
-def _open_gate(place: Place, me: Member, timeout: float) -> Roster:
+def _open_gate(place: Place, me: Member, timeout: float) -> ControlPlane:
     """Rank 0: listen, let the others know where if nobody else does, and admit them."""
     board = place.board
-    point = _meeting_point(place, Note(place.port or 0, token_bytes(SECRET_BYTES)) if board else None)
+    point = _meeting_point(place, SecretNote(place.port or 0, token_bytes(SECRET_BYTES)) if board else None)
     with ExitStack() as at_the_end:
         listening = at_the_end.enter_context(listen_at(point, timeout))
         point = replace(point, port=listening.getsockname()[1])
@@ -97,15 +97,15 @@ def _open_gate(place: Place, me: Member, timeout: float) -> Roster:
         if board is not None:
             at_the_end.callback(board.remove)
             try:
-                board.leave(Note(point.port, point.secret, point.address), timeout)
+                board.leave(SecretNote(point.port, point.secret, point.address), timeout)
             except OSError as error:
                 msg = f"the job's secret cannot be left at {board}: {error}; set WEFT_SECRET and WEFT_PORT"
                 raise RuntimeFailure(msg) from error
-        gate = at_the_end.enter_context(Gate(place, point, listener, timeout))
+        gate = at_the_end.enter_context(BootstrapServer(place, point, listener, timeout))
         return gate.admit_all(me)
 
 
-def _meeting_point(place: Place, note: Note | None) -> Point:
+def _meeting_point(place: Place, note: SecretNote | None) -> MeetingPoint:
     """Where to meet: as the environment says, or the note that rank 0 leaves."""
     if note is not None:
         place = replace(place, port=note.port, secret=note.secret, address=place.address or note.address)
@@ -120,10 +120,10 @@ def _meeting_point(place: Place, note: Note | None) -> Point:
         raise InputError(msg)
     assert place.address is not None
     assert place.port is not None
-    return Point(place.address, place.port, place.secret)
+    return MeetingPoint(place.address, place.port, place.secret)
 
 
-def _find_point(place: Place, left: float) -> Point:
+def _find_point(place: Place, left: float) -> MeetingPoint:
     """Where rank 0 is now; read anew each time, because a note may have been left by an earlier job."""
     if place.board is None:
         return _meeting_point(place, None)
@@ -134,11 +134,11 @@ def _find_point(place: Place, left: float) -> Point:
     return _meeting_point(place, note)
 
 
-def _knock_until_open(place: Place, me: Member, timeout: float) -> Roster:
+def _knock_until_open(place: Place, me: Member, timeout: float) -> ControlPlane:
     """Try again until rank 0 listens and admits this process."""
     deadline = time.monotonic() + timeout
     record, longest = msgspec.msgpack.encode(me), reply_bytes(place.size)
-    pauses = Pauses()
+    pauses = RetryPauses()
     problem, tried = "no answer", ""
     for attempt in count():
         left = deadline - time.monotonic()
@@ -150,13 +150,13 @@ def _knock_until_open(place: Place, me: Member, timeout: float) -> Roster:
             tried = f" tried {point}"
             addresses = look_up(point.address, point.port, max(0.001, deadline - time.monotonic()))
             where, hello = addresses[attempt % len(addresses)], Hello.of(place)
-            caller = Caller(where, point.secret, hello, record, longest, connect_s=pauses.connect_s)
+            caller = Dialer(where, point.secret, hello, record, longest, connect_s=pauses.connect_s)
             channel, payload = _be_admitted(caller, deadline)
         except Refused as error:
             msg = f"rank 0 at {point} refuses this process: {error}"
             raise InputError(msg) from error
         except Dismissed as error:
-            raise decode(error.verdict, Verdict, "rank 0").error() from error
+            raise decode(error.verdict, LossVerdict, "rank 0").error() from error
         except (ProtocolError, Gone) as error:
             problem = str(error)
         except OSError as error:
@@ -169,7 +169,7 @@ def _knock_until_open(place: Place, me: Member, timeout: float) -> Roster:
     raise TimedOut("join", timeout, [0], f"rank {place.rank}{tried}: {problem}")
 
 
-def _be_admitted(caller: Caller, deadline: float) -> tuple[Channel, bytes]:
+def _be_admitted(caller: Dialer, deadline: float) -> tuple[FramedConnection, bytes]:
     """Prove this process to rank 0, and have rank 0 prove itself."""
     with ExitStack() as unless_admitted, selectors.DefaultSelector() as selector:
         unless_admitted.callback(caller.close)
@@ -185,7 +185,9 @@ def _be_admitted(caller: Caller, deadline: float) -> tuple[Channel, bytes]:
     return admitted
 
 
-def _enter(channel: Channel, rank_0: Member, place: Place, deadline: float, timeout: float) -> Roster:
+def _enter(
+    channel: FramedConnection, rank_0: Member, place: Place, deadline: float, timeout: float
+) -> ControlPlane:
     """Wait, once admitted, until everybody is there."""
     with ExitStack() as unless_complete:
         unless_complete.callback(channel.close)
@@ -194,11 +196,11 @@ def _enter(channel: Channel, rank_0: Member, place: Place, deadline: float, time
             kind, record = await_frame(channel, "join", left, rank_0)
         except TimedOut as error:
             raise TimedOut("join", timeout, error.missing, error.hint) from error
-        if kind is Kind.FAILED:
-            raise decode(record, Verdict, "rank 0").error()
-        members = decode(record, tuple[Member, ...], "rank 0") if kind is Kind.WELCOME else ()
+        if kind is FrameKind.FAILED:
+            raise decode(record, LossVerdict, "rank 0").error()
+        members = decode(record, tuple[Member, ...], "rank 0") if kind is FrameKind.WELCOME else ()
         if [member.rank for member in members] != list(range(place.size)):
             msg = "rank 0 sent a roster that is not that of the job; use one Weft everywhere"
             raise RuntimeFailure(msg)
         unless_complete.pop_all()
-    return Roster(place.rank, members, {0: channel})
+    return ControlPlane(place.rank, members, {0: channel})

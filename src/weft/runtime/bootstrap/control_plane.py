@@ -6,7 +6,8 @@ which ranks are missing, so that all name the same ones; only a rank 0 that is i
 Rank 0 also decides why a start fails. It sees a rank die by the end of its connection. A rank that cannot
 reach another one, or cannot go on itself, reports that to rank 0 and waits for the verdict, instead of
 leaving and being taken for the lost one. Between two exchanges, while ranks connect to each other,
-`Roster.hear` does all this, called whenever one of the connections in `Roster.watched` has something to read.
+`ControlPlane.hear` does all this, called whenever one of the connections in `ControlPlane.watched` has
+something to read.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from weft import limits
 from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError
-from weft.runtime.bootstrap.handshake import Gone, Kind
+from weft.runtime.bootstrap.handshake import FrameKind, Gone
 from weft.runtime.bootstrap.members import (
-    Verdict,
+    LossVerdict,
     announce,
     decode,
     flush_if_open,
@@ -33,7 +34,7 @@ from weft.runtime.resources import ran_out
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weft.runtime.bootstrap.handshake import Channel
+    from weft.runtime.bootstrap.handshake import FramedConnection
     from weft.runtime.bootstrap.members import Member
 
 VERDICT_GRACE_S: Final = 2.0
@@ -55,7 +56,7 @@ def check_timeout(timeout: float, name: str = "timeout") -> float:
     return timeout
 
 
-class Roster:
+class ControlPlane:
     """The processes of a job, connected through rank 0; made by `weft.runtime.join`.
 
     One thread at a time may use it, and every rank makes the same calls in the same order. After an error it
@@ -76,13 +77,13 @@ class Roster:
         Tells the launcher why this rank fails.
     """
 
-    def __init__(self, rank: int, members: tuple[Member, ...], channels: dict[int, Channel]) -> None:
+    def __init__(self, rank: int, members: tuple[Member, ...], channels: dict[int, FramedConnection]) -> None:
         self.rank = rank
         self.members = members
         self.reporter = FailureReporter()
         self._channels = channels
         self._ended: str | None = None
-        self._early: dict[int, tuple[Kind, bytes]] = {}
+        self._early: dict[int, tuple[FrameKind, bytes]] = {}
         self.overdue = False
         """Whether a rank's time for the next exchange was over before this rank, 0, had come to it."""
 
@@ -98,7 +99,7 @@ class Roster:
         return str(channel.connection.getsockname()[0])
 
     @property
-    def watched(self) -> Mapping[int, Channel]:
+    def watched(self) -> Mapping[int, FramedConnection]:
         """Connections that tell of losses, by rank: all of them on rank 0, that to rank 0 elsewhere."""
         return self._channels
 
@@ -113,11 +114,11 @@ class Roster:
             A rank is gone, or did not come; all ranks name the same ones.
         """
         limits.check("bytes to exchange", len(payload), limits.MAX_EXCHANGE_BYTES)
-        return self._meet(Kind.EXCHANGE, payload, timeout)
+        return self._meet(FrameKind.EXCHANGE, payload, timeout)
 
     def barrier(self, timeout: float = 60.0) -> None:
         """Return once every rank has called this."""
-        self._meet(Kind.BARRIER, b"", timeout)
+        self._meet(FrameKind.BARRIER, b"", timeout)
 
     def hear(self, rank: int, op: str) -> None:
         """Read what has come on a watched connection, between two exchanges.
@@ -171,7 +172,7 @@ class Roster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _meet(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
+    def _meet(self, kind: FrameKind, payload: bytes, timeout: float) -> list[bytes]:
         check_timeout(timeout)
         if self._ended is not None:
             msg = f"this roster cannot be used any more: {self._ended}"
@@ -194,7 +195,7 @@ class Roster:
             announce(self._channels.values(), error, op)
         self._ended = self._ended or str(error)
 
-    def _collect(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
+    def _collect(self, kind: FrameKind, payload: bytes, timeout: float) -> list[bytes]:
         """Rank 0: take everybody's part, then send all parts to everybody."""
         op = kind.name.lower()
         started = time.monotonic()
@@ -215,7 +216,7 @@ class Roster:
                     frame = self._take(key.data, op)
                     if frame is None:
                         continue
-                    if frame[0] is not Kind.EXPIRED:
+                    if frame[0] is not FrameKind.EXPIRED:
                         parts[key.data] = self._check_part(key.data, frame, kind, parts)
                     elif key.data in parts:  # else it is about a call that was answered meanwhile
                         deadline = time.monotonic()
@@ -226,7 +227,7 @@ class Roster:
     def _overhear(self, rank: int, op: str) -> None:
         """Rank 0, between two exchanges: keep what a rank says that is already in the next one."""
         while (frame := self._take(rank, op)) is not None:
-            if frame[0] is Kind.EXPIRED:
+            if frame[0] is FrameKind.EXPIRED:
                 self.overdue = self.overdue or rank in self._early
             elif rank in self._early:
                 msg = f"rank {rank} has sent two parts of one exchange; use one Weft everywhere"
@@ -234,14 +235,14 @@ class Roster:
             else:
                 self._early[rank] = frame
 
-    def _take(self, rank: int, op: str) -> tuple[Kind, bytes] | None:
+    def _take(self, rank: int, op: str) -> tuple[FrameKind, bytes] | None:
         """Rank 0: the next frame of a rank, if it has come; raises what the rank reports."""
         frame = self._receive(rank, op)
-        if frame is not None and frame[0] is Kind.REPORT:
-            raise self._judge(decode(frame[1], Verdict, f"rank {rank}").error(), op, rank)
+        if frame is not None and frame[0] is FrameKind.REPORT:
+            raise self._judge(decode(frame[1], LossVerdict, f"rank {rank}").error(), op, rank)
         return frame
 
-    def _receive(self, rank: int, op: str) -> tuple[Kind, bytes] | None:
+    def _receive(self, rank: int, op: str) -> tuple[FrameKind, bytes] | None:
         try:
             return self._channels[rank].receive()
         except Gone as error:
@@ -269,8 +270,8 @@ class Roster:
                             return lost(self.members[key.data], op)
                         selector.unregister(key.fileobj)  # it has said why it leaves
                         continue
-                    if frame is not None and frame[0] is Kind.REPORT:
-                        reports[key.data] = decode(frame[1], Verdict, f"rank {key.data}").error()
+                    if frame is not None and frame[0] is FrameKind.REPORT:
+                        reports[key.data] = decode(frame[1], LossVerdict, f"rank {key.data}").error()
         return _weigh(error, reports)
 
     def _report(self, error: WeftError, op: str, wait_s: float) -> WeftError:
@@ -284,33 +285,35 @@ class Roster:
 
     def _await_verdict(self, error: WeftError, op: str, wait_s: float) -> WeftError:
         channel = self._channels[0]
-        channel.queue(Kind.REPORT, Verdict.of(error, op).encode())
+        channel.queue(FrameKind.REPORT, LossVerdict.of(error, op).encode())
         try:
             frame = _next_frame(channel, wait_s)
-            while frame is not None and frame[0] is not Kind.FAILED:
+            while frame is not None and frame[0] is not FrameKind.FAILED:
                 frame = _next_frame(channel, wait_s)
         except Gone:
             return lost(self.members[0], op)
-        return error if frame is None else decode(frame[1], Verdict, "rank 0").error()
+        return error if frame is None else decode(frame[1], LossVerdict, "rank 0").error()
 
-    def _check_part(self, rank: int, frame: tuple[Kind, bytes], kind: Kind, parts: dict[int, bytes]) -> bytes:
+    def _check_part(
+        self, rank: int, frame: tuple[FrameKind, bytes], kind: FrameKind, parts: dict[int, bytes]
+    ) -> bytes:
         found, payload = frame
         if found is not kind or rank in parts:
             msg = f"rank {rank} is in {found.name.lower()} while rank 0 is in {kind.name.lower()}"
             raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
         return payload
 
-    def _check_reply(self, frame: tuple[Kind, bytes], kind: Kind | None, op: str) -> bytes:
+    def _check_reply(self, frame: tuple[FrameKind, bytes], kind: FrameKind | None, op: str) -> bytes:
         """Any other rank: what rank 0 answers, which may be its verdict."""
         found, payload = frame
-        if found is Kind.FAILED:
-            raise decode(payload, Verdict, "rank 0").error()
+        if found is FrameKind.FAILED:
+            raise decode(payload, LossVerdict, "rank 0").error()
         if found is not kind:
             msg = f"rank 0 is in {found.name.lower()} while rank {self.rank} is in {op}"
             raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
         return payload
 
-    def _attend(self, kind: Kind, payload: bytes, timeout: float) -> list[bytes]:
+    def _attend(self, kind: FrameKind, payload: bytes, timeout: float) -> list[bytes]:
         """Any other rank: send the own part to rank 0 and wait for all."""
         op = kind.name.lower()
         channel = self._channels[0]
@@ -347,12 +350,14 @@ def reply_bytes(size: int) -> int:
     return size * (_LENGTH.size + limits.MAX_EXCHANGE_BYTES)
 
 
-def await_frame(channel: Channel, op: str, timeout: float, rank_0: Member) -> tuple[Kind, bytes]:
+def await_frame(
+    channel: FramedConnection, op: str, timeout: float, rank_0: Member
+) -> tuple[FrameKind, bytes]:
     """Send what is queued, and wait for what rank 0 answers, which may be its verdict."""
     try:
         frame = _next_frame(channel, timeout)
         if frame is None:
-            channel.queue(Kind.EXPIRED, b"")
+            channel.queue(FrameKind.EXPIRED, b"")
             frame = _next_frame(channel, VERDICT_GRACE_S)
     except Gone as error:
         raise lost(rank_0, op) from error
@@ -361,7 +366,7 @@ def await_frame(channel: Channel, op: str, timeout: float, rank_0: Member) -> tu
     return frame
 
 
-def _next_frame(channel: Channel, wait_s: float) -> tuple[Kind, bytes] | None:
+def _next_frame(channel: FramedConnection, wait_s: float) -> tuple[FrameKind, bytes] | None:
     deadline = time.monotonic() + wait_s
     flush_if_open(channel)
     with selectors.PollSelector() as selector:
@@ -376,13 +381,13 @@ def _next_frame(channel: Channel, wait_s: float) -> tuple[Kind, bytes] | None:
     return None
 
 
-def send_all(channels: dict[int, Channel], kind: Kind, payload: bytes, deadline: float) -> None:
+def send_all(channels: dict[int, FramedConnection], kind: FrameKind, payload: bytes, deadline: float) -> None:
     """Send one frame to everybody, whoever is slow notwithstanding.
 
     All have come, so that those whose time is nearly over are still worth a moment. A rank that is gone
     meanwhile is left to the next exchange, which names it: this one is complete on all other ranks.
     """
-    op = "join" if kind is Kind.WELCOME else kind.name.lower()
+    op = "join" if kind is FrameKind.WELCOME else kind.name.lower()
     started = time.monotonic()
     deadline = max(deadline, started + VERDICT_GRACE_S)
     with selectors.PollSelector() as selector:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from weft import limits
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.handshake import (
-    Channel,
+    FramedConnection,
+    FrameKind,
     Gone,
     Hello,
-    Kind,
     ProtocolError,
 )
 
@@ -51,14 +51,14 @@ class Dismissed(Exception):
         self.verdict = verdict
 
 
-class Pauses:
+class RetryPauses:
     """When to try again, and how long a connection request may take."""
 
     def __init__(self) -> None:
         self._pause_s = _SHORTEST_PAUSE_S
         self.connect_s = _FIRST_CONNECT_S
 
-    def after(self, attempt: Caller | None) -> float:
+    def after(self, attempt: Dialer | None) -> float:
         """Seconds until the next attempt, half of them by chance.
 
         Parameters
@@ -76,7 +76,7 @@ class Pauses:
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - nobody gains by guessing it
 
 
-class Caller:
+class Dialer:
     """One attempt.
 
     Parameters
@@ -116,7 +116,7 @@ class Caller:
         self._connect_by, self._done_by = began + connect_s, began + limits.MAX_UNPROVEN_SECONDS
         self.connected = False
         self._heard = b""
-        self._channel: Channel | None = None
+        self._channel: FramedConnection | None = None
         self.connection = socket.socket(where[0], socket.SOCK_STREAM)
         try:
             self.connection.setblocking(False)
@@ -147,7 +147,7 @@ class Caller:
         """Give up."""
         self.connection.close()
 
-    def advance(self) -> tuple[Channel, bytes] | None:
+    def advance(self) -> tuple[FramedConnection, bytes] | None:
         """Do what can be done now; once this process is admitted, the channel and what came with it.
 
         Raises
@@ -166,11 +166,11 @@ class Caller:
         if frame is None:
             return None
         kind, payload = frame
-        if kind is Kind.REFUSED:
+        if kind is FrameKind.REFUSED:
             raise Refused(payload.decode("utf-8", "replace"))
-        if kind is Kind.FAILED:
+        if kind is FrameKind.FAILED:
             raise Dismissed(payload)
-        if kind is not Kind.ADMITTED:
+        if kind is not FrameKind.ADMITTED:
             msg = f"the listener answers with {kind.name.lower()}"
             raise ProtocolError(msg)
         return self._channel, payload
@@ -208,7 +208,7 @@ class Caller:
         transcript = handshake.read_challenge(self._secret, self._hello, self._heard)
         self._send(transcript.answer(self._record))
         to_listener, from_listener = transcript.keys()
-        self._channel = Channel(self.connection, to_listener, from_listener, self._longest)
+        self._channel = FramedConnection(self.connection, to_listener, from_listener, self._longest)
         return True
 
     def _send(self, message: bytes) -> None:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from weft import limits
 from weft.errors import InputError
-from weft.runtime.bootstrap.secret_exchange import FileBoard, StoreBoard
+from weft.runtime.bootstrap.secret_exchange import FileExchange, StoreExchange
 from weft.runtime.launcher import failure_reports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weft.runtime.bootstrap.secret_exchange import Board
+    from weft.runtime.bootstrap.secret_exchange import SecretExchange
 
 Launcher = Literal["weft", "torchrun", "mpirun", "srun", "none"]
 
@@ -68,7 +68,7 @@ class Place:
     port: int | None = None
     job: str = ""
     secret: bytes | None = field(default=None, repr=False)
-    board: Board | None = None
+    board: SecretExchange | None = None
     report: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -268,20 +268,20 @@ def _first_node(nodes: str) -> str | None:
     return name or None
 
 
-def _board(said: Mapping[str, str], dialect: _Dialect, *, one_machine: bool) -> Board | None:
+def _board(said: Mapping[str, str], dialect: _Dialect, *, one_machine: bool) -> SecretExchange | None:
     """Where rank 0 can leave a secret: in a file for ranks of one machine, else in torchrun's store."""
     job = _job(said, dialect)
     if dialect.launcher == "mpirun" and one_machine:
         # Nothing in the environment tells one job of MPICH from another, but all its ranks have one parent.
-        return FileBoard(f"{job} {_text(said, 'PMIX_SERVER_URI2') or _parent()}")
+        return FileExchange(f"{job} {_text(said, 'PMIX_SERVER_URI2') or _parent()}")
     if dialect.launcher != "torchrun" or not {"MASTER_ADDR", "MASTER_PORT"} <= said.keys():
         return None
     address, port = _text(said, "MASTER_ADDR") or "", _number(said, "MASTER_PORT", 1, _LARGEST_PORT)
     if one_machine:
-        return FileBoard(f"{job} {address}:{port}")
+        return FileExchange(f"{job} {address}:{port}")
     # Otherwise rank 0 is expected to serve the store itself, later.
     served = said.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return StoreBoard(address, port, f"weft/{job}") if served else None
+    return StoreExchange(address, port, f"weft/{job}") if served else None
 
 
 def _parent() -> str:

@@ -17,7 +17,7 @@ from weft import limits
 from weft.errors import InputError, RuntimeFailure
 from weft.runtime.bootstrap.environment import LOOPBACK, Place, on_one_machine
 from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.bootstrap.secret_exchange import Note
+from weft.runtime.bootstrap.secret_exchange import SecretNote
 from weft.runtime.deadlines import call_within
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def count_visit(store: Any, rank: int) -> int:
 
 
 @dataclass(frozen=True)
-class GroupBoard:
+class GroupExchangeStore:
     """A key in the store of a group.
 
     Parameters
@@ -117,20 +117,20 @@ class GroupBoard:
     def __str__(self) -> str:
         return f"the process group's store, key {self.key!r}"
 
-    def leave(self, note: Note, timeout: float) -> None:  # noqa: ARG002 - the store has its own
+    def leave(self, note: SecretNote, timeout: float) -> None:  # noqa: ARG002 - the store has its own
         """Put a note there."""
         try:
             self.store.set(self.key, note.encode().decode())
         except RuntimeError as error:
             raise self._lost(error) from error
 
-    def read(self, timeout: float) -> Note | None:
+    def read(self, timeout: float) -> SecretNote | None:
         """Note that is there within a moment."""
         from torch.distributed import DistNetworkError
 
         try:
             self.store.wait([self.key], timedelta(seconds=min(timeout, _LONGEST_LOOK_S)))
-            return Note.decode(self.store.get(self.key))
+            return SecretNote.decode(self.store.get(self.key))
         except DistNetworkError as error:
             raise self._lost(error) from error
         except RuntimeError:  # what torch raises where a key is not there in time
@@ -151,7 +151,7 @@ def find_place_in_group(store: Any, rank: int, size: int, key: str, timeout: flo
     """Place of a member of a group, who meets the others through a key of its store that nobody has used."""
     address = find_own_address(store, timeout) if rank == 0 and size > 1 else None
     patient = AnsweringStore(store, min(timeout, _ANSWER_S))
-    return Place(rank, size, address=address, job=key, board=GroupBoard(patient, key))
+    return Place(rank, size, address=address, job=key, board=GroupExchangeStore(patient, key))
 
 
 def find_own_address(store: Any, timeout: float) -> str:

@@ -54,7 +54,7 @@ _READ_BYTES: Final = 256 << 10
 assert HELLO_BYTES + ANSWER_BYTES + limits.MAX_MEMBER_BYTES <= limits.MAX_UNPROVEN_BYTES
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is."""
 
     ADMITTED = 1
@@ -200,7 +200,7 @@ def record_length(head: bytes) -> int:
     return int(length)
 
 
-class Channel:
+class FramedConnection:
     """A connection whose both ends have proven themselves; never blocks, and takes only whole, true frames.
 
     Parameters
@@ -233,7 +233,7 @@ class Channel:
         """Whether something is still to be sent."""
         return bool(self._outgoing)
 
-    def queue(self, kind: Kind, payload: bytes) -> None:
+    def queue(self, kind: FrameKind, payload: bytes) -> None:
         """Add a frame to what is to be sent."""
         header = _HEADER.pack(kind, len(payload))
         # Piece by piece: rank 0 sends one large payload to everybody, which is not worth a copy for each.
@@ -257,7 +257,7 @@ class Channel:
         except OSError as error:
             raise Gone(str(error)) from error
 
-    def receive(self) -> tuple[Kind, bytes] | None:
+    def receive(self) -> tuple[FrameKind, bytes] | None:
         """Read what is there; the next frame once it is whole, else `None`."""
         while (needed := self._needed()) > 0:
             try:
@@ -283,7 +283,7 @@ class Channel:
             raise RuntimeFailure(msg)
         return _HEADER.size + int(length) + MAC_BYTES - have
 
-    def _take(self) -> tuple[Kind, bytes]:
+    def _take(self) -> tuple[FrameKind, bytes]:
         frame, mac = bytes(self._incoming[:-MAC_BYTES]), bytes(self._incoming[-MAC_BYTES:])
         wanted = hmac.digest(self._receive_key, _NUMBER.pack(self._received) + frame, "sha256")
         if not hmac.compare_digest(mac, wanted):
@@ -292,7 +292,7 @@ class Channel:
         self._received += 1
         self._incoming = bytearray()
         try:
-            return Kind(frame[0]), frame[_HEADER.size :]
+            return FrameKind(frame[0]), frame[_HEADER.size :]
         except ValueError as error:
             msg = f"a frame of unknown kind {frame[0]} came; use one Weft everywhere"
             raise RuntimeFailure(msg) from error

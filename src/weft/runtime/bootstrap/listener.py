@@ -57,10 +57,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weft import limits
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.handshake import (
-    Channel,
+    FramedConnection,
+    FrameKind,
     Gone,
     Hello,
-    Kind,
     ProtocolError,
     Transcript,
 )
@@ -136,16 +136,16 @@ class Applicant:
 
     hello: Hello
     record: bytes
-    channel: Channel
+    channel: FramedConnection
 
-    def admit(self, payload: bytes = b"") -> Channel:
+    def admit(self, payload: bytes = b"") -> FramedConnection:
         """Tell the peer that it is in."""
-        self.channel.queue(Kind.ADMITTED, payload)
+        self.channel.queue(FrameKind.ADMITTED, payload)
         with suppress(Gone):  # seen when it is read from
             self.channel.flush()
         return self.channel
 
-    def dismiss(self, kind: Kind, payload: bytes) -> None:
+    def dismiss(self, kind: FrameKind, payload: bytes) -> None:
         """Tell the peer why it is not, and close the connection."""
         self.channel.queue(kind, payload)
         with suppress(Gone):
@@ -215,7 +215,7 @@ class _Peer:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _USUAL_CLOSE)
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         from_peer, to_peer = self.transcript.keys()
-        channel = Channel(self.connection, to_peer, from_peer, longest)
+        channel = FramedConnection(self.connection, to_peer, from_peer, longest)
         return Applicant(self.transcript.hello, record, channel)
 
 
@@ -306,7 +306,7 @@ class Listener:
     def turn_away(self, applicant: Applicant, reason: str) -> None:
         """Refuse a peer that knows the secret but has no place here."""
         self._note(reason)
-        applicant.dismiss(Kind.REFUSED, reason[:_LONGEST_REASON].encode())
+        applicant.dismiss(FrameKind.REFUSED, reason[:_LONGEST_REASON].encode())
 
     def describe(self) -> str | None:
         """How many were turned away and why, in words; None if nobody was."""

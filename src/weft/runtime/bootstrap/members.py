@@ -11,13 +11,13 @@ import msgspec
 
 from weft import limits
 from weft.errors import PeerLost, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.handshake import Gone, Kind
+from weft.runtime.bootstrap.handshake import FrameKind, Gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from weft.errors import WeftError
-    from weft.runtime.bootstrap.handshake import Channel
+    from weft.runtime.bootstrap.handshake import FramedConnection
 
 _NAMESPACES: Final = ("ipc", "net", "pid")
 _LONGEST_TEXT: Final = 600
@@ -65,7 +65,7 @@ def lost(member: Member, op: str, reason: str | None = None) -> PeerLost:
     return PeerLost(member.rank, member.host, member.pid, op, reason=reason)
 
 
-class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class LossVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Why a wait of all ranks ended, in a form that travels.
 
     Rank 0 sends it to all others; another rank sends it to rank 0 when it finds something wrong.
@@ -80,15 +80,15 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     text: Annotated[str, msgspec.Meta(max_length=_LONGEST_TEXT)] | None = None
 
     @staticmethod
-    def of(error: WeftError, op: str) -> Verdict:
+    def of(error: WeftError, op: str) -> LossVerdict:
         """Verdict that `error` is; `op` if it does not say what was being done."""
         if isinstance(error, PeerLost):
             reason = error.reason and error.reason[:_LONGEST_TEXT]
-            return Verdict(error.op or op, lost=error.rank, host=error.host, pid=error.pid, text=reason)
+            return LossVerdict(error.op or op, lost=error.rank, host=error.host, pid=error.pid, text=reason)
         if isinstance(error, TimedOut):
             hint = error.hint and error.hint[:_LONGEST_TEXT]
-            return Verdict(error.op, missing=error.missing, seconds=error.seconds, text=hint)
-        return Verdict(op, text=str(error)[:_LONGEST_TEXT])
+            return LossVerdict(error.op, missing=error.missing, seconds=error.seconds, text=hint)
+        return LossVerdict(op, text=str(error)[:_LONGEST_TEXT])
 
     def error(self) -> RuntimeFailure:
         """Error that this verdict is, on whichever rank."""
@@ -112,15 +112,15 @@ def decode(data: bytes, kind: type[_T], sender: str) -> _T:
         raise RuntimeFailure(msg) from error
 
 
-def announce(channels: Iterable[Channel], error: WeftError, op: str) -> None:
+def announce(channels: Iterable[FramedConnection], error: WeftError, op: str) -> None:
     """Tell everybody why rank 0 gives up, as far as they still listen."""
-    payload = Verdict.of(error, op).encode()
+    payload = LossVerdict.of(error, op).encode()
     for channel in channels:
-        channel.queue(Kind.FAILED, payload)
+        channel.queue(FrameKind.FAILED, payload)
         flush_if_open(channel)
 
 
-def flush_if_open(channel: Channel) -> None:
+def flush_if_open(channel: FramedConnection) -> None:
     """Send what the network takes now, if the other side is there."""
     try:
         channel.flush()

@@ -25,28 +25,28 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
 from weft.runtime.bootstrap.control_plane import (
-    Roster,
+    ControlPlane,
     await_frame,
     reply_bytes,
     send_all,
 )
 from weft.runtime.bootstrap.dialer import (
-    Caller,
+    Dialer,
     Dismissed,
-    Pauses,
     Refused,
+    RetryPauses,
 )
 from weft.runtime.bootstrap.handshake import (
+    FrameKind,
     Gone,
     Hello,
-    Kind,
     ProtocolError,
     hash_scope,
 )
 from weft.runtime.bootstrap.listener import Listener
 from weft.runtime.bootstrap.members import (
+    LossVerdict,
     Member,
-    Verdict,
     announce,
     decode,
 )
@@ -55,9 +55,9 @@ from weft.runtime.bootstrap.name_resolution import look_up
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from weft.runtime.bootstrap.handshake import Channel
+    from weft.runtime.bootstrap.handshake import FramedConnection
     from weft.runtime.bootstrap.listener import Applicant
-    from weft.runtime.transport.connections import Door
+    from weft.runtime.transport.connections import ListenAddress
 
 _SCOPE: Final = "regroup"
 _TICK_S: Final = 0.1
@@ -87,7 +87,7 @@ class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True)
-class Reunion:
+class RegroupKit:
     """What a rank keeps during a run, so that survivors can find each other.
 
     Parameters
@@ -99,7 +99,7 @@ class Reunion:
     """
 
     listening: socket.socket
-    doors: Sequence[Door]
+    doors: Sequence[ListenAddress]
 
     def close(self) -> None:
         """Stop listening."""
@@ -120,7 +120,7 @@ class Regrouped:
         Operations that all of them have completed.
     """
 
-    roster: Roster
+    roster: ControlPlane
     before: tuple[int, ...]
     completed: int
 
@@ -149,7 +149,7 @@ class Regroup:
 
     me: int
     members: Sequence[Member]
-    reunion: Reunion
+    reunion: RegroupKit
     losses: Callable[[], Mapping[int, bool]]
     completed: int
     timeout: float
@@ -203,7 +203,7 @@ class Regroup:
 
     def _follow(self, leader: int) -> Regrouped | None:
         """Be admitted by the leader and wait for the group; None if the leader is gone."""
-        door, pauses = self.reunion.doors[leader], Pauses()
+        door, pauses = self.reunion.doors[leader], RetryPauses()
         while leader not in self._lost:
             self._look()
             if self._time_left() <= 0:
@@ -213,7 +213,7 @@ class Regroup:
             caller = None
             try:
                 longest = reply_bytes(len(self.members))
-                caller = Caller(where, door.token, hello, self._report(), longest, connect_s=pauses.connect_s)
+                caller = Dialer(where, door.token, hello, self._report(), longest, connect_s=pauses.connect_s)
                 channel = self._be_admitted(caller, leader)
                 if channel is None:
                     return None
@@ -222,14 +222,14 @@ class Regroup:
                 msg = f"rank {leader}, which leads the survivors, refuses rank {self.me}: {error}"
                 raise RuntimeFailure(msg) from error
             except Dismissed as error:
-                raise decode(error.verdict, Verdict, f"rank {leader}").error() from error
+                raise decode(error.verdict, LossVerdict, f"rank {leader}").error() from error
             except ConnectionRefusedError:
                 return None  # nobody listens there any more: the process is gone
             except (ProtocolError, Gone, OSError):
                 time.sleep(min(pauses.after(caller), max(0.0, self._time_left())))
         return None
 
-    def _be_admitted(self, caller: Caller, leader: int) -> Channel | None:
+    def _be_admitted(self, caller: Dialer, leader: int) -> FramedConnection | None:
         """The channel to the leader once it has admitted this rank; None if the leader is lost meanwhile.
 
         A leader that has not called shrink yet leaves the call in the queue of its listener: so this waits
@@ -252,7 +252,7 @@ class Regroup:
             unless_admitted.pop_all()
         return admitted[0]
 
-    def _enter(self, channel: Channel, leader: int) -> Regrouped | None:
+    def _enter(self, channel: FramedConnection, leader: int) -> Regrouped | None:
         """Wait for the group; None if the leader dies."""
         with ExitStack() as unless_complete:
             unless_complete.callback(channel.close)
@@ -264,25 +264,25 @@ class Regroup:
                 if isinstance(error, TimedOut):
                     raise
                 return None
-            if kind is Kind.FAILED:
-                raise decode(payload, Verdict, f"rank {leader}").error()
+            if kind is FrameKind.FAILED:
+                raise decode(payload, LossVerdict, f"rank {leader}").error()
             group = decode(payload, _Group, f"rank {leader}")
             if (
-                kind is not Kind.WELCOME
+                kind is not FrameKind.WELCOME
                 or self.me not in group.before
                 or len(group.members) != len(group.before)
             ):
                 msg = f"rank {leader} sent a group that this rank is not in; use one Weft everywhere"
                 raise RuntimeFailure(msg)
             unless_complete.pop_all()
-        roster = Roster(group.before.index(self.me), group.members, {0: channel})
+        roster = ControlPlane(group.before.index(self.me), group.members, {0: channel})
         return Regrouped(roster, group.before, group.completed)
 
     # The leader's side.
 
     def _lead(self) -> Regrouped:
         door = self.reunion.doors[self.me]
-        came: dict[int, tuple[_Report, Channel]] = {}
+        came: dict[int, tuple[_Report, FramedConnection]] = {}
         with ExitStack() as unless_complete:
             unless_complete.callback(_close_all, came)
             listening = self.reunion.listening.dup()
@@ -298,7 +298,7 @@ class Regroup:
             unless_complete.pop_all()
         return found
 
-    def _collect(self, listener: Listener, came: dict[int, tuple[_Report, Channel]]) -> None:
+    def _collect(self, listener: Listener, came: dict[int, tuple[_Report, FramedConnection]]) -> None:
         """Wait for everybody who is not lost."""
         probe_at = time.monotonic() + _PROBE_S
         with selectors.DefaultSelector() as selector:
@@ -323,7 +323,7 @@ class Regroup:
         return set(range(len(self.members))) - {self.me} - self._lost - came.keys()
 
     def _admit(
-        self, applicant: Applicant, listener: Listener, came: dict[int, tuple[_Report, Channel]]
+        self, applicant: Applicant, listener: Listener, came: dict[int, tuple[_Report, FramedConnection]]
     ) -> int | None:
         """Take a survivor, or refuse it and say why; its rank if it was taken."""
         rank, hello = applicant.hello.rank, applicant.hello
@@ -346,7 +346,7 @@ class Regroup:
     def _hear(
         self,
         rank: int,
-        came: dict[int, tuple[_Report, Channel]],
+        came: dict[int, tuple[_Report, FramedConnection]],
         selector: selectors.BaseSelector,
     ) -> None:
         """A survivor that was admitted can only die, or lose its patience, before all have come."""
@@ -373,7 +373,7 @@ class Regroup:
                     gone.add(rank)
         return gone
 
-    def _welcome(self, came: Mapping[int, tuple[_Report, Channel]]) -> Regrouped:
+    def _welcome(self, came: Mapping[int, tuple[_Report, FramedConnection]]) -> Regrouped:
         """Number the survivors anew, and tell them."""
         before = tuple(sorted({self.me, *came}))
         self._check_quorum(before)
@@ -388,8 +388,8 @@ class Regroup:
         )
         payload = msgspec.msgpack.encode(_Group(members, before, completed))
         channels = {before.index(rank): channel for rank, (_, channel) in came.items()}
-        send_all(channels, Kind.WELCOME, payload, self._deadline)
-        return Regrouped(Roster(0, members, channels), before, completed)
+        send_all(channels, FrameKind.WELCOME, payload, self._deadline)
+        return Regrouped(ControlPlane(0, members, channels), before, completed)
 
     def _check_quorum(self, before: Sequence[int]) -> None:
         if self.minimum is not None:
@@ -407,7 +407,7 @@ class Regroup:
             raise RuntimeFailure(msg)
 
 
-def _close_all(came: Mapping[int, tuple[_Report, Channel]]) -> None:
+def _close_all(came: Mapping[int, tuple[_Report, FramedConnection]]) -> None:
     for _, channel in came.values():
         channel.close()
 

@@ -29,7 +29,7 @@ _ATTEMPTS: Final = 10
 
 
 @dataclass(frozen=True)
-class Note:
+class SecretNote:
     """Where rank 0 listens, and what to know there; the address is None where everybody knows it already."""
 
     port: int
@@ -42,23 +42,23 @@ class Note:
         return f"{self.port} {self.secret.hex()}{where}\n".encode()
 
     @staticmethod
-    def decode(text: bytes) -> Note | None:
+    def decode(text: bytes) -> SecretNote | None:
         """Note in a text; `None` if it is something else."""
         match = _NOTE.fullmatch(text)
         if match is None:
             return None
         address = None if match[3] is None else match[3].decode()
-        return Note(int(match[1]), bytes.fromhex(match[2].decode()), address)
+        return SecretNote(int(match[1]), bytes.fromhex(match[2].decode()), address)
 
 
-class Board(Protocol):
+class SecretExchange(Protocol):
     """A place that all ranks of a job can reach, and as few others as possible."""
 
-    def leave(self, note: Note, timeout: float) -> None:
+    def leave(self, note: SecretNote, timeout: float) -> None:
         """Put a note there, in the place of an earlier one."""
         ...
 
-    def read(self, timeout: float) -> Note | None:
+    def read(self, timeout: float) -> SecretNote | None:
         """Note that is there now."""
         ...
 
@@ -68,7 +68,7 @@ class Board(Protocol):
 
 
 @dataclass(frozen=True)
-class FileBoard:
+class FileExchange:
     """A file that only this user can open: for ranks that are all on this machine.
 
     It lies in XDG_RUNTIME_DIR, or else in a folder of the temporary directory that carries the user's number.
@@ -86,7 +86,7 @@ class FileBoard:
     def __str__(self) -> str:
         return f"{self._folder() / self._name()}"
 
-    def leave(self, note: Note, timeout: float) -> None:  # noqa: ARG002 - writing a file does not wait
+    def leave(self, note: SecretNote, timeout: float) -> None:  # noqa: ARG002 - writing a file does not wait
         """Put a whole note there at once, in the place of one that was left behind."""
         name = self._name()
         for attempt in range(_ATTEMPTS):
@@ -104,7 +104,7 @@ class FileBoard:
                 if attempt == _ATTEMPTS - 1:
                     raise
 
-    def read(self, timeout: float) -> Note | None:  # noqa: ARG002 - reading a file does not wait
+    def read(self, timeout: float) -> SecretNote | None:  # noqa: ARG002 - reading a file does not wait
         """Note that is there now."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -116,7 +116,7 @@ class FileBoard:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode) or not _is_private(found):
                 self._refuse("it must be a file of your own with mode 600")
-            return Note.decode(os.read(handle, limits.MAX_UNPROVEN_BYTES))
+            return SecretNote.decode(os.read(handle, limits.MAX_UNPROVEN_BYTES))
         finally:
             os.close(handle)
 
@@ -159,7 +159,7 @@ class FileBoard:
 
 
 @dataclass(frozen=True)
-class StoreBoard:
+class StoreExchange:
     """The store of torchrun: for ranks on several machines. Whoever reaches its port can read the note.
 
     Parameters
@@ -177,15 +177,15 @@ class StoreBoard:
     def __str__(self) -> str:
         return f"torchrun's store at {self.address}:{self.port}"
 
-    def leave(self, note: Note, timeout: float) -> None:
+    def leave(self, note: SecretNote, timeout: float) -> None:
         """Put a note there, in the place of an earlier one."""
         with self._talk(timeout) as store:
             store.set(self.job, note.encode().decode())
 
-    def read(self, timeout: float) -> Note | None:
+    def read(self, timeout: float) -> SecretNote | None:
         """Note that is there now."""
         with self._talk(timeout) as store:
-            return Note.decode(store.get(self.job)) if store.check([self.job]) else None
+            return SecretNote.decode(store.get(self.job)) if store.check([self.job]) else None
 
     def remove(self) -> None:
         """Take the note away."""

@@ -14,12 +14,12 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
 from weft.runtime.bootstrap import handshake
-from weft.runtime.bootstrap.control_plane import Roster, send_all
-from weft.runtime.bootstrap.handshake import Gone, Kind
+from weft.runtime.bootstrap.control_plane import ControlPlane, send_all
+from weft.runtime.bootstrap.handshake import FrameKind, Gone
 from weft.runtime.bootstrap.listener import open_socket
 from weft.runtime.bootstrap.members import (
+    LossVerdict,
     Member,
-    Verdict,
     announce,
     decode,
     lost,
@@ -29,7 +29,7 @@ from weft.runtime.resources import EXHAUSTED
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.environment import Place
-    from weft.runtime.bootstrap.handshake import Channel, Hello
+    from weft.runtime.bootstrap.handshake import FramedConnection, Hello
     from weft.runtime.bootstrap.listener import Applicant, Listener
     from weft.runtime.bootstrap.name_resolution import Where
 
@@ -40,7 +40,7 @@ _LINGER_S: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Point:
+class MeetingPoint:
     """Where to meet, and what to know there."""
 
     address: str
@@ -76,7 +76,7 @@ def resolve(address: str, port: int, timeout: float, variable: str = "WEFT_ADDRE
         raise InputError(msg) from error
 
 
-def listen_at(point: Point, timeout: float) -> socket.socket:
+def listen_at(point: MeetingPoint, timeout: float) -> socket.socket:
     """Listen at exactly the given address: loopback stays loopback."""
     family, where = resolve(point.address, point.port, timeout)
     patience = time.monotonic() + min(timeout, _PORT_TAKEN_S)
@@ -96,7 +96,7 @@ def listen_at(point: Point, timeout: float) -> socket.socket:
             time.sleep(_PORT_PAUSE_S)
 
 
-class Gate:
+class BootstrapServer:
     """Rank 0 while the others come; everything it opened is closed again unless all of them came.
 
     Parameters
@@ -109,7 +109,7 @@ class Gate:
         Seconds for all of them.
     """
 
-    def __init__(self, place: Place, point: Point, listener: Listener, timeout: float) -> None:
+    def __init__(self, place: Place, point: MeetingPoint, listener: Listener, timeout: float) -> None:
         self._place = place
         self._point = point
         self._listener = listener
@@ -117,7 +117,7 @@ class Gate:
         self._started = time.monotonic()
         self._deadline = self._started + timeout
         self._selector = selectors.DefaultSelector()
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, FramedConnection] = {}
         self._members: dict[int, Member] = {}
 
     def __enter__(self) -> Self:
@@ -129,7 +129,7 @@ class Gate:
                 channel.close()
         self._selector.close()
 
-    def admit_all(self, me: Member) -> Roster:
+    def admit_all(self, me: Member) -> ControlPlane:
         """Wait for every rank, then tell each of them who is there."""
         self._members[0] = me
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -138,13 +138,13 @@ class Gate:
                 self._admit_some()
             members = tuple(self._members[rank] for rank in range(self._place.size))
             record = msgspec.msgpack.encode(members)
-            send_all(self._channels, Kind.WELCOME, record, self._deadline)
+            send_all(self._channels, FrameKind.WELCOME, record, self._deadline)
         except RuntimeFailure as error:
             announce(self._channels.values(), error, "join")
             if not isinstance(error, TimedOut):
                 self._tell_the_rest(error)
             raise
-        return Roster(0, members, self._channels)
+        return ControlPlane(0, members, self._channels)
 
     def _admit_some(self) -> None:
         now = time.monotonic()
@@ -190,7 +190,7 @@ class Gate:
 
     def _tell_the_rest(self, error: RuntimeFailure) -> None:
         """For a moment, tell ranks that come only now why the job does not start."""
-        verdict = Verdict.of(error, "join").encode()
+        verdict = LossVerdict.of(error, "join").encode()
         missing = set(range(self._place.size)) - self._members.keys()
         deadline = time.monotonic() + _LINGER_S
         with selectors.DefaultSelector() as selector:
@@ -198,7 +198,7 @@ class Gate:
             while missing and (left := deadline - time.monotonic()) > 0:
                 selector.select(self._listener.wait_s(left))
                 for applicant in self._listener.serve():
-                    applicant.dismiss(Kind.FAILED, verdict)
+                    applicant.dismiss(FrameKind.FAILED, verdict)
                     missing.discard(applicant.hello.rank)
 
     def _hear_member(self, rank: int) -> None:
@@ -207,7 +207,7 @@ class Gate:
             frame = self._channels[rank].receive()
         except Gone as error:
             raise lost(self._members[rank], "join") from error
-        if frame is not None and frame[0] is Kind.EXPIRED:
+        if frame is not None and frame[0] is FrameKind.EXPIRED:
             self._deadline = time.monotonic()
         elif frame is not None:
             msg = f"rank {rank} spoke before the job was complete; use one Weft everywhere"

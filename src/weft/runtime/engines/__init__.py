@@ -69,7 +69,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class AwaitedPeer:
     """The peer that an operation waits for.
 
     Parameters
@@ -98,7 +98,7 @@ class Waiting:
         return f"waits {self.seconds:.1f} s for {who}{at}; that rank {state}"
 
 
-class Dealing(NamedTuple):
+class PeerExchange(NamedTuple):
     """How many elements go to a peer, out of one array, and come from it, into another; None: none do."""
 
     peer: int
@@ -203,7 +203,7 @@ class Engine(Protocol[B]):
         ...
 
     @property
-    def waiting(self) -> Waiting | None:
+    def waiting(self) -> AwaitedPeer | None:
         """The peer that the operation under way waits for; None where there is none, or it is not known."""
         ...
 
@@ -219,7 +219,7 @@ class Engine(Protocol[B]):
         """Make of a schedule what `run` needs."""
         ...
 
-    def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> Any:
+    def prepare_exchange(self, dealings: Sequence[PeerExchange], segment_elements: int) -> Any:
         """Make of dealings with single ranks what `run` needs."""
         ...
 

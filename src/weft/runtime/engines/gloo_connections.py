@@ -15,7 +15,7 @@ from weft.runtime.bootstrap.group_store import AnsweringStore
 from weft.runtime.transport.connect import FROZEN_AFTER_MS
 
 if TYPE_CHECKING:
-    from weft.runtime.engines.peer_watch import Watch
+    from weft.runtime.engines.peer_watch import PeerWatch
 
 VERDICT_S: Final = 1.0
 """What the watch gets to find out why a connection was closed: rank 0 may have to tell."""
@@ -25,7 +25,7 @@ _ATTEMPTS: Final = 5
 """So many times gloo tries to reach a rank that does not answer, each time for as long as it was given."""
 
 
-def connect_gloo(store: Any, watch: Watch, rank: int, name: str, timeout: float) -> Any:
+def connect_gloo(store: Any, watch: PeerWatch, rank: int, name: str, timeout: float) -> Any:
     """A backend of gloo for ranks that have met.
 
     Parameters
@@ -83,7 +83,7 @@ def connect_gloo(store: Any, watch: Watch, rank: int, name: str, timeout: float)
     return found
 
 
-def _interruptible(store: AnsweringStore, watch: Watch, timeout: float, awaited: set[int]) -> Any:
+def _interruptible(store: AnsweringStore, watch: PeerWatch, timeout: float, awaited: set[int]) -> Any:
     """A store for gloo in which nobody waits for a key of a rank that is lost, nor longer than so long.
 
     Ranks that were waited for in vain are put into `awaited`.

@@ -96,7 +96,7 @@ class Move(NamedTuple):
     sends: bool
 
 
-class Channel(Protocol):
+class MessageChannel(Protocol):
     """Carries values to other ranks and from them, in the order in which they were started."""
 
     def start(self, moves: Sequence[Move]) -> Sequence[Any]:
@@ -128,7 +128,7 @@ class Arithmetic(Protocol[V]):
         ...
 
 
-class Layout:
+class ChunkLayout:
     """Where each chunk lies at one rank; `cpp/runtime/script.cpp` has the same.
 
     Parameters
@@ -181,7 +181,7 @@ def read_script(schedule: Schedule, start: NDArray[np.int64], rank: int) -> Scri
     start
         First element of each chunk, and the end.
     """
-    layout = Layout(start, schedule.ranks, rank, pairs=schedule.collective == "all_to_all")
+    layout = ChunkLayout(start, schedule.ranks, rank, pairs=schedule.collective == "all_to_all")
     steps: dict[int, tuple[list[Message], list[Message]]] = {}
     peers: set[int] = set()
     for row, chunks in _messages_of(schedule, rank):
@@ -230,7 +230,7 @@ class Interpreter(Generic[V]):
         self,
         script: Script,
         memory: Sequence[V],
-        channel: Channel,
+        channel: MessageChannel,
         arithmetic: Arithmetic[V],
         deadline: float,
     ) -> None:

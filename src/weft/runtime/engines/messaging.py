@@ -1,8 +1,8 @@
 """What engines have in common that pass messages: the interpreter does the work, a channel carries it.
 
 Ranks that will talk to each other first exchange the fingerprint of what they are in. Nothing waits without
-end: whatever takes too long, breaks or differs ends as a `Failure`, is told to the others as far as they can
-still be reached, and becomes one of Weft's errors.
+end: whatever takes too long, breaks or differs ends as a `OperationFailure`, is told to the others as far as
+they can still be reached, and becomes one of Weft's errors.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 
 from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.members import Member
-from weft.runtime.engines import B, Dealing, Prepared, group_by_host
+from weft.runtime.engines import B, PeerExchange, Prepared, group_by_host
 from weft.runtime.engines.interpreter import (
-    Channel,
     Interpreter,
     Message,
+    MessageChannel,
     Move,
     Piece,
     Region,
@@ -46,7 +46,7 @@ FAREWELL_S: Final = 0.1
 V = TypeVar("V")
 
 
-class Kind(IntEnum):
+class FailureKind(IntEnum):
     """How an operation can end early."""
 
     LOST = 1
@@ -54,15 +54,15 @@ class Kind(IntEnum):
     DIFFERS = 3
 
 
-class Failure(Exception):
+class OperationFailure(Exception):
     """Why an operation ended early, and on whose account."""
 
-    def __init__(self, kind: Kind, rank: int) -> None:
+    def __init__(self, kind: FailureKind, rank: int) -> None:
         self.kind, self.rank = kind, rank
         super().__init__(f"{kind.name.lower()}: rank {rank}")
 
 
-class Messenger(Channel, Protocol[V]):
+class Messenger(MessageChannel, Protocol[V]):
     """A channel between processes."""
 
     def write(self, words: tuple[int, int]) -> V:
@@ -73,7 +73,7 @@ class Messenger(Channel, Protocol[V]):
         """The two numbers that came."""
         ...
 
-    def tell(self, failure: Failure) -> None:
+    def tell(self, failure: OperationFailure) -> None:
         """Let the others know, as far as they can be reached within a moment; nothing works afterwards."""
         ...
 
@@ -97,7 +97,7 @@ class MessagingEngine(ABC, Generic[B, V]):
         self._members = members
         self._sequence = 0
         self._met = [0] * self.size  # operations with each of the others
-        self._failure: Failure | None = None
+        self._failure: OperationFailure | None = None
 
     @property
     def hosts(self) -> list[list[int]]:
@@ -115,7 +115,7 @@ class MessagingEngine(ABC, Generic[B, V]):
         return
 
     @abstractmethod
-    def channel(self, flat: B) -> Channel:
+    def channel(self, flat: B) -> MessageChannel:
         """What carries such values."""
 
     @abstractmethod
@@ -131,7 +131,7 @@ class MessagingEngine(ABC, Generic[B, V]):
         del segment_elements
         return read_script(schedule, start, self.rank)
 
-    def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> Script:
+    def prepare_exchange(self, dealings: Sequence[PeerExchange], segment_elements: int) -> Script:
         """One step with all sends and receives; messages stay whole."""
         del segment_elements
         sends, arrivals = [], []
@@ -159,17 +159,17 @@ class MessagingEngine(ABC, Generic[B, V]):
         try:
             self._meet(script, prepared.fingerprint, deadline)
             interpreter.run()
-        except Failure as failure:
+        except OperationFailure as failure:
             self._give_up(failure)
             self._fail(failure, prepared, wait, interpreter.step)
         except BaseException:
-            self._give_up(Failure(Kind.LOST, self.rank))
+            self._give_up(OperationFailure(FailureKind.LOST, self.rank))
             raise
 
     def close(self) -> None:
         """Leave: who waits for this rank hears of it."""
         if self._failure is None:
-            self._give_up(Failure(Kind.LOST, self.rank))
+            self._give_up(OperationFailure(FailureKind.LOST, self.rank))
 
     def cancel(self) -> NoReturn:
         """Refuse: a message that MPI or torch has begun is theirs.
@@ -231,17 +231,17 @@ class MessagingEngine(ABC, Generic[B, V]):
             channel.wait(handle, deadline)
         for (peer, words), room in zip(meetings, theirs, strict=True):
             if channel.read(room) != words:
-                raise Failure(Kind.DIFFERS, peer)
+                raise OperationFailure(FailureKind.DIFFERS, peer)
 
-    def _give_up(self, failure: Failure) -> None:
+    def _give_up(self, failure: OperationFailure) -> None:
         self._failure = failure
         self.messenger.tell(failure)
 
-    def _fail(self, failure: Failure, prepared: Prepared, wait: float, step: int | None) -> NoReturn:
+    def _fail(self, failure: OperationFailure, prepared: Prepared, wait: float, step: int | None) -> NoReturn:
         what = f"{prepared.record.name} #{self._sequence} ({prepared.record.algorithm})"
-        if failure.kind == Kind.LATE:
+        if failure.kind == FailureKind.LATE:
             raise TimedOut(what, wait, [failure.rank]) from failure
-        if failure.kind == Kind.DIFFERS:
+        if failure.kind == FailureKind.DIFFERS:
             raise DesyncError(failure.rank, what) from failure
         if not 0 <= failure.rank < self.size:
             msg = f"{what}: a rank was lost, and nobody knows which"
@@ -250,10 +250,12 @@ class MessagingEngine(ABC, Generic[B, V]):
         raise PeerLost(member.rank, member.host, member.pid, what, step) from failure
 
 
-def heard(words: tuple[int, int], teller: int, me: int) -> Failure:
+def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:
     """What a rank told when it gave up; who hears of itself takes it for news about the teller."""
-    kind, rank = Kind(words[0]), words[1]
-    return Failure(Kind.LOST if kind == Kind.LATE else kind, teller if rank == me else rank)
+    kind, rank = FailureKind(words[0]), words[1]
+    return OperationFailure(
+        FailureKind.LOST if kind == FailureKind.LATE else kind, teller if rank == me else rank
+    )
 
 
 def write_card(rank: int) -> NDArray[np.uint8]:

@@ -18,9 +18,9 @@ from weft.runtime.engines.arithmetic import ByteArithmetic
 from weft.runtime.engines.messaging import (
     CARD_BYTES,
     FAREWELL_S,
-    Failure,
-    Kind,
+    FailureKind,
     MessagingEngine,
+    OperationFailure,
     heard,
     read_card,
     write_card,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.runtime.engines.interpreter import Channel, Move
+    from weft.runtime.engines.interpreter import MessageChannel, Move
 
     Bytes = NDArray[np.uint8]
 
@@ -107,7 +107,7 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
         """Array in ordinary memory."""
         return np.empty(elements, dtype)
 
-    def channel(self, flat: Flat) -> Channel:
+    def channel(self, flat: Flat) -> MessageChannel:
         """What carries such values."""
         del flat
         return self.messenger
@@ -158,11 +158,11 @@ class MpiChannel:
                 return True
             self._listen()
             if peer in self._left and not self._mpi.Request.Testall(requests):
-                raise Failure(Kind.LOST, peer)
+                raise OperationFailure(FailureKind.LOST, peer)
             return False
 
         if not _test_until(over, deadline):
-            raise Failure(Kind.LATE, peer)
+            raise OperationFailure(FailureKind.LATE, peer)
         del self._open[id(handle)]
 
     def write(self, words: tuple[int, int]) -> Bytes:
@@ -174,7 +174,7 @@ class MpiChannel:
         first, second = values.view(np.uint64).tolist()
         return first, second
 
-    def tell(self, failure: Failure) -> None:
+    def tell(self, failure: OperationFailure) -> None:
         """Let the others know, as far as they can be reached within a moment."""
         words = self.write((failure.kind, failure.rank))
         others = [rank for rank in range(self._comm.size) if rank != self._comm.rank]
@@ -190,7 +190,7 @@ class MpiChannel:
         words, teller = self.write((0, 0)), status.Get_source()
         self._comm.Recv([words, self._mpi.BYTE], teller, _FAREWELL)
         kind, rank = self.read(words)
-        if kind == Kind.LOST and rank == teller:
+        if kind == FailureKind.LOST and rank == teller:
             self._left.add(teller)  # but what it has sent before may still be on its way
         else:
             raise heard((kind, rank), teller, self._comm.rank)

@@ -23,11 +23,11 @@ from weft.errors import (
 )
 from weft.runtime.bootstrap.regroup import Regroup
 from weft.runtime.buffers import Flat, flatten
-from weft.runtime.engines import Waiting, group_by_host
+from weft.runtime.engines import AwaitedPeer, group_by_host
 from weft.runtime.recovery import Recovery, Survivors, agree, without_ranks
-from weft.runtime.transport.arena_allocator import Arena
+from weft.runtime.transport.arena_allocator import ArenaAllocator
 from weft.runtime.transport.connect import (
-    Wires,
+    Transport,
     branch,
     connect,
     reconnect,
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.members import Member
-    from weft.runtime.engines import Dealing, Prepared
+    from weft.runtime.engines import PeerExchange, Prepared
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -67,7 +67,12 @@ class NativeEngine:
     """
 
     def __init__(
-        self, wires: Wires, members: Sequence[Member], rank: int, arena: Arena, roster: Roster | None = None
+        self,
+        wires: Transport,
+        members: Sequence[Member],
+        rank: int,
+        arena: ArenaAllocator,
+        roster: ControlPlane | None = None,
     ) -> None:
         self.rank, self.size = rank, len(members)
         self._wires, self._members, self._arena, self._roster = wires, members, arena, roster
@@ -78,7 +83,7 @@ class NativeEngine:
 
     @staticmethod
     def connect(
-        roster: Roster,
+        roster: ControlPlane,
         *,
         transport: str = "auto",
         streams: int = 2,
@@ -117,10 +122,10 @@ class NativeEngine:
         except RuntimeFailure as failure:
             roster.reporter.tell(failure)
             raise
-        return NativeEngine(wires, roster.members, roster.rank, Arena(wires.host), roster)
+        return NativeEngine(wires, roster.members, roster.rank, ArenaAllocator(wires.host), roster)
 
     @property
-    def roster(self) -> Roster | None:
+    def roster(self) -> ControlPlane | None:
         """By which all ranks of the job meet; None for some of them."""
         return self._roster
 
@@ -163,7 +168,7 @@ class NativeEngine:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
             raise LimitError(f"{schedule.collective} ({schedule.algorithm}): {msg}") from error
 
-    def prepare_exchange(self, dealings: Sequence[Dealing], segment_elements: int) -> _core.Script:
+    def prepare_exchange(self, dealings: Sequence[PeerExchange], segment_elements: int) -> _core.Script:
         """Tasks of this rank; nothing waits for anything."""
 
         def count(elements: int | None) -> int:
@@ -356,7 +361,7 @@ class NativeEngine:
             self._roster.close()
 
     @property
-    def waiting(self) -> Waiting | None:
+    def waiting(self) -> AwaitedPeer | None:
         """The peer that the operation under way waits for; None where there is none."""
         found = self._wires.executor.waiting
         return self._explain(found) if found.rank >= 0 else None
@@ -377,10 +382,10 @@ class NativeEngine:
         what = "an operation" if prepared is None else self._name(prepared)
         _log.warning("rank %d: %s %s", self.rank, what, waiting)
 
-    def _explain(self, found: _core.Waiting) -> Waiting:
+    def _explain(self, found: _core.Waiting) -> AwaitedPeer:
         member, prepared = self._members[found.rank], self._now
         step = None if prepared is None else _step(prepared, found.row)
-        return Waiting(found.rank, member.host, member.pid, found.seconds, found.silent_ms / 1000, step)
+        return AwaitedPeer(found.rank, member.host, member.pid, found.seconds, found.silent_ms / 1000, step)
 
     def _check_losses(self, ranks: Sequence[int]) -> None:
         """Raise if the watch has found that one of these ranks is lost."""

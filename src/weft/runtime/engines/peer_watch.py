@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Self
 from msgspec.structs import replace
 
 from weft.runtime.bootstrap.client import join
-from weft.runtime.transport.connect import Wires, connect
+from weft.runtime.transport.connect import Transport, connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.environment import Place
     from weft.runtime.bootstrap.members import Member
 
@@ -28,7 +28,7 @@ _SMALLEST_ARENA: Final = 4096
 _LOOK_S: Final = 0.02
 
 
-class Watch:
+class PeerWatch:
     """Whether one of some ranks is lost, of a job whose ranks all watch each other.
 
     Parameters
@@ -39,13 +39,13 @@ class Watch:
         Those that this watch tells about, as they are numbered in the job.
     """
 
-    def __init__(self, roster: Roster, wires: Wires, ranks: Sequence[int]) -> None:
+    def __init__(self, roster: ControlPlane, wires: Transport, ranks: Sequence[int]) -> None:
         self.ranks = list(ranks)
         self._roster, self._wires = roster, wires
         self._lost: int | None = None
 
     @staticmethod
-    def start(place: Place, timeout: float, connect_timeout: float) -> Watch:
+    def start(place: Place, timeout: float, connect_timeout: float) -> PeerWatch:
         """Meet all ranks of a job and begin to watch them; every rank calls this.
 
         Parameters
@@ -65,11 +65,11 @@ class Watch:
         wires = connect(
             roster, transport="copy", streams=1, arena_bytes=_SMALLEST_ARENA, timeout=connect_timeout
         )
-        return Watch(roster, wires, range(roster.size))
+        return PeerWatch(roster, wires, range(roster.size))
 
-    def among(self, numbers: Sequence[int]) -> Watch:
+    def among(self, numbers: Sequence[int]) -> PeerWatch:
         """The same about some of these ranks only, in this order; `close` of the whole ends both."""
-        return Watch(self._roster, self._wires, [self.ranks[number] for number in numbers])
+        return PeerWatch(self._roster, self._wires, [self.ranks[number] for number in numbers])
 
     @property
     def members(self) -> list[Member]:
@@ -103,7 +103,7 @@ class Interrupter:
     For waits that nothing interrupts but the end of their connections.
     """
 
-    def __init__(self, watch: Watch, interrupt: Callable[[], None]) -> None:
+    def __init__(self, watch: PeerWatch, interrupt: Callable[[], None]) -> None:
         self._watch, self._interrupt = watch, interrupt
         self._needed = threading.Event()
         self._closed = False

@@ -25,8 +25,8 @@ from weft.errors import InputError, PeerLost
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
 from weft.runtime.engines.arithmetic import TensorArithmetic
 from weft.runtime.engines.gloo_connections import VERDICT_S, connect_gloo
-from weft.runtime.engines.messaging import FAREWELL_S, Failure, Kind, MessagingEngine, heard
-from weft.runtime.engines.peer_watch import Interrupter, Watch
+from weft.runtime.engines.messaging import FAREWELL_S, FailureKind, MessagingEngine, OperationFailure, heard
+from weft.runtime.engines.peer_watch import Interrupter, PeerWatch
 from weft.runtime.engines.tensor_buffers import TensorFlat, flatten_tensor
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.runtime.engines import Prepared
-    from weft.runtime.engines.interpreter import Channel, Move
+    from weft.runtime.engines.interpreter import MessageChannel, Move
 
 _DATA, _FAREWELL, _HANG_UP = 101, 102, 103
 _NAP_S: Final = 5e-5
@@ -86,7 +86,7 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
     """
 
     def __init__(
-        self, group: Any, watch: Watch, rank: int, name: str, *, timeout: float, owns_watch: bool = False
+        self, group: Any, watch: PeerWatch, rank: int, name: str, *, timeout: float, owns_watch: bool = False
     ) -> None:
         import torch.distributed as dist
 
@@ -113,7 +113,7 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
         rank, store = group.rank(), group.get_group_store()
         number = count_visit(store, rank)
         place = find_place_in_group(store, rank, group.size(), f"weft/engine/{number}", timeout)
-        watch = Watch.start(place, timeout, connect_timeout)
+        watch = PeerWatch.start(place, timeout, connect_timeout)
         try:
             return TorchEngine(group, watch, rank, str(number), timeout=connect_timeout, owns_watch=True)
         except BaseException:
@@ -161,7 +161,7 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
         """Array in ordinary memory."""
         return np.empty(elements, dtype)
 
-    def channel(self, flat: TensorFlat) -> Channel:
+    def channel(self, flat: TensorFlat) -> MessageChannel:
         """What carries such values."""
         return self.messenger if flat.values.device.type == "cpu" else self._grouped
 
@@ -187,7 +187,7 @@ class GlooChannel:
         Of this process in it.
     """
 
-    def __init__(self, backend: Any, watch: Watch, rank: int) -> None:
+    def __init__(self, backend: Any, watch: PeerWatch, rank: int) -> None:
         self._backend, self._watch, self._rank = backend, watch, rank
         others = [other for other in range(len(watch.ranks)) if other != rank]
         self._farewells = {other: self.write((0, 0)) for other in others}
@@ -220,7 +220,7 @@ class GlooChannel:
         except RuntimeError as error:
             if time.monotonic() < deadline or self._watch.lost is not None:
                 raise self._explain(peer) from error
-            raise Failure(Kind.LATE, peer) from error
+            raise OperationFailure(FailureKind.LATE, peer) from error
 
     def write(self, words: tuple[int, int]) -> Any:
         """Two numbers as something to send."""
@@ -234,7 +234,7 @@ class GlooChannel:
         first, second = (word % (1 << 64) for word in values.tolist())
         return first, second
 
-    def tell(self, failure: Failure) -> None:
+    def tell(self, failure: OperationFailure) -> None:
         """Send the reason to all that can be reached, and hang up."""
         words = self.write((failure.kind, failure.rank))
         sent = []
@@ -252,15 +252,15 @@ class GlooChannel:
             with suppress(RuntimeError):
                 _wait(self._backend.recv([self.write((0, 0))], other, _HANG_UP), 0)
 
-    def _explain(self, peer: int) -> Failure:
+    def _explain(self, peer: int) -> OperationFailure:
         """Why a connection is closed: a rank is lost, or the peer has said why; else it is taken for lost."""
         if (lost := self._watch.lost) is not None:
-            return Failure(Kind.LOST, lost)
+            return OperationFailure(FailureKind.LOST, lost)
         try:
             _wait(self._news[peer], FAREWELL_S)
         except RuntimeError:
             lost = self._watch.await_loss(VERDICT_S)
-            return Failure(Kind.LOST, peer if lost is None else lost)
+            return OperationFailure(FailureKind.LOST, peer if lost is None else lost)
         return heard(self.read(self._farewells[peer]), peer, self._rank)
 
 
@@ -275,7 +275,7 @@ class GroupedChannel:
         Over the ranks that use it, as they are numbered in that group.
     """
 
-    def __init__(self, group: Any, watch: Watch) -> None:
+    def __init__(self, group: Any, watch: PeerWatch) -> None:
         self._group, self._watch = group, watch
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
@@ -300,9 +300,9 @@ class GroupedChannel:
         for work in works:
             while not work.is_completed():
                 if (lost := self._watch.lost) is not None:
-                    raise Failure(Kind.LOST, lost)
+                    raise OperationFailure(FailureKind.LOST, lost)
                 if time.monotonic() > deadline:
-                    raise Failure(Kind.LATE, peer)
+                    raise OperationFailure(FailureKind.LATE, peer)
                 time.sleep(_NAP_S)
             work.wait()
 

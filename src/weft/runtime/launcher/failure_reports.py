@@ -37,7 +37,7 @@ _READS: Final = 64
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_JOB_RANKS)]
 
 
-class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FailureReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one rank says about itself.
 
     Parameters
@@ -111,7 +111,7 @@ class FailureReporter:
 
     def tell_joined(self) -> None:
         """Say that this rank has met the others."""
-        self._write(Report(self._rank, "joined"))
+        self._write(FailureReport(self._rank, "joined"))
 
     def tell(self, failure: RuntimeFailure) -> None:
         """Say why this rank cannot go on."""
@@ -129,13 +129,13 @@ class FailureReporter:
             kind, named, op = "differs", [failure.rank], failure.op
             fingerprint = "" if failure.fingerprint is None else f"{failure.fingerprint:x}"
         known = self._job_ranks(named)
-        self._write(Report(self._rank, kind, known[:_MOST_NAMED], op[:_LONGEST_OP], fingerprint))
+        self._write(FailureReport(self._rank, kind, known[:_MOST_NAMED], op[:_LONGEST_OP], fingerprint))
 
     def _job_ranks(self, named: Sequence[int]) -> tuple[int, ...]:
         inside = [rank for rank in named if rank >= 0]
         return tuple(inside if self._ranks is None else (self._ranks[rank] for rank in inside))
 
-    def _write(self, report: Report) -> None:
+    def _write(self, report: FailureReport) -> None:
         # A forked child is not the rank that the launcher knows.
         if self._descriptor is None or os.getpid() != self._process:
             return
@@ -154,7 +154,7 @@ class ReportPipe:
         os.set_blocking(self.writer, False)
         found = os.fstat(self.writer)
         self.address = f"{self.writer}:{found.st_dev}:{found.st_ino}"
-        self.latest: dict[int, Report] = {}
+        self.latest: dict[int, FailureReport] = {}
         self._partial = b""
 
     def fileno(self) -> int:
@@ -179,7 +179,7 @@ class ReportPipe:
 
     def _take(self, line: bytes) -> None:
         try:
-            report = msgspec.json.decode(line, type=Report)
+            report = msgspec.json.decode(line, type=FailureReport)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return  # from something else that was given the descriptor: as if nothing had been said
         if report.kind == "joined":

@@ -22,7 +22,7 @@ from weft.errors import name_ranks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.runtime.launcher.failure_reports import Report
+    from weft.runtime.launcher.failure_reports import FailureReport
 
 
 _LINK_PROBLEMS: Final = {"cut": "nothing got through any more", "corrupt": "data was changed on its way"}
@@ -79,7 +79,9 @@ class FirstFailure:
         return f"{name_ranks(self.ranks)} failed first: {self.reason}" if self.ranks else self.reason
 
 
-def find_first_failure(ends: Sequence[RankResult], reports: Mapping[int, Report]) -> FirstFailure | None:
+def find_first_failure(
+    ends: Sequence[RankResult], reports: Mapping[int, FailureReport]
+) -> FirstFailure | None:
     """Judge why a job failed.
 
     Parameters
@@ -111,7 +113,7 @@ def find_first_failure(ends: Sequence[RankResult], reports: Mapping[int, Report]
     return _say_what_is_known(first, reports)
 
 
-def is_settled(found: FirstFailure, running: Iterable[int], reports: Mapping[int, Report]) -> bool:
+def is_settled(found: FirstFailure, running: Iterable[int], reports: Mapping[int, FailureReport]) -> bool:
     """Whether waiting for more ranks to end or to report cannot change a judgement."""
     return found.by_itself or all(rank in reports for rank in running)
 
@@ -129,7 +131,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _judge_difference(differing: Mapping[int, Report], exit_code: int) -> FirstFailure:
+def _judge_difference(differing: Mapping[int, FailureReport], exit_code: int) -> FirstFailure:
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for rank, report in sorted(differing.items()):
         groups[report.op, report.fingerprint].append(rank)
@@ -148,7 +150,7 @@ def _judge_difference(differing: Mapping[int, Report], exit_code: int) -> FirstF
     return FirstFailure(tuple(odd), reason, exit_code)
 
 
-def _say_difference(differing: Mapping[int, Report], ranks: Iterable[int]) -> str:
+def _say_difference(differing: Mapping[int, FailureReport], ranks: Iterable[int]) -> str:
     who = name_ranks(ranks)
     ops = {report.op for report in differing.values()}
     if len(ops) == 1 and len(differing) > 1:
@@ -157,7 +159,7 @@ def _say_difference(differing: Mapping[int, Report], ranks: Iterable[int]) -> st
     return f"{who} are in different operations: {doing}"
 
 
-def _count_votes(reports: Mapping[int, Report]) -> dict[int, list[int]]:
+def _count_votes(reports: Mapping[int, FailureReport]) -> dict[int, list[int]]:
     """By rank that names no other: the ranks that name it, or that name ranks which lead to it."""
     votes: dict[int, list[int]] = defaultdict(list)
     for rank in sorted(reports):
@@ -166,7 +168,7 @@ def _count_votes(reports: Mapping[int, Report]) -> dict[int, list[int]]:
     return votes
 
 
-def _follow(rank: int, reports: Mapping[int, Report]) -> set[int]:
+def _follow(rank: int, reports: Mapping[int, FailureReport]) -> set[int]:
     """Ranks at the ends of the chains of blame that begin at a rank; none where these are circles."""
     seen, coming, roots = {rank}, [rank], set()
     while coming:
@@ -181,7 +183,10 @@ def _follow(rank: int, reports: Mapping[int, Report]) -> set[int]:
 
 
 def _judge_votes(
-    votes: Mapping[int, list[int]], ends: Sequence[RankResult], reports: Mapping[int, Report], exit_code: int
+    votes: Mapping[int, list[int]],
+    ends: Sequence[RankResult],
+    reports: Mapping[int, FailureReport],
+    exit_code: int,
 ) -> FirstFailure:
     top = max(len(voters) for voters in votes.values())
     most = sorted(rank for rank, voters in votes.items() if len(voters) == top)
@@ -202,7 +207,7 @@ def _judge_votes(
     return FirstFailure(tuple(most), reason, exit_code)
 
 
-def _say_what_is_known(first: RankResult, reports: Mapping[int, Report]) -> FirstFailure:
+def _say_what_is_known(first: RankResult, reports: Mapping[int, FailureReport]) -> FirstFailure:
     assert first.exit_code is not None
     for report in reports.values():
         if report.kind in _LINK_PROBLEMS:

@@ -27,7 +27,7 @@ from weft.runtime.launcher import failure_reports
 from weft.runtime.launcher.failure_reports import ReportPipe
 from weft.runtime.launcher.first_failure import RankResult, find_first_failure, is_settled
 from weft.runtime.launcher.rank_output import RankOutput
-from weft.runtime.launcher.watchdog import Keeper, before_exec
+from weft.runtime.launcher.watchdog import Watchdog, before_exec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,7 +209,7 @@ class _Job:
 
     def __enter__(self) -> Self:
         self._selector = self._resources.enter_context(selectors.DefaultSelector())
-        self._keeper = self._resources.enter_context(Keeper())
+        self._keeper = self._resources.enter_context(Watchdog())
         self._reports = ReportPipe()
         self._resources.callback(self._reports.close)
         self._selector.register(self._reports, selectors.EVENT_READ)

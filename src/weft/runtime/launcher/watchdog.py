@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class Keeper:
+class Watchdog:
     """The guard process, told which process groups to kill should this process be gone."""
 
     def __enter__(self) -> Self:

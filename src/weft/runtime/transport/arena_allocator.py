@@ -55,7 +55,7 @@ def find_arena_bytes(local_ranks: int) -> int:
     return max(_SMALLEST, min(limits.DEFAULT_ARENA_BYTES, share // _ALIGNMENT * _ALIGNMENT))
 
 
-class Arena:
+class ArenaAllocator:
     """First-fit allocation from one block; what is freed joins its free neighbours.
 
     Parameters

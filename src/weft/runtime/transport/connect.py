@@ -21,25 +21,25 @@ import numpy as np
 from weft import _core
 from weft.errors import InputError, LimitError, WeftError
 from weft.runtime.bootstrap.control_plane import check_timeout
-from weft.runtime.bootstrap.regroup import Reunion
+from weft.runtime.bootstrap.regroup import RegroupKit
 from weft.runtime.resources import guarded
 from weft.runtime.transport.arena_allocator import find_arena_bytes
 from weft.runtime.transport.connections import (
     HEARTBEATS,
     LOOPBACK,
-    Door,
-    Line,
+    ListenAddress,
+    PeerConnection,
     connect_lines,
     open_door,
 )
-from weft.runtime.transport.link_connections import Lanes, find_lanes, find_nodes
+from weft.runtime.transport.link_connections import LinkConnections, find_lanes, find_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.members import Member
-    from weft.runtime.transport.link_connections import Ends
+    from weft.runtime.transport.link_connections import ConnectionEnds
     from weft.topology import Topology
 
 SUSPECT_AFTER_MS: Final = 1000
@@ -66,11 +66,11 @@ class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checksums: bool
     topology: str
     """Digest, if it prescribes connections."""
-    door: Door
+    door: ListenAddress
 
 
 @dataclass(slots=True, kw_only=True)
-class Wires:
+class Transport:
     """What connects one rank to all others of a communicator.
 
     Parameters
@@ -113,7 +113,7 @@ class Wires:
     can_read: frozenset[int]
     sockets: dict[int, list[socket.socket]]
     streams: int
-    lanes: Lanes
+    lanes: LinkConnections
     checksums: bool
     transport: str
     arena_bytes: int
@@ -121,7 +121,7 @@ class Wires:
     channels: set[int] = field(default_factory=set)
     heartbeats: _core.Heartbeats | None = None
     watched: dict[int, socket.socket] = field(default_factory=dict)
-    reunion: Reunion | None = None
+    reunion: RegroupKit | None = None
 
     def close(self) -> None:
         """Let go of everything; the others see that this rank left on purpose."""
@@ -138,7 +138,7 @@ class Wires:
 
 
 def connect(
-    roster: Roster,
+    roster: ControlPlane,
     *,
     transport: str,
     streams: int,
@@ -146,7 +146,7 @@ def connect(
     timeout: float,
     checksums: bool = True,
     topology: Topology | None = None,
-) -> Wires:
+) -> Transport:
     """Connect this rank to all others; every rank calls this.
 
     Parameters
@@ -193,14 +193,14 @@ def connect(
 
 
 def _connect(
-    roster: Roster,
+    roster: ControlPlane,
     transport: str,
     streams: int,
     arena_bytes: int | None,
     timeout: float,
     checksums: bool,
     topology: Topology | None,
-) -> Wires:
+) -> Transport:
     deadline = time.monotonic() + check_timeout(timeout)
 
     def left() -> float:
@@ -246,10 +246,10 @@ def _connect(
                 if readable and host.can_read(local[rank], cards[rank].probe, cards[rank].word):
                     reads.add(rank)
         hub = [] if alone else others if me == 0 else [0]
-        beats = {Line(rank, HEARTBEATS): None for rank in hub}
+        beats = {PeerConnection(rank, HEARTBEATS): None for rank in hub}
         wanted = _wanted(remote, streams, lanes) | beats
         lines = connect_lines(me, entrance, [card.door for card in cards], wanted, left(), roster)
-        reunion = Reunion(entrance.keep(), [card.door for card in cards]) if others else None
+        reunion = RegroupKit(entrance.keep(), [card.door for card in cards]) if others else None
     told = roster.exchange(msgspec.msgpack.encode(sorted(reads)), left())
     agreed = [set(msgspec.msgpack.decode(part, type=list[int])) for part in told]
     can_read = frozenset(rank for rank in reads if me in agreed[rank])
@@ -260,7 +260,7 @@ def _connect(
         descriptors = [watched[rank].fileno() if rank in watched else -1 for rank in range(roster.size)]
         heartbeats = _core.Heartbeats(host, descriptors, SUSPECT_AFTER_MS, FROZEN_AFTER_MS)
     job, sockets = list(range(roster.size)), _by_rank(lines, remote)
-    wires = Wires(
+    wires = Transport(
         host=host,
         executor=_make_executor(
             host, 0, _identify([card.door for card in cards]), me, job, local, sockets, can_read, checksums
@@ -285,7 +285,9 @@ def _connect(
     return wires
 
 
-def reconnect(before: Wires, roster: Roster, topology: Topology | None, timeout: float) -> Wires:
+def reconnect(
+    before: Transport, roster: ControlPlane, topology: Topology | None, timeout: float
+) -> Transport:
     """Connect all ranks anew, after something went wrong; every rank calls this.
 
     What they share in memory stays, and so does the watch over who is alive.
@@ -310,14 +312,14 @@ def reconnect(before: Wires, roster: Roster, topology: Topology | None, timeout:
 
 
 def branch(
-    trunk: Wires,
+    trunk: Transport,
     me: int,
     members: Sequence[int],
     tell: Callable[[bytes], list[bytes]],
     timeout: float,
-    watch: Roster | None = None,
+    watch: ControlPlane | None = None,
     check: Callable[[], None] | None = None,
-) -> Wires | None:
+) -> Transport | None:
     """Connect some ranks among themselves, over the memory that they already share; every rank calls this.
 
     Parameters
@@ -353,7 +355,7 @@ def branch(
     remote = [rank for rank in members if rank in trunk.sockets] if free else []
     with open_door(trunk.address, _own_addresses(trunk.lanes, remote), timeout) as entrance:
         told = tell(msgspec.msgpack.encode(entrance.door))
-        doors = [msgspec.msgpack.decode(part, type=Door) for part in told]
+        doors = [msgspec.msgpack.decode(part, type=ListenAddress) for part in told]
         wanted = _wanted(remote, trunk.streams, trunk.lanes)
         lines = connect_lines(me, entrance, doors, wanted, timeout, watch, check)
     if not members:
@@ -368,7 +370,7 @@ def branch(
     job, local = [trunk.job[rank] for rank in members], [trunk.local[rank] for rank in members]
     can_read = frozenset(number[rank] for rank in members if rank in trunk.can_read)
     sockets = {number[rank]: lanes for rank, lanes in _by_rank(lines, remote).items()}
-    return Wires(
+    return Transport(
         host=trunk.host,
         executor=_make_executor(
             trunk.host,
@@ -402,20 +404,24 @@ def _is_crowded(members: Sequence[Member], me: int) -> bool:
     return sum(member.machine == machine for member in members) > len(os.sched_getaffinity(0))
 
 
-def _own_addresses(lanes: Lanes, remote: Sequence[int]) -> list[str]:
+def _own_addresses(lanes: LinkConnections, remote: Sequence[int]) -> list[str]:
     """All that the topology gives to this rank, also where only it knocks: a wrong one is found at once."""
     return sorted({ends.here for rank in remote for ends in lanes.ends.get(rank, ())})
 
 
-def _wanted(remote: Sequence[int], streams: int, lanes: Lanes) -> dict[Line, Ends | None]:
-    wanted: dict[Line, Ends | None] = {}
+def _wanted(
+    remote: Sequence[int], streams: int, lanes: LinkConnections
+) -> dict[PeerConnection, ConnectionEnds | None]:
+    wanted: dict[PeerConnection, ConnectionEnds | None] = {}
     for rank in remote:
         for number, ends in enumerate(lanes.ends.get(rank, (None,) * streams)):
-            wanted[Line(rank, number)] = ends
+            wanted[PeerConnection(rank, number)] = ends
     return wanted
 
 
-def _by_rank(lines: dict[Line, socket.socket], remote: Sequence[int]) -> dict[int, list[socket.socket]]:
+def _by_rank(
+    lines: dict[PeerConnection, socket.socket], remote: Sequence[int]
+) -> dict[int, list[socket.socket]]:
     found: dict[int, list[socket.socket]] = {rank: [] for rank in remote}
     for line in sorted(lines):
         if line.purpose != HEARTBEATS:
@@ -442,7 +448,7 @@ def _check_cards(cards: Sequence[_Card], me: int) -> None:
             raise InputError(msg)
 
 
-def _identify(doors: Sequence[Door]) -> int:
+def _identify(doors: Sequence[ListenAddress]) -> int:
     """A number for a communicator that all its ranks know and no other has: their tokens are random."""
     digest = hashlib.sha256(b"".join(door.token for door in doors)).digest()
     return int.from_bytes(digest[:8], "little")

@@ -24,10 +24,10 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.dialer import (
-    Caller,
+    Dialer,
     Dismissed,
-    Pauses,
     Refused,
+    RetryPauses,
 )
 from weft.runtime.bootstrap.handshake import (
     Gone,
@@ -39,12 +39,12 @@ from weft.runtime.bootstrap.listener import Listener, let_idle, open_socket
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.bootstrap.server import resolve
 from weft.runtime.resources import EXHAUSTED
-from weft.runtime.transport.link_connections import Ends
+from weft.runtime.transport.link_connections import ConnectionEnds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from weft.runtime.bootstrap.control_plane import Roster
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.listener import Applicant
     from weft.runtime.bootstrap.name_resolution import Where
 
@@ -66,7 +66,7 @@ _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 1), (socke
 """The kernel gives up a silent peer after eight seconds: after the heartbeats, or where those see nothing."""
 
 
-class Line(NamedTuple):
+class PeerConnection(NamedTuple):
     """One connection to another rank."""
 
     rank: int
@@ -76,7 +76,7 @@ class Line(NamedTuple):
 _Address = Annotated[str, msgspec.Meta(max_length=255)]
 
 
-class Door(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ListenAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a rank listens, and what proves that somebody may come in."""
 
     address: _Address
@@ -87,10 +87,10 @@ class Door(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class DataListener:
     """A door from inside: what listens at it."""
 
-    door: Door
+    door: ListenAddress
     listener: Listener
 
     def __enter__(self) -> Self:
@@ -106,7 +106,7 @@ class Entrance:
         return kept
 
 
-def open_door(address: str, cables: Iterable[str], timeout: float) -> Entrance:
+def open_door(address: str, cables: Iterable[str], timeout: float) -> DataListener:
     """Listen on loopback if all ranks are here, else where WEFT_INTERFACE says or rank 0 is reached.
 
     Parameters
@@ -133,7 +133,7 @@ def open_door(address: str, cables: Iterable[str], timeout: float) -> Entrance:
         listener = Listener(listening, token, longest=0)
         stack.pop_all()
     at, port = main.getsockname()[:2]
-    return Entrance(Door(at, port, token, side), listener)
+    return DataListener(ListenAddress(at, port, token, side), listener)
 
 
 def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.socket:
@@ -152,13 +152,13 @@ def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.s
 
 def connect_lines(
     me: int,
-    entrance: Entrance,
-    doors: Sequence[Door],
-    lines: Mapping[Line, Ends | None],
+    entrance: DataListener,
+    doors: Sequence[ListenAddress],
+    lines: Mapping[PeerConnection, ConnectionEnds | None],
     timeout: float,
-    watch: Roster | None = None,
+    watch: ControlPlane | None = None,
     check: Callable[[], None] | None = None,
-) -> dict[Line, socket.socket]:
+) -> dict[PeerConnection, socket.socket]:
     """Connect every line.
 
     Parameters
@@ -189,7 +189,7 @@ def connect_lines(
     calls = {}
     for line in sorted(lines):
         if line.rank < me:
-            ends = lines[line] or Ends(doors[me].address, doors[line.rank].address)
+            ends = lines[line] or ConnectionEnds(doors[me].address, doors[line.rank].address)
             calls[line] = _Call(me, line, doors[line.rank], ends, timeout)
     expected = {line for line in lines if line.rank > me}
     found = _Connecting(entrance, calls, expected, timeout, watch, check).run()
@@ -210,12 +210,14 @@ def connect_lines(
 class _Call:
     """A line that this rank calls for, over one attempt or several."""
 
-    def __init__(self, me: int, line: Line, door: Door, ends: Ends, timeout: float) -> None:
+    def __init__(
+        self, me: int, line: PeerConnection, door: ListenAddress, ends: ConnectionEnds, timeout: float
+    ) -> None:
         self._me, self._line, self._token, self._ends = me, line, door.token, ends
         self._port = door.side.get(ends.there, door.port)
-        self._pauses = Pauses()
+        self._pauses = RetryPauses()
         self._refused_since: float | None = None
-        self.attempt: Caller | None = None
+        self.attempt: Dialer | None = None
         self.due = 0.0
         self.problem = ""
         try:
@@ -227,9 +229,9 @@ class _Call:
     def __str__(self) -> str:
         return f"rank {self._line.rank} from {self._ends.here} at {self._ends.there}:{self._port}"
 
-    def begin(self) -> Caller:
+    def begin(self) -> Dialer:
         """Make an attempt."""
-        self.attempt = Caller(
+        self.attempt = Dialer(
             self._where,
             self._token,
             Hello.make(self._me, self._line.purpose, _SCOPE),
@@ -262,11 +264,11 @@ class _Connecting:
 
     def __init__(
         self,
-        entrance: Entrance,
-        calls: dict[Line, _Call],
-        expected: set[Line],
+        entrance: DataListener,
+        calls: dict[PeerConnection, _Call],
+        expected: set[PeerConnection],
         timeout: float,
-        watch: Roster | None,
+        watch: ControlPlane | None,
         check: Callable[[], None] | None,
     ) -> None:
         self._entrance, self._expected, self._watch, self._check = entrance, expected, watch, check
@@ -275,9 +277,9 @@ class _Connecting:
         self._began = time.monotonic()
         self._deadline = self._began + timeout
         self._tend_at = 0.0
-        self._found: dict[Line, socket.socket] = {}
+        self._found: dict[PeerConnection, socket.socket] = {}
 
-    def run(self) -> dict[Line, socket.socket]:
+    def run(self) -> dict[PeerConnection, socket.socket]:
         """Connect them all, or none."""
         with selectors.DefaultSelector() as self._selector, ExitStack() as unless_all:
             unless_all.callback(self._close)
@@ -304,7 +306,7 @@ class _Connecting:
             return
         left = min(self._deadline, self._tend_at) - time.monotonic()
         for key, _ in self._selector.select(self._entrance.listener.wait_s(max(0.0, left))):
-            if isinstance(key.data, Line):
+            if isinstance(key.data, PeerConnection):
                 self._advance(key.data)
             elif key.fileobj is not self._entrance.listener and self._watch:
                 self._watch.hear(key.data, "connect")
@@ -332,7 +334,7 @@ class _Connecting:
             elif call.attempt is not None and now >= call.attempt.deadline:
                 self._put_off(call, TimeoutError("no answer"))
 
-    def _advance(self, line: Line) -> None:
+    def _advance(self, line: PeerConnection) -> None:
         call = self._calls.get(line)
         if call is None or call.attempt is None:
             return
@@ -360,7 +362,7 @@ class _Connecting:
 
     def _admit(self, applicant: Applicant) -> None:
         """Take a connection for an incoming line; of two the later: the caller has given up the first."""
-        line = Line(applicant.hello.rank, applicant.hello.number)
+        line = PeerConnection(applicant.hello.rank, applicant.hello.number)
         if line not in self._incoming or applicant.hello.scope != hash_scope(_SCOPE):
             self._entrance.listener.turn_away(applicant, f"rank {line.rank} is not expected here now")
             return

@@ -29,7 +29,7 @@ IN_TURN: Final = -1
 _Value = TypeVar("_Value")
 
 
-class Ends(NamedTuple):
+class ConnectionEnds(NamedTuple):
     """Addresses of a connection."""
 
     here: str
@@ -37,7 +37,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LinkConnections:
     """Connections of one rank that a topology prescribes.
 
     Parameters
@@ -50,18 +50,18 @@ class Lanes:
         Of the topology; empty if it prescribes nothing.
     """
 
-    ends: dict[int, tuple[Ends, ...]] = field(default_factory=dict)
+    ends: dict[int, tuple[ConnectionEnds, ...]] = field(default_factory=dict)
     out: dict[int, int] = field(default_factory=dict)
     into: dict[int, int] = field(default_factory=dict)
     digest: str = ""
 
-    def among(self, members: Sequence[int]) -> Lanes:
+    def among(self, members: Sequence[int]) -> LinkConnections:
         """Those to some of the ranks, numbered anew."""
 
         def renumber(table: dict[int, _Value]) -> dict[int, _Value]:
             return {new: table[rank] for new, rank in enumerate(members) if rank in table}
 
-        return Lanes(renumber(self.ends), renumber(self.out), renumber(self.into), self.digest)
+        return LinkConnections(renumber(self.ends), renumber(self.out), renumber(self.into), self.digest)
 
     def of_routes(self, schedule: Schedule) -> NDArray[np.int32]:
         """Lane of each route of a schedule, as far as this rank has to do with it."""
@@ -91,7 +91,7 @@ def find_nodes(topology: Topology | None, members: Sequence[Member]) -> list[int
     return list(range(len(members)))
 
 
-def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> Lanes:
+def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> LinkConnections:
     """Read off a topology how a rank reaches the others.
 
     Parameters
@@ -104,9 +104,9 @@ def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> La
         Of the job.
     """
     if topology is None or not topology.addresses:
-        return Lanes()
+        return LinkConnections()
     addresses = {link: (src, dst) for link, src, dst in topology.addresses}
-    lanes = Lanes(digest=topology.digest)
+    lanes = LinkConnections(digest=topology.digest)
     me = nodes[rank]
     for other, node in enumerate(nodes):
         if node == me:
@@ -115,9 +115,11 @@ def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> La
         ways = _ways(topology, addresses, low, high)
         if not ways:
             continue
-        lanes.ends[other] = tuple(Ends(*way) if me == low else Ends(*way[::-1]) for way in ways)
+        lanes.ends[other] = tuple(
+            ConnectionEnds(*way) if me == low else ConnectionEnds(*way[::-1]) for way in ways
+        )
         lanes.out[other] = _own_way(topology, addresses, me, node, lanes.ends[other])
-        back = tuple(Ends(*ends[::-1]) for ends in lanes.ends[other])
+        back = tuple(ConnectionEnds(*ends[::-1]) for ends in lanes.ends[other])
         lanes.into[other] = _own_way(topology, addresses, node, me, back)
     return lanes
 
@@ -143,11 +145,15 @@ def _ways(
 
 
 def _own_way(
-    topology: Topology, addresses: dict[int, tuple[str, str]], src: int, dst: int, ends: Sequence[Ends]
+    topology: Topology,
+    addresses: dict[int, tuple[str, str]],
+    src: int,
+    dst: int,
+    ends: Sequence[ConnectionEnds],
 ) -> int:
     route = topology.route(src, dst)
     if route[0] in addresses and route[-1] in addresses:
-        way = Ends(addresses[route[0]][0], addresses[route[-1]][1])
+        way = ConnectionEnds(addresses[route[0]][0], addresses[route[-1]][1])
         if way in ends:
             return ends.index(way)
     return IN_TURN

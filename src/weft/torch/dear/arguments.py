@@ -13,7 +13,7 @@ from weft.torch.dear.sharding import ELEMENTWISE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.torch.dear.hooked_modules import Unit
+    from weft.torch.dear.hooked_modules import HookedModule
 
 MODES: Final = ("gradients", "parameters")
 
@@ -68,7 +68,7 @@ def check_model(model: Any) -> None:
 
 
 def number_parameters(
-    model: torch.nn.Module, groups: Sequence[dict[str, Any]], units: Sequence[Unit]
+    model: torch.nn.Module, groups: Sequence[dict[str, Any]], units: Sequence[HookedModule]
 ) -> tuple[Parameters, list[int]]:
     """Number what is trained, in the order of the model, and say in which group of parameters each is.
 

@@ -1,8 +1,8 @@
 """What DeAR needs of those who move its buckets: Weft's own runtime, or any process group of torch.
 
-A `Cut` is one bucket's way through a channel: it knows which part of the bucket this rank owns between the
-two halves of an all-reduce. Communication is started, and waited for later; on Weft's runtime it ends in the
-order in which it was started, on other groups in any order.
+A `BucketCut` is one bucket's way through a channel: it knows which part of the bucket this rank owns between
+the two halves of an all-reduce. Communication is started, and waited for later; on Weft's runtime it ends in
+the order in which it was started, on other groups in any order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_NEWS: Final = 64 << 20
 COLLECTIVES: Final = ("reduce_scatter", "all_gather", "all_reduce", "vote")
 
 
-class Span(NamedTuple):
+class OperationSpan(NamedTuple):
     """Something that took time; times of `time.perf_counter`."""
 
     kind: str
@@ -55,7 +55,7 @@ class Pending:
             self._wait = None
 
 
-class Cut(ABC):
+class BucketCut(ABC):
     """One bucket's way through a channel.
 
     Attributes
@@ -89,7 +89,7 @@ class Cut(ABC):
         """Start averaging the whole."""
 
 
-class Channel(ABC):
+class BucketChannel(ABC):
     """The ranks that train together, and what moves their gradients.
 
     Attributes
@@ -107,7 +107,7 @@ class Channel(ABC):
     name: str
     ordered: bool
     counts: bool
-    listener: Callable[[Span], None] | None = None
+    listener: Callable[[OperationSpan], None] | None = None
     clock: Callable[[], float] = time.perf_counter
 
     @abstractmethod
@@ -115,7 +115,7 @@ class Channel(ABC):
         """Room for a bucket, where it is moved fastest; zeros."""
 
     @abstractmethod
-    def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> Cut:
+    def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> BucketCut:
         """Way of a bucket of so many elements; `group` is its number in reports."""
 
     @abstractmethod
@@ -174,4 +174,4 @@ class Channel(ABC):
     def report(self, kind: str, group: int, start: float, end: float) -> None:
         """Tell whoever listens."""
         if self.listener is not None:
-            self.listener(Span(kind, group, start, end))
+            self.listener(OperationSpan(kind, group, start, end))

@@ -23,7 +23,7 @@ POLICIES = ("dear", "wfbp")
 
 
 @dataclass(frozen=True)
-class Group:
+class FusionGroup:
     """Parameters in one bucket.
 
     Parameters
@@ -58,7 +58,7 @@ class FusionPlan:
         What it was fused by.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[FusionGroup, ...]
     gathering: tuple[int, ...]
     policy: str
     threshold_bytes: int
@@ -139,10 +139,10 @@ class Parameters:
         """How many there are."""
         return len(self.tensors)
 
-    def group(self, members: Sequence[int]) -> Group:
+    def group(self, members: Sequence[int]) -> FusionGroup:
         """These of them in one bucket."""
         names = tuple(self.names[member] for member in members)
-        return Group(tuple(members), names, sum(self.sizes[member] for member in members))
+        return FusionGroup(tuple(members), names, sum(self.sizes[member] for member in members))
 
     def plan(
         self,
@@ -164,7 +164,7 @@ class Parameters:
         needed
             Position of each layer in the forward pass.
         """
-        found: list[tuple[int, Group]] = []
+        found: list[tuple[int, FusionGroup]] = []
         for together in groups:
             by_kind: dict[Any, list[int]] = {}
             for layer in together:

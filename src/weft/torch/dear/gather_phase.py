@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from weft.torch.dear.gradient_bucket import Stage
+from weft.torch.dear.gradient_bucket import BucketStage
 from weft.torch.dear.sharding import Shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.torch.dear.gradient_bucket import Bucket
+    from weft.torch.dear.gradient_bucket import GradientBucket
     from weft.torch.dear.partial_step import Captured
-    from weft.torch.dear.reduce_phase import Exchange
+    from weft.torch.dear.reduce_phase import ReducePhase
     from weft.torch.dear.replicas import Replicas
 
 
-class Results:
+class GatherPhase:
     """Sends what this rank has, waits for what others have, and has parameters updated.
 
     Parameters
@@ -31,7 +31,7 @@ class Results:
     """
 
     def __init__(
-        self, exchange: Exchange, updater: Replicas | Shards, groups: Callable[[], list[dict[str, Any]]]
+        self, exchange: ReducePhase, updater: Replicas | Shards, groups: Callable[[], list[dict[str, Any]]]
     ) -> None:
         self._exchange, self._updater, self._groups = exchange, updater, groups
         self._shards = updater if isinstance(updater, Shards) else None
@@ -59,23 +59,23 @@ class Results:
 
     def finish_all(self) -> None:
         """Apply all that is under way."""
-        self._finish([bucket for bucket in self._in_order() if bucket.stage is Stage.GATHERING])
+        self._finish([bucket for bucket in self._in_order() if bucket.stage is BucketStage.GATHERING])
 
-    def finish_from(self, bucket: Bucket) -> None:
+    def finish_from(self, bucket: GradientBucket) -> None:
         """Apply the results of a bucket that is needed now, and of those after it that have come as well."""
         order = self._in_order()
         come = [bucket]
         for other in order[order.index(bucket) + 1 :]:
-            if other.stage is not Stage.GATHERING or not other.is_done():
+            if other.stage is not BucketStage.GATHERING or not other.is_done():
                 break
             come.append(other)
         self._finish(come)
 
-    def _in_order(self) -> list[Bucket]:
+    def _in_order(self) -> list[GradientBucket]:
         """Buckets as the forward pass needs them."""
         return [self._exchange.buckets[number] for number in self._exchange.plan.gathering]
 
-    def _finish(self, buckets: Sequence[Bucket]) -> None:
+    def _finish(self, buckets: Sequence[GradientBucket]) -> None:
         """Wait for the results of buckets, and apply them, as many at a time as have come.
 
         One call of the optimizer costs as much as a small bucket on its way.
@@ -93,7 +93,7 @@ class Results:
                 place += 1
             self._apply_results(come)
 
-    def _apply_results(self, buckets: Sequence[Bucket]) -> None:
+    def _apply_results(self, buckets: Sequence[GradientBucket]) -> None:
         if self._shards is None:
             for bucket in buckets:
                 if not self._exchange.channel.counts:
@@ -102,7 +102,7 @@ class Results:
         for bucket in buckets:
             bucket.reopen()
 
-    def _apply(self, buckets: Sequence[Bucket]) -> None:
+    def _apply(self, buckets: Sequence[GradientBucket]) -> None:
         """Update the parameters of buckets, or this rank's pieces of them."""
         report = self._exchange.channel.report
         asked = time.perf_counter()

@@ -12,11 +12,11 @@ from weft.torch.dear.streams import Streams
 from weft.torch.internals import copy_all
 
 if TYPE_CHECKING:
-    from weft.torch.dear.bucket_channel import Channel, Pending
-    from weft.torch.dear.fusion_groups import Group, Parameters
+    from weft.torch.dear.bucket_channel import BucketChannel, Pending
+    from weft.torch.dear.fusion_groups import FusionGroup, Parameters
 
 
-class Stage(Enum):
+class BucketStage(Enum):
     """How far a bucket is."""
 
     OPEN = "takes gradients"
@@ -30,7 +30,7 @@ class Slot:
     __slots__ = ("bucket", "first", "here", "last", "name", "number", "parameter", "view")
 
     def __init__(
-        self, bucket: Bucket, number: int, name: str, parameter: torch.nn.Parameter, first: int
+        self, bucket: GradientBucket, number: int, name: str, parameter: torch.nn.Parameter, first: int
     ) -> None:
         self.bucket, self.number, self.name, self.parameter = bucket, number, name, parameter
         self.first, self.last = first, first + parameter.numel()
@@ -38,7 +38,7 @@ class Slot:
         self.here = False
 
 
-class Bucket:
+class GradientBucket:
     """Takes gradients as they become ready, and goes through the two halves of an all-reduce.
 
     Parameters
@@ -52,7 +52,7 @@ class Bucket:
     """
 
     def __init__(
-        self, channel: Channel, parameters: Parameters, group: Group, number: int, *, again: bool
+        self, channel: BucketChannel, parameters: Parameters, group: FusionGroup, number: int, *, again: bool
     ) -> None:
         tensors = [parameters.tensors[member] for member in group.members]
         self.number, self.size_bytes = number, group.size_bytes
@@ -66,7 +66,7 @@ class Bucket:
             first += tensor.numel()
         # A CPU has one order of things; asking for it would cost as much as taking a gradient does.
         self._streams = None if self.flat.device.type == "cpu" else Streams(self.flat.device)
-        self.stage = Stage.OPEN
+        self.stage = BucketStage.OPEN
         self.missing = len(self.slots)
         self.reducing: Pending | None = None
         self.gathering: Pending | None = None
@@ -77,7 +77,7 @@ class Bucket:
     def take(self, slot: Slot) -> None:
         """Take note of a gradient that has just become ready; it is copied when all of the bucket are."""
         gradient = slot.parameter.grad
-        if self.stage is not Stage.OPEN or self._collected or gradient is None:
+        if self.stage is not BucketStage.OPEN or self._collected or gradient is None:
             self._refuse(slot)
         if gradient is slot.view:
             if not self._again:
@@ -106,7 +106,7 @@ class Bucket:
             self.check_untouched()
         else:
             self.collect()
-        self.stage = Stage.REDUCING
+        self.stage = BucketStage.REDUCING
         self.reducing = self.cut.all_reduce(self.flat) if whole else self.cut.reduce(self.flat)
         self._version = self.flat._version
 
@@ -153,7 +153,7 @@ class Bucket:
 
     def start_gathering(self, flat: torch.Tensor, own: torch.Tensor | None = None) -> None:
         """Give everybody what this rank has; by default its averages."""
-        self.stage = Stage.GATHERING
+        self.stage = BucketStage.GATHERING
         self.gathering = self.cut.gather(flat, own)
         self._version = self.flat._version
 
@@ -171,7 +171,7 @@ class Bucket:
     @property
     def holds(self) -> bool:
         """Whether it has taken gradients."""
-        return self.stage is Stage.OPEN and self.missing < len(self.slots)
+        return self.stage is BucketStage.OPEN and self.missing < len(self.slots)
 
     def is_done(self) -> bool:
         """Whether `wait` would return at once."""
@@ -180,7 +180,7 @@ class Bucket:
 
     def reopen(self) -> None:
         """Take gradients again."""
-        self.stage = Stage.OPEN
+        self.stage = BucketStage.OPEN
         self._collected = False
         self.reducing = self.gathering = None
         self.missing = len(self.slots)
@@ -188,7 +188,7 @@ class Bucket:
             slot.here = False
 
     def _refuse(self, slot: Slot) -> NoReturn:
-        if self.stage is Stage.GATHERING:
+        if self.stage is BucketStage.GATHERING:
             msg = (
                 f"{slot.name} was used before its update of the last step was applied: its module's forward "
                 "was not called (torch.compile before DeAR, or a use of the weight elsewhere). Make DeAR "

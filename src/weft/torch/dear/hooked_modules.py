@@ -19,7 +19,7 @@ _NEVER_CALLED = (
 )
 
 
-class Unit:
+class HookedModule:
     """A module that is called, and what it waits for.
 
     Parameters
@@ -42,7 +42,7 @@ class Unit:
         self.below = list(module.parameters())
 
 
-def find_units(model: torch.nn.Module) -> list[Unit]:
+def find_units(model: torch.nn.Module) -> list[HookedModule]:
     """Modules that wait, in the order of the model.
 
     Raises
@@ -50,7 +50,7 @@ def find_units(model: torch.nn.Module) -> list[Unit]:
     InputError
         If a module is compiled already: what is put before its forward pass now would never run.
     """
-    found: dict[torch.nn.Module, Unit] = {}
+    found: dict[torch.nn.Module, HookedModule] = {}
     known: set[torch.nn.Parameter] = set()
     names: dict[str, torch.nn.Module] = dict(model.named_modules())
     parents = _parents(names)
@@ -64,7 +64,7 @@ def find_units(model: torch.nn.Module) -> list[Unit]:
         while isinstance(names[caller], _NEVER_CALLED) and caller in parents:
             caller = parents[caller]
         if own:
-            unit = found.setdefault(names[caller], Unit(names[caller], caller))
+            unit = found.setdefault(names[caller], HookedModule(names[caller], caller))
             unit.own += [parameter for parameter in own if parameter not in known]
             known.update(own)
     order = {module: position for position, module in enumerate(names.values())}

@@ -10,10 +10,10 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.torch.dear.hooked_modules import Unit
+    from weft.torch.dear.hooked_modules import HookedModule
 
 
-class Called(Protocol):
+class HookCallbacks(Protocol):
     """What hooks call."""
 
     def gradient_ready(self, number: int, /) -> None:
@@ -51,8 +51,8 @@ class Hooks:
         self,
         model: torch.nn.Module,
         parameters: Sequence[torch.nn.Parameter],
-        units: Sequence[Unit],
-        called: Called,
+        units: Sequence[HookedModule],
+        called: HookCallbacks,
     ) -> None:
         self._called, self._began = called, 0.0
         # torch has no types for some of these.
@@ -91,14 +91,14 @@ class Hooks:
         self._called.forward_ended(self._began, time.perf_counter())
 
 
-def _on_gradient(called: Called, number: int) -> Callable[[torch.Tensor], None]:
+def _on_gradient(called: HookCallbacks, number: int) -> Callable[[torch.Tensor], None]:
     def ready(_: torch.Tensor) -> None:
         called.gradient_ready(number)
 
     return ready
 
 
-def _before_unit(called: Called, unit: int) -> Callable[..., None]:
+def _before_unit(called: HookCallbacks, unit: int) -> Callable[..., None]:
     def before(*_: Any) -> None:
         called.before_unit(unit)
 

@@ -21,10 +21,10 @@ from weft.torch.store_bootstrap import connect
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.torch.dear.bucket_channel import Channel
+    from weft.torch.dear.bucket_channel import BucketChannel
 
 
-def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Channel:
+def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> BucketChannel:
     """Channel for DeAR alone, so that what else the group does never comes in between.
 
     Parameters
@@ -48,7 +48,7 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Channe
     return _over_torch(found, timeout)
 
 
-def broadcast_from_first(channel: Channel, tensors: Sequence[torch.Tensor]) -> None:
+def broadcast_from_first(channel: BucketChannel, tensors: Sequence[torch.Tensor]) -> None:
     """Give everybody rank 0's values, whatever their types: as bytes."""
     if channel.size == 1 or not tensors:
         return

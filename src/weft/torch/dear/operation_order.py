@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.runtime import Communicator
 
 
-class Line:
+class OperationOrder:
     """Operations in the order in which they were started.
 
     Parameters

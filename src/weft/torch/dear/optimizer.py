@@ -23,19 +23,19 @@ from weft.torch.dear.arguments import (
     number_parameters,
     pack_groups,
 )
-from weft.torch.dear.bucket_channel import COLLECTIVES, Span
+from weft.torch.dear.bucket_channel import COLLECTIVES, OperationSpan
 from weft.torch.dear.fusion_groups import POLICIES, decode_plan
-from weft.torch.dear.gather_phase import Results
-from weft.torch.dear.gradient_bucket import Stage
+from weft.torch.dear.gather_phase import GatherPhase
+from weft.torch.dear.gradient_bucket import BucketStage
 from weft.torch.dear.hooked_modules import find_units
 from weft.torch.dear.hooks import Hooks
 from weft.torch.dear.open_channel import broadcast_from_first, open_channel
 from weft.torch.dear.partial_step import capture
-from weft.torch.dear.reduce_phase import Exchange
+from weft.torch.dear.reduce_phase import ReducePhase
 from weft.torch.dear.replicas import Replicas
 from weft.torch.dear.sharding import Shards
 from weft.torch.dear.streams import make_clock
-from weft.torch.dear.tuner import Pilot
+from weft.torch.dear.tuner import Tuner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.runtime import Communicator
     from weft.topology import Topology
-    from weft.torch.dear.bucket_channel import Channel
+    from weft.torch.dear.bucket_channel import BucketChannel
     from weft.torch.dear.fusion_groups import FusionPlan
     from weft.training import Layer, Linear
 
@@ -148,11 +148,11 @@ class DeAR(torch.optim.Optimizer):
                 self._inner = optimizer_class([torch.nn.Parameter(torch.empty(0))], **options)
                 self._shards = Shards(self._channel, self._inner, self._parameters, self._group_of)
             self.state = self._inner.state
-            self._exchange = Exchange(self._channel, self._parameters, again=not self._sharded)
+            self._exchange = ReducePhase(self._channel, self._parameters, again=not self._sharded)
             updater = self._shards or Replicas(self._inner, self._group_of)
-            self._results = Results(self._exchange, updater, lambda: self.param_groups)
+            self._results = GatherPhase(self._exchange, updater, lambda: self.param_groups)
             policies = POLICIES if policy == "auto" else (policy,)
-            self._pilot = Pilot(
+            self._pilot = Tuner(
                 self._channel,
                 self._parameters,
                 self._units,
@@ -164,7 +164,7 @@ class DeAR(torch.optim.Optimizer):
             self._max_norm = max_norm
             self._paused = False
             self._clipped = self._discarded = self._scaled = False
-            self._listener: Callable[[Span], None] | None = None
+            self._listener: Callable[[OperationSpan], None] | None = None
             self._last_step = self._last_gradient = self._forward_over = 0.0
             self._channel.listener = self._hear
             self._arrange(self._pilot.first_plan())
@@ -174,7 +174,7 @@ class DeAR(torch.optim.Optimizer):
             raise
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> BucketChannel:
         """Who trains together."""
         return self._channel
 
@@ -214,8 +214,8 @@ class DeAR(torch.optim.Optimizer):
         """Whether it still measures, or tries other fusions."""
         return self._pilot.measuring or self._pilot.tuning
 
-    def observe(self, listener: Callable[[Span], None] | None) -> None:
-        """Have a function called with every `Span`, from several threads; None for nobody."""
+    def observe(self, listener: Callable[[OperationSpan], None] | None) -> None:
+        """Have a function called with every `OperationSpan`, from several threads; None for nobody."""
         self._listener = listener
 
     @contextmanager
@@ -426,7 +426,7 @@ class DeAR(torch.optim.Optimizer):
     def before_unit(self, unit: int) -> None:
         """A module is about to run: its parameters must be up to date."""
         for bucket in self._needs[unit]:
-            if bucket.stage is Stage.GATHERING:
+            if bucket.stage is BucketStage.GATHERING:
                 self._results.finish_from(bucket)
         if self._pilot.measuring:
             self._pilot.began(unit)
@@ -487,7 +487,7 @@ class DeAR(torch.optim.Optimizer):
             for unit in self._units
         ]
 
-    def _hear(self, span: Span) -> None:
+    def _hear(self, span: OperationSpan) -> None:
         if self._pilot.measuring and span.kind in COLLECTIVES:
             vote = span.group < 0
             buckets = self._exchange.buckets
@@ -503,4 +503,4 @@ class DeAR(torch.optim.Optimizer):
 
     def _tell(self, kind: str, start: float, end: float, group: int = -1) -> None:
         if self._listener is not None:
-            self._listener(Span(kind, group, start, end))
+            self._listener(OperationSpan(kind, group, start, end))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from weft.errors import DesyncError, InputError
-from weft.torch.dear.gradient_bucket import Bucket, Stage
+from weft.torch.dear.gradient_bucket import BucketStage, GradientBucket
 
 if TYPE_CHECKING:
-    from weft.torch.dear.bucket_channel import Channel, Pending
+    from weft.torch.dear.bucket_channel import BucketChannel, Pending
     from weft.torch.dear.fusion_groups import FusionPlan, Parameters
     from weft.torch.dear.gradient_bucket import Slot
 
@@ -26,7 +26,7 @@ _HEAD: Final = 1  # seconds of the latest iteration, then one number per paramet
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VoteResult:
     """What all ranks know after a vote.
 
     Parameters
@@ -41,7 +41,7 @@ class Outcome:
     unused: frozenset[int]
 
 
-class Exchange:
+class ReducePhase:
     """The buckets of a plan, and how far they are.
 
     Parameters
@@ -55,16 +55,16 @@ class Exchange:
         of the average at the end.
     """
 
-    def __init__(self, channel: Channel, parameters: Parameters, *, again: bool) -> None:
+    def __init__(self, channel: BucketChannel, parameters: Parameters, *, again: bool) -> None:
         self.channel, self.parameters = channel, parameters
-        self.buckets: list[Bucket] = []
+        self.buckets: list[GradientBucket] = []
         self.slots: list[Slot] = []
         self.serial = False
         self._again = again
         self._next = 0
         self._settled = False
         self._vote: tuple[torch.Tensor, Pending] | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: VoteResult | None = None
 
     @property
     def plan(self) -> FusionPlan:
@@ -83,7 +83,7 @@ class Exchange:
         self.slots = []
         self._plan = plan
         self.buckets = [
-            Bucket(self.channel, self.parameters, group, number, again=self._again)
+            GradientBucket(self.channel, self.parameters, group, number, again=self._again)
             for number, group in enumerate(plan.groups)
         ]
         self.slots = sorted((slot for b in self.buckets for slot in b.slots), key=lambda slot: slot.number)
@@ -136,14 +136,14 @@ class Exchange:
             msg = "step() without gradients on any rank: call backward() first"
             raise InputError(msg)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VoteResult:
         """What the ranks voted for."""
         if self._outcome is None:
             assert self._vote is not None
             ballot, pending = self._vote
             pending.wait()
             unused = (ballot[_HEAD:] == 0).nonzero().flatten().tolist()
-            self._outcome = Outcome(float(ballot[0]), frozenset(unused))
+            self._outcome = VoteResult(float(ballot[0]), frozenset(unused))
         return self._outcome
 
     def wait_for_sums(self) -> None:
@@ -154,7 +154,7 @@ class Exchange:
                 bucket.reducing.wait()
         self.channel.report("wait", -1, begun, time.perf_counter())
 
-    def own_parts(self) -> list[tuple[Bucket, torch.Tensor]]:
+    def own_parts(self) -> list[tuple[GradientBucket, torch.Tensor]]:
         """Of each bucket what this rank owns, without what only fills it up."""
         whole = self.plan.policy == "wfbp"
         found = []
@@ -200,12 +200,12 @@ class Exchange:
         self._next = 0
         self._settled = False
         for bucket in self.buckets:
-            if bucket.stage is not Stage.GATHERING:
+            if bucket.stage is not BucketStage.GATHERING:
                 bucket.reopen()
 
     def discard(self) -> None:
         """Forget what was taken and sent since the last step; every rank does so at the same time."""
-        if any(bucket.stage is Stage.REDUCING or bucket.holds for bucket in self.buckets):
+        if any(bucket.stage is BucketStage.REDUCING or bucket.holds for bucket in self.buckets):
             self.wait_for_sums()
             self.next_round()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from weft.torch.dear.gradient_bucket import Bucket
+    from weft.torch.dear.gradient_bucket import GradientBucket
     from weft.torch.dear.partial_step import Captured
 
 
@@ -30,7 +30,7 @@ class Replicas:
         self._inner, self._group_of = inner, group_of
 
     def update(
-        self, buckets: Sequence[Bucket], captured: Captured, unused: Collection[int]
+        self, buckets: Sequence[GradientBucket], captured: Captured, unused: Collection[int]
     ) -> dict[int, dict[str, Any]]:
         """Update the parameters of some buckets; returns options that the optimizer changed."""
         part: dict[int, list[torch.nn.Parameter]] = {}

@@ -1,9 +1,9 @@
 """Parameters mode: each rank updates what it owns, and parameters instead of gradients are gathered.
 
 The parameters of a bucket lie in one piece of memory, as their gradients do. A rank's share of it consists of
-`Piece`s, each a run of elements of one parameter; the optimizer keeps its state for these alone, so it must
-work element by element. What the state is in full, by parameter, is put together from all ranks' pieces, and
-cut anew for another plan.
+`ParameterPiece`s, each a run of elements of one parameter; the optimizer keeps its state for these alone, so
+it must work element by element. What the state is in full, by parameter, is put together from all ranks'
+pieces, and cut anew for another plan.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from weft.torch.dear.partial_step import update
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from weft.torch.dear.bucket_channel import Channel
+    from weft.torch.dear.bucket_channel import BucketChannel
     from weft.torch.dear.fusion_groups import Parameters
-    from weft.torch.dear.gradient_bucket import Bucket
+    from weft.torch.dear.gradient_bucket import GradientBucket
     from weft.torch.dear.partial_step import Captured
 
 ELEMENTWISE: Final = (
@@ -48,7 +48,7 @@ _shared_out: Any = WeakIdKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class ParameterPiece:
     """Elements ``first`` to ``last`` of a parameter, which this rank updates."""
 
     number: int
@@ -60,7 +60,7 @@ class Piece:
 class _Room:
     """Where a bucket's parameters lie, and which pieces of it are this rank's."""
 
-    def __init__(self, channel: Channel, bucket: Bucket) -> None:
+    def __init__(self, channel: BucketChannel, bucket: GradientBucket) -> None:
         self.flat = channel.buffer(bucket.cut.padded, bucket.flat)
         for slot in bucket.slots:
             view = self.flat[slot.first : slot.last].view(slot.parameter.shape)
@@ -68,13 +68,13 @@ class _Room:
             slot.parameter.data = view
         self.homes = [(slot.parameter, slot.parameter.data_ptr()) for slot in bucket.slots]
         own, first = bucket.cut.own(bucket.flat), bucket.cut.mine.start
-        self.pieces: list[Piece] = []
+        self.pieces: list[ParameterPiece] = []
         for slot in bucket.slots:
             start, end = max(slot.first, first), min(slot.last, bucket.cut.mine.stop)
             if start < end:
                 tensor = torch.nn.Parameter(self.flat[start:end], requires_grad=False)
                 tensor.grad = own[start - first : end - first]
-                self.pieces.append(Piece(slot.number, start - slot.first, end - slot.first, tensor))
+                self.pieces.append(ParameterPiece(slot.number, start - slot.first, end - slot.first, tensor))
 
 
 class Shards:
@@ -94,7 +94,7 @@ class Shards:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: BucketChannel,
         inner: torch.optim.Optimizer,
         parameters: Parameters,
         group_of: Sequence[int],
@@ -109,7 +109,7 @@ class Shards:
         self._rooms: list[_Room] = []
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[ParameterPiece]:
         """All of this rank."""
         return [piece for room in self._rooms for piece in room.pieces]
 
@@ -132,7 +132,7 @@ class Shards:
         for tensor in self._parameters.tensors:
             _shared_out.pop(tensor, None)
 
-    def arrange(self, buckets: Sequence[Bucket]) -> None:
+    def arrange(self, buckets: Sequence[GradientBucket]) -> None:
         """Cut the parameters as these buckets are; every rank does this at the same time."""
         state = self.gather_state() if self._rooms else {}
         old = self._rooms  # parameters lie in it until they have moved
@@ -142,7 +142,7 @@ class Shards:
         self.cut_state(state)
 
     def update(
-        self, buckets: Sequence[Bucket], captured: Captured, unused: Collection[int]
+        self, buckets: Sequence[GradientBucket], captured: Captured, unused: Collection[int]
     ) -> dict[int, dict[str, Any]]:
         """Update this rank's pieces of some buckets; returns options that the optimizer changed."""
         part: dict[int, list[torch.nn.Parameter]] = {}
@@ -152,7 +152,7 @@ class Shards:
                     part.setdefault(self._group_of[piece.number], []).append(piece.tensor)
         return update(self._inner, list(part.items()), captured) if part else {}
 
-    def start_gathering(self, bucket: Bucket) -> None:
+    def start_gathering(self, bucket: GradientBucket) -> None:
         """Give everybody the parameters that this rank has updated."""
         flat = self._rooms[bucket.number].flat
         bucket.start_gathering(flat, flat[bucket.cut.mine])
@@ -251,7 +251,9 @@ class _Value(msgspec.Struct, omit_defaults=True):
         return torch.tensor(self.value, dtype=dtype, device=device if self.beside else None)
 
 
-def _describe(state: dict[int, dict[str, Any]], pieces: Sequence[Piece]) -> dict[str, dict[str, _Value]]:
+def _describe(
+    state: dict[int, dict[str, Any]], pieces: Sequence[ParameterPiece]
+) -> dict[str, dict[str, _Value]]:
     sizes = {piece.number: piece.last - piece.first for piece in pieces}
     found: dict[str, dict[str, _Value]] = {}
     for number, values in state.items():
@@ -271,7 +273,7 @@ def _describe(state: dict[int, dict[str, Any]], pieces: Sequence[Piece]) -> dict
     return found
 
 
-def _cut_value(name: str, value: Any, piece: Piece, whole: int) -> Any:
+def _cut_value(name: str, value: Any, piece: ParameterPiece, whole: int) -> Any:
     _check_size(name, value, whole)
     if not isinstance(value, torch.Tensor):
         return value
@@ -279,7 +281,7 @@ def _cut_value(name: str, value: Any, piece: Piece, whole: int) -> Any:
     return _at(piece, name, part.clone())
 
 
-def _at(piece: Piece, name: str, value: torch.Tensor) -> torch.Tensor:
+def _at(piece: ParameterPiece, name: str, value: torch.Tensor) -> torch.Tensor:
     """State that a checkpoint may have brought to another device; a number that was on the CPU stays."""
     stays = name in SCALARS and value.device.type == "cpu"
     return value if stays else value.to(piece.tensor.device)

@@ -8,14 +8,14 @@ import torch
 import torch.distributed as dist
 
 from weft.errors import RuntimeFailure
-from weft.torch.dear.bucket_channel import Channel, Cut, Pending
+from weft.torch.dear.bucket_channel import BucketChannel, BucketCut, Pending
 from weft.torch.internals import device_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class TorchChannel(Channel):
+class TorchChannel(BucketChannel):
     """Over a process group of torch: NCCL, gloo, or another.
 
     Parameters
@@ -40,7 +40,7 @@ class TorchChannel(Channel):
         """Memory of the parameter's device."""
         return torch.zeros(elements, dtype=like.dtype, device=like.device)
 
-    def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> Cut:
+    def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> BucketCut:
         """Equal parts, as torch's reduce-scatter and all-gather have them."""
         return _TorchCut(self, elements, torch.empty(0, dtype=dtype, device=device), group)
 
@@ -91,7 +91,7 @@ class TorchChannel(Channel):
         return Pending(wait, work.is_completed)
 
 
-class _TorchCut(Cut):
+class _TorchCut(BucketCut):
     def __init__(self, channel: TorchChannel, elements: int, like: torch.Tensor, group: int) -> None:
         self._channel, self._group = channel, group
         share = -(-elements // channel.size)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from weft.training import AlphaBeta, BoundedSearch, Choice, Layer, Linear, best, fit, fuse
+from weft.training import AlphaBeta, BoundedSearch, Layer, Linear, PolicyChoice, best, fit, fuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.torch.dear.bucket_channel import Channel, Span
+    from weft.torch.dear.bucket_channel import BucketChannel, OperationSpan
     from weft.torch.dear.fusion_groups import FusionPlan, Parameters
-    from weft.torch.dear.hooked_modules import Unit
+    from weft.torch.dear.hooked_modules import HookedModule
 
 _WARM_UP: Final = 1
 _MEASURED: Final = 2
@@ -50,7 +50,7 @@ class Measured(msgspec.Struct, forbid_unknown_fields=True):
     samples: dict[str, list[tuple[int, float]]]
 
 
-class Pilot:
+class Tuner:
     """Measures, decides and tries.
 
     Parameters
@@ -69,9 +69,9 @@ class Pilot:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: BucketChannel,
         parameters: Parameters,
-        units: Sequence[Unit],
+        units: Sequence[HookedModule],
         *,
         policies: Sequence[str],
         threshold_bytes: int | None,
@@ -89,7 +89,7 @@ class Pilot:
         self.tuning = False
         self.layers: tuple[Layer, ...] | None = None
         self.costs: Linear | None = None
-        self.choice: Choice | None = None
+        self.choice: PolicyChoice | None = None
         self._order: list[int] = []
         self._needed: list[int] = []
         self._search: BoundedSearch | None = None
@@ -127,7 +127,7 @@ class Pilot:
         """A gradient has become ready."""
         self._ready[self._parameters.units[number]] = self._channel.clock()
 
-    def heard(self, span: Span, size_bytes: int) -> None:
+    def heard(self, span: OperationSpan, size_bytes: int) -> None:
         """A collective took so long."""
         if self._step >= _WARM_UP:
             self._samples.setdefault(span.kind, []).append((size_bytes, span.end - span.start))

@@ -10,17 +10,17 @@ import torch
 
 from weft.errors import InputError, LimitError
 from weft.runtime.buffers import DTYPES
-from weft.torch.dear.bucket_channel import Channel, Cut, Pending
-from weft.torch.dear.operation_order import Line
+from weft.torch.dear.bucket_channel import BucketChannel, BucketCut, Pending
+from weft.torch.dear.operation_order import OperationOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.runtime import Communicator
-    from weft.runtime.split_all_reduce import Halves
+    from weft.runtime.split_all_reduce import SplitAllReduce
 
 
-class WeftChannel(Channel):
+class WeftChannel(BucketChannel):
     """Over a communicator of Weft, with its schedules.
 
     Parameters
@@ -36,7 +36,7 @@ class WeftChannel(Channel):
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self.rank, self.size = communicator.rank, communicator.size
-        self._line = Line(communicator)
+        self._line = OperationOrder(communicator)
 
     def buffer(self, elements: int, like: torch.Tensor) -> torch.Tensor:
         """Memory that the ranks of a machine share, as long as there is room."""
@@ -55,7 +55,7 @@ class WeftChannel(Channel):
         found = torch.from_numpy(array)
         return found.view(torch.bfloat16) if like.dtype is torch.bfloat16 else found
 
-    def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> Cut:  # noqa: ARG002
+    def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> BucketCut:  # noqa: ARG002
         """Halves of the schedule for this size."""
         return _WeftCut(self, self.communicator.halves(elements, dtype), group)
 
@@ -89,8 +89,8 @@ class WeftChannel(Channel):
         return Pending(lambda: self._line.wait(number), lambda: self._line.is_done(number))
 
 
-class _WeftCut(Cut):
-    def __init__(self, channel: WeftChannel, halves: Halves, group: int) -> None:
+class _WeftCut(BucketCut):
+    def __init__(self, channel: WeftChannel, halves: SplitAllReduce, group: int) -> None:
         self._channel, self._halves, self._group = channel, halves, group
         self.mine, self.owned = halves.mine, halves.owned
         self.padded = halves.elements

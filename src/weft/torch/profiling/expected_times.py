@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from weft.torch.profiling.figures import Figures
     from weft.torch.profiling.recording import Recording
-    from weft.training import Groups, Timeline
+    from weft.training import Groups, IterationTimeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Prediction:
         What no fusion could beat by either policy.
     """
 
-    timeline: Timeline
+    timeline: IterationTimeline
     measured_s: float
     ideal_wfbp_s: float
     ideal_dear_s: float

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.torch.profiling.recording import Recording, Span
+    from weft.torch.profiling.recording import RecordedSpan, Recording
 
 PARTS: Final = ("forward", "backward", "update", "wait", "other")
 """What an iteration is made of; together they are all of it, and the last is what is left."""
@@ -139,13 +139,13 @@ def reckon(recording: Recording) -> Figures:
     )
 
 
-def _inside(recording: Recording) -> list[Span]:
+def _inside(recording: Recording) -> list[RecordedSpan]:
     """Spans that ended within complete iterations."""
     first, last = recording.bounds[0], recording.bounds[-1]
     return [span for span in recording.spans if first < span.end <= last]
 
 
-def _sums(recording: Recording, spans: Sequence[Span]) -> dict[str, NDArray[np.float64]]:
+def _sums(recording: Recording, spans: Sequence[RecordedSpan]) -> dict[str, NDArray[np.float64]]:
     """Seconds of each kind in each iteration; waits and updates inside a pass count as such only."""
     sums = {kind: np.zeros(recording.iterations) for kind in (*PARTS[:-1], "communication")}
     passes = sorted((span.start, span.end, span.kind) for span in spans if span.kind in _PASSES)
@@ -167,7 +167,7 @@ def _iteration(recording: Recording, end: float) -> int:
     return bisect_left(recording.bounds, end) - 1
 
 
-def _groups(recording: Recording, spans: Sequence[Span]) -> tuple[GroupFigures, ...]:
+def _groups(recording: Recording, spans: Sequence[RecordedSpan]) -> tuple[GroupFigures, ...]:
     times: dict[tuple[int, str], list[float]] = {}
     for span in spans:
         if span.kind in COLLECTIVES:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from weft.torch.profiling.recording import Fusion, Span
+    from weft.torch.profiling.recording import Fusion, RecordedSpan
     from weft.training import Costs, Layer
 
 
-class Channel(Protocol):
+class ProfiledRanks(Protocol):
     """The ranks that train together."""
 
     rank: int
@@ -39,7 +39,7 @@ class Observed(Protocol):
     """What a profile needs of an optimizer: `weft.torch.DeAR` has it."""
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> ProfiledRanks:
         """Who trains together."""
 
     @property
@@ -54,7 +54,7 @@ class Observed(Protocol):
     def costs(self) -> Costs | None:
         """Of collectives, as they were measured."""
 
-    def observe(self, listener: Callable[[Span], None] | None) -> None:
+    def observe(self, listener: Callable[[RecordedSpan], None] | None) -> None:
         """Have a function called with every span."""
 
 

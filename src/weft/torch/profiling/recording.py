@@ -17,7 +17,7 @@ COMMUNICATION: Final = (*COLLECTIVES, "vote")
 """Kinds of spans during which something is sent."""
 
 
-class Span(Protocol):
+class RecordedSpan(Protocol):
     """Something that took from `start` to `end`, by `time.perf_counter`.
 
     `kind` is a collective or a ``vote``; ``wait`` where training waits for one of these; ``update``,
@@ -41,7 +41,7 @@ class Span(Protocol):
         """Until when."""
 
 
-class Group(Protocol):
+class RecordedGroup(Protocol):
     """What travels together."""
 
     @property
@@ -57,7 +57,7 @@ class Fusion(Protocol):
     """How parameters are grouped and sent."""
 
     @property
-    def groups(self) -> Sequence[Group]:
+    def groups(self) -> Sequence[RecordedGroup]:
         """In the order in which they are reduced."""
 
     @property
@@ -92,7 +92,7 @@ class Recording:
     rank: int
     ranks: int
     fusion: Fusion
-    spans: tuple[Span, ...]
+    spans: tuple[RecordedSpan, ...]
     layers: Sequence[Layer] | None = None
     costs: Costs | None = None
     left_out: int = 0
@@ -123,18 +123,18 @@ class Recorder:
 
     def __init__(self, fusion: Callable[[], Fusion], iterations: int | None) -> None:
         self._fusion, self._most = fusion, iterations
-        self._spans: list[Span] = []
+        self._spans: list[RecordedSpan] = []
         self._steps = 0
         self.plan = fusion()
         self.left_out = 0
         self.full = False
 
     @property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[RecordedSpan, ...]:
         """What was recorded so far."""
         return tuple(sorted(self._spans, key=lambda span: span.end))
 
-    def hear(self, span: Span) -> None:
+    def hear(self, span: RecordedSpan) -> None:
         """Take one span; whatever it does is cheap, for training waits for it."""
         if self.full:
             return
@@ -144,7 +144,7 @@ class Recorder:
         if len(self._spans) >= limits.MAX_PROFILE_SPANS:
             self.full = True
 
-    def _stepped(self, span: Span) -> None:
+    def _stepped(self, span: RecordedSpan) -> None:
         self._steps += 1
         plan = self._fusion()
         if plan is not self.plan:

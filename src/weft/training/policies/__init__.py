@@ -116,7 +116,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PolicyBound:
     """A time that no arrangement of its kind can beat.
 
     Parameters
@@ -149,12 +149,16 @@ def ideal_overlap(layers: Sequence[Layer], costs: Costs) -> float:
     return max(computing, costs.all_reduce(total_bytes(layers)))
 
 
-LINES: Final[dict[str, Line]] = {
+LINES: Final[dict[str, PolicyBound]] = {
     line.name: line
     for line in (
-        Line("ideal-wfbp", ideal_wfbp, "one all-reduce that overlaps the backward pass from its start"),
-        Line("ideal-dear", ideal_dear, "one reduce-scatter behind backward, one all-gather behind forward"),
-        Line("ideal-overlap", ideal_overlap, "one all-reduce that overlaps the whole iteration"),
+        PolicyBound(
+            "ideal-wfbp", ideal_wfbp, "one all-reduce that overlaps the backward pass from its start"
+        ),
+        PolicyBound(
+            "ideal-dear", ideal_dear, "one reduce-scatter behind backward, one all-gather behind forward"
+        ),
+        PolicyBound("ideal-overlap", ideal_overlap, "one all-reduce that overlaps the whole iteration"),
     )
 }
 

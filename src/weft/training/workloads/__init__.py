@@ -13,8 +13,8 @@ from weft.errors import InputError, no_such
 from weft.training.workloads.dlrm import dlrm
 from weft.training.workloads.gnmt import gnmt
 from weft.training.workloads.inception import inception_v4
-from weft.training.workloads.multitree import NETWORKS
-from weft.training.workloads.operators import Operator, Product, Work
+from weft.training.workloads.multitree_networks import NETWORKS
+from weft.training.workloads.operators import Operator, OperatorWork, Product
 from weft.training.workloads.transformers import bert_base, bert_large, gpt2_medium
 from weft.training.workloads.vision import densenet201, resnet50, vgg16
 from weft.training.workloads.workload import Workload
@@ -22,7 +22,7 @@ from weft.training.workloads.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WORKLOADS", "Operator", "Product", "Work", "Workload", "load_workload"]
+__all__ = ["WORKLOADS", "Operator", "OperatorWork", "Product", "Workload", "load_workload"]
 
 WORKLOADS: Final[dict[str, Callable[..., Workload]]] = {
     "resnet50": resnet50,

@@ -84,7 +84,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OperatorWork:
     """What one pass of an operator asks of a device."""
 
     flops: int
@@ -139,18 +139,18 @@ class Operator:
         """Whether this is a module with parameters of its own."""
         return bool(self.tensors) or self.exchange is not None
 
-    def forward(self, batch: int, element_bytes: int) -> Work:
+    def forward(self, batch: int, element_bytes: int) -> OperatorWork:
         """Work of the forward pass over a batch."""
         flops = self.flops + sum(product.flops for product in self.products)
         moved = batch * self.forward_elements + self.forward_weights
-        return Work(batch * flops, moved * element_bytes, self.kernels[0])
+        return OperatorWork(batch * flops, moved * element_bytes, self.kernels[0])
 
-    def backward(self, batch: int, element_bytes: int) -> Work:
+    def backward(self, batch: int, element_bytes: int) -> OperatorWork:
         """Work of the backward pass over a batch."""
         flops = self.flops + sum(product.flops for product in self.products)
         flops *= 2 if self.input_gradient else 1
         moved = batch * self.backward_elements + self.backward_weights
-        return Work(batch * flops, moved * element_bytes, self.kernels[1])
+        return OperatorWork(batch * flops, moved * element_bytes, self.kernels[1])
 
 
 def convolution(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from weft import limits
 from weft.errors import InputError
-from weft.training.layers import Exchange, Layer
+from weft.training.layers import Layer, LayerExchange
 from weft.training.workloads.operators import ELEMENT_BYTES, Operator
 
 if TYPE_CHECKING:
-    from weft.training.devices import Machine
+    from weft.training.devices import OperatorTimer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Workload:
         return found
 
     def layers(
-        self, device: Machine, batch: int | None = None, dtype: str | None = None
+        self, device: OperatorTimer, batch: int | None = None, dtype: str | None = None
     ) -> tuple[Layer, ...]:
         """Layers with the times that a device takes, in the order of the forward pass.
 
@@ -130,7 +130,7 @@ class Workload:
 def _layer(
     head: Operator,
     module: list[Operator],
-    device: Machine,
+    device: OperatorTimer,
     batch: int,
     dtype: str,
     numbers: dict[str, int],
@@ -141,7 +141,7 @@ def _layer(
     exchange = None
     if head.exchange is not None:
         elements, needed_by = head.exchange
-        exchange = Exchange(batch * elements * element_bytes, numbers[needed_by])
+        exchange = LayerExchange(batch * elements * element_bytes, numbers[needed_by])
     return Layer(
         head.name,
         sum(tensors),

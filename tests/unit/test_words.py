@@ -1,0 +1,63 @@
+"""One word for one thing: no two modules of Weft share a stem, and no two public classes a name."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "src" / "weft"
+
+SHARED_STEMS = {
+    "dear": "a paper, its policy in the model of training, and its optimizer for PyTorch",
+    "flexreduce": "a paper and its algorithm",
+    "multitree": "a paper and its algorithm",
+}
+
+SHARED_CLASSES = {
+    "Effort": "each reproduction of a paper has one, with what can be made smaller in that paper",
+}
+
+
+def find_shared(names: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return every name that is used in more than one place, with the places."""
+    places = defaultdict(list)
+    for name, place in names:
+        places[name].append(place)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def stems() -> Iterable[tuple[str, str]]:
+    """Yield stem and path of every module and package, but for those that are named after something else."""
+    for path in sorted(ROOT.rglob("*.py")):
+        place = path.relative_to(ROOT)
+        stem = path.parent.name if path.stem == "__init__" else path.stem
+        is_command = place.parts[0] == "cli" and len(place.parts) > 1
+        is_part_of_paper = place.parts[0] == "papers" and len(place.parts) == 3 and path.stem != "__init__"
+        if not (is_command or is_part_of_paper or stem.startswith("__")):
+            yield stem, str(place)
+
+
+def classes() -> Iterable[tuple[str, str]]:
+    """Yield name and module of every public class."""
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name, str(path.relative_to(ROOT))
+
+
+def test_a_stem_is_used_once() -> None:
+    shared = find_shared(stems())
+    assert {stem: places for stem, places in shared.items() if stem not in SHARED_STEMS} == {}
+    assert set(SHARED_STEMS) <= set(shared), "a stem on the list is no longer shared"
+
+
+def test_a_public_class_name_is_used_once() -> None:
+    shared = find_shared(classes())
+    assert {name: places for name, places in shared.items() if name not in SHARED_CLASSES} == {}
+    assert set(SHARED_CLASSES) <= set(shared), "a class on the list is no longer shared"
+
+
+def test_the_check_finds_what_is_shared() -> None:
+    assert find_shared([("a", "x"), ("b", "y"), ("a", "z")]) == {"a": ["x", "z"]}
