@@ -14,11 +14,11 @@ Each message says what is wrong, where, and what to do about it::
     ├── VerificationError           a schedule that is wrong: transfer, rank, chunk  exit code 1
     ├── SimulationError             a simulation that cannot finish                  exit code 3
     └── RuntimeFailure              a running job that cannot go on                  exit code 3
-        ├── PeerLost                a rank that is gone: rank, host, pid, operation, step
-        ├── LinkLost                a connection that carries nothing, between ranks that live
+        ├── PeerLost                a rank that is gone: rank, host, pid, operation, step; a ConnectionError
+        ├── LinkLost                a connection that carries nothing, between live ranks; a ConnectionError
         │   └── LinkCorrupted       a connection that changed the data it carried
         ├── DesyncError             a rank that is in another operation than this one
-        └── TimedOut                a wait that ended without the ranks it names
+        └── TimedOut                a wait that ended without the ranks it names; a TimeoutError
 
 The command line turns any of them into one line on stderr and its ``exit_code``. Messages quote names and
 lists of any length from files, so none is longer than `LONGEST_MESSAGE`, wherever it is printed.
@@ -55,7 +55,10 @@ class WeftError(Exception):
 
 
 def _remake(kind: type[WeftError], args: tuple[Any, ...], state: dict[str, Any]) -> WeftError:
-    error = kind.__new__(kind, *args)
+    # An OSError is made by its own __new__ alone, which leaves the arguments to __init__.
+    make = OSError.__new__ if issubclass(kind, OSError) else kind.__new__
+    error = make(kind, *args)
+    error.args = args
     vars(error).update(state)
     return error
 
@@ -226,7 +229,7 @@ class RuntimeFailure(WeftError, RuntimeError):
     exit_code = 3
 
 
-class PeerLost(RuntimeFailure):
+class PeerLost(RuntimeFailure, ConnectionError):
     """A rank of the job is gone: it crashed, was killed, stopped answering, or gave up.
 
     Parameters
@@ -266,7 +269,7 @@ class PeerLost(RuntimeFailure):
         super().__init__(f"rank {rank}{f' ({place})' if place else ''} was lost{doing}{why}")
 
 
-class LinkLost(RuntimeFailure):
+class LinkLost(RuntimeFailure, ConnectionError):
     """A connection carries nothing any more, although the ranks at both of its ends are alive.
 
     `Communicator.repair` goes on without it.
@@ -297,7 +300,7 @@ class LinkCorrupted(LinkLost):
     _problem = "data was changed on its way between {} (its checksum does not fit)"
 
 
-class TimedOut(RuntimeFailure):
+class TimedOut(RuntimeFailure, TimeoutError):
     """A wait whose time is over.
 
     Parameters

@@ -51,7 +51,7 @@ def drawn() -> dict[str, str | None]:
 
 
 def test_the_drawing_is_the_tree() -> None:
-    found = {cls.__name__: cls.__base__.__name__ for cls in CLASSES if cls is not WeftError}
+    found = {cls.__name__: cls.__bases__[0].__name__ for cls in CLASSES if cls is not WeftError}
     expected = drawn()
     assert expected.pop("WeftError") is None
     assert found == expected
@@ -66,6 +66,13 @@ def test_exit_codes_follow_the_tree(cls: type[WeftError]) -> None:
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_bad_input_is_a_value_error_and_nothing_else_is(cls: type[WeftError]) -> None:
     assert issubclass(cls, ValueError) == issubclass(cls, InputError)
+
+
+def test_losses_and_timeouts_are_also_what_python_calls_them() -> None:
+    assert issubclass(PeerLost, ConnectionError)
+    assert issubclass(errors.LinkLost, ConnectionError)
+    assert issubclass(TimedOut, TimeoutError)
+    assert PeerLost(7).errno is None
 
 
 def test_a_format_error_says_where_in_which_file() -> None:

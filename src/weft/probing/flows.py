@@ -7,6 +7,7 @@ counts, from when the round has settled until its time is over.
 
 from __future__ import annotations
 
+import errno
 import selectors
 import socket
 import time
@@ -182,7 +183,7 @@ def ping(
             if first:
                 connection.sendall(_END)
             if not connection.recv(1):
-                raise PeerLost(leaders[peer], op="probe")
+                raise ConnectionResetError(errno.ECONNRESET, "the peer closed the connection")
             if not first:
                 connection.sendall(_END)
             fastest = min(fastest, time.perf_counter() - began)

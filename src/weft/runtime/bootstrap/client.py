@@ -160,7 +160,7 @@ def _knock_until_open(place: Place, me: Member, timeout: float) -> ControlPlane:
         except (ProtocolError, Gone) as error:
             problem = str(error)
         except OSError as error:
-            if error.errno in EXHAUSTED:
+            if isinstance(error, RuntimeFailure) or error.errno in EXHAUSTED:
                 raise
             problem = error.strerror or str(error)
         else:

@@ -223,6 +223,8 @@ class Regroup:
                 raise RuntimeFailure(msg) from error
             except Dismissed as error:
                 raise decode(error.verdict, LossVerdict, f"rank {leader}").error() from error
+            except RuntimeFailure:
+                raise  # PeerLost and TimedOut are OSErrors too, which are tried again below
             except ConnectionRefusedError:
                 return None  # nobody listens there any more: the process is gone
             except (ProtocolError, Gone, OSError):
