@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
+
+import weft
 
 ROOT = Path(__file__).parents[2] / "src" / "weft"
+GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
 
 SHARED_STEMS = {
     "dear": "a paper, its policy in the model of training, and its optimizer for PyTorch",
@@ -61,3 +67,26 @@ def test_a_public_class_name_is_used_once() -> None:
 
 def test_the_check_finds_what_is_shared() -> None:
     assert find_shared([("a", "x"), ("b", "y"), ("a", "z")]) == {"a": ["x", "z"]}
+
+
+def test_every_name_of_the_glossary_exists() -> None:
+    names = re.findall(r"`(weft(?:\.\w+)+)` \|$", GLOSSARY.read_text("utf-8"), re.MULTILINE)
+    assert len(names) > 40
+    missing = [name for name in names if not exists(name)]
+    assert missing == []
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name leads somewhere."""
+    found: object = weft
+    for part in name.split(".")[1:]:
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            if not isinstance(found, ModuleType):
+                return False
+            try:
+                found = importlib.import_module(f"{found.__name__}.{part}")
+            except ModuleNotFoundError:
+                return False
+    return True
