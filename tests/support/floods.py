@@ -96,24 +96,29 @@ def _speeches(hello: bytes) -> Iterator[bytes]:
 class _Connections:
     def __init__(self) -> None:
         self.open: deque[tuple[float, socket.socket]] = deque()
-        self.made = self.failed = 0
+        self.made = self.dropped = self.failed = 0
 
     def add(self, port: int, words: bytes | None) -> None:
         connection = socket.socket()
         connection.setblocking(False)
+        self.open.append((time.monotonic() + (_SPEAKER_S if words is not None else 1e9), connection))
+        # On loopback the handshake of TCP is over when this returns, unless the connection is refused, or the
+        # kernel drops the request because the listener's queue is full, as it is where nobody serves it.
+        if connection.connect_ex((LOOPBACK, port)) not in (0, errno.EINPROGRESS):
+            self.failed += 1
+            return
         try:
-            # On loopback the connection is there when this returns, or is refused, or the queue is full.
-            if connection.connect_ex((LOOPBACK, port)) not in (0, errno.EINPROGRESS):
-                connection.close()
-                self.failed += 1
-                return
+            connection.getpeername()
+        except OSError:
+            self.dropped += 1
+            return
+        try:
             if words is not None:
                 connection.send(words)
         except OSError:
             self.failed += 1
         else:
             self.made += 1
-        self.open.append((time.monotonic() + (_SPEAKER_S if words is not None else 1e9), connection))
 
     def tidy(self, now: float) -> None:
         """Close what has been open for long enough, and what is too many."""
@@ -155,8 +160,10 @@ def main() -> None:
         before = now
     names = ("silent", "speaking")
     made = {name: kind[1].made for name, kind in zip(names, kinds, strict=True)}
+    dropped = sum(kind[1].dropped for kind in kinds)
     failed = sum(kind[1].failed for kind in kinds)
-    print(json.dumps({**made, "failed": failed, "seconds": round(time.monotonic() - began, 3)}))
+    took = round(time.monotonic() - began, 3)
+    print(json.dumps({**made, "dropped": dropped, "failed": failed, "seconds": took}))
 
 
 if __name__ == "__main__":
