@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from weft.runtime import Communicator, init
     from weft.schedule import Op, Schedule, ScheduleBuilder
     from weft.schedule.codec import load_schedule, save_schedule
-    from weft.schedule.passes import compose, halves, parallel, reverse, split
     from weft.simulation import SimulationResult, simulate
     from weft.topology import Topology, load_topology, save_topology
     from weft.verification import VerificationReport, verify
@@ -64,20 +63,15 @@ _LAZY = {
     "Comparison": "weft.planning",
     "Plan": "weft.planning",
     "compare": "weft.planning",
-    "compose": "weft.schedule.passes",
-    "halves": "weft.schedule.passes",
     "init": "weft.runtime",
     "load_plan": "weft.planning",
     "load_schedule": "weft.schedule.codec",
     "load_topology": "weft.topology",
-    "parallel": "weft.schedule.passes",
     "plan": "weft.planning",
     "plan_steps": "weft.planning",
-    "reverse": "weft.schedule.passes",
     "save_schedule": "weft.schedule.codec",
     "save_topology": "weft.topology",
     "simulate": "weft.simulation",
-    "split": "weft.schedule.passes",
     "verify": "weft.verification",
 }
 _PACKAGES = (
@@ -127,28 +121,23 @@ __all__ = [
     "algorithms",
     "bounds",
     "compare",
-    "compose",
     "export",
-    "halves",
     "init",
     "lab",
     "load_plan",
     "load_schedule",
     "load_topology",
     "packets",
-    "parallel",
     "plan",
     "plan_steps",
     "planning",
     "probing",
-    "reverse",
     "runtime",
     "save_schedule",
     "save_topology",
     "schedule",
     "simulate",
     "simulation",
-    "split",
     "topology",
     "torch",
     "training",

@@ -46,7 +46,8 @@ def all_reduce(topology: Topology, *, levels: Sequence[int] | None = None) -> Sc
     Returns
     -------
     Schedule
-        One chunk per rank, numbered so that each rank sends one message per step. `weft.halves` applies.
+        One chunk per rank, numbered so that each rank sends one message per step. `weft.schedule.halves`
+        applies.
 
     Raises
     ------

@@ -31,7 +31,7 @@ def all_reduce(topology: Topology) -> Schedule:
     Returns
     -------
     Schedule
-        One chunk per rank; `weft.halves` applies.
+        One chunk per rank; `weft.schedule.halves` applies.
 
     Examples
     --------

@@ -53,7 +53,7 @@ def all_reduce(topology: Topology, *, chunks: int | None = None, overlap: bool =
     -------
     Schedule
         ``2 * chunks`` chunks; the first half goes by the first tree. Reduces and copies overlap, so
-        `weft.halves` does not apply.
+        `weft.schedule.halves` does not apply.
 
     Raises
     ------

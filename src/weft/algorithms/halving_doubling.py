@@ -39,7 +39,7 @@ def all_reduce(topology: Topology, *, order: str = "nearest") -> Schedule:
     -------
     Schedule
         One chunk per rank, numbered so that each rank sends one message per step (up to two when the number
-        of ranks is not a power of two). `weft.halves` applies.
+        of ranks is not a power of two). `weft.schedule.halves` applies.
 
     Raises
     ------

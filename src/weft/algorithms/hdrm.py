@@ -69,7 +69,7 @@ def all_reduce(topology: Topology) -> Schedule:
     -------
     Schedule
         One chunk per rank, numbered so that each rank sends one message per step (up to two when the number
-        of ranks is not a power of two), with an explicit route for each. `weft.halves` applies.
+        of ranks is not a power of two), with an explicit route for each. `weft.schedule.halves` applies.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def reduce_scatter(topology: Topology) -> Schedule:
     """Leave rank r with the sum of the r-th shard: the first half of `all_reduce`.
 
     Ownership is prescribed, so chunks go by rank and not by position, and a step is one message per chunk.
-    Where owners may be free, ``weft.halves(all_reduce(topology))`` has one message per step.
+    Where owners may be free, ``weft.schedule.halves(all_reduce(topology))`` has one message per step.
 
     Parameters
     ----------

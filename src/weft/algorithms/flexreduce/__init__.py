@@ -89,7 +89,7 @@ def all_reduce(
     Returns
     -------
     Schedule
-        Whoever owns a portion has its sum after the first half: `weft.halves` applies. There is no
+        Whoever owns a portion has its sum after the first half: `weft.schedule.halves` applies. There is no
         reduce_scatter or all_gather of this name because their shards are equal by definition.
 
     Raises

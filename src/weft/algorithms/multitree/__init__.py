@@ -151,7 +151,7 @@ def all_reduce(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     Returns
     -------
     Schedule
-        A reduce-scatter followed by an all-gather, so `weft.halves` takes it apart again.
+        A reduce-scatter followed by an all-gather, so `weft.schedule.halves` takes it apart again.
 
     Examples
     --------
