@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,10 @@ import numpy as np
 from weft.bounds import tight_cuts
 from weft.bounds.collective_bound import lower_bound
 from weft.topology import Topology, load_topology
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 SPECS = (
     "torus:8x8",
@@ -91,7 +96,7 @@ def main() -> None:
     for spec in SPECS:
         rows.append(measure(spec))
         print(json.dumps(rows[-1]), flush=True)
-    arguments.output.write_text(json.dumps({"cpu_seconds": rows}, indent=1) + "\n", encoding="utf-8")
+    write_json(arguments.output, {"cpu_seconds": rows})
 
 
 if __name__ == "__main__":

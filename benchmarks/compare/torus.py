@@ -12,6 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 COMMAND = ["compare", "torus:8x8@bw=16GB/s,lat=150ns", "--size", "64MiB", "--json"]
 REPETITIONS = 5
 
@@ -39,7 +43,7 @@ def main() -> None:
         "all_verified": all(row["verified"] for row in comparison["results"]),
         "comparison": comparison,
     }
-    Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    write_json(Path(__file__).with_suffix(".json"), result)
     print(json.dumps({key: result[key] for key in ("command", "cpu_seconds", "all_verified")}, indent=1))
 
 

@@ -9,8 +9,8 @@ the time without segments stands beside it. Fractions are of the proven bound.
 from __future__ import annotations
 
 import argparse
-import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +32,10 @@ from weft.simulation import simulate
 from weft.topology import Topology, load_topology
 from weft.topology.cable_notes import CableNotes
 from weft.verification import verify
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 SIZES = ("1MiB", "64MiB", "1GiB")
 HOSTS = ("8,8", "8,4", "8,4,2", "4,3,1", "8,8,8,1", "16,8")
@@ -151,7 +155,7 @@ def main() -> None:
             line = [f"{r['algorithm']} {r['fraction_of_bound']:.3f}" for r in found if r["size"] == size]
             print(f"  {size:>6}  {'  '.join(line)}", flush=True)
     document = {"ratios": ratios(rows), "results": rows}
-    arguments.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(arguments.output, document)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ python benchmarks/forest/finite.py        # into finite.json beside this file
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ from weft.bounds.tree_columns import TreeGrowth, find_centres, grow_trees
 from weft.planning.comparison import compare
 from weft.topology import load_topology
 from weft.units import parse_size
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 SLOTS = (
     ("mesh:8x8", 64),
@@ -110,7 +114,7 @@ def main() -> None:
         for size in SIZES:
             times.append(measure_time(spec, size))
             print(times[-1], flush=True)
-    output.write_text(json.dumps({"slots": slots, "times": times}, indent=1) + "\n", "utf-8")
+    write_json(output, {"slots": slots, "times": times})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ python benchmarks/forest/packing.py        # into packing.json beside this file
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,10 @@ from typing import Any
 from weft.bounds.collective_bound import lower_bound
 from weft.bounds.packing import pack
 from weft.topology import load_topology
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 SPECS = (
     "mesh:4x4@bw=1GB/s",
@@ -77,7 +81,7 @@ def main() -> None:
             f"{row['gap_percent']:6.3f} %, {row['trees']:4d} trees, {row['cpu_seconds']:5.2f} CPU s",
             flush=True,
         )
-    output.write_text(json.dumps({"rows": rows}, indent=1) + "\n", "utf-8")
+    write_json(output, {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -32,6 +32,10 @@ from weft.lab.contest import Entrant, hold, peers_of
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import parse_toml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 FOLDER = Path(__file__).with_name("results")
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 ROUNDS = 7
@@ -235,7 +239,7 @@ def main() -> None:
                 found = run(case, 1 if given.quick else ROUNDS)
                 print(table([found]), flush=True)
                 if not given.quick:
-                    (FOLDER / f"{case.name}.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+                    write_json(FOLDER / f"{case.name}.json", found)
     for found in stored():
         (IMAGES / f"lab-{found['name']}.svg").write_text(picture(found), "utf-8")
 

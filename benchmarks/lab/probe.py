@@ -27,6 +27,10 @@ from weft.runtime.launcher.launch import launch
 from weft.schedule import Schedule
 from weft.topology import Topology, load_topology
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 SLOW_NIC = [(host, "s0", "8Mbit/s" if host == 3 else "40Mbit/s", "40Mbit/s") for host in range(5)]
 SLOW_CABLES = [
     (0, 1, "40Mbit/s", "40Mbit/s"),
@@ -152,7 +156,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="clusters, by default all")
     names = parser.parse_args().names or list(CLUSTERS)
     results = [measure(name, CLUSTERS[name]) for name in names]
-    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    write_json(Path(__file__).with_suffix(".json"), {"results": results})
 
 
 if __name__ == "__main__":

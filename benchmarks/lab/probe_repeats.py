@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from probe import CLUSTERS, PLANNING_S, SIZE, make_truth, plan_time, probe, wors
 
 import weft
 from weft.lab import build, emulated
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 RUNS = 3
 
@@ -63,10 +68,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="clusters, by default all")
     names = parser.parse_args().names or list(CLUSTERS)
     path = Path(__file__).with_suffix(".json")
-    known = {one["cluster"]: one for one in json.loads(path.read_text("utf-8"))} if path.exists() else {}
+    before = json.loads(path.read_text("utf-8"))["results"] if path.exists() else []
+    known = {one["cluster"]: one for one in before}
     known |= {name: measure(name, CLUSTERS[name]) for name in names}
     results = [known[name] for name in CLUSTERS if name in known]
-    path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    write_json(path, {"results": results})
 
 
 if __name__ == "__main__":

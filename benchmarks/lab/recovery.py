@@ -23,6 +23,10 @@ from weft.runtime.launcher.launch import launch
 from weft.topology import load_topology
 from weft.topology.toml_file import format_toml
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 SPEC = "torus:2x4@bw=20Mbit/s"
 CABLE = (1, 2)
 STEPS, EVENT = 20, 8
@@ -105,7 +109,7 @@ def disturb(network: Network, mark: Path, what: str) -> None:
 def main() -> None:
     """Both."""
     results = [run("cut"), run("slow")]
-    Path(__file__).with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    write_json(Path(__file__).with_suffix(".json"), {"results": results})
 
 
 if __name__ == "__main__":

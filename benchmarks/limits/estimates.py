@@ -9,7 +9,6 @@ hostile ones: small files that ask for much.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -29,6 +28,10 @@ from weft.verification import inspect
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 from support import costly
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 OWN = (
     ("ring", "all_reduce", "ring:1024"),
@@ -102,7 +105,7 @@ def main() -> None:
     ratios = sorted(case["ratio"] for case in cases)
     here = {"python": platform.python_version(), "machine": platform.machine(), "load_before": round(load, 1)}
     document = {"weft": weft.__version__, **here, "least": ratios[0], "most": ratios[-1], "cases": cases}
-    Path(__file__).with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(Path(__file__).with_suffix(".json"), document)
 
 
 if __name__ == "__main__":

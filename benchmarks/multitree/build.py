@@ -19,6 +19,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 CASES: Final = (
     ("torus:8x8", False),
     ("torus:16x16", False),
@@ -109,7 +113,7 @@ def main() -> None:
         cpu = results[-1]["cpu_seconds"]
         print(f"{spec:22} build {cpu['build']['median']:7.3f} s, verify {cpu['verify']['median']:7.3f} s")
     figures = {"machine": machine, "repetitions": options.repeat, "results": results}
-    options.output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_json(options.output, figures)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,17 @@ Times are of an all-gather in the simulator, whole messages, in ratios to the cu
 
 from __future__ import annotations
 
-import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import weft
 from weft.algorithms import multitree
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 CASES: Final = (
     ("torus:8x8", "0-1"),
@@ -66,8 +70,7 @@ def main() -> None:
             results.append(measure(spec, cable, percent))
             ratios = {name: results[-1][f"{name}_over_cut"] for name in ("authors", "weft")}
             print(f"{spec:12} {cable:6} {percent:3} %  to cut: {ratios}")
-    text = json.dumps({"size": SIZE, "results": results}, indent=2) + "\n"
-    Path(__file__).with_suffix(".json").write_text(text, encoding="utf-8")
+    write_json(Path(__file__).with_suffix(".json"), {"size": SIZE, "results": results})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Times are of an all-reduce, with the best of `weft.plan`'s segment sizes.
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ from weft.algorithms.multitree.growth import fewest_steps
 from weft.algorithms.multitree.link_speeds import use_all
 from weft.bounds.collective_bound import lower_bound
 from weft.planning.segments import simulate_best
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 SPECS: Final = (
     "torus:4x4",
@@ -78,8 +82,7 @@ def main() -> None:
             f"{spec:20} steps {steps['authors']:3} {steps['weft']:3}, at least "
             f"{results[-1]['fewest_steps']:3}; authors/weft {gains}"
         )
-    text = json.dumps({"results": results}, indent=2) + "\n"
-    Path(__file__).with_suffix(".json").write_text(text, encoding="utf-8")
+    write_json(Path(__file__).with_suffix(".json"), {"results": results})
 
 
 if __name__ == "__main__":

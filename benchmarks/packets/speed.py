@@ -17,6 +17,7 @@ import platform
 import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,6 +25,10 @@ from typing import Any
 
 from weft.packets import Rules, make_tables, simulate_tables
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RULES, PaperMachine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 REPEATS = 3
 PEER_KIB = 512
@@ -152,7 +157,7 @@ def main() -> None:
         "machine": platform.machine(),
         "load_before": load,
     }
-    chosen.output.write_text(json.dumps(result, indent=1) + "\n")
+    write_json(chosen.output, result)
 
 
 if __name__ == "__main__":

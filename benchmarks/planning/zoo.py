@@ -13,7 +13,6 @@ compare`` tries, and the plan is held against the best of them. At 1 GiB it is h
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -25,6 +24,10 @@ from weft.planning.candidates import Candidate, build, list_recipes
 from weft.planning.segments import segment_candidates
 from weft.simulation import simulate
 from weft.topology import Topology, load_topology
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "topology"
@@ -220,7 +223,7 @@ def main() -> int:
             "results": results,
         }
         target = Path(__file__).with_suffix(".json")
-        target.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_json(target, document)
     return 0 if slowest <= ALLOWED and near >= ENOUGH * len(results) else 1
 
 

@@ -10,8 +10,8 @@ bfloat16.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft import _core
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 SIZES = {"128 KiB, in cache": 128 << 10, "64 MB, in memory": 64_000_000}
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
@@ -133,7 +137,7 @@ def main() -> None:
         "rounds": arguments.rounds,
         "results": results,
     }
-    arguments.output.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.output, document)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 FOLDER = Path(__file__).with_name("peers")
 RANKS = (2, 4, 8)
 PRIVATE_PEERS = {2: "gloo,mpi,mpi4,mpich,oneccl", 4: "gloo,mpi,mpi4", 8: "gloo,mpi,mpi4"}
@@ -124,7 +128,7 @@ def main() -> None:
         if not options.summary:
             began = time.monotonic()
             found = run(one, QUICK if options.quick else FULL, options.timeout)
-            path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+            write_json(path, found)
             print(f"{path.name}: {time.monotonic() - began:.0f} s", flush=True)
         if path.exists():
             print("\n".join(summarise(json.loads(path.read_text("utf-8")))), flush=True)

@@ -27,6 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 SPEC: Final = "ring:{ranks}@bw=50GiB/s,lat=500ns"
 SIZE: Final = "64MiB"
 STAGES: Final = ("synthesis", "verification", "simulation")
@@ -67,7 +71,7 @@ def main() -> None:
     }
     if options.peer:
         result["peer"] = compare_peer(options.peer_name, samples)
-    options.output.write_text(json.dumps(result, indent=2) + "\n")
+    write_json(options.output, result)
     print_tables(result)
 
 

@@ -8,7 +8,6 @@ notes when it raises `weft.PeerLost`, and for which rank. Seconds from the kill 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -18,6 +17,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 RANKS, VICTIM = 4, 2
 WAYS = ("dear gradients", "dear parameters", "wfbp gradients", "hook", "group")
@@ -115,8 +118,7 @@ def main() -> None:
         way: {"median_s": statistics.median(some), "worst_s": max(some), "all_s": some}
         for way, some in found.items()
     }
-    text = json.dumps(told, indent=1)
-    Path(__file__).with_name("results").joinpath("losses.json").write_text(text + "\n", "utf-8")
+    write_json(Path(__file__).with_name("results") / "losses.json", told)
 
 
 if __name__ == "__main__":

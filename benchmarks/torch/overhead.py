@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ import torch.distributed as dist
 from torch import nn
 
 import weft.torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 LAYERS = 64
 WIDTH = 16
@@ -92,9 +97,8 @@ def main() -> None:
         "of_which_the_optimizers_call_us": per(step["an optimizer per layer"], step["alone"], LAYERS - 1),
         "per_parameter_us": per(step["one group"], step["alone"], 2 * LAYERS),
     }
-    text = json.dumps(found, indent=1)
-    Path(__file__).with_name("results").joinpath("overhead.json").write_text(text + "\n", "utf-8")
-    print(text)
+    write_json(Path(__file__).with_name("results") / "overhead.json", found)
+    print(json.dumps(found, indent=1))
     dist.destroy_process_group()
 
 

@@ -21,6 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 RESULTS = Path(__file__).with_name("results") / "process_group.json"
 SIZES = {"64KiB": 64 << 10, "1MiB": 1 << 20, "64MiB": 64 << 20}
 WIDTH = 2048
@@ -235,7 +239,7 @@ def measure(rounds: int, output: Path) -> None:
             "threads_per_rank": rank.torch.get_num_threads(),
         }
         output.parent.mkdir(exist_ok=True)
-        output.write_text(json.dumps({"about": about, **found}, indent=1) + "\n", "utf-8")
+        write_json(output, {"about": about, **found})
         print(json.dumps(found, indent=1))
     rank.dist.barrier()
     rank.dist.destroy_process_group()

@@ -22,6 +22,10 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 from charts import Bar, draw_bars  # noqa: E402 - beside the other charts of the lab
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json  # noqa: E402
+
 IMAGES = HERE.parents[1] / "docs" / "images"
 NAMES = {
     "dear": "DeAR on Weft",
@@ -97,7 +101,7 @@ def run(name: str) -> None:
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=1800)
     found = json.loads(output.read_text("utf-8"))
     found = {"title": asked.title, "topology": asked.topology, **found, "ratios": ratios(found)}
-    output.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    write_json(output, found)
     (IMAGES / f"training-{name}.svg").write_text(draw(asked, found), "utf-8")
     print(json.dumps(found["ratios"], indent=1))
 

@@ -8,7 +8,6 @@ backward pass, and then computes its gradients, which are real, on a small batch
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -25,6 +24,10 @@ from torch import nn
 import weft
 from weft.torch.dear import DeAR
 from weft.training import ideal_dear, ideal_wfbp
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 WIDTH = 512
 BATCH = 4
@@ -166,7 +169,7 @@ def main() -> None:
         size_bytes = sum(p.numel() * p.element_size() for p in ways[0].model.parameters())
         found: dict[str, Any] = {"bytes": size_bytes, "seconds": times}
         found |= {way.name: describe(way.optimizer) for way in ways if isinstance(way.optimizer, DeAR)}
-        asked.output.write_text(json.dumps(found, indent=1))
+        write_json(asked.output, found)
         print({name: round(statistics.median(v), 4) for name, v in times.items()}, file=sys.stderr)
     comm.barrier()
     dist.destroy_process_group()

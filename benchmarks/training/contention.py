@@ -11,10 +11,10 @@ predict.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +23,10 @@ from typing import Any
 from weft.papers.ace.bandwidth import all_reduce, drive
 from weft.papers.ace.iterations import NAMES, contended, point, rates
 from weft.training.endpoints import ENDPOINTS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 SHAPE = "4x4x4"
 REPEATS = 3
@@ -71,7 +75,7 @@ def main() -> None:
         "python": platform.python_version(),
         "load_before": load,
     }
-    output.write_text(json.dumps(result, indent=1) + "\n")
+    write_json(output, result)
 
 
 if __name__ == "__main__":

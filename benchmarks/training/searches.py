@@ -7,7 +7,6 @@ each wrong by up to 40 %. Run it with the file to write: ``python benchmarks/tra
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from dataclasses import asdict, replace
@@ -17,6 +16,10 @@ from weft.training import Layer, Simulated
 from weft.training.devices import find_device
 from weft.training.exhaustive import Fusions, believed, report
 from weft.training.workloads import load_workload
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
 
 MODELS = ["bert-base", "bert-large", "resnet50", "inception-v4", "densenet201"]
 NETWORK = "hosts:" + ",".join(["4"] * 16) + "@intra=10GB/s,uplink=1.25GB/s"
@@ -54,7 +57,7 @@ def main(path: Path) -> None:
                 flush=True,
             )
             result = {"network": NETWORK, "device": DEVICE, "seed": SEED, "rows": rows}
-            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            write_json(path, result)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,10 @@ from weft.schedule import Schedule  # noqa: E402
 from weft.topology import load_topology  # noqa: E402
 from weft.verification import inspect  # noqa: E402
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json  # noqa: E402
+
 TOPOLOGIES = (
     "ring:2",
     "ring:5",
@@ -128,7 +132,7 @@ def main() -> None:
         **judge_mutants(originals, arguments.count, arguments.seed),
         "cpu_seconds": round(time.process_time() - began, 1),
     }
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.output, result)
     print(json.dumps({key: value for key, value in result.items() if key != "topologies"}, indent=2))
     sys.exit(1 if result["disagreements"] else 0)
 

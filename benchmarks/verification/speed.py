@@ -16,6 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from provenance import write_json
+
 CASES = (
     ("ring", "all_reduce", "ring:1024"),
     ("bidirectional_ring", "all_reduce", "ring:1024"),
@@ -90,7 +94,7 @@ def main() -> None:
             sys.exit(f"{' '.join(case)}: {done.stderr.splitlines()[-1]}")
         results.append(json.loads(done.stdout))
         print(done.stdout, end="")
-    arguments.output.write_text(json.dumps({"results": results}, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.output, {"results": results})
 
 
 if __name__ == "__main__":
