@@ -97,7 +97,7 @@ class Nursery:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(20)
+            self._process.wait(60)
         finally:
             self._process.kill()
             self._process.wait()

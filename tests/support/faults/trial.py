@@ -24,6 +24,8 @@ from support.hosts import Network
 from weft.runtime.bootstrap.server import reserve_port
 
 LONGEST_S = 75.0
+EXITING_S = 60.0
+"""Half a second of processor time is needed to unload torch, by each rank, on a machine that may be busy."""
 _POLL_S = 0.02
 
 
@@ -142,8 +144,6 @@ def _run_ranks(
 def _see_through(case: Case, folder: Path, ranks: list[Rank], deadline: float) -> None:
     """Wait for all ranks to end, but for one that is frozen for good; thaw it if it is not."""
     fault = case.fault
-    others = [rank for number, rank in enumerate(ranks) if number != fault.rank]
-    victim = ranks[fault.rank] if fault.rank >= 0 else None
     if fault.action == "pause":
         _await(lambda: _reported(folder, fault.rank, "struck") is not None, deadline)
         time.sleep(fault.seconds)
@@ -156,10 +156,11 @@ def _see_through(case: Case, folder: Path, ranks: list[Rank], deadline: float) -
         _await(lambda: ranks[fault.rank].ended.is_set() or _state_of(ranks[fault.rank].pid) in "TZ", deadline)
         ranks[fault.rank].signal(signal.SIGCONT)
         (folder / "thawed").touch()
-    for rank in others:
-        rank.wait(max(0.0, deadline - time.monotonic()))
-    if victim is not None and not (fault.action == "freeze" and not fault.thaws):
-        victim.wait(max(0.0, deadline - time.monotonic()))
+    frozen = fault.rank if fault.action == "freeze" and not fault.thaws else -1
+    for number, rank in enumerate(ranks):
+        if number != frozen and not rank.wait(max(0.0, deadline - time.monotonic())):
+            # A rank that has left the job and said so has only its interpreter to end.
+            rank.wait(EXITING_S if _reported(folder, number, "left") is not None else 0.0)
 
 
 def _reported(folder: Path, rank: int, name: str) -> Facts | None:
