@@ -12,8 +12,9 @@ from types import ModuleType
 
 import weft
 
-ROOT = Path(__file__).parents[2] / "src" / "weft"
-GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
+TREE = Path(__file__).parents[2]
+ROOT = TREE / "src" / "weft"
+GLOSSARY = TREE / "docs" / "glossary.md"
 
 SHARED_STEMS = {
     "dear": "a paper, its policy in the model of training, and its optimizer for PyTorch",
@@ -90,3 +91,13 @@ def exists(name: str) -> bool:
             except ModuleNotFoundError:
                 return False
     return True
+
+
+def test_every_file_that_the_map_names_exists() -> None:
+    places = [path for path in TREE.iterdir() if not path.name.startswith((".", "build"))]
+    files = [f"/{path.name}" for path in places]
+    files += [f"/{path.relative_to(TREE)}" for folder in places for path in folder.rglob("*")]
+    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        named = re.findall(r"[\w/-]+\.(?:py|cpp|hpp|md|toml)\b", (TREE / page).read_text("utf-8"))
+        missing = {name for name in named if not any(file.endswith(f"/{name}") for file in files)}
+        assert missing == set(), page
