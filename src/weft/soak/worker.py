@@ -138,7 +138,21 @@ class _Run:
             self._tell({"at": number})
             if self._kill is not None and self._kill.rank == self._rank and self._kill.step == number:
                 self._die(self._kill.delay_ms)
-            self._take(step)
+            try:
+                self._take(step)
+            except RuntimeFailure:
+                if self._kill is None or self._kill.rank in self._group.ranks:
+                    raise
+                self._give_up(self._group)
+
+    def _give_up(self, part: SoakGroup) -> None:
+        """Go on without a part that another rank has left because of a loss.
+
+        Steps are still taken in the order of all other ranks, which may not have noticed anything yet; so the
+        loss is noticed in an operation that this rank shares with the one that was killed.
+        """
+        self._communicators.pop(part.number).abort()
+        self._pending = [action for action in self._pending if action.operation.group != part]
 
     def _take(self, step: Step) -> None:
         if isinstance(step, Operation):
@@ -219,12 +233,6 @@ class _Run:
 
     def _judge_loss(self, failure: RuntimeFailure, kill: Kill, pids: list[int]) -> float:
         """Time at which the loss of the killed rank was noticed; any other error is raised."""
-        if kill.rank not in self._group.ranks:
-            # Another rank has left this part because of the loss: among all ranks the right one is named.
-            try:
-                self._await_loss()
-            except RuntimeFailure as found:
-                failure = found
         noticed = time.monotonic()
         cause: BaseException | None = failure
         while cause is not None and not isinstance(cause, PeerLost):
