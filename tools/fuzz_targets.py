@@ -58,7 +58,7 @@ from weft.runtime.bootstrap import handshake  # noqa: E402
 from weft.runtime.bootstrap.listener import Listener, open_socket  # noqa: E402
 from weft.runtime.bootstrap.members import LossVerdict, decode  # noqa: E402
 from weft.runtime.operation_queue import cut_into_chunks  # noqa: E402
-from weft.runtime.transport.link_connections import IN_TURN, find_lanes  # noqa: E402
+from weft.runtime.transport.link_connections import IN_TURN, find_link_connections  # noqa: E402
 from weft.schedule import Schedule, container  # noqa: E402
 from weft.schedule.codec import MAGIC, VERSION, decode_schedule, encode_schedule  # noqa: E402
 from weft.schedule.json_form import schedule_to_json  # noqa: E402
@@ -295,7 +295,7 @@ def use_schedule(schedule: Schedule, chance: Chance) -> bool:
 
 def lower(schedule: Schedule, rank: int, elements: int, segment: int, streams: int) -> _core.Script | None:
     """Script of a rank, as the native engine has it written; None if it would be too long."""
-    lanes = find_lanes(schedule.topology, list(range(schedule.ranks)), rank)
+    lanes = find_link_connections(schedule.topology, list(range(schedule.ranks)), rank)
     counts = [len(lanes.ends.get(other, ())) or streams for other in range(schedule.ranks)]
 
     def of(known: dict[int, int]) -> np.ndarray[Any, np.dtype[np.int32]]:

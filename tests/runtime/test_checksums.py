@@ -50,7 +50,7 @@ def test_ranks_that_do_not_agree_on_checksums_are_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("said", ["yes", "2", ""])
 def test_a_setting_that_is_neither_0_nor_1_is_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     from weft.errors import InputError
-    from weft.runtime.engines.native_engine import wants_checksums
+    from weft.runtime.transport.rank_transport import wants_checksums
 
     monkeypatch.setenv("WEFT_CHECKSUMS", said)
     with pytest.raises(InputError, match="WEFT_CHECKSUMS"):

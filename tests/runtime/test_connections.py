@@ -15,8 +15,8 @@ from weft.runtime.transport.connections import (
     DataListener,
     ListenAddress,
     PeerConnection,
-    connect_lines,
-    open_door,
+    connect_peers,
+    open_data_listener,
 )
 
 LINE = PeerConnection(0, 0)
@@ -25,24 +25,24 @@ LINE = PeerConnection(0, 0)
 
 @pytest.fixture
 def entrance() -> Iterator[DataListener]:
-    with open_door(LOOPBACK, [], 5.0) as made:
+    with open_data_listener(LOOPBACK, [], 5.0) as made:
         yield made
 
 
 def test_two_ranks_connect_once_for_each_purpose(entrance: DataListener) -> None:
-    with open_door(LOOPBACK, [], 5.0) as other:
-        doors = [entrance.door, other.door]
+    with open_data_listener(LOOPBACK, [], 5.0) as other:
+        doors = [entrance.listens_at, other.listens_at]
         found: dict[PeerConnection, socket.socket] = {}
         purposes = (-1, 0, 1)
 
         def call() -> None:
             found.update(
-                connect_lines(1, other, doors, {PeerConnection(0, one): None for one in purposes}, 20.0)
+                connect_peers(1, other, doors, {PeerConnection(0, one): None for one in purposes}, 20.0)
             )
 
         caller = threading.Thread(target=call)
         caller.start()
-        accepted = connect_lines(0, entrance, doors, {PeerConnection(1, one): None for one in purposes}, 20.0)
+        accepted = connect_peers(0, entrance, doors, {PeerConnection(1, one): None for one in purposes}, 20.0)
         caller.join()
         assert found.keys() == {PeerConnection(0, one) for one in purposes}
         for purpose in purposes:
@@ -55,9 +55,9 @@ def test_two_ranks_connect_once_for_each_purpose(entrance: DataListener) -> None
 def test_a_rank_that_refuses_for_a_while_cannot_be_reached(entrance: DataListener) -> None:
     with socket.create_server((LOOPBACK, 0)) as closed:
         port = closed.getsockname()[1]
-    doors = [ListenAddress(LOOPBACK, port, bytes(32)), entrance.door]
+    doors = [ListenAddress(LOOPBACK, port, bytes(32)), entrance.listens_at]
     with pytest.raises(RuntimeFailure, match=f"rank 0 from .* at .*:{port} cannot be reached: .*refused"):
-        connect_lines(1, entrance, doors, {LINE: None}, 30.0)
+        connect_peers(1, entrance, doors, {LINE: None}, 30.0)
 
 
 def test_a_rank_whose_queue_is_full_is_only_late(entrance: DataListener) -> None:
@@ -66,16 +66,16 @@ def test_a_rank_whose_queue_is_full_is_only_late(entrance: DataListener) -> None
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        doors = [ListenAddress(LOOPBACK, full.getsockname()[1], bytes(32)), entrance.door]
+        doors = [ListenAddress(LOOPBACK, full.getsockname()[1], bytes(32)), entrance.listens_at]
         late = r"connect: Timed out waiting 1800ms: rank 0 did not come within 1\.8 s; .*: no answer"
         with pytest.raises(TimedOut, match=late):
-            connect_lines(1, entrance, doors, {LINE: None}, 1.8)
+            connect_peers(1, entrance, doors, {LINE: None}, 1.8)
 
 
 def test_an_impostor_that_listens_is_never_connected(entrance: DataListener) -> None:
-    with open_door(LOOPBACK, [], 5.0) as impostor:
-        forged = ListenAddress(LOOPBACK, impostor.door.port, bytes(32))  # the caller knows another token
-        doors = [forged, entrance.door]
+    with open_data_listener(LOOPBACK, [], 5.0) as impostor:
+        forged = ListenAddress(LOOPBACK, impostor.listens_at.port, bytes(32))  # not the impostor's token
+        doors = [forged, entrance.listens_at]
         over = threading.Event()
 
         def serve() -> None:
@@ -85,7 +85,7 @@ def test_an_impostor_that_listens_is_never_connected(entrance: DataListener) -> 
         server = threading.Thread(target=serve)
         server.start()
         with pytest.raises(TimedOut, match="the secret may differ"):
-            connect_lines(1, entrance, doors, {LINE: None}, 0.5)
+            connect_peers(1, entrance, doors, {LINE: None}, 0.5)
         over.set()
         server.join()
         assert "it does not know the job's secret" in (impostor.listener.describe() or "")

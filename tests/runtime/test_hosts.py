@@ -40,8 +40,8 @@ import weft
 
 with weft.init(timeout=30) as comm:
     comm.barrier()
-    wires = comm._engine._wires
-    print(sorted(wires.sockets), sorted(wires.watched))
+    transport = comm._engine._transport
+    print(sorted(transport.sockets), sorted(transport.watched))
 """
 
 WRONG_INTERFACE = """

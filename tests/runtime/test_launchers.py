@@ -75,7 +75,7 @@ def script(tmp_path: Path) -> str:
 
 def test_torchrun_on_one_machine(script: str, scratch: Path) -> None:
     job = start([TORCHRUN, "--nproc-per-node", "4", script], scratch)
-    assert done(finish([job], 120), "torchrun", "FileBoard")
+    assert done(finish([job], 120), "torchrun", "FileExchange")
     assert weft_files(scratch) == []
 
 
@@ -95,7 +95,7 @@ def test_open_mpi_on_one_machine(script: str, scratch: Path) -> None:
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     # The daemons of Open MPI keep sockets in it, whose names must be short.
     job = start(words, scratch, **root, TMPDIR="/tmp", XDG_RUNTIME_DIR=str(scratch))
-    assert done(finish([job], 120), "mpirun", "FileBoard")
+    assert done(finish([job], 120), "mpirun", "FileExchange")
     assert weft_files(scratch) == []
 
 
@@ -105,7 +105,7 @@ def test_what_mpich_says_is_enough_on_one_machine(script: str, scratch: Path) ->
         return {name: str(value) for name, value in numbers.items()}
 
     ranks = [start([sys.executable, script], scratch, **said(rank)) for rank in range(4)]
-    assert done(finish(ranks, 120), "mpirun", "FileBoard")
+    assert done(finish(ranks, 120), "mpirun", "FileExchange")
     assert weft_files(scratch) == []
 
 

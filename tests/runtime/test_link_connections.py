@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.runtime.transport.link_connections import IN_TURN, ConnectionEnds, find_lanes
+from weft.runtime.transport.link_connections import IN_TURN, ConnectionEnds, find_link_connections
 from weft.schedule import Op, ScheduleBuilder
 from weft.topology import Topology, load_topology
 
@@ -31,12 +31,12 @@ PARALLEL: list[Cable] = [(0, 1, "a0", "b0"), (0, 1, "a1", "b1"), (1, 2, "b2", "c
 
 def test_without_addresses_nothing_is_prescribed() -> None:
     for topology in (None, load_topology("ring:4")):
-        assert find_lanes(topology, range(4), 0).ends == {}
+        assert find_link_connections(topology, range(4), 0).ends == {}
 
 
 def test_every_cable_with_addresses_is_a_lane_that_both_ends_number_alike() -> None:
     topology = wired(PARALLEL, ranks=3)
-    first, second = (find_lanes(topology, range(3), rank) for rank in (0, 1))
+    first, second = (find_link_connections(topology, range(3), rank) for rank in (0, 1))
     assert first.ends == {1: (ConnectionEnds("a0", "b0"), ConnectionEnds("a1", "b1"))}
     assert second.ends[0] == (ConnectionEnds("b0", "a0"), ConnectionEnds("b1", "a1"))
     assert second.ends[2] == (ConnectionEnds("b2", "c0"),)
@@ -45,7 +45,7 @@ def test_every_cable_with_addresses_is_a_lane_that_both_ends_number_alike() -> N
 
 def test_the_networks_own_way_is_one_of_the_lanes_and_the_same_seen_from_both_ends() -> None:
     topology = wired(PARALLEL, ranks=3)
-    first, second = (find_lanes(topology, range(3), rank) for rank in (0, 1))
+    first, second = (find_link_connections(topology, range(3), rank) for rank in (0, 1))
     forward = topology.links_between(0, 1).index(topology.route(0, 1)[0])
     assert first.out[1] == second.into[0] == forward
     assert first.into[1] == second.out[0]
@@ -59,7 +59,7 @@ def test_a_route_takes_the_lane_of_its_cable() -> None:
     builder.add(step=0, chunk=[0, 1], src=0, dst=2, op=Op.COPY)
     schedule = builder.build()
     for rank in (0, 1):
-        assert find_lanes(topology, range(3), rank).of_routes(schedule).tolist() == [0, 1]
+        assert find_link_connections(topology, range(3), rank).of_routes(schedule).tolist() == [0, 1]
 
 
 def test_a_route_over_no_cable_takes_no_lane() -> None:
@@ -68,7 +68,7 @@ def test_a_route_over_no_cable_takes_no_lane() -> None:
     builder.route([])
     schedule = builder.build()
     assert len(schedule.route_offsets) == 2
-    assert find_lanes(topology, range(3), 0).of_routes(schedule).tolist() == [IN_TURN]
+    assert find_link_connections(topology, range(3), 0).of_routes(schedule).tolist() == [IN_TURN]
 
 
 def test_a_cable_that_goes_one_way_only_is_no_lane() -> None:
@@ -76,23 +76,23 @@ def test_a_cable_that_goes_one_way_only_is_no_lane() -> None:
     one_way = Topology.from_links(
         "one way", 2, 0, [(0, 1)], bandwidth="1GB/s", latency="1us", addresses=addresses
     )
-    assert find_lanes(one_way, range(2), 0).ends == {}
+    assert find_link_connections(one_way, range(2), 0).ends == {}
 
 
 def test_several_network_cards_at_switches_are_lanes() -> None:
     cables: list[Cable] = [(0, 2, "a0", "-"), (0, 3, "a1", "-"), (1, 2, "b0", "-"), (1, 3, "b1", "-")]
-    lanes = find_lanes(wired(cables, ranks=2, switches=2), range(2), 1)
+    lanes = find_link_connections(wired(cables, ranks=2, switches=2), range(2), 1)
     assert lanes.ends == {0: (ConnectionEnds("b0", "a0"), ConnectionEnds("b1", "a1"))}
     assert 0 <= lanes.out[0] < 2
 
 
 def test_ranks_of_one_host_share_its_cables_and_have_none_between_them() -> None:
     topology = wired([(0, 1, "a", "b")], ranks=2)
-    lanes = find_lanes(topology, [0, 0, 1, 1], 1)
+    lanes = find_link_connections(topology, [0, 0, 1, 1], 1)
     assert lanes.ends == {2: (ConnectionEnds("a", "b"),), 3: (ConnectionEnds("a", "b"),)}
 
 
 def test_some_of_the_ranks_keep_their_lanes_under_new_numbers() -> None:
-    lanes = find_lanes(wired(PARALLEL, ranks=3), range(3), 1).among([2, 1])
+    lanes = find_link_connections(wired(PARALLEL, ranks=3), range(3), 1).among([2, 1])
     assert lanes.ends == {0: (ConnectionEnds("b2", "c0"),)}
     assert set(lanes.out) == set(lanes.into) == {0}

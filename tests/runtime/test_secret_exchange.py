@@ -122,9 +122,9 @@ def test_a_runtime_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch
 RANK = """
 import sys
 from weft.runtime import Place, join
-from weft.runtime.bootstrap.secret_exchange import FileBoard
+from weft.runtime.bootstrap.secret_exchange import FileExchange
 
-with join(Place(int(sys.argv[1]), 2, address="127.0.0.1", board=FileBoard("job")), timeout=30) as roster:
+with join(Place(int(sys.argv[1]), 2, address="127.0.0.1", board=FileExchange("job")), timeout=30) as roster:
     roster.barrier(20)
 """
 

@@ -18,8 +18,8 @@ from weft.probing.measurements import FABRIC, MeasuredCable, join_all
 from weft.runtime.transport.connections import (
     ListenAddress,
     PeerConnection,
-    connect_lines,
-    open_door,
+    connect_peers,
+    open_data_listener,
 )
 from weft.runtime.transport.link_connections import ConnectionEnds
 
@@ -89,8 +89,8 @@ class ProbeConnections:
         entrance, payload = None, b""
         if self.me is not None:
             own = [cable.address_of(self.me) for cable in cables if self.me in cable.hosts]
-            entrance = stack.enter_context(open_door(self.roster.address, own, self._timeout))
-            payload = msgspec.msgpack.encode(entrance.door)
+            entrance = stack.enter_context(open_data_listener(self.roster.address, own, self._timeout))
+            payload = msgspec.msgpack.encode(entrance.listens_at)
         told = self.roster.exchange(payload, self._timeout)
         nobody = ListenAddress("", 0, b"")
         return entrance, [
@@ -112,7 +112,7 @@ class ProbeConnections:
                 line = PeerConnection(self.leaders[other], 1 + flow.cable)
                 ends = ConnectionEnds(cable.address_of(self.me), cable.address_of(other))
                 try:
-                    found = connect_lines(self.roster.rank, entrance, doors, {line: ends}, CABLE_S)
+                    found = connect_peers(self.roster.rank, entrance, doors, {line: ends}, CABLE_S)
                 except RuntimeFailure as error:
                     problems[flow.cable] = str(error)
                 else:
@@ -141,7 +141,7 @@ class ProbeConnections:
             return
         others = [host for host in range(len(self.leaders)) if host != self.me]
         lines = {PeerConnection(self.leaders[host], _FABRIC_LINE): None for host in others}
-        found: dict[PeerConnection, socket.socket] = connect_lines(
+        found: dict[PeerConnection, socket.socket] = connect_peers(
             self.roster.rank, entrance, doors, lines, self._timeout
         )
         for line, connection in found.items():

@@ -15,6 +15,7 @@ import numpy as np
 from weft.runtime.communicator import Communicator
 from weft.runtime.engines.native_engine import NativeEngine
 from weft.runtime.schedule_selection import ScheduleSelector
+from weft.runtime.transport.rank_transport import TransportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def measure_memory(
 
     Every rank calls this. The roster cannot be used afterwards.
     """
-    engine = NativeEngine.connect(roster, streams=1, timeout=timeout)
+    engine = NativeEngine.connect(roster, TransportSettings(streams=1), timeout=timeout)
     with Communicator(
         engine, ScheduleSelector(roster.size, hosts=engine.hosts), timeout=timeout
     ) as communicator:

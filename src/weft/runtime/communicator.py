@@ -99,8 +99,7 @@ class Communicator(PointToPoint):
     @property
     def roster(self) -> ControlPlane | None:
         """By which all ranks of the job meet, of Weft's own engine; None for some of the ranks."""
-        roster: ControlPlane | None = getattr(self._engine, "roster", None)
-        return roster
+        return self._engine.control_plane
 
     def choose(self, collective: str, size_bytes: int, root: int = 0) -> tuple[Schedule, int | None]:
         """Schedule and bytes of a segment, None for the runtime's own, that would run."""

@@ -1,4 +1,4 @@
-"""Going on after a link or a rank was lost: what all know together, and what is left of the network."""
+"""Recovery after a lost link or rank: what all ranks completed, and what is left of the topology."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from weft import limits
 from weft.errors import DisconnectedError
-from weft.runtime.transport.link_connections import find_lanes, find_nodes
+from weft.runtime.transport.link_connections import find_link_connections, find_nodes
 from weft.topology.faults import apply_faults, without_links
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Recovery:
-    """What ranks go on with.
+    """What the ranks agreed on after a link was lost.
 
     Parameters
     ----------
@@ -94,26 +94,26 @@ def without_ranks(topology: Topology | None, hosts: list[list[int]], left: Seque
 
 
 def agree(
-    roster: ControlPlane, cut: Cut | None, completed: int, topology: Topology | None, timeout: float
+    control_plane: ControlPlane, cut: Cut | None, completed: int, topology: Topology | None, timeout: float
 ) -> Recovery:
-    """Find out what all ranks know together; every rank calls this, and all get the same.
+    """Agree on what all ranks have completed and which links are lost; every rank calls this.
 
     Parameters
     ----------
-    roster
-        Everybody.
+    control_plane
+        Of all ranks.
     cut, completed
-        What this rank knows, and the operations that it has completed.
+        The lost connection that this rank knows of, and the operations that it has completed.
     topology
         So far; the same on all ranks.
     timeout
         Seconds.
     """
     report = _Report(completed, cut)
-    told = roster.exchange(msgspec.msgpack.encode(report), timeout)
+    told = control_plane.exchange(msgspec.msgpack.encode(report), timeout)
     reports = [msgspec.msgpack.decode(part, type=_Report) for part in told]
     if topology is not None:
-        nodes = find_nodes(topology, roster.members)
+        nodes = find_nodes(topology, control_plane.members)
         cuts = {one.cut for one in reports if one.cut is not None}
         links = [link for one in sorted(cuts) for link in _links_of(topology, nodes, one)]
         topology = without_links(topology, links)
@@ -123,9 +123,9 @@ def agree(
 
 def _links_of(topology: Topology, nodes: list[int], cut: Cut) -> list[int]:
     """Links, both ways, of the cable that a connection went over; none if it had none of its own."""
-    lower, higher, lane = cut
-    ends = find_lanes(topology, nodes, lower).ends.get(higher, ())
-    if lane >= len(ends):
+    lower, higher, number = cut
+    ends = find_link_connections(topology, nodes, lower).ends.get(higher, ())
+    if number >= len(ends):
         return []
-    both = {tuple(ends[lane]), tuple(ends[lane])[::-1]}
+    both = {tuple(ends[number]), tuple(ends[number])[::-1]}
     return [link for link, src, dst in topology.addresses if (src, dst) in both]

@@ -1,9 +1,15 @@
-"""`weft.init`: from an environment to a communicator."""
+"""`weft.init`: set up a communicator in three steps: load its inputs, connect the ranks, open it.
+
+`load_inputs` reads the plan, the schedule and the topology that a communicator is given. `connect_engine`
+connects the ranks of the job; `weft.torch` connects the ranks of a process group instead. `open_communicator`
+makes a communicator of the two.
+"""
 
 from __future__ import annotations
 
 import atexit
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +22,11 @@ from weft.runtime.communicator import Communicator
 from weft.runtime.engines.native_engine import NativeEngine
 from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.transport.connections import CONNECT_S
+from weft.runtime.transport.rank_transport import TransportSettings
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from weft.planning import Plan
     from weft.runtime.engines import Engine
@@ -49,87 +56,96 @@ def init(
 
     Parameters
     ----------
-    plan
-        What ``weft plan`` wrote, for its collective. One for as many as there are hosts runs between them,
-        each rank on its slice.
-    schedule
-        Any schedule, or the name of its file: it is verified, and runs for its collective.
+    plan, schedule
+        What runs for its collective: a plan that ``weft plan`` wrote, or any schedule, which is verified. One
+        for as many ranks as there are hosts runs between the hosts, each rank on its slice.
     topology
-        The cluster; by default what ``WEFT_TOPOLOGY`` names. Without a plan, a schedule or an algorithm, rank
-        0 plans the all-reduce for it, and all use that. Where it says which addresses use a cable, what a
-        schedule sends over that cable goes there.
+        The cluster, by default what ``WEFT_TOPOLOGY`` names. Rank 0 plans the all-reduce for it, unless a
+        plan, a schedule or an algorithm is given. Addresses that it gives to cables are the ones used.
     algorithm
-        Name in the registry, for all that the plan does not serve. Without it, and without a topology, what
-        suits ranks that reach each other through memory, and hosts that reach each other alike.
-    transport
-        Of Weft's own engine. ``"auto"``: memory within a machine, sockets between machines. ``"copy"``: the
-        same, but no rank reads the private memory of another. ``"tcp"``: sockets everywhere.
-    streams
-        Sockets between two ranks that are not reached through memory; the same on all ranks.
-    engine
+        Name in the registry, for every collective that the plan does not serve.
+    transport, streams, checksums
+        As for `weft.runtime.transport.rank_transport.TransportSettings`; only for Weft's own engine.
+    engine, group
         What moves the data: ``"native"``, Weft's own runtime; ``"mpi"``, the ranks of ``COMM_WORLD``;
-        ``"torch"``, the ranks of a process group.
-    group
-        For ``"torch"``: which process group; by default all of torch.distributed.
+        ``"torch"``, the ranks of a process group, by default all of torch.distributed.
     timeout
         Seconds for all ranks to come, and for each operation unless it is given its own.
     connect_timeout
-        Seconds for connecting the ranks to each other once all have come; `timeout` if that is less. MPI
-        connects by itself.
+        Seconds for connecting the ranks once all have come, at most `timeout`; MPI connects by itself.
     planning
         Seconds that rank 0 may plan for.
-    checksums
-        Of Weft's own engine: whether data that goes through sockets is followed by its checksum (CRC-32C), so
-        that what was changed on the way is a `LinkCorrupted` and not a wrong sum. By default as
-        ``WEFT_CHECKSUMS`` says, and that is 1. The same on all ranks.
     max_work
-        Operations that reading a plan or a schedule may take, and verifying a schedule of it, by estimate;
-        None for any number.
+        Operations that reading and verifying a plan or a schedule may take, by estimate; None for any number.
 
     Raises
     ------
-    InputError
-        If the environment names no job, the plan is for another number of ranks, or the engine is not there.
-    LimitError
-        If a plan or schedule would take more operations than `max_work`.
+    InputError, LimitError
+        If the environment names no job, the plan or schedule does not fit, or the engine is not there.
     TimedOut, PeerLost
-        If others do not come.
+        If other ranks do not come.
     """
     if topology is None and plan is None and schedule is None:
         topology = os.environ.get("WEFT_TOPOLOGY") or None
-
-    def meet(cables: Topology | None) -> Engine[Any]:
-        return _connect_engine(engine, transport, streams, group, timeout, connect_timeout, cables, checksums)
-
-    return open_communicator(
-        meet,
-        plan=plan,
-        schedule=schedule,
-        topology=topology,
-        algorithm=algorithm,
-        timeout=timeout,
-        planning=planning,
-        max_work=max_work,
-    )
+    inputs = load_inputs(plan, schedule, topology, algorithm, max_work)
+    settings = TransportSettings(transport, streams, checksums)
+    connected = connect_engine(engine, inputs, settings, group, timeout, connect_timeout)
+    return open_communicator(connected, inputs, timeout=timeout, planning=planning)
 
 
-def open_communicator(
-    meet: Callable[[Topology | None], Engine[Any]],
-    *,
+@dataclass(frozen=True)
+class CommunicatorInputs:
+    """The plan, the schedule and the topology of a communicator, loaded.
+
+    Parameters
+    ----------
+    plan, schedule, topology, algorithm, max_work
+        As for `init`.
+    """
+
+    plan: Plan | None = None
+    schedule: Schedule | None = None
+    topology: Topology | None = None
+    algorithm: str | None = None
+    max_work: float | None = limits.MAX_WORK
+
+    @property
+    def link_topology(self) -> Topology | None:
+        """The topology that may prescribe connections: that of the plan or schedule, if one is given."""
+        given = self.plan or self.schedule
+        return self.topology if given is None else given.topology
+
+    @property
+    def unplanned_topology(self) -> Topology | None:
+        """The topology that rank 0 has to plan for, if nothing else says what runs."""
+        return self.topology if (self.plan, self.schedule, self.algorithm) == (None, None, None) else None
+
+    def make_selector(self, ranks: int, hosts: Sequence[Sequence[int]] | None = None) -> ScheduleSelector:
+        """Selector of the schedules of so many ranks."""
+        return ScheduleSelector(
+            ranks,
+            plan=self.plan,
+            schedule=self.schedule,
+            topology=self.topology,
+            algorithm=self.algorithm,
+            hosts=hosts,
+            max_work=self.max_work,
+        )
+
+
+def load_inputs(
     plan: Plan | str | Path | None = None,
     schedule: Schedule | str | Path | None = None,
     topology: Topology | str | None = None,
     algorithm: str | None = None,
-    timeout: float = 60.0,
-    planning: float = 20.0,
     max_work: float | None = limits.MAX_WORK,
-) -> Communicator:
-    """Communicator of ranks that meet as they like; parameters as for `init`.
+) -> CommunicatorInputs:
+    """Load the plan, the schedule and the topology that are given by name; parameters as for `init`.
 
-    Parameters
-    ----------
-    meet
-        Given the topology that may prescribe connections, an engine that connects the ranks.
+    Raises
+    ------
+    InputError, LimitError
+        If one cannot be read, or the plan is for another topology.
     """
     if isinstance(plan, str | Path):
         from weft.planning import load_plan
@@ -142,52 +158,28 @@ def open_communicator(
     found = None if topology is None else load_topology(topology)
     if plan is not None and found is not None:
         plan.check_topology(found)
-    given = plan or schedule
-    connected = meet(found if given is None else given.topology)
-    size, hosts = connected.size, connected.hosts
-    try:
-        chooser = ScheduleSelector(
-            size,
-            plan=plan,
-            schedule=schedule,
-            topology=found,
-            algorithm=algorithm,
-            hosts=hosts,
-            max_work=max_work,
-        )
-        roster = getattr(connected, "roster", None)
-        reporter = None if roster is None else roster.reporter
-        communicator = Communicator(connected, chooser, timeout=timeout, reporter=reporter)
-    except BaseException:
-        connected.close()
-        raise
-    atexit.register(communicator.close)
-    if found is not None and given is None and algorithm is None and size > 1:
-        communicator.replan(found, seconds=planning)
-    return communicator
+    return CommunicatorInputs(plan, schedule, found, algorithm, max_work)
 
 
-def _connect_engine(
+def connect_engine(
     engine: str,
-    transport: str,
-    streams: int,
+    inputs: CommunicatorInputs,
+    settings: TransportSettings,
     group: Any,
     timeout: float,
     connect_timeout: float,
-    topology: Topology | None,
-    checksums: bool | None,
 ) -> Engine[Any]:
-    """Make the ranks meet."""
+    """Connect the ranks of the job that this process was started in; parameters as for `init`."""
     if engine not in ENGINES:
         msg = f"engine {engine!r} is unknown, expected {', '.join(ENGINES)}"
         raise InputError(msg)
-    if engine != "native" and transport != "auto":
-        msg = f"transport {transport!r} is for the native engine; {engine} has its own"
+    if engine != "native" and settings.transport != "auto":
+        msg = f"transport {settings.transport!r} is for the native engine; {engine} has its own"
         raise InputError(msg)
     if engine != "torch" and group is not None:
         msg = f"a process group is for engine 'torch', not {engine!r}"
         raise InputError(msg)
-    check_timeout(connect_timeout, "connect_timeout")
+    connect_timeout = min(timeout, check_timeout(connect_timeout, "connect_timeout"))
     if engine == "mpi":
         from weft.runtime.engines.mpi_engine import MpiEngine, load_mpi
 
@@ -196,14 +188,36 @@ def _connect_engine(
     if engine == "torch":
         from weft.runtime.engines.torch_engine import TorchEngine, find_group
 
-        found = find_group(group)
-        return TorchEngine.join(found, timeout=timeout, connect_timeout=min(timeout, connect_timeout))
-    roster = join(find_place(), timeout=timeout)
+        return TorchEngine.join(find_group(group), timeout=timeout, connect_timeout=connect_timeout)
+    control_plane = join(find_place(), timeout=timeout)
     return NativeEngine.connect(
-        roster,
-        transport=transport,
-        streams=streams,
-        timeout=min(timeout, connect_timeout),
-        topology=topology,
-        checksums=checksums,
+        control_plane, settings, timeout=connect_timeout, topology=inputs.link_topology
     )
+
+
+def open_communicator(
+    engine: Engine[Any], inputs: CommunicatorInputs, *, timeout: float = 60.0, planning: float = 20.0
+) -> Communicator:
+    """Make a communicator of connected ranks; every rank calls this.
+
+    Parameters
+    ----------
+    engine
+        Connects the ranks; it is closed if the inputs do not fit them.
+    inputs
+        The same on all ranks.
+    timeout, planning
+        As for `init`.
+    """
+    try:
+        selector = inputs.make_selector(engine.size, engine.hosts)
+        reporter = None if engine.control_plane is None else engine.control_plane.reporter
+        communicator = Communicator(engine, selector, timeout=timeout, reporter=reporter)
+    except BaseException:
+        engine.close()
+        raise
+    atexit.register(communicator.close)
+    topology = inputs.unplanned_topology
+    if topology is not None and engine.size > 1:
+        communicator.replan(topology, seconds=planning)
+    return communicator

@@ -18,8 +18,9 @@ from weft.runtime.bootstrap.client import join
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
 from weft.runtime.engines.native_engine import NativeEngine
-from weft.runtime.start import open_communicator
+from weft.runtime.start import load_inputs, open_communicator
 from weft.runtime.transport.connections import CONNECT_S
+from weft.runtime.transport.rank_transport import TransportSettings
 from weft.torch.group_options import Options
 from weft.torch.internals import DEFAULT_TIMEOUT_S
 
@@ -91,25 +92,15 @@ def meet(
     store: Any, rank: int, size: int, options: Options, *, timeout: float, key: str = _KEY
 ) -> Communicator:
     """Communicator of ranks that share a store, and a key in it that nobody has used before."""
-
-    def connect_engine(cables: Topology | None) -> NativeEngine:
-        return NativeEngine.connect(
-            join(find_place_in_group(store, rank, size, key, timeout), timeout=timeout),
-            transport=options.transport,
-            streams=options.streams,
-            timeout=min(timeout, check_timeout(options.connect_timeout, "connect_timeout")),
-            topology=cables,
-        )
-
-    return open_communicator(
-        connect_engine,
-        plan=options.plan,
-        schedule=options.schedule,
-        topology=options.topology,
-        algorithm=options.algorithm,
-        timeout=timeout,
-        planning=options.planning,
+    inputs = load_inputs(options.plan, options.schedule, options.topology, options.algorithm)
+    connect_timeout = min(timeout, check_timeout(options.connect_timeout, "connect_timeout"))
+    engine = NativeEngine.connect(
+        join(find_place_in_group(store, rank, size, key, timeout), timeout=timeout),
+        TransportSettings(options.transport, options.streams),
+        timeout=connect_timeout,
+        topology=inputs.link_topology,
     )
+    return open_communicator(engine, inputs, timeout=timeout, planning=options.planning)
 
 
 def find_topology(options: Options, size: int) -> Topology | str | None:

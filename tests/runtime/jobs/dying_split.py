@@ -28,7 +28,7 @@ def main() -> None:
             time.sleep(0.3)  # the others are connecting by then
             os.kill(os.getpid(), signal.SIGKILL)
 
-        connect.connect_lines = die
+        connect.connect_peers = die
     began = time.monotonic()
     try:
         comm.split(0)

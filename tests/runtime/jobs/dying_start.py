@@ -25,6 +25,7 @@ from weft.runtime.bootstrap import (
     server,
 )
 from weft.runtime.transport import connect, connections
+from weft.runtime.transport.rank_transport import Transport
 
 PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
     # Where rank 0 ends, and where any other rank does: before which call, counted from 1, of which function.
@@ -33,13 +34,13 @@ PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
     "admitted": ((server, "send_all", 1), (client, "_enter", 1)),
     "welcomed": ((connect, "_connect", 1), (connect, "_connect", 1)),
     "cards": ((control_plane.ControlPlane, "exchange", 1), (control_plane.ControlPlane, "exchange", 1)),
-    "cards told": ((connect, "_check_cards", 1), (connect, "_check_cards", 1)),
+    "cards told": ((connect, "_check_infos", 1), (connect, "_check_infos", 1)),
     "attach": ((connect, "_attach", 1), (connect, "_attach", 1)),
-    "attached": ((connect, "connect_lines", 1), (connect, "connect_lines", 1)),
+    "attached": ((connect, "connect_peers", 1), (connect, "connect_peers", 1)),
     "lines": ((connections._Connecting, "_admit", 1), (connections._Connecting, "_advance", 2)),
     "last line": ((connections._Connecting, "_admit", 3), (connections._Connecting, "_advance", 4)),
     "connected": ((control_plane.ControlPlane, "exchange", 2), (control_plane.ControlPlane, "exchange", 2)),
-    "watching": ((connect, "_make_executor", 1), (connect, "_make_executor", 1)),
+    "watching": ((Transport, "__post_init__", 1), (Transport, "__post_init__", 1)),
     "barrier": ((control_plane.ControlPlane, "barrier", 1), (control_plane.ControlPlane, "barrier", 1)),
 }
 

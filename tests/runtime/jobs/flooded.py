@@ -33,13 +33,13 @@ def main() -> None:
     folder, hold_s = sys.argv[1], float(sys.argv[2])
     announce_listeners(Path(folder))
     if os.environ["WEFT_RANK"] == str(int(os.environ["WEFT_SIZE"]) - 1):
-        connect_lines = connect.connect_lines
+        connect_peers = connect.connect_peers
 
         def connect_late(*words: Any, **named: Any) -> Any:
             time.sleep(hold_s)
-            return connect_lines(*words, **named)
+            return connect_peers(*words, **named)
 
-        connect.connect_lines = connect_late
+        connect.connect_peers = connect_late
     say(ready=True)
     sys.stdin.readline()
     began = time.monotonic()

@@ -177,16 +177,16 @@ def route_through_pumps(damage: Damage | None) -> list[Pump]:
     from weft.runtime.transport import connect
     from weft.runtime.transport.connections import HEARTBEATS
 
-    connect, pumps = connect.connect_lines, list[Pump]()
+    connect_peers, pumps = connect.connect_peers, list[Pump]()
 
     def connecting(*words: Any, **named: Any) -> dict[Any, socket.socket]:
-        found = connect(*words, **named)
+        found = connect_peers(*words, **named)
         for line in sorted(found):
             if line.purpose != HEARTBEATS:
                 pumps.append(Pump(found[line], damage if not pumps else None))
                 found[line] = pumps[-1].inner
-        connect.connect_lines = connect
+        connect.connect_peers = connect_peers
         return found
 
-    connect.connect_lines = connecting
+    connect.connect_peers = connecting
     return pumps

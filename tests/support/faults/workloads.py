@@ -13,7 +13,7 @@ import numpy as np
 import weft
 import weft.runtime.start
 from support.faults.case import Setting
-from weft.runtime.bootstrap import client
+from weft.runtime.bootstrap import dialer
 from weft.runtime.transport import connect
 
 Enter = Callable[[str], None]
@@ -210,7 +210,8 @@ def _await_all(store: Any, rank: int, world_size: int) -> None:
 
 def _announce_joining(enter: Enter, place: Any) -> None:
     """Let this process say when the library joins, is admitted, goes on to connect, and makes connections."""
-    join, connect_lines, be_admitted = place.join, connect.connect_lines, client._be_admitted
+    join, connect_peers = place.join, connect.connect_peers
+    be_admitted = dialer.Dialer.wait_until_admitted
 
     def joining(*words: Any, **named: Any) -> Any:
         enter("join")
@@ -225,6 +226,7 @@ def _announce_joining(enter: Enter, place: Any) -> None:
 
     def connecting(*words: Any, **named: Any) -> Any:
         enter("lines")
-        return connect_lines(*words, **named)
+        return connect_peers(*words, **named)
 
-    place.join, connect.connect_lines, client._be_admitted = joining, connecting, being_admitted
+    place.join, connect.connect_peers = joining, connecting
+    dialer.Dialer.wait_until_admitted = being_admitted

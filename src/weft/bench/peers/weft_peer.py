@@ -20,7 +20,7 @@ from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.runtime.bootstrap.server import reserve_port
 from weft.runtime.launcher.launch import job_variables
 from weft.runtime.schedule_selection import ScheduleSelector
-from weft.runtime.start import init
+from weft.runtime.start import init, load_inputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,16 +117,7 @@ def make_chooser(ranks: int, settings: dict[str, Any]) -> ScheduleSelector:
     InputError
         If there is no such plan, topology or algorithm, or it is for another number of ranks.
     """
-    given = {name: settings[name] for name in _WHAT_RUNS if settings[name] is not None}
-    if "plan" in given:
-        from weft.planning import load_plan
-
-        given["plan"] = load_plan(given["plan"])
-    if "schedule" in given:
-        from weft.schedule.codec import load_schedule
-
-        given["schedule"] = load_schedule(given["schedule"])
-    return ScheduleSelector(ranks, **given)
+    return load_inputs(**{name: settings[name] for name in _WHAT_RUNS}).make_selector(ranks)
 
 
 def _typed(array: NDArray[np.uint8], dtype: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import selectors
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -151,7 +150,7 @@ def _knock_until_open(place: Place, me: Member, timeout: float) -> ControlPlane:
             addresses = look_up(point.address, point.port, max(0.001, deadline - time.monotonic()))
             where, hello = addresses[attempt % len(addresses)], Hello.of(place)
             caller = Dialer(where, point.secret, hello, record, longest, connect_s=pauses.connect_s)
-            channel, payload = _be_admitted(caller, deadline)
+            channel, payload = caller.wait_until_admitted(deadline)
         except Refused as error:
             msg = f"rank 0 at {point} refuses this process: {error}"
             raise InputError(msg) from error
@@ -167,22 +166,6 @@ def _knock_until_open(place: Place, me: Member, timeout: float) -> ControlPlane:
             return _enter(channel, decode(payload, Member, "rank 0"), place, deadline, timeout)
         time.sleep(min(pauses.after(caller), max(0.0, deadline - time.monotonic())))
     raise TimedOut("join", timeout, [0], f"rank {place.rank}{tried}: {problem}")
-
-
-def _be_admitted(caller: Dialer, deadline: float) -> tuple[FramedConnection, bytes]:
-    """Prove this process to rank 0, and have rank 0 prove itself."""
-    with ExitStack() as unless_admitted, selectors.DefaultSelector() as selector:
-        unless_admitted.callback(caller.close)
-        while (admitted := caller.advance()) is None:
-            left = min(deadline, caller.deadline) - time.monotonic()
-            if left <= 0:
-                msg = "rank 0 does not answer"
-                raise ProtocolError(msg)
-            selector.register(caller, caller.events)
-            selector.select(left)
-            selector.unregister(caller)
-        unless_admitted.pop_all()
-    return admitted
 
 
 def _enter(

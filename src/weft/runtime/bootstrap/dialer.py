@@ -13,6 +13,7 @@ import random
 import selectors
 import socket
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
@@ -147,6 +148,25 @@ class Dialer:
         """Give up."""
         self.connection.close()
 
+    def wait(self, seconds: float) -> None:
+        """Wait until `advance` may have something to do, but not longer than so many seconds."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, self.events)
+            selector.select(max(0.0, seconds))
+
+    def wait_until_admitted(self, deadline: float) -> tuple[FramedConnection, bytes]:
+        """Complete the handshake; raises as `advance` does, and if there is no answer by the deadline."""
+        with ExitStack() as unless_admitted:
+            unless_admitted.callback(self.close)
+            while (admitted := self.advance()) is None:
+                left = min(deadline, self.deadline) - time.monotonic()
+                if left <= 0:
+                    msg = "the listener does not answer"
+                    raise ProtocolError(msg)
+                self.wait(left)
+            unless_admitted.pop_all()
+        return admitted
+
     def advance(self) -> tuple[FramedConnection, bytes] | None:
         """Do what can be done now; once this process is admitted, the channel and what came with it.
 
@@ -188,7 +208,7 @@ class Dialer:
             msg = "nobody listens there"  # the kernel connected the socket with itself
             raise ProtocolError(msg)
         self.connected = True
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handshake.send_at_once(self.connection)
         self._send(self._hello.sign(self._secret))
         return True
 

@@ -65,6 +65,7 @@ class FrameKind(IntEnum):
     BARRIER = 6
     EXPIRED = 7
     REPORT = 8
+    MESSAGE = 9
 
 
 class ProtocolError(Exception):
@@ -198,6 +199,12 @@ def record_length(head: bytes) -> int:
         msg = f"a record of {length} bytes"
         raise ProtocolError(msg)
     return int(length)
+
+
+def send_at_once(connection: socket.socket) -> None:
+    """Have the network send small messages at once; within a machine it does so anyway."""
+    if connection.family != socket.AF_UNIX:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class FramedConnection:

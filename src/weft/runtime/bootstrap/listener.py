@@ -115,7 +115,8 @@ def open_socket(family: int, where: Any) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted connections inherit this; who is admitted gets the usual close back.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _DEFER_S)
+        if family != socket.AF_UNIX:
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _DEFER_S)
         listening.bind(where)
         listening.listen(BACKLOG)
         listening.setblocking(False)
@@ -213,7 +214,7 @@ class _Peer:
         assert self.transcript is not None
         self.transcript.check_answer(self._head, record)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _USUAL_CLOSE)
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handshake.send_at_once(self.connection)
         from_peer, to_peer = self.transcript.keys()
         channel = FramedConnection(self.connection, to_peer, from_peer, longest)
         return Applicant(self.transcript.hello, record, channel)

@@ -1,4 +1,4 @@
-"""How the survivors of a lost rank meet again without it.
+"""Regrouping: the survivors of lost ranks meet again without them.
 
 Every rank keeps the listener open at which it was called when the job connected, and knows those of all
 others, each with its token. The survivor with the lowest rank leads: it serves its listener, the others call
@@ -93,13 +93,13 @@ class RegroupKit:
     Parameters
     ----------
     listening
-        The socket at which this rank was called.
-    doors
-        Where each rank listens, and the token that proves that a caller belongs to the job.
+        The socket at which this rank listened when the job connected.
+    addresses
+        Where each rank listens, and the token that proves that a peer belongs to the job.
     """
 
     listening: socket.socket
-    doors: Sequence[ListenAddress]
+    addresses: Sequence[ListenAddress]
 
     def close(self) -> None:
         """Stop listening."""
@@ -112,22 +112,22 @@ class Regrouped:
 
     Parameters
     ----------
-    roster
-        Their control plane.
+    control_plane
+        Of the survivors.
     before
         The rank that each of them had.
     completed
         Operations that all of them have completed.
     """
 
-    roster: ControlPlane
+    control_plane: ControlPlane
     before: tuple[int, ...]
     completed: int
 
 
 @dataclass(slots=True)
 class Regroup:
-    """One meeting of survivors, seen from one of them.
+    """One regrouping of the survivors, seen from one of them.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Regroup:
         This rank.
     members
         All ranks of the job so far.
-    reunion
+    kit
         Where they listen.
     losses
         The ranks that are known to be lost, each with whether it may only be frozen.
@@ -149,7 +149,7 @@ class Regroup:
 
     me: int
     members: Sequence[Member]
-    reunion: RegroupKit
+    kit: RegroupKit
     losses: Callable[[], Mapping[int, bool]]
     completed: int
     timeout: float
@@ -203,17 +203,19 @@ class Regroup:
 
     def _follow(self, leader: int) -> Regrouped | None:
         """Be admitted by the leader and wait for the group; None if the leader is gone."""
-        door, pauses = self.reunion.doors[leader], RetryPauses()
+        there, pauses = self.kit.addresses[leader], RetryPauses()
         while leader not in self._lost:
             self._look()
             if self._time_left() <= 0:
                 self._give_up({leader})
             hello = Hello.make(self.me, len(self.members), _SCOPE)
-            where = look_up(door.address, door.port, self._time_left())[0]
+            where = look_up(there.address, there.port, self._time_left())[0]
             caller = None
             try:
                 longest = reply_bytes(len(self.members))
-                caller = Dialer(where, door.token, hello, self._report(), longest, connect_s=pauses.connect_s)
+                caller = Dialer(
+                    where, there.token, hello, self._report(), longest, connect_s=pauses.connect_s
+                )
                 channel = self._be_admitted(caller, leader)
                 if channel is None:
                     return None
@@ -237,7 +239,7 @@ class Regroup:
         A leader that has not called shrink yet leaves the call in the queue of its listener: so this waits
         for longer than a handshake takes.
         """
-        with ExitStack() as unless_admitted, selectors.DefaultSelector() as selector:
+        with ExitStack() as unless_admitted:
             unless_admitted.callback(caller.close)
             while (admitted := caller.advance()) is None:
                 self._look()
@@ -248,9 +250,7 @@ class Regroup:
                 if not caller.connected and time.monotonic() > caller.deadline:
                     msg = "no answer"
                     raise ProtocolError(msg)
-                selector.register(caller, caller.events)
-                selector.select(_TICK_S)
-                selector.unregister(caller)
+                caller.wait(_TICK_S)
             unless_admitted.pop_all()
         return admitted[0]
 
@@ -277,18 +277,17 @@ class Regroup:
                 msg = f"rank {leader} sent a group that this rank is not in; use one Weft everywhere"
                 raise RuntimeFailure(msg)
             unless_complete.pop_all()
-        roster = ControlPlane(group.before.index(self.me), group.members, {0: channel})
-        return Regrouped(roster, group.before, group.completed)
+        control_plane = ControlPlane(group.before.index(self.me), group.members, {0: channel})
+        return Regrouped(control_plane, group.before, group.completed)
 
     # The leader's side.
 
     def _lead(self) -> Regrouped:
-        door = self.reunion.doors[self.me]
         came: dict[int, tuple[_Report, FramedConnection]] = {}
         with ExitStack() as unless_complete:
             unless_complete.callback(_close_all, came)
-            listening = self.reunion.listening.dup()
-            listener = Listener([listening], door.token, limits.MAX_EXCHANGE_BYTES)
+            listening = self.kit.listening.dup()
+            listener = Listener([listening], self.kit.addresses[self.me].token, limits.MAX_EXCHANGE_BYTES)
             unless_complete.enter_context(listener)
             try:
                 self._collect(listener, came)
@@ -367,8 +366,8 @@ class Regroup:
         """Ranks that nobody listens for any more: their processes are gone."""
         gone = set()
         for rank in missing:
-            door = self.reunion.doors[rank]
-            family, where = look_up(door.address, door.port, _TICK_S)[0]
+            there = self.kit.addresses[rank]
+            family, where = look_up(there.address, there.port, _TICK_S)[0]
             with socket.socket(family, socket.SOCK_STREAM) as knock:
                 knock.settimeout(_TICK_S)
                 if knock.connect_ex(where) == errno.ECONNREFUSED:

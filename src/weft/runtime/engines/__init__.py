@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.members import Member
     from weft.runtime.recovery import Recovery, Survivors
     from weft.schedule import Schedule
@@ -191,6 +192,8 @@ class Engine(Protocol[B]):
 
     rank: int
     size: int
+    control_plane: ControlPlane | None
+    """Of all ranks of the job; None where they meet by other means, and for some of the ranks."""
 
     @property
     def hosts(self) -> list[list[int]]:
@@ -242,14 +245,14 @@ class Engine(Protocol[B]):
         ...
 
     def split(
-        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+        self, members: Sequence[int], exchange: Callable[[bytes], list[bytes]], timeout: float
     ) -> Engine[B] | None:
         """Engine of some of the ranks, in this order; every rank calls this, with none if it stays outside.
 
         Parameters
         ----------
-        tell
-            Gives everybody everybody's bytes.
+        exchange
+            Gives every rank the bytes of all ranks.
         """
         ...
 

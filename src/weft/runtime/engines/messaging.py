@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.engines.interpreter import Arithmetic
     from weft.schedule import Schedule
     from weft.topology import Topology
@@ -90,6 +91,8 @@ class MessagingEngine(ABC, Generic[B, V]):
     messenger
         What carries words, at least.
     """
+
+    control_plane: ControlPlane | None = None
 
     def __init__(self, members: list[Member], rank: int, messenger: Messenger[V]) -> None:
         self.rank, self.size = rank, len(members)

@@ -90,10 +90,10 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
         self._mpi, self._comm = mpi, own
 
     def split(
-        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+        self, members: Sequence[int], exchange: Callable[[bytes], list[bytes]], timeout: float
     ) -> MpiEngine | None:
         """Engine of some of the ranks, over an MPI communicator of theirs."""
-        del tell
+        del exchange
         if not members:
             return None
         group = self._comm.Get_group().Incl(list(members))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import weakref
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -26,12 +25,7 @@ from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines import AwaitedPeer, group_by_host
 from weft.runtime.recovery import Recovery, Survivors, agree, without_ranks
 from weft.runtime.transport.arena_allocator import ArenaAllocator
-from weft.runtime.transport.connect import (
-    Transport,
-    branch,
-    connect,
-    reconnect,
-)
+from weft.runtime.transport.connect import connect, connect_part, reconnect
 from weft.runtime.transport.link_connections import IN_TURN
 
 if TYPE_CHECKING:
@@ -41,7 +35,9 @@ if TYPE_CHECKING:
 
     from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.members import Member
+    from weft.runtime.bootstrap.regroup import Regrouped, RegroupKit
     from weft.runtime.engines import PeerExchange, Prepared
+    from weft.runtime.transport.rank_transport import Transport, TransportSettings
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -52,30 +48,30 @@ _LARGE: Final = 64 << 10
 
 
 class NativeEngine:
-    """Runs scripts in C++.
+    """The engine that is Weft's own: it runs scripts in C++.
 
     Parameters
     ----------
-    wires
-        What connects this rank to the others.
+    transport
+        The connections of this rank to the others.
     members
-        Who they are, by rank.
+        All ranks.
     arena
-        Of the memory that the ranks of this machine share.
-    roster
-        To be left at the end; not for some of the ranks.
+        Allocates from the memory that the ranks of this machine share.
+    control_plane
+        Of all ranks of the job, closed with the engine; None for an engine of some of the ranks.
     """
 
     def __init__(
         self,
-        wires: Transport,
+        transport: Transport,
         members: Sequence[Member],
-        rank: int,
         arena: ArenaAllocator,
-        roster: ControlPlane | None = None,
+        control_plane: ControlPlane | None = None,
     ) -> None:
-        self.rank, self.size = rank, len(members)
-        self._wires, self._members, self._arena, self._roster = wires, members, arena, roster
+        self.rank, self.size = transport.rank, len(members)
+        self.control_plane = control_plane
+        self._transport, self._members, self._arena = transport, members, arena
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._done_before = 0
         self._now: Prepared | None = None
@@ -83,51 +79,19 @@ class NativeEngine:
 
     @staticmethod
     def connect(
-        roster: ControlPlane,
+        control_plane: ControlPlane,
+        settings: TransportSettings,
         *,
-        transport: str = "auto",
-        streams: int = 2,
-        arena_bytes: int | None = None,
         timeout: float = 60.0,
-        checksums: bool | None = None,
         topology: Topology | None = None,
     ) -> NativeEngine:
-        """Connect all ranks of a job.
-
-        Parameters
-        ----------
-        transport
-            As for `weft.init`.
-        streams
-            Sockets between two ranks that are not reached through memory.
-        arena_bytes
-            Room for `empty`, by default what ``WEFT_ARENA`` says or the address space has room for.
-        timeout
-            Seconds for connecting.
-        checksums
-            As for `weft.init`.
-        topology
-            May name the addresses to connect.
-        """
+        """Connect all ranks of a job; parameters as for `weft.runtime.transport.connect.connect`."""
         try:
-            wires = connect(
-                roster,
-                transport=transport,
-                streams=streams,
-                arena_bytes=arena_bytes,
-                timeout=timeout,
-                checksums=wants_checksums(checksums),
-                topology=topology,
-            )
+            transport = connect(control_plane, settings, timeout=timeout, topology=topology)
         except RuntimeFailure as failure:
-            roster.reporter.tell(failure)
+            control_plane.reporter.tell(failure)
             raise
-        return NativeEngine(wires, roster.members, roster.rank, ArenaAllocator(wires.host), roster)
-
-    @property
-    def roster(self) -> ControlPlane | None:
-        """By which all ranks of the job meet; None for some of them."""
-        return self._roster
+        return NativeEngine(transport, control_plane.members, ArenaAllocator(transport.host), control_plane)
 
     @property
     def hosts(self) -> list[list[int]]:
@@ -137,7 +101,7 @@ class NativeEngine:
     @property
     def job_ranks(self) -> list[int]:
         """Number in the job of each rank."""
-        return self._wires.job
+        return self._transport.job
 
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""
@@ -159,10 +123,10 @@ class NativeEngine:
                 segment_elements,
                 self.rank,
                 limits.MAX_SEGMENTS,
-                self._lanes,
-                self._lane_of(self._wires.lanes.out),
-                self._lane_of(self._wires.lanes.into),
-                self._wires.lanes.of_routes(schedule),
+                self._connection_counts,
+                self._by_rank(self._transport.link_connections.out),
+                self._by_rank(self._transport.link_connections.into),
+                self._transport.link_connections.of_routes(schedule),
             )
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
@@ -185,19 +149,19 @@ class NativeEngine:
             )
             for dealing in dealings
         ]
-        return _core.write_exchange(counted, segment_elements, self._lanes)
+        return _core.write_exchange(counted, segment_elements, self._connection_counts)
 
     def split(
-        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+        self, members: Sequence[int], exchange: Callable[[bytes], list[bytes]], timeout: float
     ) -> NativeEngine | None:
         """Engine of some of the ranks, over the same shared memory."""
-        wires = branch(
-            self._wires, self.rank, members, tell, timeout, check=lambda: self._check_losses(members)
+        part = connect_part(
+            self._transport, members, exchange, timeout, check=lambda: self._check_losses(members)
         )
-        if wires is None:
+        if part is None:
             return None
-        named = [replace(self._members[rank], rank=new) for new, rank in enumerate(members)]
-        return NativeEngine(wires, named, members.index(self.rank), self._arena)
+        renumbered = [replace(self._members[rank], rank=new) for new, rank in enumerate(members)]
+        return NativeEngine(part, renumbered, self._arena)
 
     def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
@@ -206,7 +170,7 @@ class NativeEngine:
         needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
         if self._scratch.nbytes < needed:
             self._scratch = self._arena.empty(needed, np.dtype(np.uint8))
-        ending = self._wires.executor.run(
+        ending = self._transport.executor.run(
             script,
             prepared.fingerprint,
             flat.bytes,
@@ -223,7 +187,7 @@ class NativeEngine:
     def shortcut(self, prepared: Prepared, flat: Flat, op: str) -> Callable[[Any, float], bool]:
         """The same operation in place on other arrays, without looking at them in Python."""
         again = _core.Again(
-            self._wires.executor,
+            self._transport.executor,
             prepared.script,
             prepared.fingerprint,
             self._scratch,
@@ -245,11 +209,13 @@ class NativeEngine:
         return run
 
     @property
-    def _lanes(self) -> NDArray[np.int32]:
-        sockets = self._wires.sockets
+    def _connection_counts(self) -> NDArray[np.int32]:
+        """How many connections a message to each rank can choose from."""
+        sockets = self._transport.sockets
         return np.array([len(sockets.get(rank, (None,))) for rank in range(self.size)], np.int32)
 
-    def _lane_of(self, known: dict[int, int]) -> NDArray[np.int32]:
+    def _by_rank(self, known: dict[int, int]) -> NDArray[np.int32]:
+        """Number of the connection to each rank that is known for some of them."""
         return np.array([known.get(rank, IN_TURN) for rank in range(self.size)], np.int32)
 
     def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:
@@ -273,20 +239,24 @@ class NativeEngine:
         DisconnectedError
             If what is left does not hang together.
         """
-        if self._roster is None:
+        if self.control_plane is None:
             msg = "only the communicator of all ranks can be repaired; split it again afterwards"
             raise InputError(msg)
-        mine = self._done_before + self._wires.executor.sequence - failed
-        found = agree(self._roster, self._wires.host.cut, mine, topology, timeout)
-        self._wires.host.mend()
-        self._wires = reconnect(self._wires, self._roster, found.topology, timeout)
+        host = self._transport.host
+        found = agree(self.control_plane, host.cut, self._completed(failed), topology, timeout)
+        host.mend()
+        self._transport = reconnect(self._transport, self.control_plane, found.topology, timeout)
         self._watch()
         self._done_before = found.completed
         return found
 
+    def _completed(self, failed: bool) -> int:
+        """Operations that this rank has completed; `failed` if the latest of them was not."""
+        return self._done_before + self._transport.executor.sequence - failed
+
     def cancel(self) -> None:
         """End the operation under way, from any thread; no other can follow."""
-        self._wires.executor.cancel()
+        self._transport.executor.cancel()
 
     def shrink(
         self,
@@ -318,11 +288,30 @@ class NativeEngine:
         RuntimeFailure, TimedOut, PeerLost
             If the survivors cannot go on.
         """
-        roster, reunion = self._roster, self._wires.reunion
-        if roster is None or reunion is None:
+        control_plane, transport = self.control_plane, self._transport
+        if control_plane is None or transport.regroup_kit is None:
             msg = "only the communicator of all ranks can shrink; split what it returns"
             raise InputError(msg)
-        host = self._wires.host
+        completed = self._completed(failed)
+        met = self._regroup(transport.regroup_kit, culprit, completed, timeout, minimum)
+        met.control_plane.reporter = control_plane.reporter.among(met.before)
+        left = without_ranks(topology, self.hosts, met.before)
+        self.control_plane = None
+        try:
+            engine = NativeEngine.connect(
+                met.control_plane, transport.settings, timeout=timeout, topology=left
+            )
+        finally:
+            transport.close()
+            control_plane.close()
+        engine._done_before = met.completed
+        return engine, Survivors(met.before, completed - met.completed, left)
+
+    def _regroup(
+        self, kit: RegroupKit, culprit: int | None, completed: int, timeout: float, minimum: int | None
+    ) -> Regrouped:
+        """Meet the other survivors."""
+        host = self._transport.host
 
         def losses() -> dict[int, bool]:
             found = dict(host.losses())
@@ -330,40 +319,18 @@ class NativeEngine:
                 found.setdefault(culprit, True)
             return found
 
-        completed = self._done_before + self._wires.executor.sequence - failed
-        met = Regroup(self.rank, self._members, reunion, losses, completed, timeout, minimum).run()
-        met.roster.reporter = roster.reporter.among(met.before)
-        left = without_ranks(topology, self.hosts, met.before)
-        wires, self._roster = self._wires, None
-        try:
-            engine = NativeEngine.connect(
-                met.roster,
-                transport=wires.transport,
-                streams=wires.streams,
-                arena_bytes=wires.arena_bytes,
-                timeout=timeout,
-                checksums=wires.checksums,
-                topology=left,
-            )
-        except BaseException:
-            met.roster.close()
-            raise
-        finally:
-            wires.close()
-            roster.close()
-        engine._done_before = met.completed
-        return engine, Survivors(met.before, completed - met.completed, left)
+        return Regroup(self.rank, self._members, kit, losses, completed, timeout, minimum).run()
 
     def close(self) -> None:
         """Leave; the others see that this rank left on purpose."""
-        self._wires.close()
-        if self._roster is not None:
-            self._roster.close()
+        self._transport.close()
+        if self.control_plane is not None:
+            self.control_plane.close()
 
     @property
     def waiting(self) -> AwaitedPeer | None:
         """The peer that the operation under way waits for; None where there is none."""
-        found = self._wires.executor.waiting
+        found = self._transport.executor.waiting
         return self._explain(found) if found.rank >= 0 else None
 
     def _watch(self) -> None:
@@ -375,7 +342,7 @@ class NativeEngine:
             if (bound := method()) is not None:
                 bound(found)
 
-        self._wires.executor.on_wait(tell)
+        self._transport.executor.on_wait(tell)
 
     def _tell_wait(self, found: _core.Waiting) -> None:
         waiting, prepared = self._explain(found), self._now
@@ -389,14 +356,14 @@ class NativeEngine:
 
     def _check_losses(self, ranks: Sequence[int]) -> None:
         """Raise if the watch has found that one of these ranks is lost."""
-        lost = {rank for rank, _ in self._wires.host.losses()}
+        lost = {rank for rank, _ in self._transport.host.losses()}
         for rank in ranks:
-            if self._wires.job[rank] in lost:
+            if self._transport.job[rank] in lost:
                 member = self._members[rank]
                 raise PeerLost(member.rank, member.host, member.pid, "split")
 
     def _name(self, prepared: Prepared) -> str:
-        number = self._done_before + self._wires.executor.sequence
+        number = self._done_before + self._transport.executor.sequence
         return f"{prepared.record.name} #{number} ({prepared.record.algorithm})"
 
     def _fail(self, ending: _core.Ending, prepared: Prepared, wait: float) -> NoReturn:
@@ -421,23 +388,6 @@ class NativeEngine:
             raise RuntimeFailure(msg)
         left = "it has closed its communicator" if status == _core.Status.left else None
         raise PeerLost(member.rank, member.host, member.pid, what, _step(prepared, ending.row), left)
-
-
-def wants_checksums(said: bool | None) -> bool:
-    """Whether data that crosses a network is checked: as the caller or ``WEFT_CHECKSUMS`` says, else yes.
-
-    Raises
-    ------
-    InputError
-        If the variable is neither 0 nor 1.
-    """
-    if said is not None:
-        return said
-    text = os.environ.get("WEFT_CHECKSUMS", "1")
-    if text not in ("0", "1"):
-        msg = f"WEFT_CHECKSUMS: {text[:40]!r}: expected 0 or 1"
-        raise InputError(msg)
-    return text == "1"
 
 
 def _step(prepared: Prepared, row: int) -> int | None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, Self
 from msgspec.structs import replace
 
 from weft.runtime.bootstrap.client import join
-from weft.runtime.transport.connect import Transport, connect
+from weft.runtime.transport.connect import connect
+from weft.runtime.transport.rank_transport import Transport, TransportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,15 +34,15 @@ class PeerWatch:
 
     Parameters
     ----------
-    roster, wires
-        What connects all ranks of the job.
+    control_plane, transport
+        The connections of all ranks of the job.
     ranks
         Those that this watch tells about, as they are numbered in the job.
     """
 
-    def __init__(self, roster: ControlPlane, wires: Transport, ranks: Sequence[int]) -> None:
+    def __init__(self, control_plane: ControlPlane, transport: Transport, ranks: Sequence[int]) -> None:
         self.ranks = list(ranks)
-        self._roster, self._wires = roster, wires
+        self._control_plane, self._transport = control_plane, transport
         self._lost: int | None = None
 
     @staticmethod
@@ -60,27 +61,26 @@ class PeerWatch:
         TimedOut, PeerLost
             If others do not come.
         """
-        roster = join(place, timeout=timeout)
-        # Nothing is sent, so nobody needs to read another's private memory.
-        wires = connect(
-            roster, transport="copy", streams=1, arena_bytes=_SMALLEST_ARENA, timeout=connect_timeout
-        )
-        return PeerWatch(roster, wires, range(roster.size))
+        control_plane = join(place, timeout=timeout)
+        # Nothing is sent, so that no rank needs to read another's private memory.
+        settings = TransportSettings("copy", streams=1, checksums=True, arena_bytes=_SMALLEST_ARENA)
+        transport = connect(control_plane, settings, timeout=connect_timeout)
+        return PeerWatch(control_plane, transport, range(control_plane.size))
 
     def among(self, numbers: Sequence[int]) -> PeerWatch:
         """The same about some of these ranks only, in this order; `close` of the whole ends both."""
-        return PeerWatch(self._roster, self._wires, [self.ranks[number] for number in numbers])
+        return PeerWatch(self._control_plane, self._transport, [self.ranks[number] for number in numbers])
 
     @property
     def members(self) -> list[Member]:
         """Who these ranks are, each with its number among them."""
-        return [replace(self._roster.members[rank], rank=new) for new, rank in enumerate(self.ranks)]
+        return [replace(self._control_plane.members[rank], rank=new) for new, rank in enumerate(self.ranks)]
 
     @property
     def lost(self) -> int | None:
         """Number, among these ranks, of the first that was found dead or frozen."""
         if self._lost is None:
-            found = [rank for rank, _ in self._wires.host.losses() if rank in self.ranks]
+            found = [rank for rank, _ in self._transport.host.losses() if rank in self.ranks]
             self._lost = self.ranks.index(found[0]) if found else None
         return self._lost
 
@@ -93,8 +93,8 @@ class PeerWatch:
 
     def close(self) -> None:
         """Leave the job; the others see that this rank left on purpose."""
-        self._wires.close()
-        self._roster.close()
+        self._transport.close()
+        self._control_plane.close()
 
 
 class Interrupter:

@@ -121,10 +121,10 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
             raise
 
     def split(
-        self, members: Sequence[int], tell: Callable[[bytes], list[bytes]], timeout: float
+        self, members: Sequence[int], exchange: Callable[[bytes], list[bytes]], timeout: float
     ) -> TorchEngine | None:
         """Engine of some of the ranks, over connections of their own."""
-        names = tell(secrets.token_hex(8).encode())
+        names = exchange(secrets.token_hex(8).encode())
         if not members:
             return None
         name, rank = names[members[0]].decode(), members.index(self.rank)

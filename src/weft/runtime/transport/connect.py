@@ -1,7 +1,7 @@
-"""How a rank reaches the others: memory inside one machine, sockets between machines.
+"""Connect a rank to the other ranks: shared memory inside one machine, sockets between machines.
 
-Everything that has to be agreed on goes through the roster, whose members have proved who they are, or, when
-some of the ranks make a communicator of their own, through the one that they already have.
+`connect` is for all ranks of a job, which agree over the control plane. `connect_part` is for some of the
+ranks of a communicator, which agree over the collectives that they already have.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import os
 import secrets
 import socket
 import time
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,16 +22,16 @@ from weft.errors import InputError, LimitError, WeftError
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.regroup import RegroupKit
 from weft.runtime.resources import guarded
-from weft.runtime.transport.arena_allocator import find_arena_bytes
 from weft.runtime.transport.connections import (
     HEARTBEATS,
     LOOPBACK,
     ListenAddress,
     PeerConnection,
-    connect_lines,
-    open_door,
+    connect_peers,
+    open_data_listener,
 )
-from weft.runtime.transport.link_connections import LinkConnections, find_lanes, find_nodes
+from weft.runtime.transport.link_connections import LinkConnections, find_link_connections, find_nodes
+from weft.runtime.transport.rank_transport import Transport, TransportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,143 +42,103 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 SUSPECT_AFTER_MS: Final = 1000
-"""A rank that has been silent for so long is named to those who wait for it."""
+"""A rank that has been silent for so long is named to the ranks that wait for it."""
 
 FROZEN_AFTER_MS: Final = 5000
 """A rank that has been silent for so long is declared lost."""
 
 _SMALLER: Final = "set WEFT_ARENA to less, such as 256MiB, or raise 'ulimit -v'"
 
-TRANSPORTS: Final = ("auto", "copy", "tcp")
-MAX_STREAMS: Final = 16
 
-
-class _Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a rank tells the others about itself."""
+class _RankInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rank tells the others so that they can connect to it."""
 
     pid: int
     descriptor: int
     arena_bytes: int
-    probe: int
-    word: int
+    probe_address: int
+    probe_value: int
+    """A random number at that address: a rank that finds it there can read this process's memory."""
     streams: int
     checksums: bool
     topology: str
-    """Digest, if it prescribes connections."""
-    door: ListenAddress
+    """Digest of the topology, if it prescribes connections."""
+    listens_at: ListenAddress
 
 
-@dataclass(slots=True, kw_only=True)
-class Transport:
-    """What connects one rank to all others of a communicator.
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """Which ranks are on this machine, and which are reached through sockets."""
 
-    Parameters
-    ----------
-    host
-        The memory it shares with the ranks of its machine.
-    executor
-        What moves data.
-    job
-        Each rank's number in the job.
-    local
-        Each rank's number on this machine, -1 for those of other machines.
-    can_read
-        The ranks whose memory this process may read, and that may read its own.
-    sockets
-        For each rank that is reached through some: one for each lane.
-    streams
-        How many each pair of ranks has where the topology does not say.
-    lanes
-        What the topology says.
-    checksums
-        Whether data that goes through sockets is followed by its checksum.
-    transport, arena_bytes
-        As they were asked for.
-    address
-        Where this rank listens for further connections.
-    channels
-        Those of the host that are in use; all communicators of a process have the same set.
-    heartbeats
-        The watch over other machines, if there are any, and its sockets.
-    reunion
-        Where the ranks of the job can meet again if some are lost; None for a part of them, and for one rank.
-    """
-
-    host: _core.Host
-    executor: _core.Executor
-    channel: int
-    job: list[int]
+    rank: int
     local: list[int]
-    can_read: frozenset[int]
-    sockets: dict[int, list[socket.socket]]
-    streams: int
-    lanes: LinkConnections
-    checksums: bool
-    transport: str
-    arena_bytes: int
-    address: str
-    channels: set[int] = field(default_factory=set)
-    heartbeats: _core.Heartbeats | None = None
-    watched: dict[int, socket.socket] = field(default_factory=dict)
-    reunion: RegroupKit | None = None
+    """Number on this machine of each rank, -1 for those of other machines."""
+    remote: list[int]
 
-    def close(self) -> None:
-        """Let go of everything; the others see that this rank left on purpose."""
-        if self.heartbeats is not None:
-            self.heartbeats.close()
-        self.executor.close()
-        self.channels.discard(self.channel)
-        if not self.channels:
-            self.host.close()
-        for connection in (*chain.from_iterable(self.sockets.values()), *self.watched.values()):
-            connection.close()
-        if self.reunion is not None:
-            self.reunion.close()
+    @staticmethod
+    def find(members: Sequence[Member], rank: int, transport: str) -> _Placement:
+        """Compare the hosts of all ranks with the host of this rank."""
+        host = members[rank].boot_id
+        numbers = iter(range(len(members)))
+        local = [next(numbers) if member.boot_id == host else -1 for member in members]
+        remote = [
+            other
+            for other in range(len(members))
+            if other != rank and (local[other] < 0 or transport == "tcp")
+        ]
+        return _Placement(rank, local, remote)
+
+    @property
+    def neighbours(self) -> list[int]:
+        """The ranks of this machine, this one included."""
+        return [rank for rank, number in enumerate(self.local) if number >= 0]
+
+    @property
+    def is_one_machine(self) -> bool:
+        """Whether all ranks are on this machine."""
+        return -1 not in self.local
+
+    @property
+    def watched(self) -> list[int]:
+        """The ranks that this one exchanges heartbeats with by sockets: rank 0 with every other rank."""
+        if self.is_one_machine:
+            return []
+        return list(range(1, len(self.local))) if self.rank == 0 else [0]
 
 
 def connect(
-    roster: ControlPlane,
+    control_plane: ControlPlane,
+    settings: TransportSettings,
     *,
-    transport: str,
-    streams: int,
-    arena_bytes: int | None,
     timeout: float,
-    checksums: bool = True,
     topology: Topology | None = None,
 ) -> Transport:
     """Connect this rank to all others; every rank calls this.
 
     Parameters
     ----------
-    roster
-        Who they are.
-    transport
-        ``"auto"``: memory within a machine, sockets between machines. ``"copy"``: the same, but no rank reads
-        the private memory of another. ``"tcp"``: sockets everywhere.
-    streams
-        Sockets between two ranks that are not reached through memory, unless the topology says more.
-    arena_bytes
-        Room for shared tensors, by default what `find_arena_bytes` says; only what is used takes memory.
+    control_plane
+        Of all ranks; it is closed if they cannot be connected.
+    settings
+        The same on all ranks.
     timeout
         Seconds for all of it.
-    checksums
-        Whether data that goes through sockets is followed by its checksum; the same on all ranks.
     topology
         Of the ranks or of the hosts; where it names addresses, there is one socket for each cable.
 
     Raises
     ------
     InputError
-        If the transport is unknown, ranks want different things, or an address is not of this machine.
+        If the settings are wrong, ranks have different ones, or an address is not of this machine.
     TimedOut, PeerLost, RuntimeFailure
-        If somebody cannot be reached.
+        If a rank cannot be reached.
     """
     try:
         with guarded("connecting to the other ranks"):
-            return _connect(roster, transport, streams, arena_bytes, timeout, checksums, topology)
+            return _connect(control_plane, settings, timeout, topology)
     except WeftError as error:
-        found = roster.fail(error, "connect")
-        roster.close()
+        found = control_plane.fail(error, "connect")
+        control_plane.close()
         if found is error:
             del found
             raise
@@ -188,154 +147,110 @@ def connect(
         finally:
             del found  # an error in a variable of its own traceback would keep all that was opened
     except BaseException:
-        roster.close()
+        control_plane.close()
         raise
 
 
 def _connect(
-    roster: ControlPlane,
-    transport: str,
-    streams: int,
-    arena_bytes: int | None,
-    timeout: float,
-    checksums: bool,
-    topology: Topology | None,
+    control_plane: ControlPlane, settings: TransportSettings, timeout: float, topology: Topology | None
 ) -> Transport:
     deadline = time.monotonic() + check_timeout(timeout)
 
-    def left() -> float:
+    def time_left() -> float:
         return max(0.001, deadline - time.monotonic())
 
-    if transport not in TRANSPORTS:
-        msg = f"transport {transport!r} is unknown, expected {', '.join(TRANSPORTS)}"
-        raise InputError(msg)
-    if not 1 <= streams <= MAX_STREAMS:
-        msg = f"streams {streams}: expected 1 to {MAX_STREAMS}"
-        raise InputError(msg)
-    me, members = roster.rank, roster.members
-    neighbours = [member.rank for member in members if member.boot_id == members[me].boot_id]
-    local = [neighbours.index(rank) if rank in neighbours else -1 for rank in range(roster.size)]
-    others = [rank for rank in range(roster.size) if rank != me]
-    remote = [rank for rank in others if local[rank] < 0 or transport == "tcp"]
-    lanes = find_lanes(topology, find_nodes(topology, members), me)
-    arena_bytes = find_arena_bytes(len(neighbours)) if arena_bytes is None else arena_bytes
-    readable = transport == "auto" and len(neighbours) > 1
-    host = _make_host(local[me], len(neighbours), arena_bytes, _is_crowded(members, me), readable)
-    word = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
-    alone = len(neighbours) == roster.size
-    address = LOOPBACK if alone else roster.address
-    with open_door(address, _own_addresses(lanes, remote), left()) as entrance:
-        card = _Card(
-            pid=os.getpid(),
-            descriptor=host.descriptor,
-            arena_bytes=arena_bytes,
-            probe=int(word.__array_interface__["data"][0]),
-            word=int(word[0]),
-            streams=streams,
-            checksums=checksums,
-            topology=lanes.digest,
-            door=entrance.door,
-        )
-        told = roster.exchange(msgspec.msgpack.encode(card), left())
-        cards = [msgspec.msgpack.decode(part, type=_Card) for part in told]
-        _check_cards(cards, me)
-        reads = set()
-        for rank in neighbours:
-            if rank != me:
-                _attach(host, local[rank], rank, cards[rank])
-                if readable and host.can_read(local[rank], cards[rank].probe, cards[rank].word):
-                    reads.add(rank)
-        hub = [] if alone else others if me == 0 else [0]
-        beats = {PeerConnection(rank, HEARTBEATS): None for rank in hub}
-        wanted = _wanted(remote, streams, lanes) | beats
-        lines = connect_lines(me, entrance, [card.door for card in cards], wanted, left(), roster)
-        reunion = RegroupKit(entrance.keep(), [card.door for card in cards]) if others else None
-    told = roster.exchange(msgspec.msgpack.encode(sorted(reads)), left())
-    agreed = [set(msgspec.msgpack.decode(part, type=list[int])) for part in told]
-    can_read = frozenset(rank for rank in reads if me in agreed[rank])
-    watched = {line.rank: lines[line] for line in beats}
-    host.start_watch(SUSPECT_AFTER_MS, FROZEN_AFTER_MS, neighbours, roster.size)
-    heartbeats = None
-    if not alone:
-        descriptors = [watched[rank].fileno() if rank in watched else -1 for rank in range(roster.size)]
-        heartbeats = _core.Heartbeats(host, descriptors, SUSPECT_AFTER_MS, FROZEN_AFTER_MS)
-    job, sockets = list(range(roster.size)), _by_rank(lines, remote)
-    wires = Transport(
+    settings.check()
+    rank, members = control_plane.rank, control_plane.members
+    placement = _Placement.find(members, rank, settings.transport)
+    settings = settings.complete(len(placement.neighbours))
+    links = find_link_connections(topology, find_nodes(topology, members), rank)
+    host = _make_host(placement, settings, members)
+    address = LOOPBACK if placement.is_one_machine else control_plane.address
+    with open_data_listener(address, _own_addresses(links, placement.remote), time_left()) as listener:
+        probe = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
+        info = _describe_rank(host, settings, links, listener.listens_at, probe)
+        told = control_plane.exchange(msgspec.msgpack.encode(info), time_left())
+        infos = [msgspec.msgpack.decode(part, type=_RankInfo) for part in told]
+        _check_infos(infos, rank)
+        readable = _attach_neighbours(host, placement, settings, infos)
+        addresses = [info.listens_at for info in infos]
+        wanted = _data_connections(placement.remote, settings.streams, links)
+        wanted.update({PeerConnection(other, HEARTBEATS): None for other in placement.watched})
+        connections = connect_peers(rank, listener, addresses, wanted, time_left(), control_plane)
+        regroup_kit = RegroupKit(listener.keep(), addresses) if len(members) > 1 else None
+    told = control_plane.exchange(msgspec.msgpack.encode(sorted(readable)), time_left())
+    agreed = [msgspec.msgpack.decode(part, type=set[int]) for part in told]
+    watched = {other: connections[PeerConnection(other, HEARTBEATS)] for other in placement.watched}
+    transport = Transport(
+        rank=rank,
+        identity=_identify(addresses),
         host=host,
-        executor=_make_executor(
-            host, 0, _identify([card.door for card in cards]), me, job, local, sockets, can_read, checksums
-        ),
         channel=0,
-        job=job,
-        local=local,
-        can_read=can_read,
-        sockets=sockets,
-        streams=streams,
-        lanes=lanes,
-        checksums=checksums,
-        transport=transport,
-        arena_bytes=arena_bytes,
+        job=list(range(len(members))),
+        local=placement.local,
+        can_read=frozenset(other for other in readable if rank in agreed[other]),
+        sockets=_data_sockets(connections, placement.remote),
+        link_connections=links,
+        settings=settings,
         address=address,
         channels={0},
-        heartbeats=heartbeats,
+        heartbeats=_start_watch(host, placement, watched),
         watched=watched,
-        reunion=reunion,
+        regroup_kit=regroup_kit,
     )
-    roster.barrier(left())
-    return wires
+    control_plane.barrier(time_left())
+    return transport
 
 
 def reconnect(
-    before: Transport, roster: ControlPlane, topology: Topology | None, timeout: float
+    before: Transport, control_plane: ControlPlane, topology: Topology | None, timeout: float
 ) -> Transport:
     """Connect all ranks anew, after something went wrong; every rank calls this.
 
-    What they share in memory stays, and so does the watch over who is alive.
+    The memory that they share stays, and so do the heartbeats.
     """
-    before.executor.close()
-    before.channels.discard(before.channel)
-    for connection in chain.from_iterable(before.sockets.values()):
-        connection.close()
-    lanes = find_lanes(topology, find_nodes(topology, roster.members), roster.rank)
-    everybody = range(roster.size)
-    wires = branch(
-        replace(before, lanes=lanes),
-        roster.rank,
-        everybody,
-        lambda payload: roster.exchange(payload, timeout),
+    before.close_data()
+    members = control_plane.members
+    transport = connect_part(
+        before,
+        range(len(members)),
+        lambda payload: control_plane.exchange(payload, timeout),
         timeout,
-        roster,
+        links=find_link_connections(topology, find_nodes(topology, members), control_plane.rank),
+        control_plane=control_plane,
     )
-    assert wires is not None
-    wires.heartbeats, wires.watched, wires.reunion = before.heartbeats, before.watched, before.reunion
-    return wires
+    assert transport is not None
+    transport.heartbeats, transport.watched = before.heartbeats, before.watched
+    transport.regroup_kit = before.regroup_kit
+    return transport
 
 
-def branch(
-    trunk: Transport,
-    me: int,
+def connect_part(
+    whole: Transport,
     members: Sequence[int],
-    tell: Callable[[bytes], list[bytes]],
+    exchange: Callable[[bytes], list[bytes]],
     timeout: float,
-    watch: ControlPlane | None = None,
+    *,
+    links: LinkConnections | None = None,
+    control_plane: ControlPlane | None = None,
     check: Callable[[], None] | None = None,
 ) -> Transport | None:
     """Connect some ranks among themselves, over the memory that they already share; every rank calls this.
 
     Parameters
     ----------
-    trunk
-        What connects all of them.
-    me
-        This rank there.
+    whole
+        The connections of all of them.
     members
         The ranks that belong together, in their new order; none if this one stays outside.
-    tell
-        Gives everybody everybody's bytes.
+    exchange
+        Gives every rank the bytes of all ranks.
     timeout
         Seconds for connecting.
-    watch
-        The control plane of all ranks, if it is free to say who is lost meanwhile.
+    links
+        The connections that a topology prescribes; by default those of `whole`.
+    control_plane
+        Of all ranks, if it is free to say which rank is lost meanwhile.
     check
         Raises if a rank is lost meanwhile, where the control plane is not free.
 
@@ -344,138 +259,169 @@ def branch(
     LimitError
         If these ranks have no channel left that all of them could use.
     """
-    used = [set(part) for part in tell(bytes(sorted(trunk.channels)))]
-    free = [
-        channel
-        for channel in range(_core.CHANNELS)
-        if members and all(channel not in used[rank] for rank in members)
-    ]
-    if free:
-        trunk.host.reset(free[0])
-    remote = [rank for rank in members if rank in trunk.sockets] if free else []
-    with open_door(trunk.address, _own_addresses(trunk.lanes, remote), timeout) as entrance:
-        told = tell(msgspec.msgpack.encode(entrance.door))
-        doors = [msgspec.msgpack.decode(part, type=ListenAddress) for part in told]
-        wanted = _wanted(remote, trunk.streams, trunk.lanes)
-        lines = connect_lines(me, entrance, doors, wanted, timeout, watch, check)
+    links, streams = links or whole.link_connections, whole.settings.streams
+    used = [set(part) for part in exchange(bytes(sorted(whole.channels)))]
+    taken = set().union(*(used[rank] for rank in members))
+    channel = next((one for one in range(_core.CHANNELS) if members and one not in taken), None)
+    if channel is not None:
+        whole.host.reset(channel)
+    remote = [rank for rank in members if rank in whole.sockets] if channel is not None else []
+    with open_data_listener(whole.address, _own_addresses(links, remote), timeout) as listener:
+        told = exchange(msgspec.msgpack.encode(listener.listens_at))
+        addresses = [msgspec.msgpack.decode(part, type=ListenAddress) for part in told]
+        wanted = _data_connections(remote, streams, links)
+        connections = connect_peers(whole.rank, listener, addresses, wanted, timeout, control_plane, check)
     if not members:
         return None
-    if not free:
-        msg = (
-            f"no room for one more communicator: at most {_core.CHANNELS} on a machine at a time; close some"
-        )
+    if channel is None:
+        most = f"at most {_core.CHANNELS} on a machine at a time"
+        msg = f"no room for one more communicator: {most}; close some"
         raise LimitError(msg)
-    trunk.channels.add(free[0])
+    whole.channels.add(channel)
+    sockets, identity = _data_sockets(connections, remote), _identify([addresses[rank] for rank in members])
+    return _make_part(whole, members, channel, sockets, identity, links)
+
+
+def _make_part(
+    whole: Transport,
+    members: Sequence[int],
+    channel: int,
+    sockets: dict[int, list[socket.socket]],
+    identity: int,
+    links: LinkConnections,
+) -> Transport:
+    """Number the ranks of a part anew."""
     number = {rank: new for new, rank in enumerate(members)}
-    job, local = [trunk.job[rank] for rank in members], [trunk.local[rank] for rank in members]
-    can_read = frozenset(number[rank] for rank in members if rank in trunk.can_read)
-    sockets = {number[rank]: lanes for rank, lanes in _by_rank(lines, remote).items()}
     return Transport(
-        host=trunk.host,
-        executor=_make_executor(
-            trunk.host,
-            free[0],
-            _identify([doors[rank] for rank in members]),
-            number[me],
-            job,
-            local,
-            sockets,
-            can_read,
-            trunk.checksums,
-        ),
-        channel=free[0],
-        job=job,
-        local=local,
-        can_read=can_read,
-        sockets=sockets,
-        streams=trunk.streams,
-        lanes=trunk.lanes.among(members),
-        checksums=trunk.checksums,
-        transport=trunk.transport,
-        arena_bytes=trunk.arena_bytes,
-        address=trunk.address,
-        channels=trunk.channels,
+        rank=number[whole.rank],
+        identity=identity,
+        host=whole.host,
+        channel=channel,
+        job=[whole.job[rank] for rank in members],
+        local=[whole.local[rank] for rank in members],
+        can_read=frozenset(number[rank] for rank in members if rank in whole.can_read),
+        sockets={number[rank]: some for rank, some in sockets.items()},
+        link_connections=links.among(members),
+        settings=whole.settings,
+        address=whole.address,
+        channels=whole.channels,
     )
 
 
-def _is_crowded(members: Sequence[Member], me: int) -> bool:
-    """Whether the ranks of this machine, those in other containers included, outnumber its processors."""
-    machine = members[me].machine
-    return sum(member.machine == machine for member in members) > len(os.sched_getaffinity(0))
+def _describe_rank(
+    host: _core.Host,
+    settings: TransportSettings,
+    links: LinkConnections,
+    listens_at: ListenAddress,
+    probe: np.ndarray[tuple[int], np.dtype[np.uint64]],
+) -> _RankInfo:
+    assert settings.arena_bytes is not None
+    return _RankInfo(
+        pid=os.getpid(),
+        descriptor=host.descriptor,
+        arena_bytes=settings.arena_bytes,
+        probe_address=int(probe.__array_interface__["data"][0]),
+        probe_value=int(probe[0]),
+        streams=settings.streams,
+        checksums=bool(settings.checksums),
+        topology=links.digest,
+        listens_at=listens_at,
+    )
 
 
-def _own_addresses(lanes: LinkConnections, remote: Sequence[int]) -> list[str]:
-    """All that the topology gives to this rank, also where only it knocks: a wrong one is found at once."""
-    return sorted({ends.here for rank in remote for ends in lanes.ends.get(rank, ())})
+def _own_addresses(links: LinkConnections, remote: Sequence[int]) -> list[str]:
+    """All addresses that the topology gives to this rank.
+
+    Those that this rank only calls from are among them, so that a wrong one is found at once.
+    """
+    return sorted({ends.here for rank in remote for ends in links.ends.get(rank, ())})
 
 
-def _wanted(
-    remote: Sequence[int], streams: int, lanes: LinkConnections
+def _data_connections(
+    remote: Sequence[int], streams: int, links: LinkConnections
 ) -> dict[PeerConnection, ConnectionEnds | None]:
-    wanted: dict[PeerConnection, ConnectionEnds | None] = {}
-    for rank in remote:
-        for number, ends in enumerate(lanes.ends.get(rank, (None,) * streams)):
-            wanted[PeerConnection(rank, number)] = ends
-    return wanted
+    """The data connections that this rank needs, with their addresses where the topology prescribes them."""
+    return {
+        PeerConnection(rank, number): ends
+        for rank in remote
+        for number, ends in enumerate(links.ends.get(rank, (None,) * streams))
+    }
 
 
-def _by_rank(
-    lines: dict[PeerConnection, socket.socket], remote: Sequence[int]
+def _data_sockets(
+    connections: dict[PeerConnection, socket.socket], remote: Sequence[int]
 ) -> dict[int, list[socket.socket]]:
+    """The sockets of the data connections to each rank, in their order."""
     found: dict[int, list[socket.socket]] = {rank: [] for rank in remote}
-    for line in sorted(lines):
-        if line.purpose != HEARTBEATS:
-            found[line.rank].append(lines[line])
+    for connection in sorted(connections):
+        if connection.purpose != HEARTBEATS:
+            found[connection.rank].append(connections[connection])
     return found
 
 
-def _check_cards(cards: Sequence[_Card], me: int) -> None:
-    mine = cards[me]
-    for rank, card in enumerate(cards):
-        if card.streams != mine.streams:
-            msg = f"rank {rank} wants {card.streams} streams, rank {me} {mine.streams}"
+def _check_infos(infos: Sequence[_RankInfo], rank: int) -> None:
+    mine = infos[rank]
+    for other, info in enumerate(infos):
+        if info.streams != mine.streams:
+            msg = f"rank {other} wants {info.streams} streams, rank {rank} {mine.streams}"
             raise InputError(msg)
-        if card.checksums != mine.checksums:
-            sends, does_not = (me, rank) if mine.checksums else (rank, me)
+        if info.checksums != mine.checksums:
+            sends, does_not = (rank, other) if mine.checksums else (other, rank)
             msg = f"rank {sends} sends checksums and rank {does_not} does not; set all ranks alike"
             raise InputError(msg)
-        if card.topology != mine.topology:
-            mine_is, other_is = (f"{digest:.12}" or "none" for digest in (mine.topology, card.topology))
+        if info.topology != mine.topology:
+            mine_is, other_is = (f"{digest:.12}" or "none" for digest in (mine.topology, info.topology))
             msg = (
-                f"rank {rank} has another topology of addresses than rank {me}: {other_is} and {mine_is}; "
+                f"rank {other} has another topology of addresses than rank {rank}: {other_is} and {mine_is}; "
                 f"give all ranks the same file"
             )
             raise InputError(msg)
 
 
-def _identify(doors: Sequence[ListenAddress]) -> int:
-    """A number for a communicator that all its ranks know and no other has: their tokens are random."""
-    digest = hashlib.sha256(b"".join(door.token for door in doors)).digest()
+def _identify(addresses: Sequence[ListenAddress]) -> int:
+    """Number of a communicator that all its ranks know and no other has: their tokens are random."""
+    digest = hashlib.sha256(b"".join(address.token for address in addresses)).digest()
     return int.from_bytes(digest[:8], "little")
 
 
-def _make_executor(
-    host: _core.Host,
-    channel: int,
-    communicator: int,
-    rank: int,
-    job: list[int],
-    local: list[int],
-    sockets: dict[int, list[socket.socket]],
-    can_read: frozenset[int],
-    checksums: bool,
-) -> _core.Executor:
-    ranks = range(len(job))
-    descriptors = [[one.fileno() for one in sockets.get(rank, ())] for rank in ranks]
-    readable = [int(other in can_read) for other in ranks]
-    return _core.Executor(host, channel, communicator, rank, job, local, descriptors, readable, checksums)
-
-
-def _make_host(number: int, ranks: int, arena_bytes: int, crowded: bool, readable: bool) -> _core.Host:
+def _make_host(placement: _Placement, settings: TransportSettings, members: Sequence[Member]) -> _core.Host:
+    """Make the shared memory of this rank."""
+    ranks, arena_bytes = len(placement.neighbours), settings.arena_bytes
+    assert arena_bytes is not None
+    # Ranks in other containers share the processors of this machine too.
+    machine = members[placement.rank].machine
+    crowded = sum(member.machine == machine for member in members) > len(os.sched_getaffinity(0))
+    readable = settings.transport == "auto" and ranks > 1
     with guarded(f"making {ranks} x {arena_bytes:,} bytes of shared memory", memory=_SMALLER):
-        return _core.Host(number, ranks, arena_bytes, crowded, readable)
+        return _core.Host(placement.local[placement.rank], ranks, arena_bytes, crowded, readable)
 
 
-def _attach(host: _core.Host, number: int, rank: int, card: _Card) -> None:
-    with guarded(f"the shared memory of rank {rank} (pid {card.pid}) cannot be used", memory=_SMALLER):
-        host.attach(number, card.pid, card.descriptor, card.arena_bytes)
+def _attach_neighbours(
+    host: _core.Host, placement: _Placement, settings: TransportSettings, infos: Sequence[_RankInfo]
+) -> set[int]:
+    """Map the shared memory of the ranks of this machine; those whose private memory can be read as well."""
+    readable = set()
+    for rank in placement.neighbours:
+        if rank != placement.rank:
+            number, info = placement.local[rank], infos[rank]
+            _attach(host, number, rank, info)
+            if settings.transport == "auto" and host.can_read(number, info.probe_address, info.probe_value):
+                readable.add(rank)
+    return readable
+
+
+def _attach(host: _core.Host, number: int, rank: int, info: _RankInfo) -> None:
+    with guarded(f"the shared memory of rank {rank} (pid {info.pid}) cannot be used", memory=_SMALLER):
+        host.attach(number, info.pid, info.descriptor, info.arena_bytes)
+
+
+def _start_watch(
+    host: _core.Host, placement: _Placement, watched: dict[int, socket.socket]
+) -> _core.Heartbeats | None:
+    """Watch the processes of this machine, and exchange heartbeats with other machines if there are any."""
+    ranks = len(placement.local)
+    host.start_watch(SUSPECT_AFTER_MS, FROZEN_AFTER_MS, placement.neighbours, ranks)
+    if placement.is_one_machine:
+        return None
+    descriptors = [watched[rank].fileno() if rank in watched else -1 for rank in range(ranks)]
+    return _core.Heartbeats(host, descriptors, SUSPECT_AFTER_MS, FROZEN_AFTER_MS)

@@ -1,10 +1,10 @@
-"""Connections between ranks, for data and heartbeats: who listens, who calls, and what happens if one fails.
+"""Data and heartbeat connections between ranks: open the listener, dial, accept, and retry.
 
-A line is one connection between two ranks, for one purpose. The lower of the two ranks listens, the higher
-one calls. Both prove themselves (`weft.runtime.bootstrap.handshake`) with a token that the listener handed
-out where only members of the job could read it. A rank makes all its calls at once, accepts at the same time,
-and watches the control plane meanwhile: when a rank dies, or another one reports that it cannot go on, rank
-0's verdict ends the wait.
+A connection joins two ranks for one purpose. The lower of the two ranks listens, the higher one dials. Both
+prove themselves (`weft.runtime.bootstrap.handshake`) with a token that the listener handed out where only
+members of the job could read it. A rank dials all its connections at once, accepts at the same time, and
+watches the control plane meanwhile: when a rank dies, or another one reports that it cannot go on, rank 0's
+verdict ends the wait.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ CONNECT_S: Final = 10.0
 """Time for connecting the ranks of a job, once all have come, unless another is given."""
 
 HEARTBEATS: Final = -1
-"""Purpose of a line; 0 and more number the lanes that data goes over."""
+"""Purpose of a connection; 0 and more number the connections that data goes over."""
 
 _TOKEN_BYTES: Final = 32
-_SCOPE: Final = "line"
+_SCOPE: Final = "data"
 _TICK_S: Final = 0.05
 _UNREACHABLE_S: Final = 1.0
 """How long a rank that cannot be reached is tried: the verdict that it died comes sooner."""
@@ -77,20 +77,20 @@ _Address = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class ListenAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a rank listens, and what proves that somebody may come in."""
+    """Where a rank listens, and the token that proves that a peer may connect."""
 
     address: _Address
     port: int
     token: bytes
-    side: dict[_Address, int] = {}
-    """Ports at further addresses: those of cables."""
+    link_ports: dict[_Address, int] = {}
+    """Ports at the addresses that a topology gives to this rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataListener:
-    """A door from inside: what listens at it."""
+    """The listener of a rank for connections from its peers, and its address."""
 
-    door: ListenAddress
+    listens_at: ListenAddress
     listener: Listener
 
     def __enter__(self) -> Self:
@@ -100,20 +100,20 @@ class DataListener:
         self.listener.close()
 
     def keep(self) -> socket.socket:
-        """The socket at the main address, kept open beyond this entrance and served by nobody."""
+        """The socket at the main address, kept open after the listener is closed; nothing serves it."""
         kept = self.listener.sockets[0].dup()
         let_idle(kept)
         return kept
 
 
-def open_door(address: str, cables: Iterable[str], timeout: float) -> DataListener:
-    """Listen on loopback if all ranks are here, else where WEFT_INTERFACE says or rank 0 is reached.
+def open_data_listener(address: str, link_addresses: Iterable[str], timeout: float) -> DataListener:
+    """Listen for peers: on loopback if all ranks are here, else at WEFT_INTERFACE or at the given address.
 
     Parameters
     ----------
     address
-        Where rank 0 is reached from.
-    cables
+        The address of this rank from which it reaches rank 0.
+    link_addresses
         Further addresses that a topology gives to this rank.
     timeout
         Seconds for resolving names.
@@ -123,17 +123,17 @@ def open_door(address: str, cables: Iterable[str], timeout: float) -> DataListen
     with ExitStack() as stack:
         main = _listen(address, timeout, "WEFT_INTERFACE", "give an address of this machine")
         stack.callback(main.close)
-        listening, side = [main], {}
-        for cable in cables:
+        listening, link_ports = [main], {}
+        for link_address in link_addresses:
             remedy = "the file gives this address to this rank; start it there, or correct the file"
-            listening.append(_listen(cable, timeout, "topology", remedy))
+            listening.append(_listen(link_address, timeout, "topology", remedy))
             stack.callback(listening[-1].close)
-            side[cable] = listening[-1].getsockname()[1]
+            link_ports[link_address] = listening[-1].getsockname()[1]
         token = secrets.token_bytes(_TOKEN_BYTES)
         listener = Listener(listening, token, longest=0)
         stack.pop_all()
     at, port = main.getsockname()[:2]
-    return DataListener(ListenAddress(at, port, token, side), listener)
+    return DataListener(ListenAddress(at, port, token, link_ports), listener)
 
 
 def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.socket:
@@ -150,34 +150,34 @@ def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.s
         raise InputError(msg) from error
 
 
-def connect_lines(
-    me: int,
-    entrance: DataListener,
-    doors: Sequence[ListenAddress],
-    lines: Mapping[PeerConnection, ConnectionEnds | None],
+def connect_peers(
+    rank: int,
+    listener: DataListener,
+    addresses: Sequence[ListenAddress],
+    wanted: Mapping[PeerConnection, ConnectionEnds | None],
     timeout: float,
-    watch: ControlPlane | None = None,
+    control_plane: ControlPlane | None = None,
     check: Callable[[], None] | None = None,
 ) -> dict[PeerConnection, socket.socket]:
-    """Connect every line.
+    """Make all connections of this rank to its peers.
 
     Parameters
     ----------
-    me
+    rank
         This rank.
-    entrance
-        This rank's door.
-    doors
-        Of all ranks, this one's included.
-    lines
-        Those that this rank has a part in; each names the rank at its other end. With the addresses that it
-        has to join, if that is prescribed.
+    listener
+        Where this rank listens.
+    addresses
+        Where each rank listens, this one included.
+    wanted
+        The connections of this rank; each names the rank at its other end. With the addresses that it has to
+        join, if the topology prescribes them.
     timeout
         Seconds for all of them.
-    watch
-        The control plane, whose verdict ends the wait.
+    control_plane
+        Says meanwhile which rank is lost.
     check
-        Called again and again meanwhile; what it raises ends the wait.
+        Raises if a rank is lost meanwhile; called some times a second.
 
     Raises
     ------
@@ -187,12 +187,13 @@ def connect_lines(
         If the control plane says that a rank is lost.
     """
     calls = {}
-    for line in sorted(lines):
-        if line.rank < me:
-            ends = lines[line] or ConnectionEnds(doors[me].address, doors[line.rank].address)
-            calls[line] = _Call(me, line, doors[line.rank], ends, timeout)
-    expected = {line for line in lines if line.rank > me}
-    found = _Connecting(entrance, calls, expected, timeout, watch, check).run()
+    for peer in sorted(wanted):
+        if peer.rank < rank:
+            there = addresses[peer.rank]
+            ends = wanted[peer] or ConnectionEnds(addresses[rank].address, there.address)
+            calls[peer] = _OutgoingConnection(rank, peer, there, ends, timeout)
+    expected = {peer for peer in wanted if peer.rank > rank}
+    found = _Connecting(listener.listener, calls, expected, timeout, control_plane, check).run()
     for connection in found.values():
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -207,14 +208,14 @@ def connect_lines(
     return found
 
 
-class _Call:
-    """A line that this rank calls for, over one attempt or several."""
+class _OutgoingConnection:
+    """A connection that this rank dials, over one attempt or several."""
 
     def __init__(
-        self, me: int, line: PeerConnection, door: ListenAddress, ends: ConnectionEnds, timeout: float
+        self, rank: int, peer: PeerConnection, there: ListenAddress, ends: ConnectionEnds, timeout: float
     ) -> None:
-        self._me, self._line, self._token, self._ends = me, line, door.token, ends
-        self._port = door.side.get(ends.there, door.port)
+        self._rank, self._peer, self._token, self._ends = rank, peer, there.token, ends
+        self._port = there.link_ports.get(ends.there, there.port)
         self._pauses = RetryPauses()
         self._refused_since: float | None = None
         self.attempt: Dialer | None = None
@@ -227,14 +228,14 @@ class _Call:
             raise RuntimeFailure(msg) from error
 
     def __str__(self) -> str:
-        return f"rank {self._line.rank} from {self._ends.here} at {self._ends.there}:{self._port}"
+        return f"rank {self._peer.rank} from {self._ends.here} at {self._ends.there}:{self._port}"
 
     def begin(self) -> Dialer:
         """Make an attempt."""
         self.attempt = Dialer(
             self._where,
             self._token,
-            Hello.make(self._me, self._line.purpose, _SCOPE),
+            Hello.make(self._rank, self._peer.purpose, _SCOPE),
             b"",
             limits.MAX_UNPROVEN_BYTES,
             connect_s=self._pauses.connect_s,
@@ -260,18 +261,19 @@ class _Call:
 
 
 class _Connecting:
-    """All lines of a rank while they are connected, in one loop."""
+    """Makes all connections of a rank in one loop: dials, accepts, and watches the control plane."""
 
     def __init__(
         self,
-        entrance: DataListener,
-        calls: dict[PeerConnection, _Call],
+        listener: Listener,
+        calls: dict[PeerConnection, _OutgoingConnection],
         expected: set[PeerConnection],
         timeout: float,
-        watch: ControlPlane | None,
+        control_plane: ControlPlane | None,
         check: Callable[[], None] | None,
     ) -> None:
-        self._entrance, self._expected, self._watch, self._check = entrance, expected, watch, check
+        self._listener, self._expected, self._check = listener, expected, check
+        self._control_plane = control_plane
         self._incoming = frozenset(expected)
         self._calls = calls
         self._began = time.monotonic()
@@ -283,8 +285,8 @@ class _Connecting:
         """Connect them all, or none."""
         with selectors.DefaultSelector() as self._selector, ExitStack() as unless_all:
             unless_all.callback(self._close)
-            self._selector.register(self._entrance.listener, selectors.EVENT_READ)
-            for rank, channel in self._watch.watched.items() if self._watch else ():
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            for rank, channel in self._control_plane.watched.items() if self._control_plane else ():
                 self._selector.register(channel, selectors.EVENT_READ, rank)
             while self._calls or self._expected:
                 self._step()
@@ -305,37 +307,37 @@ class _Connecting:
         if not self._calls and not self._expected:
             return
         left = min(self._deadline, self._tend_at) - time.monotonic()
-        for key, _ in self._selector.select(self._entrance.listener.wait_s(max(0.0, left))):
+        for key, _ in self._selector.select(self._listener.wait_s(max(0.0, left))):
             if isinstance(key.data, PeerConnection):
                 self._advance(key.data)
-            elif key.fileobj is not self._entrance.listener and self._watch:
-                self._watch.hear(key.data, "connect")
-        for applicant in self._entrance.listener.serve():
+            elif key.fileobj is not self._listener and self._control_plane:
+                self._control_plane.hear(key.data, "connect")
+        for applicant in self._listener.serve():
             self._admit(applicant)
-        if time.monotonic() >= self._deadline or (self._watch and self._watch.overdue):
+        if time.monotonic() >= self._deadline or (self._control_plane and self._control_plane.overdue):
             self._give_up()
-        self._entrance.listener.check_starved()
+        self._listener.check_starved()
 
     def _tend(self, now: float) -> None:
         """Begin the attempts that are due, and end those that have taken too long."""
         self._tend_at = now + _TICK_S
         if self._check is not None:
             self._check()
-        for line, call in list(self._calls.items()):
+        for peer, call in list(self._calls.items()):
             if call.attempt is None and now >= call.due:
                 try:
-                    self._selector.register(call.begin(), selectors.EVENT_WRITE, line)
+                    self._selector.register(call.begin(), selectors.EVENT_WRITE, peer)
                 except OSError as error:
                     if error.errno in EXHAUSTED:
                         raise
                     self._put_off(call, error)
                 else:
-                    self._advance(line)
+                    self._advance(peer)
             elif call.attempt is not None and now >= call.attempt.deadline:
                 self._put_off(call, TimeoutError("no answer"))
 
-    def _advance(self, line: PeerConnection) -> None:
-        call = self._calls.get(line)
+    def _advance(self, peer: PeerConnection) -> None:
+        call = self._calls.get(peer)
         if call is None or call.attempt is None:
             return
         try:
@@ -348,31 +350,31 @@ class _Connecting:
             return
         if admitted is None:
             if self._selector.get_key(call.attempt).events != call.attempt.events:
-                self._selector.modify(call.attempt, call.attempt.events, line)
+                self._selector.modify(call.attempt, call.attempt.events, peer)
             return
         self._selector.unregister(call.attempt)
-        self._found[line] = call.attempt.connection
-        del self._calls[line]
+        self._found[peer] = call.attempt.connection
+        del self._calls[peer]
 
-    def _put_off(self, call: _Call, error: Exception) -> None:
+    def _put_off(self, call: _OutgoingConnection, error: Exception) -> None:
         if call.attempt is not None:
             self._selector.unregister(call.attempt)
             call.attempt.close()
         call.put_off(error)
 
     def _admit(self, applicant: Applicant) -> None:
-        """Take a connection for an incoming line; of two the later: the caller has given up the first."""
-        line = PeerConnection(applicant.hello.rank, applicant.hello.number)
-        if line not in self._incoming or applicant.hello.scope != hash_scope(_SCOPE):
-            self._entrance.listener.turn_away(applicant, f"rank {line.rank} is not expected here now")
+        """Accept an expected connection; of two the later one, because the dialer has given up the first."""
+        peer = PeerConnection(applicant.hello.rank, applicant.hello.number)
+        if peer not in self._incoming or applicant.hello.scope != hash_scope(_SCOPE):
+            self._listener.turn_away(applicant, f"rank {peer.rank} is not expected here now")
             return
-        if line in self._found:
-            self._found[line].close()
-        self._found[line] = applicant.admit().connection
-        self._expected.discard(line)
+        if peer in self._found:
+            self._found[peer].close()
+        self._found[peer] = applicant.admit().connection
+        self._expected.discard(peer)
 
     def _give_up(self) -> NoReturn:
-        missing = {line.rank for line in (*self._calls, *self._expected)}
+        missing = {peer.rank for peer in (*self._calls, *self._expected)}
         tried = [f"{call}: {call.problem}" for call in self._calls.values() if call.problem]
-        hint = "; ".join((*tried[:1], *filter(None, [self._entrance.listener.describe()])))
+        hint = "; ".join((*tried[:1], *filter(None, [self._listener.describe()])))
         raise TimedOut("connect", round(time.monotonic() - self._began, 1), missing, hint or None)

@@ -1,4 +1,4 @@
-"""Which connection between two ranks a transfer takes.
+"""Which connections a topology prescribes between two ranks, and which of them a transfer takes.
 
 A topology may say which addresses use a cable. A connection between two of these goes over that cable and no
 other, so that the runtime, and not the network, decides which links carry what. Where nothing is said, there
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 IN_TURN: Final = -1
-"""Instead of the number of a lane: whichever is next."""
+"""Instead of the number of a connection: the next one in turn."""
 
 _Value = TypeVar("_Value")
 
@@ -47,7 +47,7 @@ class LinkConnections:
     out, into
         For these ranks, which of them a message to and from it takes that goes the network's own way.
     digest
-        Of the topology; empty if it prescribes nothing.
+        Digest of the topology; empty if it prescribes nothing.
     """
 
     ends: dict[int, tuple[ConnectionEnds, ...]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class LinkConnections:
     digest: str = ""
 
     def among(self, members: Sequence[int]) -> LinkConnections:
-        """Those to some of the ranks, numbered anew."""
+        """The connections to some of the ranks, which are numbered anew."""
 
         def renumber(table: dict[int, _Value]) -> dict[int, _Value]:
             return {new: table[rank] for new, rank in enumerate(members) if rank in table}
@@ -64,13 +64,15 @@ class LinkConnections:
         return LinkConnections(renumber(self.ends), renumber(self.out), renumber(self.into), self.digest)
 
     def of_routes(self, schedule: Schedule) -> NDArray[np.int32]:
-        """Lane of each route of a schedule, as far as this rank has to do with it."""
+        """Number of the connection that each route of a schedule takes, as far as this rank is part of it."""
         routes = len(schedule.route_offsets) - 1
         found = np.full(routes, IN_TURN, np.int32)
         if not self.ends:
             return found
         addresses = {link: (src, dst) for link, src, dst in schedule.topology.addresses}
-        known = {tuple(sorted(ends)): lane for lanes in self.ends.values() for lane, ends in enumerate(lanes)}
+        known = {
+            tuple(sorted(ends)): number for some in self.ends.values() for number, ends in enumerate(some)
+        }
         offsets, links = schedule.route_offsets.tolist(), schedule.route_links.tolist()
         for route in range(routes):
             if offsets[route] == offsets[route + 1]:
@@ -91,8 +93,8 @@ def find_nodes(topology: Topology | None, members: Sequence[Member]) -> list[int
     return list(range(len(members)))
 
 
-def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> LinkConnections:
-    """Read off a topology how a rank reaches the others.
+def find_link_connections(topology: Topology | None, nodes: Sequence[int], rank: int) -> LinkConnections:
+    """Find the connections between a rank and the others that a topology prescribes.
 
     Parameters
     ----------
@@ -106,7 +108,7 @@ def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> Li
     if topology is None or not topology.addresses:
         return LinkConnections()
     addresses = {link: (src, dst) for link, src, dst in topology.addresses}
-    lanes = LinkConnections(digest=topology.digest)
+    found = LinkConnections(digest=topology.digest)
     me = nodes[rank]
     for other, node in enumerate(nodes):
         if node == me:
@@ -115,13 +117,13 @@ def find_lanes(topology: Topology | None, nodes: Sequence[int], rank: int) -> Li
         ways = _ways(topology, addresses, low, high)
         if not ways:
             continue
-        lanes.ends[other] = tuple(
+        found.ends[other] = tuple(
             ConnectionEnds(*way) if me == low else ConnectionEnds(*way[::-1]) for way in ways
         )
-        lanes.out[other] = _own_way(topology, addresses, me, node, lanes.ends[other])
-        back = tuple(ConnectionEnds(*ends[::-1]) for ends in lanes.ends[other])
-        lanes.into[other] = _own_way(topology, addresses, node, me, back)
-    return lanes
+        found.out[other] = _own_way(topology, addresses, me, node, found.ends[other])
+        back = tuple(ConnectionEnds(*ends[::-1]) for ends in found.ends[other])
+        found.into[other] = _own_way(topology, addresses, node, me, back)
+    return found
 
 
 def _ways(

@@ -1,0 +1,173 @@
+"""The transport of one rank: its shared memory, sockets, heartbeats and executor, and how to close them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from weft import _core
+from weft.errors import InputError
+from weft.runtime.transport.arena_allocator import find_arena_bytes
+
+if TYPE_CHECKING:
+    from weft.runtime.bootstrap.regroup import RegroupKit
+    from weft.runtime.transport.link_connections import LinkConnections
+
+TRANSPORTS: Final = ("auto", "copy", "tcp")
+MAX_STREAMS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    """How the ranks of a job are to be connected; the same on all ranks.
+
+    Parameters
+    ----------
+    transport
+        ``"auto"``: memory within a machine, sockets between machines. ``"copy"``: the same, but no rank reads
+        the private memory of another. ``"tcp"``: sockets everywhere.
+    streams
+        Sockets between two ranks that are not reached through memory, unless the topology says more.
+    checksums
+        Whether data that goes through sockets is followed by its checksum; None as ``WEFT_CHECKSUMS`` says.
+    arena_bytes
+        Room for shared tensors, by default what `find_arena_bytes` says; only what is used takes memory.
+    """
+
+    transport: str = "auto"
+    streams: int = 2
+    checksums: bool | None = None
+    arena_bytes: int | None = None
+
+    def check(self) -> None:
+        """Refuse settings that no job can have.
+
+        Raises
+        ------
+        InputError
+            If the transport is unknown, or the number of streams is out of range.
+        """
+        if self.transport not in TRANSPORTS:
+            msg = f"transport {self.transport!r} is unknown, expected {', '.join(TRANSPORTS)}"
+            raise InputError(msg)
+        if not 1 <= self.streams <= MAX_STREAMS:
+            msg = f"streams {self.streams}: expected 1 to {MAX_STREAMS}"
+            raise InputError(msg)
+
+    def complete(self, local_ranks: int) -> TransportSettings:
+        """The same settings, in which the environment has decided what the caller left open."""
+        arena_bytes = find_arena_bytes(local_ranks) if self.arena_bytes is None else self.arena_bytes
+        return TransportSettings(self.transport, self.streams, wants_checksums(self.checksums), arena_bytes)
+
+
+def wants_checksums(said: bool | None) -> bool:
+    """Whether data that crosses a network is checked: as the caller or ``WEFT_CHECKSUMS`` says, else yes.
+
+    Raises
+    ------
+    InputError
+        If the variable is neither 0 nor 1.
+    """
+    if said is not None:
+        return said
+    text = os.environ.get("WEFT_CHECKSUMS", "1")
+    if text not in ("0", "1"):
+        msg = f"WEFT_CHECKSUMS: {text[:40]!r}: expected 0 or 1"
+        raise InputError(msg)
+    return text == "1"
+
+
+@dataclass(slots=True, kw_only=True)
+class Transport:
+    """The connections of one rank to all others of a communicator.
+
+    Parameters
+    ----------
+    rank
+        This rank.
+    identity
+        Number of the communicator that all its ranks know and no other communicator has.
+    host
+        The memory that this rank shares with the ranks of its machine.
+    channel
+        Which of the channels of the shared memory this communicator uses.
+    job
+        Number in the job of each rank.
+    local
+        Number on this machine of each rank, -1 for those of other machines.
+    can_read
+        The ranks whose memory this process may read, and that may read its own.
+    sockets
+        The data connections to each rank that is reached through sockets.
+    link_connections
+        The connections that the topology prescribes.
+    settings
+        How the connections were asked for, with nothing left open.
+    address
+        Where this rank listens for further connections.
+    channels
+        The channels that are in use; all communicators of a process have the same set.
+    heartbeats, watched
+        The heartbeats between machines, if there are several, and their sockets.
+    regroup_kit
+        Where the ranks of the job can meet again if some are lost; None for a part of them, and for one rank.
+
+    Attributes
+    ----------
+    executor
+        Moves the data.
+    """
+
+    rank: int
+    identity: int
+    host: _core.Host
+    channel: int
+    job: list[int]
+    local: list[int]
+    can_read: frozenset[int]
+    sockets: dict[int, list[socket.socket]]
+    link_connections: LinkConnections
+    settings: TransportSettings
+    address: str
+    channels: set[int]
+    heartbeats: _core.Heartbeats | None = None
+    watched: dict[int, socket.socket] = field(default_factory=dict)
+    regroup_kit: RegroupKit | None = None
+    executor: _core.Executor = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start the executor on these connections."""
+        ranks = range(len(self.job))
+        self.executor = _core.Executor(
+            self.host,
+            self.channel,
+            self.identity,
+            self.rank,
+            self.job,
+            self.local,
+            [[one.fileno() for one in self.sockets.get(rank, ())] for rank in ranks],
+            [int(rank in self.can_read) for rank in ranks],
+            bool(self.settings.checksums),
+        )
+
+    def close(self) -> None:
+        """Close all connections; the other ranks see that this rank left on purpose."""
+        if self.heartbeats is not None:
+            self.heartbeats.close()
+        self.close_data()
+        if not self.channels:
+            self.host.close()
+        for connection in self.watched.values():
+            connection.close()
+        if self.regroup_kit is not None:
+            self.regroup_kit.close()
+
+    def close_data(self) -> None:
+        """Close the data connections and free the channel."""
+        self.executor.close()
+        self.channels.discard(self.channel)
+        for connection in chain.from_iterable(self.sockets.values()):
+            connection.close()
