@@ -210,7 +210,7 @@ def mark() -> Iterator[str]:
         os.kill(pid, signal.SIGKILL)
 
 
-def marked(mark: str, variable: str = "WEFT_BENCH_CONTESTANT") -> dict[int, str]:
+def marked(mark: str, variable: str = "WEFT_BENCH_PEER") -> dict[int, str]:
     """Processes that were started with this mark, and what a variable of theirs says."""
     found = {}
     for folder in Path("/proc").iterdir():

@@ -1,4 +1,7 @@
-"""Where contestants perform: a directory, a socket, a guard and the jobs, none of them left at the end."""
+"""The session of a benchmark's controller: a directory, a listening socket, a watchdog and the jobs.
+
+None of them is left at the end.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from weft.bench.peer_job import PeerJob, SessionFacts
+from weft.bench.peer_job import PeerJob
+from weft.runtime.bootstrap.listener import open_socket
 from weft.runtime.launcher.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -29,56 +33,57 @@ class BenchSession:
     ----------
     timeout
         Seconds for a job to start, and for each order.
+
+    Attributes
+    ----------
+    folder
+        Where files may be left for the jobs; only this user can enter it, and it is removed at the end.
+    address, listening
+        Where the processes of the ranks connect.
+    watchdog
+        Kills what is left, should the controller be killed.
     """
 
     def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
+        self.timeout = timeout
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
-            # In memory where possible: some contestants keep there what their ranks share.
+            # In memory where possible: some runtimes keep there what their ranks share.
             parent = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
-            folder = tempfile.mkdtemp(prefix="weft-bench-", dir=parent)
-            resources.callback(shutil.rmtree, folder, ignore_errors=True)
-            keeper = resources.enter_context(Watchdog())
-            keeper.add_folder(folder)
-            listener = resources.enter_context(socket.socket(socket.AF_UNIX))
-            address = f"{folder}/controller"
-            listener.bind(address)
-            listener.listen(socket.SOMAXCONN)
-            self._ground = SessionFacts(folder, address, listener, keeper, self._timeout)
+            self.folder = tempfile.mkdtemp(prefix="weft-bench-", dir=parent)
+            resources.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self.watchdog = resources.enter_context(Watchdog())
+            self.watchdog.add_folder(self.folder)
+            self.address = f"{self.folder}/controller"
+            self.listening = resources.enter_context(open_socket(socket.AF_UNIX, self.address))
             self._resources = resources.pop_all()
         return self
-
-    @property
-    def folder(self) -> str:
-        """Where files may be left for the jobs; gone with the stage."""
-        return self._ground.folder
 
     def __exit__(self, *_: object) -> None:
         self._resources.close()
 
     def start(
         self,
-        entry: Peer,
+        peer: Peer,
         ranks: int,
         settings: dict[str, Any],
         *,
         name: str | None = None,
         seats: Sequence[Seat] | None = None,
     ) -> PeerJob:
-        """Start a contestant's job and wait until all its ranks have joined.
+        """Start the job of a peer and wait until all its ranks have joined.
 
         Raises
         ------
         InputError
-            If it is not installed.
+            If the peer is not installed.
         RuntimeFailure
-            If it does not come up.
+            If the job does not start.
         """
-        team = PeerJob(self._ground, entry, ranks, name=name, seats=seats)
-        self._resources.callback(team.end)
-        team.start()
-        team.join(settings)
-        return team
+        job = PeerJob(self, peer, ranks, name=name, seats=seats)
+        self._resources.callback(job.end)
+        job.start()
+        job.join(settings)
+        return job

@@ -1,100 +1,91 @@
-"""Messages between the controller and its workers: one JSON document a line, of bounded length."""
+"""Messages between a controller and its rank processes: JSON documents in frames of bounded length."""
 
 from __future__ import annotations
 
-import socket
-from typing import Any, Final
+import selectors
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from weft.errors import RuntimeFailure
+from weft.runtime.bootstrap.handshake import FramedConnection, FrameKind, Gone
 
-_LONGEST: Final = 256 << 10
-_READ_BYTES: Final = 64 << 10
+if TYPE_CHECKING:
+    import socket
+
+MAX_MESSAGE_BYTES: Final = 256 << 10
+_NO_KEY: Final = b""
 
 Message = dict[str, Any]
 
 
-class Closed(Exception):
-    """The other side is gone."""
-
-
 class ControlConnection:
-    """One connection.
+    """The connection between a controller and one rank process; `Gone` is raised when the other side is gone.
 
     Parameters
     ----------
-    connection
-        Blocking; closed with the channel.
+    frames
+        Closed with this connection.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
-        self._waiting = b""
+    def __init__(self, frames: FramedConnection) -> None:
+        self.frames = frames
+
+    @staticmethod
+    def inherited(connection: socket.socket) -> ControlConnection:
+        """Over a socket that both processes have from one parent, so that nothing has to be proven."""
+        return ControlConnection(FramedConnection(connection, _NO_KEY, _NO_KEY, MAX_MESSAGE_BYTES))
 
     def fileno(self) -> int:
-        """For a selector."""
-        return self.socket.fileno()
+        """Let selectors wait for it."""
+        return self.frames.fileno()
 
     def send(self, message: Message) -> None:
-        """Send one message.
-
-        Raises
-        ------
-        Closed
-            If nobody listens any more.
-        """
-        try:
-            self.socket.sendall(msgspec.json.encode(message) + b"\n")
-        except OSError as error:
-            raise Closed from error
+        """Send one message, and return when the network has taken it."""
+        self.frames.queue(FrameKind.MESSAGE, msgspec.json.encode(message))
+        self.frames.flush()
+        while self.frames.sending:
+            self._wait(selectors.EVENT_WRITE)
+            self.frames.flush()
 
     def take(self) -> Message | None:
-        """The next message if it has come, after reading at most once.
-
-        Raises
-        ------
-        Closed
-            If no more will come.
-        """
-        if b"\n" not in self._waiting:
-            self._read()
-        line, end, rest = self._waiting.partition(b"\n")
-        if not end:
-            return None
-        self._waiting = rest
-        return msgspec.json.decode(line, type=Message)
+        """The next message, if it has come."""
+        frame = self.frames.receive()
+        return None if frame is None else msgspec.json.decode(frame[1], type=Message)
 
     def take_all(self) -> list[Message]:
-        """The messages that have come, after reading once.
+        """The messages that have come."""
+        found: list[Message] = []
+        try:
+            while (message := self.take()) is not None:
+                found.append(message)
+        except Gone:
+            if not found:
+                raise
+        return found
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Wait for one message.
 
         Raises
         ------
-        Closed
-            If no more will come.
+        TimeoutError
+            If none has come after so many seconds.
         """
-        self._read()
-        *lines, self._waiting = self._waiting.split(b"\n")
-        return [msgspec.json.decode(line, type=Message) for line in lines]
-
-    def _read(self) -> None:
-        try:
-            data = self.socket.recv(_READ_BYTES)
-        except ConnectionError as error:
-            raise Closed from error
-        if not data:
-            raise Closed
-        self._waiting += data
-        if len(self._waiting) > _LONGEST:
-            msg = f"a message of more than {_LONGEST:,} bytes between controller and worker"
-            raise RuntimeFailure(msg)
-
-    def receive(self) -> Message:
-        """Wait for one message, for as long as the socket's timeout allows."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         while (message := self.take()) is None:
-            pass
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                msg = "no message has come"
+                raise TimeoutError(msg)
+            self._wait(selectors.EVENT_READ, left)
         return message
 
+    def _wait(self, events: int, timeout: float | None = None) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, events)
+            selector.select(timeout)
+
     def close(self) -> None:
-        """Hang up."""
-        self.socket.close()
+        """Close the connection."""
+        self.frames.close()

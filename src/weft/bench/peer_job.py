@@ -1,12 +1,12 @@
-"""One contestant's job as the controller sees it: start, orders and answers, end.
+"""The job of one measured runtime as the controller sees it: its processes, its orders and answers, its end.
 
-A worker that dies closes its connection, which is how the controller hears of it. A process that a launcher
-such as mpirun started is no child of the controller, so each worker is known by its connection instead.
+The process of a rank connects to the controller by the handshake of `weft.runtime.bootstrap`. One that dies
+closes its connection, which is how the controller hears of it. A process that a launcher such as mpirun
+started is no child of the controller, so each is known by its connection instead.
 """
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import selectors
@@ -17,97 +17,77 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from weft.bench import rank_process
-from weft.bench.control_messages import Closed, ControlConnection
+from weft.bench.control_messages import MAX_MESSAGE_BYTES, ControlConnection
 from weft.bench.peers.peer import RANK, JobPlace
 from weft.errors import InputError, RuntimeFailure, TimedOut
+from weft.runtime.bootstrap.handshake import Gone
+from weft.runtime.bootstrap.listener import Listener
 from weft.runtime.launcher.launch import Seat
 from weft.runtime.launcher.watchdog import before_exec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from weft.bench.bench_session import BenchSession
     from weft.bench.control_messages import Message
     from weft.bench.peers.peer import Peer, Start
-    from weft.runtime.launcher.watchdog import Watchdog
+    from weft.runtime.bootstrap.handshake import FramedConnection
 
 GRACE_S: Final = 4.0
 """From asking a job to end to killing it."""
 
-_LAST_WORDS: Final = 400
-_WORKER: Final = (sys.executable, "-P", "-m", rank_process.__name__)
-
-
-@dataclass(frozen=True)
-class SessionFacts:
-    """What the jobs of one controller share.
-
-    Parameters
-    ----------
-    folder
-        Only this user can enter it.
-    address, listener
-        Where workers connect.
-    keeper
-        Kills what is left, should the controller be killed.
-    timeout
-        Seconds for a job to start, and for each order.
-    """
-
-    folder: str
-    address: str
-    listener: socket.socket
-    keeper: Watchdog
-    timeout: float
+_OUTPUT_SHOWN: Final = 400
+_RANK_PROGRAM: Final = (sys.executable, "-P", "-m", rank_process.__name__)
 
 
 class PeerJob:
-    """One contestant's job.
+    """The job of one peer.
 
     Parameters
     ----------
-    ground, entry, ranks
-        Where, who, how many.
+    session
+        The controller's.
+    peer, ranks
+        What is measured, and on how many ranks.
     name
-        Where a contestant takes part more than once.
+        Of the job, where a peer is measured more than once.
     seats
         Where each rank is started; by default all here.
     """
 
     def __init__(
         self,
-        ground: SessionFacts,
-        entry: Peer,
+        session: BenchSession,
+        peer: Peer,
         ranks: int,
         *,
         name: str | None = None,
         seats: Sequence[Seat] | None = None,
     ) -> None:
-        self.name = name or entry.name
-        self._seats = seats
+        self.name = name or peer.name
         self.versions: dict[str, str] = {}
-        self._ground, self._entry, self._size = ground, entry, ranks
-        self._secret = secrets.token_hex(32)
+        self._session, self._peer, self._size, self._seats = session, peer, ranks, seats
+        self._secret = secrets.token_bytes(32)
         self._resources = ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._members: list[WorkerConnection] = []
+        self._ranks: list[RankConnection] = []
 
     def start(self) -> None:
         """Start the processes."""
-        log = tempfile.TemporaryFile(dir=self._ground.folder)  # noqa: SIM115 - closed with the rest
+        log = tempfile.TemporaryFile(dir=self._session.folder)  # noqa: SIM115 - closed with the rest
         self._log: IO[bytes] = self._resources.enter_context(log)
-        start = self._entry.start(JobPlace(self._size, self._ground.folder, self._resources, self._seats))
+        start = self._peer.start(JobPlace(self._size, self._session.folder, self._resources, self._seats))
         prepare = before_exec()
         for index in range(start.processes):
             own = {} if start.command else {RANK: str(index), "WEFT_RANK": str(index)}
             seat = Seat() if start.command or self._seats is None else self._seats[index]
             variables = {**self._variables(start), **own, **seat.variables}
-            process = self._spawn([*seat.prefix, *start.command, *_WORKER], variables, prepare)
+            process = self._spawn([*seat.prefix, *start.command, *_RANK_PROGRAM], variables, prepare)
             self._processes.append(process)
-            self._ground.keeper.add(process.pid)
+            self._session.watchdog.add(process.pid)
 
     def _spawn(
         self, command: list[str], variables: dict[str, str], prepare: Callable[[], None]
@@ -131,27 +111,28 @@ class PeerJob:
         return {
             **environment,
             **start.variables,
-            rank_process.SOCKET: self._ground.address,
-            rank_process.SECRET: self._secret,
-            rank_process.CONTESTANT: self._entry.name,
+            rank_process.SOCKET: self._session.address,
+            rank_process.SECRET: self._secret.hex(),
+            rank_process.PEER: self._peer.name,
         }
 
     def join(self, settings: dict[str, Any]) -> None:
-        """Meet the workers, tell them what they need to join, and learn who is which rank."""
-        announcement = self._meet()
+        """Wait for the processes of all ranks, tell them how to join, and learn which rank each one is."""
+        self._accept_all()
+        announcements = [answer["announcement"] for answer in self._gather("starting")]
         invitation = {
             "ranks": self._size,
-            "folder": self._ground.folder,
+            "folder": self._session.folder,
             "name": self.name,
-            "announcement": announcement,
+            "announcement": next(filter(None, announcements), ""),
             "settings": settings,
-            "timeout": self._ground.timeout,
+            "timeout": self._session.timeout,
         }
         self._tell_all(invitation)
         answers = self._gather("joining")
-        for member, answer in zip(self._members, answers, strict=True):
-            member.rank = answer["rank"]
-        self._members.sort(key=lambda member: member.rank)
+        for rank, answer in zip(self._ranks, answers, strict=True):
+            rank.number = answer["rank"]
+        self._ranks.sort(key=lambda rank: rank.number)
         self.versions = answers[0]["versions"]
 
     def do(self, order: Message) -> list[Message]:
@@ -176,20 +157,20 @@ class PeerJob:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)  # a launcher then tidies up
         self._await_end()
-        for member in self._members:
-            member.end()
-            self._ground.keeper.remove(member.pid)
+        for rank in self._ranks:
+            rank.end()
+            self._session.watchdog.remove(rank.pid)
         for process in self._processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            self._ground.keeper.remove(process.pid)
+            self._session.watchdog.remove(process.pid)
         self._resources.close()
 
     def _tell_all(self, message: Message) -> None:
-        for member in self._members:
-            with suppress(Closed):  # whoever waits for its answer hears why
-                member.channel.send(message)
+        for rank in self._ranks:
+            with suppress(Gone):  # waiting for its answer tells why
+                rank.connection.send(message)
 
     def _await_end(self) -> None:
         deadline = time.monotonic() + GRACE_S
@@ -197,108 +178,91 @@ class PeerJob:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
 
-    def _meet(self) -> str:
-        """Wait for all workers to connect; returns what rank 0 announced."""
-        announcement = ""
-        deadline = time.monotonic() + self._ground.timeout
-        with selectors.DefaultSelector() as selector, ExitStack() as pending:
-            selector.register(self._ground.listener, selectors.EVENT_READ)
+    def _accept_all(self) -> None:
+        """Wait until the processes of all ranks have connected."""
+        deadline = time.monotonic() + self._session.timeout
+        with ExitStack() as resources:
+            selector = resources.enter_context(selectors.DefaultSelector())
+            listening = self._session.listening.dup()
+            listener = resources.enter_context(Listener([listening], self._secret, MAX_MESSAGE_BYTES))
+            selector.register(listener, selectors.EVENT_READ)
             for process in self._processes:
                 handle = os.pidfd_open(process.pid)
-                pending.callback(os.close, handle)
+                resources.callback(os.close, handle)
                 selector.register(handle, selectors.EVENT_READ)
-            while len(self._members) < self._size:
-                ready = selector.select(max(0.0, deadline - time.monotonic()))
-                if not ready:
-                    self._give_up("starting", self._ground.timeout)
-                for key, _ in ready:
-                    if key.fileobj is self._ground.listener:
-                        connection, _address = self._ground.listener.accept()
-                        selector.register(ControlConnection(connection), selectors.EVENT_READ)
-                    elif isinstance(key.fileobj, ControlConnection):
-                        selector.unregister(key.fileobj)
-                        announcement = self._admit(key.fileobj) or announcement
-                    else:
-                        self._fail("a process of the job ended before all ranks had come")
-        return announcement
-
-    def _admit(self, channel: ControlConnection) -> str:
-        """Take in a worker that knows the secret; returns its announcement."""
-        channel.socket.settimeout(self._ground.timeout)
-        try:
-            hello = channel.receive()
-        except (Closed, TimeoutError):
-            channel.close()
-            return ""
-        if not hmac.compare_digest(str(hello.get("secret", "")), self._secret):
-            channel.close()
-            return ""
-        member = WorkerConnection(channel)
-        self._members.append(member)
-        self._ground.keeper.add(member.pid)
-        return str(hello["announcement"])
+            while len(self._ranks) < self._size:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    self._give_up("starting")
+                if any(key.fileobj is not listener for key, _ in selector.select(listener.wait_s(left))):
+                    self._fail("a process of the job ended before all ranks had come")
+                for applicant in listener.serve():
+                    rank = RankConnection(applicant.admit())
+                    self._ranks.append(rank)
+                    self._session.watchdog.add(rank.pid)
 
     def _gather(self, doing: str) -> list[Message]:
         """One answer of each member, in the order of the members."""
         answers: dict[int, Message] = {}
-        deadline = time.monotonic() + self._ground.timeout
+        deadline = time.monotonic() + self._session.timeout
         with selectors.DefaultSelector() as selector:
-            for index, member in enumerate(self._members):
-                selector.register(member.channel, selectors.EVENT_READ, index)
-            while len(answers) < len(self._members):
+            for index, rank in enumerate(self._ranks):
+                selector.register(rank.connection, selectors.EVENT_READ, index)
+            while len(answers) < len(self._ranks):
                 ready = selector.select(max(0.0, deadline - time.monotonic()))
                 if not ready:
-                    self._give_up(doing, self._ground.timeout)
+                    self._give_up(doing)
                 for key, _ in ready:
-                    answer = self._take(self._members[key.data], doing)
+                    answer = self._take(self._ranks[key.data], doing)
                     if answer is not None:
                         answers[key.data] = answer
                         selector.unregister(key.fileobj)
-        return [answers[index] for index in range(len(self._members))]
+        return [answers[index] for index in range(len(self._ranks))]
 
-    def _take(self, member: WorkerConnection, doing: str) -> Message | None:
+    def _take(self, rank: RankConnection, doing: str) -> Message | None:
         try:
-            answer = member.channel.take()
-        except Closed:
-            self._fail(f"{member.name} ended during {doing}")
+            answer = rank.connection.take()
+        except Gone:
+            self._fail(f"{rank.name} ended during {doing}")
         if answer is not None and "error" in answer:
-            msg = f"{self.name}: {member.name}: {answer['error']}"
+            msg = f"{self.name}: {rank.name}: {answer['error']}"
             raise RuntimeFailure(msg)
         return answer
 
     def _fail(self, problem: str) -> NoReturn:
-        words = self._last_words()
-        msg = f"{self.name}: {problem}" + (f"; it said: {words}" if words else "")
+        output = self._last_output()
+        msg = f"{self.name}: {problem}" + (f"; it said: {output}" if output else "")
         raise RuntimeFailure(msg)
 
-    def _give_up(self, doing: str, seconds: float) -> NoReturn:
-        raise TimedOut(f"{self.name}: {doing}", seconds, hint=self._last_words() or "--timeout gives it more")
+    def _give_up(self, doing: str) -> NoReturn:
+        hint = self._last_output() or "--timeout gives it more"
+        raise TimedOut(f"{self.name}: {doing}", self._session.timeout, hint=hint)
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         """End of what the job has printed."""
         size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LAST_WORDS))
+        self._log.seek(max(0, size - _OUTPUT_SHOWN))
         return " ".join(self._log.read().decode("utf-8", "replace").split())
 
 
-class WorkerConnection:
-    """One worker that has come; ``rank`` is known when it has joined its job."""
+class RankConnection:
+    """The connection to the process of one rank; `number` is known when it has joined its job."""
 
-    def __init__(self, channel: ControlConnection) -> None:
-        self.channel = channel
-        credentials = channel.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    def __init__(self, frames: FramedConnection) -> None:
+        self.connection = ControlConnection(frames)
+        credentials = frames.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         self.pid = int.from_bytes(credentials[:4], sys.byteorder)
-        self.rank = -1
+        self.number = -1
         self._handle = os.pidfd_open(self.pid)
 
     @property
     def name(self) -> str:
         """For people."""
-        return f"process {self.pid}" if self.rank < 0 else f"rank {self.rank} (process {self.pid})"
+        return f"process {self.pid}" if self.number < 0 else f"rank {self.number} (process {self.pid})"
 
     def end(self) -> None:
-        """Kill this very process, if it is still there, and hang up."""
+        """Kill this very process, if it is still there, and close the connection."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
-        self.channel.close()
+        self.connection.close()

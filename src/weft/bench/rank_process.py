@@ -1,7 +1,7 @@
-"""One rank of one contestant: joins its job, then does what the controller says until that hangs up.
+"""The process of one rank of a measured job: joins the job, then does what the controller orders.
 
 Run as ``python -m weft.bench.rank_process``, by the controller or by a launcher such as mpirun. Its
-environment says where the controller listens and how to prove that it was asked to come.
+environment says where the controller listens and has the secret of the job.
 """
 
 from __future__ import annotations
@@ -9,20 +9,25 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 import traceback
 from contextlib import suppress
 from typing import Final
 
-from weft.bench.control_messages import Closed, ControlConnection
+from weft import limits
+from weft.bench.control_messages import MAX_MESSAGE_BYTES, ControlConnection
 from weft.bench.peers import find_entry
 from weft.bench.peers.peer import JobInvitation, Peer
 from weft.bench.rank_tasks import RankTasks
 from weft.errors import WeftError
+from weft.runtime.bootstrap.dialer import Dialer
+from weft.runtime.bootstrap.handshake import Gone, Hello
 from weft.runtime.launcher.watchdog import end_with_parent
 
 SOCKET: Final = "WEFT_BENCH_SOCKET"
 SECRET: Final = "WEFT_BENCH_SECRET"  # noqa: S105 - the name of a variable
-CONTESTANT: Final = "WEFT_BENCH_CONTESTANT"
+PEER: Final = "WEFT_BENCH_PEER"
+SCOPE: Final = "bench"
 
 
 def main() -> int:
@@ -30,34 +35,43 @@ def main() -> int:
     end_with_parent()
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)  # so that the controller can end it with all it starts
-    entry = find_entry(os.environ[CONTESTANT])
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.environ[SOCKET])
-    channel = ControlConnection(connection)
+    peer = find_entry(os.environ[PEER])
+    controller = _connect_controller()
     try:
-        _serve(channel, entry)
-    except Closed:
+        _serve(controller, peer)
+    except Gone:
         return 1
     except Exception as error:  # noqa: BLE001 - whatever it is, the controller must hear of it
         traceback.print_exc()
         known = isinstance(error, WeftError)
-        with suppress(Closed):
-            channel.send({"error": str(error) if known else f"{type(error).__name__}: {error}"})
+        with suppress(Gone):
+            controller.send({"error": str(error) if known else f"{type(error).__name__}: {error}"})
         return 1
     return 0
 
 
-def _serve(channel: ControlConnection, entry: Peer) -> None:
-    rank = entry.rank()
-    announcement = entry.announce() if rank == 0 else ""
-    channel.send({"secret": os.environ[SECRET], "announcement": announcement})
-    invited = channel.receive()
-    contestant = entry.join(JobInvitation(rank=rank, **invited))
-    player = RankTasks(contestant)
-    channel.send({"rank": contestant.rank, "versions": contestant.versions()})
-    while (order := channel.receive())["do"] != "leave":
-        channel.send(player.do(order))
-    contestant.close()
+def _connect_controller() -> ControlConnection:
+    dialer = Dialer(
+        (socket.AF_UNIX, os.environ[SOCKET]),
+        bytes.fromhex(os.environ[SECRET]),
+        Hello.make(0, 0, SCOPE),  # some runtimes number their ranks only when they have joined
+        b"",
+        MAX_MESSAGE_BYTES,
+    )
+    frames, _ = dialer.wait_until_admitted(time.monotonic() + limits.MAX_UNPROVEN_SECONDS)
+    return ControlConnection(frames)
+
+
+def _serve(controller: ControlConnection, peer: Peer) -> None:
+    rank = peer.rank()
+    controller.send({"announcement": peer.announce() if rank == 0 else ""})
+    invitation = controller.receive()
+    joined = peer.join(JobInvitation(rank=rank, **invitation))
+    tasks = RankTasks(joined)
+    controller.send({"rank": joined.rank, "versions": joined.versions()})
+    while (order := controller.receive())["do"] != "leave":
+        controller.send(tasks.do(order))
+    joined.close()
 
 
 if __name__ == "__main__":

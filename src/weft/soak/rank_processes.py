@@ -17,8 +17,9 @@ from typing import IO, TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from weft.bench.control_messages import Closed, ControlConnection
+from weft.bench.control_messages import ControlConnection
 from weft.errors import RuntimeFailure
+from weft.runtime.bootstrap.handshake import Gone
 from weft.runtime.launcher.watchdog import Watchdog
 from weft.soak import worker
 
@@ -169,7 +170,7 @@ class RankProcesses:
         answers: dict[int, Message | None] = {}
         for process, order in zip(self.ranks, orders, strict=True):
             process.heard, process.step = time.monotonic(), None
-            with suppress(Closed):  # seen when the answer is waited for
+            with suppress(Gone):  # seen when the answer is waited for
                 process.channel.send(order)
         with selectors.DefaultSelector() as selector:
             for process in self.ranks:
@@ -216,7 +217,7 @@ class RankProcesses:
                 msg = f"rank {rank} cannot be started: {error.strerror}"
                 raise RuntimeFailure(msg) from error
         self._keeper.add(process.pid)
-        return RankProcess(rank, process, ControlConnection(ours))
+        return RankProcess(rank, process, ControlConnection.inherited(ours))
 
     def _environment(self) -> dict[str, str]:
         """Without what would change how ranks meet or what they plan; flight records go to the folder."""
@@ -225,11 +226,10 @@ class RankProcesses:
 
     def _greet(self, process: RankProcess) -> None:
         """Wait until a rank is there, and tell it what the test is."""
-        process.channel.socket.settimeout(_START_S)
         try:
-            process.channel.receive()
+            process.channel.receive(_START_S)
             process.channel.send(msgspec.to_builtins(self._settings))
-        except (Closed, TimeoutError) as error:
+        except (Gone, TimeoutError) as error:
             msg = f"rank {process.rank} did not start; it said: {self._last_words() or 'nothing'}"
             raise RuntimeFailure(msg) from error
 
@@ -237,7 +237,7 @@ class RankProcesses:
         """Take what a rank says; whether more is to come."""
         try:
             messages = process.channel.take_all()
-        except Closed:
+        except Gone:
             if process.rank != victim or process.dies_at is None:
                 self._raise_trouble({process.rank: ("crash", self._describe_end(process))})
             answers[process.rank] = None
@@ -273,7 +273,7 @@ class RankProcesses:
                     process = key.data
                     try:
                         messages = process.channel.take_all()
-                    except Closed:
+                    except Gone:
                         selector.unregister(process.channel)
                         if process.dies_at is None and process.process.poll() not in (None, 0, 1):
                             found[process.rank] = ("crash", self._describe_end(process))

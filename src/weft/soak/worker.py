@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 import numpy as np
 
-from weft.bench.control_messages import Closed, ControlConnection
+from weft.bench.control_messages import ControlConnection
 from weft.errors import PeerLost, RuntimeFailure, TimedOut
 from weft.runtime import init
+from weft.runtime.bootstrap.handshake import Gone
 from weft.runtime.launcher.watchdog import end_with_parent
 from weft.soak.actions import Action
 from weft.soak.health import take_sample
@@ -258,17 +259,16 @@ def describe(error: Exception) -> tuple[str, str]:
 def main() -> int:
     """Serve until told to leave; 1 if something failed, which the controller is told."""
     end_with_parent()
-    channel = ControlConnection(socket.socket(fileno=int(os.environ[DESCRIPTOR])))
-    channel.socket.settimeout(_PATIENCE_S)
+    channel = ControlConnection.inherited(socket.socket(fileno=int(os.environ[DESCRIPTOR])))
     os.set_inheritable(channel.fileno(), False)
     try:
         _serve(channel)
-    except Closed:
+    except Gone:
         return 1
     except Exception as error:  # noqa: BLE001 - whatever it is, the controller must hear of it
         traceback.print_exc()
         kind, text = describe(error)
-        with suppress(Closed):
+        with suppress(Gone):
             channel.send({"failure": kind, "text": text})
         return 1
     return 0
@@ -282,10 +282,10 @@ def _serve(channel: ControlConnection) -> None:
             channel.send(message)
 
     channel.send({"ready": True})
-    settings = msgspec.convert(channel.receive(), Settings)
+    settings = msgspec.convert(channel.receive(_PATIENCE_S), Settings)
     soaker = SoakRank(settings, tell)
     while True:
-        order: dict[str, Any] = channel.receive()
+        order: dict[str, Any] = channel.receive(_PATIENCE_S)
         channel.send({"answer": soaker.do(order)})
         if order["do"] == "leave":
             return
