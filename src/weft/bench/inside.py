@@ -1,25 +1,21 @@
-"""Measuring inside a job that somebody else started: every rank measures, and all learn what all measured."""
+"""Measure inside a job that is running already: every rank measures, and all exchange their answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from weft.bench.peers.weft_peer import WeftRank
 from weft.bench.rank_tasks import RankTasks
+from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
 
 if TYPE_CHECKING:
     from weft.bench.control_messages import Message
 
 
-_ANSWER_BYTES: Final = 4096
-"""Room for the longest answer: a few numbers, an algorithm's name and a digest."""
-
-
 class OwnJob:
-    """The job that this process is a rank of, as a contestant.
+    """The job that this process is a rank of, as a peer to measure.
 
     Parameters
     ----------
@@ -31,16 +27,15 @@ class OwnJob:
 
     def __init__(self, settings: dict[str, Any], timeout: float) -> None:
         self._rank = WeftRank(settings, timeout)
-        self._player = RankTasks(self._rank)
+        self._tasks = RankTasks(self._rank)
         self.versions = self._rank.versions()
         self.rank = self._rank.rank
 
     def do(self, order: Message) -> list[Message]:
         """Carry out an order here, as every rank does, and exchange the answers."""
-        answer = msgspec.json.encode(self._player.do(order)).ljust(_ANSWER_BYTES)
-        sent = np.frombuffer(answer, np.int32)
-        parts = self._rank.communicator.all_gather(sent).reshape(-1, sent.size)
-        return [msgspec.json.decode(part.tobytes()) for part in parts]
+        answer = msgspec.json.encode(self._tasks.do(order))
+        told = exchange_bytes(CommunicatorWords(self._rank.communicator, "bench answers"), answer)
+        return [msgspec.json.decode(part) for part in told]
 
     def close(self) -> None:
         """Leave the job."""

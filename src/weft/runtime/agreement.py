@@ -1,14 +1,13 @@
-"""What rank 0 makes for all: planning on each rank could end differently."""
+"""Agreement on what rank 0 makes for all ranks: planning on each of them could end differently."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from weft.errors import RuntimeFailure, WeftError
 from weft.planning.plan_file import decode_plan, encode_plan
 from weft.planning.planner import plan
+from weft.runtime.byte_exchange import CommunicatorWords, broadcast_bytes
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -19,10 +18,11 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 _LONGEST_COMPLAINT: Final = 4096
+_MADE, _FAILED = b"+", b"-"
 
 
 def share(communicator: Communicator, make: Callable[[], bytes], seconds: float) -> bytes:
-    """What `make` returns on rank 0, for all ranks; every rank calls this.
+    """Give all ranks what `make` returns on rank 0; every rank calls this.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def share(communicator: Communicator, make: Callable[[], bytes], seconds: float)
     make
         Called on rank 0 only.
     seconds
-        That it may take; the others wait a while longer.
+        Time that it may take; the other ranks wait a while longer.
 
     Raises
     ------
@@ -41,20 +41,16 @@ def share(communicator: Communicator, make: Callable[[], bytes], seconds: float)
     data, failure = b"", None
     if communicator.rank == 0:
         try:
-            data = make()
+            data = _MADE + make()
         except WeftError as error:
             failure = error
-            data = str(error).encode()[:_LONGEST_COMPLAINT]
-    wait = communicator.timeout + 2 * seconds
-    head = np.array([failure is not None, len(data)], np.int64)
-    failed, size = communicator.broadcast(head, timeout=wait, kind="agreement").tolist()
-    words = np.zeros(-(-size // 4), np.int32)
-    words.view(np.uint8)[: len(data)] = np.frombuffer(data, np.uint8)
-    told: bytes = communicator.broadcast(words, kind="agreement").tobytes()[:size]
-    if failed:
-        msg = f"rank 0 gives up: {told.decode('utf-8', 'replace')}"
+            data = _FAILED + str(error).encode()[:_LONGEST_COMPLAINT]
+    words = CommunicatorWords(communicator, "agreement", communicator.timeout + 2 * seconds)
+    told = broadcast_bytes(words, data)
+    if not told.startswith(_MADE):
+        msg = f"rank 0 gives up: {told[1:].decode('utf-8', 'replace')}"
         raise RuntimeFailure(msg) from failure
-    return told
+    return told[1:]
 
 
 def agree_on_plan(

@@ -19,6 +19,7 @@ import numpy as np
 from weft.errors import InputError, PeerLost, RuntimeFailure
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.regroup import check_minimum
+from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
 from weft.runtime.point_to_point import PointToPoint
 from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.split_all_reduce import SplitAllReduce
@@ -520,7 +521,8 @@ class Communicator(PointToPoint):
             if inside and other == color
         )
         ranks = [rank for _, rank in members] if color is not None else []
-        engine = self._engine.split(ranks, self._tell, self.timeout)
+        carrier = CommunicatorWords(self, "split data")
+        engine = self._engine.split(ranks, lambda payload: exchange_bytes(carrier, payload), self.timeout)
         if engine is None:
             return None
         chooser = ScheduleSelector(
@@ -598,15 +600,6 @@ class Communicator(PointToPoint):
         work = flat.copy()
         self._execute("reduce_scatter", work, work, op, 0, timeout, kind)
         return _settle(work.part(first, last), into)
-
-    def _tell(self, payload: bytes) -> list[bytes]:
-        """Everybody's bytes, by rank."""
-        padded = payload + bytes(-len(payload) % 4)
-        sizes = np.asarray(self.all_gather(np.array([len(payload)], np.int64), kind="split sizes"))
-        room = np.zeros((int(sizes.max()) + 3) // 4, np.int32)
-        room[: len(padded) // 4] = np.frombuffer(padded, np.int32)
-        everything = np.asarray(self.all_gather(room, kind="split data")).reshape(self.size, -1)
-        return [row.tobytes()[:size] for row, size in zip(everything, sizes.tolist(), strict=True)]
 
 
 def _settle(share: Buffer, into: Buffer | None) -> Buffer:

@@ -11,16 +11,15 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
 import torch
 
-from weft import limits
+from weft.runtime.byte_exchange import broadcast_bytes, exchange_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-_LONGEST_NEWS: Final = 64 << 20
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 COLLECTIVES: Final = ("reduce_scatter", "all_gather", "all_reduce", "vote")
@@ -141,18 +140,16 @@ class BucketChannel(ABC):
 
     def share(self, news: bytes) -> bytes:
         """What rank 0 says, on every rank; every rank calls this."""
-        if self.size == 1:
-            return news
-        length = torch.tensor([len(news)])
-        self.broadcast(length)
-        size = int(length)
-        limits.check("bytes that rank 0 tells", size, _LONGEST_NEWS)
-        words = np.zeros(-(-size // 4), np.int32)
-        if self.rank == 0:
-            words.view(np.uint8)[:size] = np.frombuffer(news, np.uint8)
-        told = torch.from_numpy(words)
-        self.broadcast(told)
-        return told.numpy().tobytes()[:size]
+        return news if self.size == 1 else broadcast_bytes(self, news)
+
+    def broadcast_words(self, words: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The words of rank 0, on every rank."""
+        self.broadcast(torch.from_numpy(words))
+        return words
+
+    def gather_words(self, words: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The words of every rank, one row for each."""
+        return self.gather_rows(torch.from_numpy(words)).numpy()
 
     def gather_rows(self, row: torch.Tensor) -> torch.Tensor:
         """Every rank's small tensor, by rank; by a sum, which every group has."""
@@ -164,12 +161,7 @@ class BucketChannel(ABC):
 
     def collect(self, news: bytes) -> list[bytes]:
         """What every rank says, by rank."""
-        sizes = self.gather_rows(torch.tensor([len(news)])).flatten().tolist()
-        limits.check("bytes to tell other ranks", max(sizes), _LONGEST_NEWS)
-        row = np.zeros(-(-max(sizes) // 4) * 4, np.uint8)
-        row[: len(news)] = np.frombuffer(news, np.uint8)
-        table = self.gather_rows(torch.from_numpy(row.view(np.int32)))
-        return [told.numpy().tobytes()[:size] for told, size in zip(table, sizes, strict=True)]
+        return exchange_bytes(self, news)
 
     def report(self, kind: str, group: int, start: float, end: float) -> None:
         """Tell whoever listens."""
