@@ -95,7 +95,7 @@ class Imagined:
     """A communicator as far as a watch needs one."""
 
     def __init__(self) -> None:
-        self.last, self.chooser, self.used = None, "first", list[str]()
+        self.last, self._chooser, self.used = None, "first", list[str]()
 
     def all_reduce(self, array: Any, _op: str) -> Any:
         return array

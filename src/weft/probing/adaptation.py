@@ -99,7 +99,7 @@ def adapt(
     RuntimeFailure
         If rank 0 cannot plan; then nothing changes anywhere.
     """
-    known, roster = communicator.network, communicator.roster
+    known, roster = communicator.network, communicator._control_plane
     if known is None or roster is None or known.ranks != communicator.size:
         msg = "adapting needs a communicator of all ranks whose topology is known; weft.init(topology=...)"
         raise InputError(msg)
@@ -189,7 +189,7 @@ class SpeedWatch:
         self._best = min(self._best, now)
         if min(self._latest) < self._slower * self._best:
             return None
-        before = self._communicator.chooser
+        before = self._communicator._chooser
         came = adapt(self._communicator, size_bytes=self._size, seconds_now=now)
         self._latest.clear()
         self._best = now  # whatever came of it: only what is slower than this is news again

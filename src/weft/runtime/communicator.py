@@ -1,10 +1,10 @@
-"""Collectives over arrays, executed for real.
+"""The communicator: its schedules, its parts, and what it does after a loss.
 
-A `Communicator` runs verified schedules: it asks its chooser for the schedule of a collective and a size, has
-its engine keep the part that concerns this rank, and lets the engine move the bytes. What ran is always told:
-`Communicator.last` is a `Record` of the latest operation.
-
-Operations run one after the other, in the order of the calls (`weft.runtime.operation_queue`).
+A `Communicator` runs verified schedules: it asks its schedule selector for the schedule of a collective and a
+size, has its engine keep the part that concerns this rank, and lets the engine move the bytes.
+`Communicator.last` is a `Record` of the latest operation. What the collectives compute is in
+`weft.runtime.array_collectives`, messages between two ranks are in `weft.runtime.point_to_point`, and
+`weft.runtime.operation_queue` runs operations one after the other, in the order of the calls.
 """
 
 from __future__ import annotations
@@ -17,43 +17,38 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from weft.errors import InputError, PeerLost, RuntimeFailure
+from weft.runtime.array_collectives import ArrayCollectives
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.regroup import check_minimum
 from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
-from weft.runtime.point_to_point import PointToPoint
 from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.split_all_reduce import SplitAllReduce
 
 if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.runtime.bootstrap.control_plane import ControlPlane
-    from weft.runtime.engines import Buffer, Engine
+    from weft.runtime.engines import Engine
     from weft.runtime.launcher.failure_reports import FailureReporter
     from weft.schedule import Schedule
     from weft.topology import Topology
 
 _CANCELLED_WITHIN_S: Final = 10.0
+"""How long a cancelled operation takes at most: it tells the other ranks, which may be slow to listen."""
+
 _LARGEST_COLOR: Final = 2**63 - 1
-"""How long an operation that was cancelled takes at most: it tells the others, who may be slow to listen."""
-
-OPS: Final = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
-_BITWISE: Final = ("band", "bor", "bxor")
 
 
-class Communicator(PointToPoint):
+class Communicator(ArrayCollectives):
     """Ranks that compute collectives together; made by `weft.init`.
 
-    Arrays may be numpy arrays, or anything with DLPack or the buffer protocol, of float16, bfloat16 (through
-    DLPack), float32, float64, int32, int64, int8 or uint8. Every rank makes the same calls in the same order
-    with the same sizes and types; a rank that does not is named in a `weft.DesyncError` on every rank that
-    meets it.
+    `weft.runtime.array_collectives` says which arrays they take, and what all collectives have in common.
 
     Parameters
     ----------
     engine
-        Who takes part, and what moves the bytes.
-    chooser
-        Which schedule runs for which collective and size.
+        Connects the ranks and moves the data.
+    selector
+        Selects the schedule for a collective and a size.
     timeout
         Seconds after which an operation gives up, unless it is given its own.
     reporter
@@ -63,12 +58,12 @@ class Communicator(PointToPoint):
     def __init__(
         self,
         engine: Engine[Any],
-        chooser: ScheduleSelector,
+        selector: ScheduleSelector,
         *,
         timeout: float = 60.0,
         reporter: FailureReporter | None = None,
     ) -> None:
-        super().__init__(engine, chooser, timeout=timeout, reporter=reporter)
+        super().__init__(engine, selector, timeout=timeout, reporter=reporter)
         self.survivors: tuple[int, ...] | None = None
         """After `shrink`: the rank that each rank had before."""
         self.ahead = 0
@@ -88,26 +83,21 @@ class Communicator(PointToPoint):
         return self._chooser.network
 
     @property
-    def chooser(self) -> ScheduleSelector:
-        """Which schedule runs for which collective and size; `use` takes another."""
-        return self._chooser
-
-    @property
     def plan(self) -> Plan | None:
-        """What serves the all-reduce, if that was planned."""
+        """The plan of the all-reduce, if there is one."""
         return self._chooser.plan
 
     @property
-    def roster(self) -> ControlPlane | None:
-        """By which all ranks of the job meet, of Weft's own engine; None for some of the ranks."""
+    def _control_plane(self) -> ControlPlane | None:
+        """Of all ranks of the job, with Weft's own engine; None for some of the ranks."""
         return self._engine.control_plane
 
     def choose(self, collective: str, size_bytes: int, root: int = 0) -> tuple[Schedule, int | None]:
-        """Schedule and bytes of a segment, None for the runtime's own, that would run."""
+        """Return the schedule that would run, and the bytes of a segment (None: the runtime's own size)."""
         return self._chooser.choose(collective, size_bytes, root)
 
     def use_plan(self, plan: Plan) -> None:
-        """Take a plan from here on; every rank calls this between the same two operations, with the same."""
+        """Use a plan from here on; every rank calls this with the same plan at the same point."""
         self.use(self._chooser.on(plan.topology, plan))
 
     def replan(self, topology: Topology | str, *, seconds: float = 20.0) -> Plan:
@@ -211,14 +201,14 @@ class Communicator(PointToPoint):
         check_timeout(planning)
         with self._busy:
             self._close_parts()
-            chooser = self._chooser
-            found = self._engine.recover(chooser.network, self._failure is not None, wait)
+            selector = self._chooser
+            found = self._engine.recover(selector.network, self._failure is not None, wait)
             self._failure = None
             self._reporter.tell_joined()
             self._prepared.clear()
             self._known.clear()
-        planned = chooser.plan or chooser.schedule
-        self.use(chooser.on(found.topology))
+        planned = selector.plan or selector.schedule
+        self.use(selector.on(found.topology))
         if planned is not None and found.topology is not None:
             self.replan(found.topology, seconds=planning)
         return found.ahead
@@ -273,9 +263,9 @@ class Communicator(PointToPoint):
             self._closed = True
             atexit.unregister(self.close)
             self._worker.close()
-        chooser = before.among(engine.size, engine.hosts, found.topology)
+        selector = before.among(engine.size, engine.hosts, found.topology)
         reporter = self._reporter.among(found.before)
-        new = Communicator(engine, chooser, timeout=self.timeout, reporter=reporter)
+        new = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)
         new.survivors, new.ahead = found.before, found.ahead
         atexit.register(new.close)
         planned = before.plan or before.schedule
@@ -288,205 +278,6 @@ class Communicator(PointToPoint):
         self._check_open()
         dims = (shape,) if isinstance(shape, int) else tuple(shape)
         return self._engine.empty(int(np.prod(dims)), np.dtype(dtype)).reshape(dims)
-
-    def all_reduce(
-        self,
-        array: Any,
-        op: str = "sum",
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
-        """Combine the arrays of all ranks, in place.
-
-        Parameters
-        ----------
-        array
-            This rank's part; holds the result afterwards.
-        op
-            ``sum``, ``avg``, ``min``, ``max`` or ``prod``; of integers also the bitwise ``band``, ``bor`` and
-            ``bxor``. An average of integers is rounded towards zero, and their sum must fit their type.
-        timeout
-            Seconds; the communicator's own by default.
-        async_op
-            Return a `Work` at once instead of waiting.
-        kind
-            Name of what the elements are, where the type of the array does not say it, such as complex
-            numbers that are kept as pairs of floats. All ranks give the same name, or get a `DesyncError`.
-
-        Raises
-        ------
-        TypeError
-            If the type or the op is not supported.
-        PeerLost, TimedOut, DesyncError
-            If it cannot be done; what the array holds is then undefined.
-        """
-        if type(array) is np.ndarray and not async_op:
-            known = self._known.get((array.size, array.dtype, op, kind))
-            if known is not None and self._repeat(known, array, timeout):
-                return array
-        flat = self._engine.flatten(array, writable=True)
-        _check_op(op, flat)
-
-        def run() -> Any:
-            prepared = self._execute("all_reduce", flat, flat, op, 0, timeout, kind)
-            if op == "avg":
-                flat.divide(self.size)
-            elif prepared is not None and type(array) is np.ndarray:
-                self._learn(prepared, flat, (array.size, array.dtype, op, kind))
-            return flat.give_back()
-
-        return self._do(run, async_op=async_op)
-
-    def broadcast(
-        self,
-        array: Any,
-        root: int = 0,
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
-        """Give every rank the root's array, in place."""
-        self._check_root(root)
-        flat = self._engine.flatten(array, writable=True)
-
-        def run() -> Any:
-            self._execute("broadcast", flat, flat, "sum", root, timeout, kind)
-            return flat.give_back()
-
-        return self._do(run, async_op=async_op)
-
-    def reduce(
-        self,
-        array: Any,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
-        """Combine the arrays of all ranks at the root, in place; the other ranks' arrays stay as they are."""
-        self._check_root(root)
-        flat = self._engine.flatten(array, writable=self.rank == root)
-        _check_op(op, flat)
-        work = flat if self.rank == root else flat.copy()
-
-        def run() -> Any:
-            self._execute("reduce", work, work, op, root, timeout, kind)
-            if op == "avg" and self.rank == root:
-                work.divide(self.size)
-            return work.give_back() if self.rank == root else flat.array
-
-        return self._do(run, async_op=async_op)
-
-    def reduce_scatter(
-        self,
-        array: Any,
-        op: str = "sum",
-        *,
-        out: Any = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
-        """Combine the arrays of all ranks and return this rank's share of the result, flat.
-
-        Shares are equal, or differ by one element where the size is not a multiple of the ranks; the first
-        ranks then have more.
-
-        Parameters
-        ----------
-        array
-            This rank's part. Its own share of it may change while the operation is under way, and is as it
-            was afterwards.
-        op
-            As for `all_reduce`.
-        out
-            For the result, which is then not flat but has its shape; all shares have this size, and it may
-            be this rank's share of `array`.
-        """
-        flat = self._engine.flatten(array, writable=False)
-        _check_op(op, flat)
-        into = None if out is None else self._into("reduce_scatter", out, flat, flat.elements / self.size)
-
-        def run() -> Any:
-            result = self._reduce_share(flat, into, op, timeout, kind)
-            if op == "avg":
-                result.divide(self.size)
-            return result.take() if into is None else into.give_back()
-
-        return self._do(run, async_op=async_op)
-
-    def all_gather(
-        self,
-        array: Any,
-        *,
-        out: Any = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
-        """Join the arrays of all ranks, which have the same size, in rank order; returned flat.
-
-        Parameters
-        ----------
-        array
-            This rank's part.
-        out
-            For the result, which is then not flat but has its shape; `array` may be this rank's place in it.
-        """
-        flat = self._engine.flatten(array, writable=False)
-        whole = (
-            flat.empty(self.size)
-            if out is None
-            else self._into("all_gather", out, flat, flat.elements * self.size)
-        )
-
-        def run() -> Any:
-            mine = whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements)
-            if not mine.is_at(flat):
-                mine.fill(flat)
-            self._execute("all_gather", whole, whole, "sum", 0, timeout, kind)
-            return whole.take() if out is None else whole.give_back()
-
-        return self._do(run, async_op=async_op)
-
-    def all_to_all(
-        self,
-        array: Any,
-        *,
-        out: Any = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
-        """Send the r-th part of the array to rank r and return what came, in rank order, flat.
-
-        Parameters
-        ----------
-        array
-            This rank's parts.
-        out
-            For the result, which is then not flat but has its shape; may be `array`.
-        """
-        flat = self._engine.flatten(array, writable=False)
-        if flat.elements % self.size:
-            msg = f"all_to_all: {flat.elements} elements are no multiple of {self.size} ranks"
-            raise InputError(msg)
-        result = flat.empty(1) if out is None else self._into("all_to_all", out, flat, flat.elements)
-        part = flat.elements // self.size
-        own = self.rank * part, (self.rank + 1) * part
-
-        def run() -> Any:
-            source = flat.copy() if flat.overlaps(result) else flat
-            self._execute("all_to_all", source, result, "sum", 0, timeout, kind)
-            result.part(*own).fill(source.part(*own))
-            return result.take() if out is None else result.give_back()
-
-        return self._do(run, async_op=async_op)
 
     def split(
         self,
@@ -525,28 +316,39 @@ class Communicator(PointToPoint):
         engine = self._engine.split(ranks, lambda payload: exchange_bytes(carrier, payload), self.timeout)
         if engine is None:
             return None
-        chooser = ScheduleSelector(
+        selector = ScheduleSelector(
             len(ranks), plan=plan, topology=topology, algorithm=algorithm, hosts=engine.hosts
         )
         reporter = self._reporter.among(ranks)
-        part = Communicator(engine, chooser, timeout=self.timeout, reporter=reporter)
+        part = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)
         self._parts.add(part)
         part._whole = weakref.ref(self)
         return part
 
-    def barrier(self, *, timeout: float | None = None) -> None:
-        """Return once every rank has called this; `last` stays what it was."""
-        last = self.last
-        self.all_reduce(self._engine.empty(1, np.dtype(np.int32)), timeout=timeout, kind="barrier")
-        self.last = last
+    def duplicate(self, *, timeout: float | None = None) -> Communicator:
+        """Communicator of the same ranks that runs the same schedules over connections of its own.
+
+        Every rank calls this. Operations of the two are not ordered with each other.
+
+        Parameters
+        ----------
+        timeout
+            Seconds for each operation of the new communicator; this communicator's own by default.
+        """
+        part = self.split(0)
+        assert part is not None
+        part.timeout = self._wait(timeout)
+        part.use(self._chooser)
+        return part
 
     def close(self) -> None:
-        """Leave; the others may go on among themselves, but not with this rank.
+        """Leave, after the operations that were started; the other ranks may go on without this one.
 
         Raises
         ------
         RuntimeFailure
-            If it is called within an operation, which it would have to wait for.
+            If it is called within an operation, which it would have to wait for, or if an operation that
+            another thread has started does not end.
         """
         if not self._closed and self._worker.is_current():
             msg = "close was called within an operation, which it would have to wait for"
@@ -584,35 +386,3 @@ class Communicator(PointToPoint):
         if self._busy.acquire(timeout=_CANCELLED_WITHIN_S):
             self._busy.release()
             self.close()
-
-    def _reduce_share(
-        self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None, kind: str
-    ) -> Buffer:
-        """Reduce-scatter a copy of an array, so that others may read it; this rank's share, undivided."""
-        if self.size == 1:
-            return _settle(flat, into)
-        prepared = self._find("reduce_scatter", flat, op, 0, kind)
-        first, last = prepared.share
-        if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
-            what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
-            msg = f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}"
-            raise InputError(msg)
-        work = flat.copy()
-        self._execute("reduce_scatter", work, work, op, 0, timeout, kind)
-        return _settle(work.part(first, last), into)
-
-
-def _settle(share: Buffer, into: Buffer | None) -> Buffer:
-    if into is None:
-        return share.copy()
-    into.fill(share)
-    return into
-
-
-def _check_op(op: str, flat: Buffer) -> None:
-    if op not in OPS:
-        msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(OPS)}"
-        raise TypeError(msg)
-    if op in _BITWISE and not flat.dtype.startswith(("int", "uint")):
-        msg = f"{op} works on the bits of integers, not on {flat.dtype}"
-        raise TypeError(msg)

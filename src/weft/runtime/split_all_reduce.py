@@ -52,7 +52,7 @@ class SplitAllReduce:
         self.owned: tuple[tuple[int, int], ...] = ((0, elements),)
         if communicator.size > 1:
             itemsize = 2 if self._dtype == "bfloat16" else np.dtype(self._dtype).itemsize
-            self._pair = communicator.chooser.choose_halves(elements * itemsize)
+            self._pair = communicator._chooser.choose_halves(elements * itemsize)
             self.owned = _owned(self._pair[0][0], elements)
 
     @property

@@ -172,13 +172,13 @@ def open_pairs(
     timeout
         Seconds for all ranks to come.
     """
-    mine, roster = secrets.token_bytes(8), communicator.roster
-    if roster is not None:
-        session = roster.exchange(mine, timeout)[0]
-    else:  # a part of a communicator has no roster
+    mine, plane = secrets.token_bytes(8), communicator._control_plane
+    if plane is not None:
+        session = plane.exchange(mine, timeout)[0]
+    else:  # a part of a communicator has no control plane
         told = communicator.broadcast(np.frombuffer(mine, np.uint8).copy(), kind="process group")
         session = told.tobytes()
-    members = {} if roster is None else {member.rank: member for member in roster.members}
+    members = {} if plane is None else {member.rank: member for member in plane.members}
     plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
     place = communicator.rank, communicator.size
     return PeerConnections(store, session.hex(), members, *place, plain, check)

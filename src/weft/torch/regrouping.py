@@ -65,6 +65,6 @@ def init_process_group(communicator: Communicator) -> None:
 
 def _own_address(communicator: Communicator) -> str:
     """Address of this rank where the others reach it."""
-    roster = communicator.roster
-    alone = roster is None or roster.size == 1 or len({one.boot_id for one in roster.members}) == 1
-    return LOOPBACK if alone or roster is None else roster.address
+    plane = communicator._control_plane
+    alone = plane is None or plane.size == 1 or len({one.boot_id for one in plane.members}) == 1
+    return LOOPBACK if alone or plane is None else plane.address

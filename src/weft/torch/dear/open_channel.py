@@ -35,7 +35,7 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Bucket
         As for `weft.init`.
     """
     if isinstance(group, Communicator):
-        return _over(_own_part(group, timeout), plan, topology)
+        return _over(group.duplicate(timeout=timeout), plan, topology)
     if not dist.is_initialized():
         msg = "there is no process group; call torch.distributed.init_process_group('weft') first"
         raise InputError(msg)
@@ -44,7 +44,7 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Bucket
         made = connect(found, plan=plan, topology=topology, timeout=timeout)
         return _over(made, None, None)
     if dist.get_backend(found) == BACKEND:
-        return _over(_own_part(communicator(found), timeout), None, None)
+        return _over(communicator(found).duplicate(timeout=timeout), None, None)
     return _over_torch(found, timeout)
 
 
@@ -65,14 +65,6 @@ def broadcast_from_first(channel: BucketChannel, tensors: Sequence[torch.Tensor]
             size = one.numel() * one.element_size()
             one.copy_(told[first : first + size].clone().view(one.dtype).view(one.shape))
             first += size
-
-
-def _own_part(communicator: Communicator, timeout: float) -> Communicator:
-    part = communicator.split(0)
-    assert part is not None
-    part.timeout = check_timeout(timeout)
-    part.use(communicator.chooser)
-    return part
 
 
 def _over(communicator: Communicator, plan: Any, topology: Any) -> WeftChannel:

@@ -1,0 +1,240 @@
+"""The collectives of a communicator: all-reduce, broadcast, reduce, reduce-scatter, all-gather, all-to-all.
+
+An array may be a numpy array, or anything with DLPack or the buffer protocol, of float16, bfloat16 (through
+DLPack), float32, float64, int32, int64, int8 or uint8. Every rank makes the same calls in the same order with
+the same sizes and types; a rank that does not is named in a `weft.DesyncError` on every rank that meets it.
+All collectives take these parameters:
+
+array
+    This rank's part.
+op
+    ``sum``, ``avg``, ``min``, ``max`` or ``prod``; of integers also the bitwise ``band``, ``bor`` and
+    ``bxor``. An average of integers is rounded towards zero, and their sum must fit their type.
+root
+    The rank that a broadcast starts at, or that a reduction ends at.
+out
+    Array for the result, which then has its shape; by default the result is a new flat array.
+timeout
+    Seconds after which the operation gives up; the communicator's own by default.
+async_op
+    Return a `weft.runtime.handles.Handle` at once instead of waiting for the result.
+kind
+    Name of what the elements are, where the type of the array does not say it, such as complex numbers that
+    are kept as pairs of floats. All ranks give the same name, or get a `weft.DesyncError`.
+
+They raise `TypeError` if the type or the op is not supported, and `weft.PeerLost`, `weft.TimedOut` or
+`weft.DesyncError` if they cannot be done; what the arrays hold is then undefined.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft.errors import InputError
+from weft.runtime.point_to_point import PointToPoint
+
+if TYPE_CHECKING:
+    from weft.runtime.engines import Buffer
+
+OPS: Final = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
+_BITWISE: Final = ("band", "bor", "bxor")
+
+
+class ArrayCollectives(PointToPoint):
+    """The part of `Communicator` that computes collectives; the module says what their parameters are."""
+
+    def all_reduce(
+        self,
+        array: Any,
+        op: str = "sum",
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
+    ) -> Any:
+        """Combine the arrays of all ranks; the array of every rank then holds the result."""
+        if type(array) is np.ndarray and not async_op:
+            known = self._known.get((array.size, array.dtype, op, kind))
+            if known is not None and self._repeat(known, array, timeout):
+                return array
+        flat = self._engine.flatten(array, writable=True)
+        _check_op(op, flat)
+
+        def run() -> Any:
+            prepared = self._execute("all_reduce", flat, flat, op, 0, timeout, kind)
+            if op == "avg":
+                flat.divide(self.size)
+            elif prepared is not None and type(array) is np.ndarray:
+                self._learn(prepared, flat, (array.size, array.dtype, op, kind))
+            return flat.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def broadcast(
+        self,
+        array: Any,
+        root: int = 0,
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
+    ) -> Any:
+        """Send the array of the root to every rank, in place."""
+        self._check_root(root)
+        flat = self._engine.flatten(array, writable=True)
+
+        def run() -> Any:
+            self._execute("broadcast", flat, flat, "sum", root, timeout, kind)
+            return flat.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def reduce(
+        self,
+        array: Any,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
+    ) -> Any:
+        """Combine the arrays of all ranks at the root, in place; the other ranks' arrays stay as they are."""
+        self._check_root(root)
+        flat = self._engine.flatten(array, writable=self.rank == root)
+        _check_op(op, flat)
+        work = flat if self.rank == root else flat.copy()
+
+        def run() -> Any:
+            self._execute("reduce", work, work, op, root, timeout, kind)
+            if op == "avg" and self.rank == root:
+                work.divide(self.size)
+            return work.give_back() if self.rank == root else flat.array
+
+        return self._do(run, async_op=async_op)
+
+    def reduce_scatter(
+        self,
+        array: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
+    ) -> Any:
+        """Combine the arrays of all ranks and return this rank's share of the result.
+
+        Shares are equal, or differ by one element where the size is not a multiple of the ranks; the first
+        ranks then have more. With `out` all shares have its size, and it may be this rank's share of `array`.
+        This rank's share of `array` may change during the operation, and is as it was afterwards.
+        """
+        flat = self._engine.flatten(array, writable=False)
+        _check_op(op, flat)
+        into = None if out is None else self._into("reduce_scatter", out, flat, flat.elements / self.size)
+
+        def run() -> Any:
+            result = self._reduce_share(flat, into, op, timeout, kind)
+            if op == "avg":
+                result.divide(self.size)
+            return result.take() if into is None else into.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def all_gather(
+        self,
+        array: Any,
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
+    ) -> Any:
+        """Join the arrays of all ranks, which have the same size, in rank order.
+
+        `array` may be this rank's place in `out`.
+        """
+        flat = self._engine.flatten(array, writable=False)
+        whole = (
+            flat.empty(self.size)
+            if out is None
+            else self._into("all_gather", out, flat, flat.elements * self.size)
+        )
+
+        def run() -> Any:
+            mine = whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements)
+            if not mine.is_at(flat):
+                mine.fill(flat)
+            self._execute("all_gather", whole, whole, "sum", 0, timeout, kind)
+            return whole.take() if out is None else whole.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def all_to_all(
+        self,
+        array: Any,
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        async_op: bool = False,
+        kind: str = "",
+    ) -> Any:
+        """Send the r-th part of the array to rank r, and return the parts that other ranks sent, by rank.
+
+        `out` may be `array`.
+        """
+        flat = self._engine.flatten(array, writable=False)
+        if flat.elements % self.size:
+            msg = f"all_to_all: {flat.elements} elements are no multiple of {self.size} ranks"
+            raise InputError(msg)
+        result = flat.empty(1) if out is None else self._into("all_to_all", out, flat, flat.elements)
+        part = flat.elements // self.size
+        own = self.rank * part, (self.rank + 1) * part
+
+        def run() -> Any:
+            source = flat.copy() if flat.overlaps(result) else flat
+            self._execute("all_to_all", source, result, "sum", 0, timeout, kind)
+            result.part(*own).fill(source.part(*own))
+            return result.take() if out is None else result.give_back()
+
+        return self._do(run, async_op=async_op)
+
+    def barrier(self, *, timeout: float | None = None) -> None:
+        """Return once every rank has called this; `last` stays what it was."""
+        last = self.last
+        self.all_reduce(self._engine.empty(1, np.dtype(np.int32)), timeout=timeout, kind="barrier")
+        self.last = last
+
+    def _reduce_share(
+        self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None, kind: str
+    ) -> Buffer:
+        """Reduce-scatter a copy of an array, so that others may read it; this rank's share, undivided."""
+        if self.size == 1:
+            return _settle(flat, into)
+        prepared = self._find("reduce_scatter", flat, op, 0, kind)
+        first, last = prepared.share
+        if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
+            what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
+            msg = f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}"
+            raise InputError(msg)
+        work = flat.copy()
+        self._execute("reduce_scatter", work, work, op, 0, timeout, kind)
+        return _settle(work.part(first, last), into)
+
+
+def _settle(share: Buffer, into: Buffer | None) -> Buffer:
+    if into is None:
+        return share.copy()
+    into.fill(share)
+    return into
+
+
+def _check_op(op: str, flat: Buffer) -> None:
+    if op not in OPS:
+        msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(OPS)}"
+        raise TypeError(msg)
+    if op in _BITWISE and not flat.dtype.startswith(("int", "uint")):
+        msg = f"{op} works on the bits of integers, not on {flat.dtype}"
+        raise TypeError(msg)
