@@ -59,6 +59,34 @@ def test_a_rank_that_aborts_cancels_what_is_under_way(tmp_path: Path, transport:
         assert code == 0, output
 
 
+CLOSED = """
+import sys, threading, time
+import numpy as np
+import weft
+
+comm = weft.init(transport=sys.argv[1], timeout=60)
+comm.barrier()
+found = []
+if comm.rank == 0:
+    array = np.ones(300_000, np.float32)
+    worker = threading.Thread(target=lambda: found.append(comm.all_reduce(array)))
+    worker.start()
+    time.sleep(0.5)
+    comm.close()
+    worker.join()
+else:
+    time.sleep(1.5)
+    found.append(comm.all_reduce(np.ones(300_000, np.float32)))
+assert len(found) == 1 and (found[0] == comm.size).all()
+"""
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_close_waits_for_the_operation_of_another_thread(tmp_path: Path, transport: str) -> None:
+    for code, output in finish(start_ranks(tmp_path, 2, CLOSED, transport)):
+        assert code == 0, output
+
+
 REFUSED = """
 comm = begin()
 try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import operator
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -25,6 +26,8 @@ from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.split_all_reduce import SplitAllReduce
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from weft.planning import Plan
     from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.engines import Engine
@@ -358,10 +361,22 @@ class Communicator(ArrayCollectives):
             atexit.unregister(self.close)  # which would keep it until the end of the process
             self._close_parts()
             self._worker.close()
-            self._engine.close()
+            with self._no_operation():
+                self._engine.close()
             whole = None if self._whole is None else self._whole()
             if whole is not None:
                 whole._parts.discard(self)  # else every part would be kept as long as the whole
+
+    @contextmanager
+    def _no_operation(self) -> Iterator[None]:
+        """Wait until no thread is within an operation, which uses the connections until it is over."""
+        if not self._busy.acquire(timeout=self.timeout + _CANCELLED_WITHIN_S):
+            msg = f"rank {self.rank} cannot close this communicator: an operation is still running"
+            raise RuntimeFailure(f"{msg}; call abort, which cancels it")
+        try:
+            yield
+        finally:
+            self._busy.release()
 
     def _close_parts(self) -> None:
         for part in tuple(self._parts):
