@@ -182,7 +182,7 @@ roster.barrier(20)
         job.start(2, then="import time; time.sleep(30)")
         for rank in (0, 1):
             assert (
-                "this roster cannot be used any more: barrier: Timed out waiting 500ms: rank 2"
+                "this control plane cannot be used any more: barrier: Timed out waiting 500ms: rank 2"
                 in job.result(rank)["text"]
             )
     roster = join(Place(0, 1))
@@ -517,7 +517,7 @@ def test_an_impostor_at_rank_0s_place_learns_nothing_and_admits_nobody() -> None
                     continue
             os._exit(0)
         try:
-            with pytest.raises(TimedOut, match="whoever listens there does not know the job's secret"):
+            with pytest.raises(TimedOut, match="the listener there does not know the job's secret"):
                 join(place, timeout=1)
         finally:
             os.kill(pid, signal.SIGKILL)

@@ -89,7 +89,7 @@ def test_weft_run_is_told_from_a_place_set_by_hand() -> None:
     ids=["torchrun", "open mpi under srun", "mpich", "srun"],
 )
 def test_other_launchers_are_understood(variables: dict[str, str], place: Place) -> None:
-    assert replace(find_place(variables), board=None) == place
+    assert replace(find_place(variables), secret_exchange=None) == place
 
 
 TORCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
@@ -117,12 +117,12 @@ URI = "ns@0.0;tcp4://127.0.0.1:4000"
 def test_a_secret_is_handed_over_where_that_is_safe(
     variables: dict[str, str], board: SecretExchange | None
 ) -> None:
-    assert find_place(variables).board == board
+    assert find_place(variables).secret_exchange == board
 
 
 def test_ranks_of_mpich_have_their_launcher_in_common() -> None:
     said = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
-    board = find_place(said).board
+    board = find_place(said).secret_exchange
     assert isinstance(board, FileExchange)
     assert board.job.startswith(f"mpirun {os.getppid()}@")
 

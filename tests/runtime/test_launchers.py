@@ -27,7 +27,7 @@ with weft.init(timeout=60) as comm:
     assert comm.size == 4
 with weft.init(timeout=60) as again:
     again.barrier()
-print(f"done {place.rank} {place.launcher} {type(place.board).__name__}\\n", end="", flush=True)
+print(f"done {place.rank} {place.launcher} {type(place.secret_exchange).__name__}\\n", end="", flush=True)
 """
 
 

@@ -124,8 +124,9 @@ import sys
 from weft.runtime import Place, join
 from weft.runtime.bootstrap.secret_exchange import FileExchange
 
-with join(Place(int(sys.argv[1]), 2, address="127.0.0.1", board=FileExchange("job")), timeout=30) as roster:
-    roster.barrier(20)
+place = Place(int(sys.argv[1]), 2, address="127.0.0.1", secret_exchange=FileExchange("job"))
+with join(place, timeout=30) as control_plane:
+    control_plane.barrier(20)
 """
 
 
@@ -141,13 +142,13 @@ def test_ranks_meet_in_spite_of_a_note_of_an_earlier_job(folder: Path) -> None:
 
 
 def test_a_rank_that_finds_no_note_says_where_it_looked(folder: Path) -> None:
-    place = Place(1, 2, address="127.0.0.1", board=FileExchange("job"))
+    place = Place(1, 2, address="127.0.0.1", secret_exchange=FileExchange("job"))
     with pytest.raises(TimedOut, match=f"rank 1: rank 0 has left no note at {folder}"):
         join(place, timeout=0.2)
 
 
 def test_a_rank_0_that_nobody_joins_takes_its_note_away(folder: Path) -> None:
-    place = Place(0, 2, address="127.0.0.1", board=FileExchange("job"))
+    place = Place(0, 2, address="127.0.0.1", secret_exchange=FileExchange("job"))
     with pytest.raises(TimedOut, match="rank 1"):
         join(place, timeout=0.2)
     assert not folder.exists() or not list(folder.iterdir())
@@ -155,6 +156,6 @@ def test_a_rank_0_that_nobody_joins_takes_its_note_away(folder: Path) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_store_that_does_not_answer_is_named(rank: int) -> None:
-    place = Place(rank, 2, address="127.0.0.1", board=StoreExchange("127.0.0.1", 9, "job"))
+    place = Place(rank, 2, address="127.0.0.1", secret_exchange=StoreExchange("127.0.0.1", 9, "job"))
     with pytest.raises(RuntimeFailure, match=r"torchrun's store at 127\.0\.0\.1:9"):
         join(place, timeout=0.5)

@@ -1,4 +1,4 @@
-"""What no runtime can beat here, so that times can be judged without a peer.
+"""Lower bounds of this machine, which no runtime can beat, so that times can be judged without a peer.
 
 With a topology that has speeds, that is Weft's own lower bound. Else it is memory: all ranks together must
 read every input and write every result, and the machine can copy only so fast. The copying is measured at

@@ -1,4 +1,4 @@
-"""Input whose result is known exactly: small whole numbers, so that no order of additions rounds.
+"""Test data whose result is known exactly: small whole numbers, so that no order of additions rounds.
 
 Each rank's input repeats a pattern of its own, of a length that is prime. So the expected result repeats too
 and is cheap to compute, and a piece that ends up in the wrong place does not fit there.

@@ -1,6 +1,6 @@
-"""The measurement: every contestant in turn, round after round, so that all meet the same machine.
+"""Measure the jobs in turn, round after round, so that all of them meet the same machine.
 
-A contestant's time for one round is the mean over its iterations, of the rank that took longest. What is
+The time of a job for one round is the mean over its iterations, of the rank that took longest. What is
 reported is the median over rounds, and ratios are ratios of medians.
 """
 
@@ -28,7 +28,7 @@ _MOST_WARMUPS: Final = 20
 
 
 class MeasuredJob(Protocol):
-    """A contestant's job: `weft.bench.bench_session.PeerJob`, or the job that this process is a rank of."""
+    """A job that is measured: `weft.bench.peer_job.PeerJob`, or the one that this process is a rank of."""
 
     name: str
     versions: dict[str, str]
@@ -48,7 +48,7 @@ class BenchEffort:
 
 @dataclass
 class Series:
-    """What one contestant did with one task in one place: seconds per operation, round by round."""
+    """The times of one job with one task in one place: seconds per operation, round by round."""
 
     iterations: int
     warmups: int
@@ -78,7 +78,7 @@ class Series:
 
 @dataclass
 class BenchRow:
-    """One task: what every contestant did with it."""
+    """One task, and the times of every job with it."""
 
     task: BenchTask
     limit: MachineLimit | None
@@ -107,7 +107,7 @@ class BenchRow:
 
 
 def measure(
-    performers: Sequence[MeasuredJob],
+    jobs: Sequence[MeasuredJob],
     tasks: Sequence[BenchTask],
     effort: BenchEffort,
     places: Sequence[Place],
@@ -117,7 +117,7 @@ def measure(
 
     Parameters
     ----------
-    performers
+    jobs
         Jobs that have started; the first is Weft's.
     tasks
         What to do.
@@ -136,20 +136,20 @@ def measure(
     for task in tasks:
         wanted: list[Place] = [place for place in task.places if place in places]
         row = BenchRow(task, limit(task))
-        for performer in performers:
-            performer.do({"do": "prepare", "task": msgspec.to_builtins(task), "places": wanted})
-            row.series[performer.name] = {}
+        for job in jobs:
+            job.do({"do": "prepare", "task": msgspec.to_builtins(task), "places": wanted})
+            row.series[job.name] = {}
             for place in wanted:
-                wrong, row.ran[performer.name] = _check(performer, place)
-                row.series[performer.name][place] = _plan(performer, place, effort, wrong)
+                wrong, row.ran[job.name] = _check(job, place)
+                row.series[job.name][place] = _plan(job, place, effort, wrong)
         for turn in range(effort.rounds):
-            for index in range(len(performers)):
-                performer = performers[(index + turn) % len(performers)]
-                for place, series in row.series[performer.name].items():
-                    _time(performer, place, series)
-        for performer in performers:
-            for place, series in row.series[performer.name].items():
-                series.wrong += _check(performer, place)[0]
+            for index in range(len(jobs)):
+                job = jobs[(index + turn) % len(jobs)]
+                for place, series in row.series[job.name].items():
+                    _time(job, place, series)
+        for job in jobs:
+            for place, series in row.series[job.name].items():
+                series.wrong += _check(job, place)[0]
         # A limit may be measured too; what was faster once is possible.
         again = limit(task)
         if again is not None and row.limit is not None and again.seconds < row.limit.seconds:
@@ -157,26 +157,26 @@ def measure(
         yield row
 
 
-def _check(performer: MeasuredJob, place: Place) -> tuple[int, dict[str, str]]:
-    answers = performer.do({"do": "check", "place": place})
+def _check(job: MeasuredJob, place: Place) -> tuple[int, dict[str, str]]:
+    answers = job.do({"do": "check", "place": place})
     ran = {name: value for name, value in answers[0].items() if name != "wrong"}
     return sum(answer["wrong"] for answer in answers), ran
 
 
-def _plan(performer: MeasuredJob, place: Place, effort: BenchEffort, wrong: int) -> Series:
-    """How often one contestant does it in a round: as often as asked, or for about `_ROUND_SECONDS`."""
+def _plan(job: MeasuredJob, place: Place, effort: BenchEffort, wrong: int) -> Series:
+    """How often a job does it in a round: as often as asked, or for about `_ROUND_SECONDS`."""
     iterations, warmups = effort.iterations, effort.warmups
     if iterations is None:
         probe = Series(_FEWEST, 1)
-        _time(performer, place, probe)
+        _time(job, place, probe)
         iterations = min(max(_FEWEST, math.ceil(_ROUND_SECONDS / probe.median)), _MOST)
     if warmups is None:
         warmups = min(max(1, iterations // _WARMUP_SHARE), _MOST_WARMUPS)
     return Series(iterations, warmups, wrong)
 
 
-def _time(performer: MeasuredJob, place: Place, series: Series) -> None:
+def _time(job: MeasuredJob, place: Place, series: Series) -> None:
     order = {"do": "time", "place": place, "warmups": series.warmups, "iterations": series.iterations}
-    answers = performer.do(order)
+    answers = job.do(order)
     series.seconds.append(max(answer["seconds"] for answer in answers))
     series.cpu_seconds.append(sum(answer["cpu_seconds"] for answer in answers))

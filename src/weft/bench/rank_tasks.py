@@ -1,4 +1,4 @@
-"""What one rank does when it is told to: make a task ready, check its result, time it."""
+"""The tasks of one rank of a measured job: prepare one, check its result, time it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class RankTasks:
-    """One rank of one contestant, and the task it has in hand.
+    """One rank of one peer, and its current task.
 
     Every rank is given the same orders in the same order: ``prepare``, then any number of ``check`` and
     ``time`` in either place.
     """
 
-    def __init__(self, contestant: PeerRank) -> None:
-        self._contestant = contestant
+    def __init__(self, peer: PeerRank) -> None:
+        self._peer = peer
         self._task: BenchTask | None = None
         self._bound: dict[str, tuple[Call, NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
@@ -44,29 +44,29 @@ class RankTasks:
         self._bound.clear()
         self._task = task
         item = ITEM_BYTES[task.dtype]
-        source = self._contestant.empty(task.input_elements * item)
+        source = self._peer.empty(task.input_elements * item)
         for place in places:
-            target = source if place == "in" else self._contestant.empty(task.output_elements * item)
+            target = source if place == "in" else self._peer.empty(task.output_elements * item)
             fill_neutral(task, target)
-            self._bound[place] = (self._contestant.bind(task, source, target), source, target)
+            self._bound[place] = (self._peer.bind(task, source, target), source, target)
         return {}
 
     def _check(self, place: str) -> Message:
         assert self._task is not None
         call, source, target = self._bound[place]
-        fill_input(self._task, self._contestant.rank, source)
-        self._contestant.barrier()
+        fill_input(self._task, self._peer.rank, source)
+        self._peer.barrier()
         found = result_bytes(call(), target)
-        wrong = count_wrong_results(self._task, self._contestant.rank, found)
+        wrong = count_wrong_results(self._task, self._peer.rank, found)
         for memory in (source, target):
             fill_neutral(self._task, memory)
-        return {"wrong": wrong, **self._contestant.ran()}
+        return {"wrong": wrong, **self._peer.ran()}
 
     def _time(self, place: str, warmups: int, iterations: int) -> Message:
         call = self._bound[place][0]
         for _ in range(warmups):
             call()
-        self._contestant.barrier()
+        self._peer.barrier()
         used = _cpu_seconds()
         began = time.perf_counter()
         for _ in range(iterations):

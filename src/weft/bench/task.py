@@ -1,4 +1,4 @@
-"""What is measured: one collective of one size, type and op, as all contestants understand it."""
+"""The task that is measured: one collective of one size, type and op, as all runtimes understand it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACES: Final[dict[str, tuple[Place, ...]]] = {
     "all_gather": ("out",),
     "broadcast": ("in",),
 }
-"""Out of place: the result goes elsewhere than the input. What not all contestants have is left out."""
+"""Out of place: the result goes elsewhere than the input. A place that not all runtimes have is left out."""
 
 
 class BenchTask(msgspec.Struct, frozen=True):

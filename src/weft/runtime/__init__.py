@@ -1,4 +1,4 @@
-"""Running: where a process stands in its job, how its ranks find each other, and what they do together."""
+"""The runtime: bootstrap of a job, transport between its ranks, and the collectives that they run."""
 
 from weft.runtime.bootstrap.client import join
 from weft.runtime.bootstrap.control_plane import ControlPlane

@@ -1,4 +1,4 @@
-"""User memory as the runtime takes it: flat, contiguous, of a known type."""
+"""Flat views of the user's arrays: contiguous memory of a known type."""
 
 from __future__ import annotations
 

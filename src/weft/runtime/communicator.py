@@ -261,8 +261,8 @@ class Communicator(ArrayCollectives):
             raise RuntimeFailure(msg) from failure
         with self._busy:
             self._close_parts()
-            culprit = failure.rank if isinstance(failure, PeerLost) else None
-            engine, found = self._engine.shrink(culprit, failure is not None, before.network, minimum, wait)
+            lost_rank = failure.rank if isinstance(failure, PeerLost) else None
+            engine, found = self._engine.shrink(lost_rank, failure is not None, before.network, minimum, wait)
             self._closed = True
             atexit.unregister(self.close)
             self._worker.close()

@@ -1,4 +1,4 @@
-"""What the flight records of a job say together: who waited for whom, and who held everybody up."""
+"""Diagnosis from the flight records of a job: which rank waited for which, and which held up the others."""
 
 from __future__ import annotations
 

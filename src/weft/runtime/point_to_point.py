@@ -1,4 +1,4 @@
-"""What single ranks of a communicator do with each other: messages, and gather and scatter, made of them."""
+"""Point-to-point operations of a communicator: send, receive, and the gather and scatter made of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ class PointToPoint(OperationQueue):
     """The part of `Communicator` that sends to and receives from single ranks; parameters as there."""
 
     def send(
-        self,
-        array: Any,
-        dest: int,
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
+        self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
     ) -> Handle | None:
         """Send an array to one other rank, and return when that rank has received it.
 
@@ -32,30 +26,24 @@ class PointToPoint(OperationQueue):
         """
         self._check_peer(dest)
         flat = self._engine.flatten(array, writable=False)
-        dealings = (PeerExchange(dest, flat.elements, None),)
+        exchanges = (PeerExchange(dest, flat.elements, None),)
 
         def run() -> None:
-            self._exchange("send", dealings, flat, flat, timeout, kind)
+            self._exchange("send", exchanges, flat, flat, timeout, kind)
 
         found: Handle | None = self._do(run, async_op=async_op)
         return found
 
     def recv(
-        self,
-        array: Any,
-        source: int,
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
+        self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
     ) -> Any:
         """Receive into an array what one other rank sends; it has the same size and type."""
         self._check_peer(source)
         flat = self._engine.flatten(array, writable=True)
-        dealings = (PeerExchange(source, None, flat.elements),)
+        exchanges = (PeerExchange(source, None, flat.elements),)
 
         def run() -> Any:
-            self._exchange("recv", dealings, flat, flat, timeout, kind)
+            self._exchange("recv", exchanges, flat, flat, timeout, kind)
             return flat.give_back()
 
         return self._do(run, async_op=async_op)
@@ -90,14 +78,14 @@ class PointToPoint(OperationQueue):
         if flat.overlaps(out):
             msg = "send_recv: the arrays overlap; what comes would overwrite what goes"
             raise InputError(msg)
-        dealings = (
+        exchanges = (
             (PeerExchange(dest, flat.elements, out.elements),)
             if dest == source
             else (PeerExchange(dest, flat.elements, None), PeerExchange(source, None, out.elements))
         )
 
         def run() -> Any:
-            self._exchange("send_recv", dealings, flat, out, timeout, kind)
+            self._exchange("send_recv", exchanges, flat, out, timeout, kind)
             return out.give_back()
 
         return self._do(run, async_op=async_op)
@@ -108,8 +96,8 @@ class PointToPoint(OperationQueue):
         """Send each of several ranks its part of an array, in their order; each calls `recv_parts`."""
         flat = self._engine.flatten(array, writable=False)
         part = self._part_of("send_parts", peers, flat.elements)
-        dealings = tuple(PeerExchange(peer, part, None, place * part) for place, peer in enumerate(peers))
-        self._do(lambda: self._exchange("send_parts", dealings, flat, flat, timeout, kind), async_op=False)
+        exchanges = tuple(PeerExchange(peer, part, None, place * part) for place, peer in enumerate(peers))
+        self._do(lambda: self._exchange("send_parts", exchanges, flat, flat, timeout, kind), async_op=False)
 
     def recv_parts(
         self,
@@ -129,12 +117,12 @@ class PointToPoint(OperationQueue):
         """
         flat = self._engine.flatten(array, writable=True)
         part = self._part_of("recv_parts", peers, flat.elements)
-        dealings = tuple(
+        exchanges = tuple(
             PeerExchange(peer, None, part, number * part, place * part) for number, peer in enumerate(peers)
         )
 
         def run() -> None:
-            self._exchange("recv_parts", dealings, flat, flat, timeout, kind)
+            self._exchange("recv_parts", exchanges, flat, flat, timeout, kind)
             flat.give_back()
 
         self._do(run, async_op=False)
@@ -173,12 +161,12 @@ class PointToPoint(OperationQueue):
         part = flat.elements
         if self.rank != root:
             _check_no_array("gather", "out", out)
-            dealings: tuple[PeerExchange, ...] = (PeerExchange(root, part, None, 0, self.rank * part),)
+            exchanges: tuple[PeerExchange, ...] = (PeerExchange(root, part, None, 0, self.rank * part),)
             return self._do(
-                lambda: self._exchange("gather", dealings, flat, flat, timeout, kind), async_op=async_op
+                lambda: self._exchange("gather", exchanges, flat, flat, timeout, kind), async_op=async_op
             )
         whole = flat.empty(self.size) if out is None else self._into("gather", out, flat, part * self.size)
-        dealings = tuple(
+        exchanges = tuple(
             PeerExchange(rank, None, part, rank * part) for rank in range(self.size) if rank != root
         )
 
@@ -186,8 +174,8 @@ class PointToPoint(OperationQueue):
             own = whole.part(root * part, (root + 1) * part)
             if not own.is_at(flat):
                 own.fill(flat)
-            if dealings:
-                self._exchange("gather", dealings, whole, whole, timeout, kind)
+            if exchanges:
+                self._exchange("gather", exchanges, whole, whole, timeout, kind)
             return whole.take() if out is None else whole.give_back()
 
         return self._do(run, async_op=async_op)
@@ -218,23 +206,23 @@ class PointToPoint(OperationQueue):
         part = into.elements
         if self.rank != root:
             _check_no_array("scatter", "array", array)
-            dealings: tuple[PeerExchange, ...] = (PeerExchange(root, None, part, 0, self.rank * part),)
+            exchanges: tuple[PeerExchange, ...] = (PeerExchange(root, None, part, 0, self.rank * part),)
         else:
             flat = self._engine.flatten(array, writable=False)
             if flat.elements != part * self.size or flat.dtype != into.dtype:
                 have = f"{flat.elements} elements of {flat.dtype} for {self.size} ranks"
                 msg = f"scatter: {have}, but out has {part} of {into.dtype}"
                 raise InputError(msg)
-            dealings = tuple(
+            exchanges = tuple(
                 PeerExchange(rank, part, None, rank * part) for rank in range(self.size) if rank != root
             )
 
         def run() -> Any:
             if self.rank != root:
-                self._exchange("scatter", dealings, into, into, timeout, kind)
+                self._exchange("scatter", exchanges, into, into, timeout, kind)
                 return into.give_back()
-            if dealings:
-                self._exchange("scatter", dealings, flat, flat, timeout, kind)
+            if exchanges:
+                self._exchange("scatter", exchanges, flat, flat, timeout, kind)
             own = flat.part(root * part, (root + 1) * part)
             if not own.is_at(into):
                 into.fill(own)  # last: it may lie where another rank's part was

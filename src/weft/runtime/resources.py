@@ -1,4 +1,4 @@
-"""What the machine has run out of, said as an error with a way out."""
+"""Errors of the operating system that say what the machine ran out of, and what to do about it."""
 
 from __future__ import annotations
 

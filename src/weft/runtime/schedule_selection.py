@@ -1,4 +1,4 @@
-"""Which schedule runs for which collective and size."""
+"""Schedule selection: which schedule runs for a collective and a size."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ScheduleSelector:
         self._given = topology is not None
         counts = {ranks} if self.hosts is None else {ranks, len(self.hosts)}
         if plan is not None and schedule is not None:
-            msg = "a plan and a schedule are given; which of them is to run?"
+            msg = "plan= and schedule= exclude each other: pass one of them"
             raise InputError(msg)
         planned = [("plan", one.topology) for one in (plan, *further) if one is not None]
         prescribed = [] if schedule is None else [("schedule", schedule.topology)]

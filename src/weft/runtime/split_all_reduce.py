@@ -1,4 +1,4 @@
-"""An all-reduce in two parts: sums first, and to everybody later.
+"""A split all-reduce: first the sums, each on one rank, and later the sums to all ranks.
 
 DeAR (section 3) sends the first part while gradients are still being computed, and the second while the next
 forward pass runs. Unlike `Communicator.reduce_scatter` and `all_gather`, both parts work in place, and a rank

@@ -1,4 +1,4 @@
-"""The controller of a soak test: which episode comes next, what it did, and what that is worth.
+"""The controller of a soak test: it orders episodes, counts what they did, and judges the outcome.
 
 Ranks that are killed by plan are started again, and all ranks then meet anew. The others stay the processes
 that they are, so that what failures leave behind adds up in them, and is seen.
@@ -66,36 +66,36 @@ class _Controller:
 
     def run(self, command: Sequence[str]) -> SoakOutcome:
         failure = None
-        with RankProcesses(self._settings, command, self._tick) as team:
-            team.start()
+        with RankProcesses(self._settings, command, self._tick) as processes:
+            processes.start()
             self._began = time.monotonic()
             try:
-                self._soak(team)
+                self._soak(processes)
             except Trouble as trouble:
-                failure = self._describe(trouble, team)
+                failure = self._describe(trouble, processes)
             self._tally.seconds = self._elapsed()
         growth = judge_growth(self._samples)
         if failure is None and (leaks := [str(one) for one in growth if one.leaks]):
             failure = SoakFailure("leak", "; ".join(leaks), self._settings.start)
         return SoakOutcome(self._settings, self._tally, failure, growth)
 
-    def _soak(self, team: RankProcesses) -> None:
+    def _soak(self, processes: RankProcesses) -> None:
         algorithm: str | None = None
         joined = False
         while self._goes_on():
             if not joined:
                 algorithm = choose_algorithm(self._settings, self._number)
-                self._join(team, algorithm)
+                self._join(processes, algorithm)
             self._episode = episode = make_episode(self._settings, self._number, algorithm)
-            self._carry_out(team, episode)
+            self._carry_out(processes, episode)
             joined = episode.ending == "stay"
             self._number += 1
         self._episode = None
-        team.order([{"do": "leave"}] * self._settings.ranks)
+        processes.order([{"do": "leave"}] * self._settings.ranks)
         for rank in range(self._settings.ranks):
-            team.await_end(rank, 0)
+            processes.await_end(rank, 0)
 
-    def _join(self, team: RankProcesses, algorithm: str | None) -> None:
+    def _join(self, processes: RankProcesses, algorithm: str | None) -> None:
         holder, port = reserve_port(LOOPBACK)
         with holder:
             job = job_variables(self._settings.ranks, port)
@@ -108,36 +108,38 @@ class _Controller:
                 }
                 for rank in range(self._settings.ranks)
             ]
-            for answer in team.order(orders):
+            for answer in processes.order(orders):
                 assert answer is not None
                 self._samples.append(msgspec.convert(answer["sample"], Sample))
         self._tally.joins += 1
 
-    def _carry_out(self, team: RankProcesses, episode: Episode) -> None:
+    def _carry_out(self, processes: RankProcesses, episode: Episode) -> None:
         kill = episode.kill
-        pids = [process.process.pid for process in team.ranks]
+        pids = [process.process.pid for process in processes.ranks]
         order = {"do": "episode", "number": episode.number, "pids": pids}
-        answers = team.order([order] * self._settings.ranks, None if kill is None else kill.rank)
+        answers = processes.order([order] * self._settings.ranks, None if kill is None else kill.rank)
         for answer in answers:
             if answer is not None:
                 self._tally.operations.update(answer["operations"])
                 self._tally.checked_bytes += answer["bytes"]
         self._tally.episodes += 1
         if kill is not None:
-            dies_at = team.ranks[kill.rank].dies_at
+            dies_at = processes.ranks[kill.rank].dies_at
             assert dies_at is not None
             self._tally.losses += [answer["lost_at"] - dies_at for answer in answers if answer is not None]
             self._tally.kills += 1
-            team.await_end(kill.rank, -signal.SIGKILL)
-            team.replace(kill.rank)
+            processes.await_end(kill.rank, -signal.SIGKILL)
+            processes.replace(kill.rank)
 
-    def _describe(self, trouble: Trouble, team: RankProcesses) -> SoakFailure:
+    def _describe(self, trouble: Trouble, processes: RankProcesses) -> SoakFailure:
         steps = {}
         if self._episode is not None:
-            for process in team.ranks:
+            for process in processes.ranks:
                 if process.step is not None:
                     steps[process.rank] = f"step {process.step}: {self._episode.steps[process.step]}"
-        return SoakFailure(trouble.kind, trouble.text, self._number, steps, trouble.said, _findings(team))
+        return SoakFailure(
+            trouble.kind, trouble.text, self._number, steps, trouble.said, _findings(processes)
+        )
 
     def _goes_on(self) -> bool:
         done, most = self._tally.episodes, self._settings.episodes
@@ -153,7 +155,7 @@ class _Controller:
             self._watch(self._tally)
 
 
-def _findings(team: RankProcesses) -> list[str]:
+def _findings(processes: RankProcesses) -> list[str]:
     """What the flight records of the ranks say together, if they have left any."""
-    records = [load_flight(path) for path in sorted(team.folder.glob("flight-*.json"))]
+    records = [load_flight(path) for path in sorted(processes.folder.glob("flight-*.json"))]
     return list(diagnose(records).findings) if records else []

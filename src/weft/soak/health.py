@@ -1,4 +1,4 @@
-"""What a process uses, and whether that grows: memory, shared memory, descriptors, threads, mappings.
+"""Growth of the rank processes in memory, shared memory, descriptors, threads, mappings.
 
 Ranks are sampled whenever they have opened a new communicator, which is the same state each time. Growth is
 the slope of a line through the second half of the samples of each process, times how long these reach. The

@@ -1,4 +1,4 @@
-"""What a soak test is asked to do, in a form that travels from the controller to the ranks."""
+"""Settings of a soak test, which the controller sends to the ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a soak test has done so far, what it found, and how it ended."""
+"""Tally of a soak test: what it has done so far, what it found, and how it ended."""
 
 from __future__ import annotations
 

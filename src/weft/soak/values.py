@@ -1,4 +1,4 @@
-"""What the ranks of a soak test put in, and what must come out: whole numbers, so that every sum is exact."""
+"""Inputs and expected results of a soak test: whole numbers, so that every sum is exact."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from weft.bench.data import encode, pattern
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_FOLD: Final = {
-    "sum": np.add,
-    "avg": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
+_FOLD: Final = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""One rank of a soak test: joins, carries out the episodes that it is told to, and says what it finds.
+"""The process of one rank of a soak test: carries out the episodes that the controller orders.
 
 Run as ``python -m weft.soak.worker`` by the controller, with one end of a socket that it has inherited.
 """
@@ -26,12 +26,7 @@ from weft.runtime.bootstrap.handshake import Gone
 from weft.runtime.launcher.watchdog import end_with_parent
 from weft.soak.actions import Action
 from weft.soak.health import take_sample
-from weft.soak.random_operations import (
-    Operation,
-    Settle,
-    Split,
-    make_episode,
-)
+from weft.soak.random_operations import Operation, Settle, Split, make_episode
 from weft.soak.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,12 +34,7 @@ if TYPE_CHECKING:
 
     from weft.bench.control_messages import Message
     from weft.runtime import Communicator
-    from weft.soak.random_operations import (
-        Episode,
-        Kill,
-        SoakGroup,
-        Step,
-    )
+    from weft.soak.random_operations import Episode, Kill, SoakGroup, Step
 
 DESCRIPTOR: Final = "WEFT_SOAK_SOCKET"
 _PATIENCE_S: Final = 3600.0
@@ -283,10 +273,10 @@ def _serve(channel: ControlConnection) -> None:
 
     channel.send({"ready": True})
     settings = msgspec.convert(channel.receive(_PATIENCE_S), Settings)
-    soaker = SoakRank(settings, tell)
+    rank = SoakRank(settings, tell)
     while True:
         order: dict[str, Any] = channel.receive(_PATIENCE_S)
-        channel.send({"answer": soaker.do(order)})
+        channel.send({"answer": rank.do(order)})
         if order["do"] == "leave":
             return
 

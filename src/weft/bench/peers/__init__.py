@@ -23,7 +23,7 @@ _MODULES: Final = {"weft": "weft.bench.peers.weft_peer", **PEERS}
 
 
 def find_entry(name: str) -> Peer:
-    """Contestant of a name.
+    """The peer of a name.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def find_entry(name: str) -> Peer:
 
 
 def find_peers(names: Sequence[str]) -> list[Peer]:
-    """Contestants of some names, each once.
+    """The peers of some names, each once.
 
     Raises
     ------

@@ -6,15 +6,7 @@ import importlib.util
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from weft.bench.peers.peer import (
-    Call,
-    JobInvitation,
-    JobPlace,
-    Peer,
-    PeerRank,
-    Start,
-    one_thread,
-)
+from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
 from weft.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,12 +74,12 @@ class Gloo(Peer):
 
     name: ClassVar[str] = "gloo"
 
-    def start(self, venue: JobPlace) -> Start:
+    def start(self, job: JobPlace) -> Start:
         """One process per rank; they meet through a file."""
         if importlib.util.find_spec("torch") is None:
             msg = "--against gloo: torch is not installed; pip install 'weft[torch]'"
             raise InputError(msg)
-        return Start((), venue.ranks, {**one_thread(), "GLOO_SOCKET_IFNAME": "lo"})
+        return Start((), job.ranks, {**one_thread(), "GLOO_SOCKET_IFNAME": "lo"})
 
     def join(self, invitation: JobInvitation) -> GlooRank:
         """Meet the others."""

@@ -8,13 +8,7 @@ from typing import ClassVar, Final
 
 from weft.bench.peers.mpi_rank import DTYPES, MpiRank
 from weft.bench.peers.open_mpi import find_program, need_mpi4py
-from weft.bench.peers.peer import (
-    JobInvitation,
-    JobPlace,
-    Peer,
-    Start,
-    one_thread,
-)
+from weft.bench.peers.peer import JobInvitation, JobPlace, Peer, Start, one_thread
 from weft.errors import InputError
 
 VARIABLE: Final = "WEFT_MPICH"
@@ -30,9 +24,9 @@ class Mpich(Peer):
     name: ClassVar[str] = "mpich"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, venue: JobPlace) -> Start:
+    def start(self, job: JobPlace) -> Start:
         """One launcher."""
-        self.refuse_seats(venue)
+        self.refuse_seats(job)
         need_mpi4py(self.name)
         program = Path(self._program())
         library = next((found for place in _PLACES for found in program.parents[1].glob(place)), None)
@@ -41,9 +35,9 @@ class Mpich(Peer):
             raise InputError(msg)
         variables = {**one_thread(), "MPI4PY_LIBMPI": str(library)}
         if library.name != _LIBRARY:  # mpi4py is linked against this name, which Debian's does not have
-            Path(venue.folder, _LIBRARY).symlink_to(library)
-            variables["LD_LIBRARY_PATH"] = venue.folder
-        return Start((str(program), "-n", str(venue.ranks)), 1, variables)
+            Path(job.folder, _LIBRARY).symlink_to(library)
+            variables["LD_LIBRARY_PATH"] = job.folder
+        return Start((str(program), "-n", str(job.ranks)), 1, variables)
 
     def _program(self) -> str:
         named = os.environ.get(VARIABLE)

@@ -13,15 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from weft.bench.peers.peer import (
-    Call,
-    JobInvitation,
-    JobPlace,
-    Peer,
-    PeerRank,
-    Start,
-    one_thread,
-)
+from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
 from weft.errors import InputError, RuntimeFailure
 
 if TYPE_CHECKING:
@@ -92,9 +84,9 @@ class OneCcl(Peer):
     name: ClassVar[str] = "oneccl"
     dtypes: ClassVar[tuple[str, ...]] = tuple(_DTYPES)
 
-    def start(self, venue: JobPlace) -> Start:
+    def start(self, job: JobPlace) -> Start:
         """Compile the interface, then one launcher."""
-        self.refuse_seats(venue)
+        self.refuse_seats(job)
         named = os.environ.get(VARIABLE)
         if named is None:
             msg = f"--against {self.name}: {_INSTALL}"
@@ -106,7 +98,7 @@ class OneCcl(Peer):
                 raise InputError(msg)
         # Not in the folder of the jobs: memory may be mounted so that nothing there can be executed.
         shim = _compile(
-            root, Path(venue.resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-bench-")))
+            root, Path(job.resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-bench-")))
         )
         variables = {
             _SHIM: str(shim),
@@ -116,7 +108,7 @@ class OneCcl(Peer):
             "CCL_ATL_TRANSPORT": "mpi",
         }
         return Start(
-            (str(root / "bin/mpiexec.hydra"), "-n", str(venue.ranks)), 1, {**one_thread(), **variables}
+            (str(root / "bin/mpiexec.hydra"), "-n", str(job.ranks)), 1, {**one_thread(), **variables}
         )
 
     def rank(self) -> int | None:

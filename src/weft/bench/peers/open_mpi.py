@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from weft.bench.peers.mpi_rank import DTYPES, MpiRank
-from weft.bench.peers.peer import (
-    JobInvitation,
-    JobPlace,
-    Peer,
-    Start,
-    one_thread,
-)
+from weft.bench.peers.peer import JobInvitation, JobPlace, Peer, Start, one_thread
 from weft.bench.peers.remote_mpi import start_remotely
 from weft.errors import InputError
 
@@ -27,7 +21,7 @@ class OpenMpi(Peer):
     name: ClassVar[str] = "mpi"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, venue: JobPlace) -> Start:
+    def start(self, job: JobPlace) -> Start:
         """``mpirun`` starts the ranks."""
         need_mpi4py(self.name)
         program = Path(sys.prefix, "bin", "mpirun")
@@ -36,11 +30,11 @@ class OpenMpi(Peer):
             raise InputError(msg)
         command: tuple[str, ...] = (str(program),)
         remote: dict[str, str] = {}
-        if venue.seats is not None:
-            command, remote = start_remotely(venue, str(program))
-        command = (*command, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(venue.ranks))
+        if job.seats is not None:
+            command, remote = start_remotely(job, str(program))
+        command = (*command, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(job.ranks))
         library = {"MPI4PY_LIBMPI": str(Path(sys.prefix, "lib", "libmpi.so.40"))}
-        return Start(command, 1, {**variables(venue.ranks, venue.folder), **library, **remote})
+        return Start(command, 1, {**variables(job.ranks, job.folder), **library, **remote})
 
     def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""

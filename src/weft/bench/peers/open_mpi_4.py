@@ -6,12 +6,7 @@ from typing import ClassVar
 
 from weft.bench.peers.mpi_rank import DTYPES, MpiRank
 from weft.bench.peers.open_mpi import find_program, need_mpi4py, variables
-from weft.bench.peers.peer import (
-    JobInvitation,
-    JobPlace,
-    Peer,
-    Start,
-)
+from weft.bench.peers.peer import JobInvitation, JobPlace, Peer, Start
 from weft.bench.peers.remote_mpi import start_remotely
 
 
@@ -21,18 +16,18 @@ class OpenMpi4(Peer):
     name: ClassVar[str] = "mpi4"
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
-    def start(self, venue: JobPlace) -> Start:
+    def start(self, job: JobPlace) -> Start:
         """``mpirun`` starts the ranks."""
         need_mpi4py(self.name)
         program = find_program(self.name, "mpirun.openmpi", install="apt install openmpi-bin")
         command: tuple[str, ...] = (program,)
         remote = {"OMPI_MCA_btl": "self,vader"}
-        if venue.seats is not None:
-            command, remote = start_remotely(venue, program)
+        if job.seats is not None:
+            command, remote = start_remotely(job, program)
             remote["OMPI_MCA_btl"] = "self,vader,tcp"
-        command = (*command, "--oversubscribe", "--bind-to", "none", "-n", str(venue.ranks))
+        command = (*command, "--oversubscribe", "--bind-to", "none", "-n", str(job.ranks))
         library = {"MPI4PY_LIBMPI": "libmpi.so.40"}
-        return Start(command, 1, {**variables(venue.ranks, venue.folder), **library, **remote})
+        return Start(command, 1, {**variables(job.ranks, job.folder), **library, **remote})
 
     def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
         """Meet the others."""

@@ -1,4 +1,4 @@
-"""What a runtime has to offer to be measured: how its job is started, and what one rank of it does."""
+"""The interface of a runtime that is measured: how its job is started, and what one rank of it does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class JobPlace:
-    """Where a job is to be started.
+    """Where and how large a job is to be started.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class Peer(ABC):
             raise InputError(msg)
 
     @abstractmethod
-    def start(self, venue: JobPlace) -> Start:
+    def start(self, job: JobPlace) -> Start:
         """How its job is started.
 
         Raises
@@ -154,7 +154,7 @@ class Peer(ABC):
             If it is not installed, with how to install it.
         """
 
-    def refuse_seats(self, venue: JobPlace) -> None:
+    def refuse_seats(self, job: JobPlace) -> None:
         """For those that can only run where the controller is.
 
         Raises
@@ -162,7 +162,7 @@ class Peer(ABC):
         InputError
             If ranks are to go elsewhere.
         """
-        if venue.seats is not None:
+        if job.seats is not None:
             msg = f"--against {self.name}: it is measured within one host only, not in a lab"
             raise InputError(msg)
 

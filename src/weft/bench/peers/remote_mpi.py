@@ -23,14 +23,14 @@ _RENAMED: Final = ("unshare", "--uts", "sh", "-c")
 _READABLE_BY_OWNER: Final = 0o700
 
 
-def start_remotely(venue: JobPlace, program: str) -> tuple[tuple[str, ...], dict[str, str]]:
+def start_remotely(job: JobPlace, program: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """Command and environment of an ``mpirun`` whose ranks go to their seats."""
-    assert venue.seats is not None
-    hosts = [(host, list(seats)) for host, seats in groupby(venue.seats, key=lambda seat: seat.host)]
+    assert job.seats is not None
+    hosts = [(host, list(seats)) for host, seats in groupby(job.seats, key=lambda seat: seat.host)]
     if len({host for host, _ in hosts}) < len(hosts):
         msg = "Open MPI fills host after host, but the ranks of a host do not follow each other here"
         raise InputError(msg)
-    agent = Path(venue.folder, "mpi-agent")
+    agent = Path(job.folder, "mpi-agent")
     agent.write_text(_agent([seats[0] for _, seats in hosts]), "utf-8")
     agent.chmod(_READABLE_BY_OWNER)
     first = hosts[0][1][0]

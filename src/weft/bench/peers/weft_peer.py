@@ -1,4 +1,4 @@
-"""Weft itself."""
+"""Weft itself as a measured runtime."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from weft import _core
-from weft.bench.peers.peer import (
-    Call,
-    JobInvitation,
-    JobPlace,
-    Peer,
-    PeerRank,
-    Start,
-    one_thread,
-)
+from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
 from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.runtime.bootstrap.server import reserve_port
 from weft.runtime.launcher.launch import job_variables
@@ -98,11 +90,11 @@ class Weft(Peer):
 
     name: ClassVar[str] = "weft"
 
-    def start(self, venue: JobPlace) -> Start:
+    def start(self, job: JobPlace) -> Start:
         """One process per rank."""
         holder, port = reserve_port(LOOPBACK)
-        venue.resources.enter_context(holder)
-        return Start((), venue.ranks, {**one_thread(), **job_variables(venue.ranks, port)})
+        job.resources.enter_context(holder)
+        return Start((), job.ranks, {**one_thread(), **job_variables(job.ranks, port)})
 
     def join(self, invitation: JobInvitation) -> WeftRank:
         """Meet the others."""
@@ -110,7 +102,7 @@ class Weft(Peer):
 
 
 def make_chooser(ranks: int, settings: dict[str, Any]) -> ScheduleSelector:
-    """Which schedules run.
+    """Selector of the schedules that will run.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""How the ranks of a job find each other: environment, secret, listener and handshake, control plane."""
+"""Bootstrap of a job: environment, secret, listener and handshake, and the control plane of its ranks."""

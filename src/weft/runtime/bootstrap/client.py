@@ -1,4 +1,4 @@
-"""How the ranks of a job find each other: rank 0 listens, the others knock, both prove themselves."""
+"""Join a job: rank 0 listens, the other ranks dial it, and both sides prove that they belong to the job."""
 
 from __future__ import annotations
 
@@ -13,25 +13,10 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.control_plane import (
-    ControlPlane,
-    await_frame,
-    check_timeout,
-    reply_bytes,
-)
-from weft.runtime.bootstrap.dialer import (
-    Dialer,
-    Dismissed,
-    Refused,
-    RetryPauses,
-)
+from weft.runtime.bootstrap.control_plane import ControlPlane, await_frame, check_timeout, reply_bytes
+from weft.runtime.bootstrap.dialer import Dialer, Dismissed, Refused, RetryPauses
 from weft.runtime.bootstrap.environment import SECRET_BYTES
-from weft.runtime.bootstrap.handshake import (
-    FrameKind,
-    Gone,
-    Hello,
-    ProtocolError,
-)
+from weft.runtime.bootstrap.handshake import FrameKind, Gone, Hello, ProtocolError
 from weft.runtime.bootstrap.listener import Listener
 from weft.runtime.bootstrap.members import LossVerdict, Member, decode
 from weft.runtime.bootstrap.name_resolution import look_up
@@ -46,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def join(place: Place, *, timeout: float = 60.0) -> ControlPlane:
-    """Meet the other ranks of the job; every rank calls this.
+    """Join the job and get its control plane; every rank calls this.
 
     Parameters
     ----------
@@ -66,13 +51,13 @@ def join(place: Place, *, timeout: float = 60.0) -> ControlPlane:
     reporter = FailureReporter.open(place.report, place.rank)
     try:
         with guarded(f"joining the job as rank {place.rank}"):
-            roster = _meet(place, timeout)
+            control_plane = _meet(place, timeout)
     except RuntimeFailure as failure:
         reporter.tell(failure)
         raise
     reporter.tell_joined()
-    roster.reporter = reporter
-    return roster
+    control_plane.reporter = reporter
+    return control_plane
 
 
 def _meet(place: Place, timeout: float) -> ControlPlane:
@@ -80,28 +65,30 @@ def _meet(place: Place, timeout: float) -> ControlPlane:
     if place.size == 1:
         return ControlPlane(0, (me,), {})
     if place.rank == 0:
-        return _open_gate(place, me, timeout)
-    return _knock_until_open(place, me, timeout)
+        return _serve_as_rank_0(place, me, timeout)
+    return _dial_rank_0(place, me, timeout)
 
 
-def _open_gate(place: Place, me: Member, timeout: float) -> ControlPlane:
-    """Rank 0: listen, let the others know where if nobody else does, and admit them."""
-    board = place.board
-    point = _meeting_point(place, SecretNote(place.port or 0, token_bytes(SECRET_BYTES)) if board else None)
+def _serve_as_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
+    """Rank 0: listen, leave the secret where the others find it if nobody else has one, and admit them."""
+    exchange = place.secret_exchange
+    point = _meeting_point(
+        place, SecretNote(place.port or 0, token_bytes(SECRET_BYTES)) if exchange else None
+    )
     with ExitStack() as at_the_end:
         listening = at_the_end.enter_context(listen_at(point, timeout))
         point = replace(point, port=listening.getsockname()[1])
         listener = Listener([listening], point.secret, limits.MAX_EXCHANGE_BYTES)
         at_the_end.enter_context(listener)
-        if board is not None:
-            at_the_end.callback(board.remove)
+        if exchange is not None:
+            at_the_end.callback(exchange.remove)
             try:
-                board.leave(SecretNote(point.port, point.secret, point.address), timeout)
+                exchange.leave(SecretNote(point.port, point.secret, point.address), timeout)
             except OSError as error:
-                msg = f"the job's secret cannot be left at {board}: {error}; set WEFT_SECRET and WEFT_PORT"
+                msg = f"the job's secret cannot be left at {exchange}: {error}; set WEFT_SECRET and WEFT_PORT"
                 raise RuntimeFailure(msg) from error
-        gate = at_the_end.enter_context(BootstrapServer(place, point, listener, timeout))
-        return gate.admit_all(me)
+        server = at_the_end.enter_context(BootstrapServer(place, point, listener, timeout))
+        return server.admit_all(me)
 
 
 def _meeting_point(place: Place, note: SecretNote | None) -> MeetingPoint:
@@ -124,16 +111,16 @@ def _meeting_point(place: Place, note: SecretNote | None) -> MeetingPoint:
 
 def _find_point(place: Place, left: float) -> MeetingPoint:
     """Where rank 0 is now; read anew each time, because a note may have been left by an earlier job."""
-    if place.board is None:
+    if place.secret_exchange is None:
         return _meeting_point(place, None)
-    note = place.board.read(left)
+    note = place.secret_exchange.read(left)
     if note is None:
-        msg = f"rank 0 has left no note at {place.board}"
+        msg = f"rank 0 has left no note at {place.secret_exchange}"
         raise ProtocolError(msg)
     return _meeting_point(place, note)
 
 
-def _knock_until_open(place: Place, me: Member, timeout: float) -> ControlPlane:
+def _dial_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
     """Try again until rank 0 listens and admits this process."""
     deadline = time.monotonic() + timeout
     record, longest = msgspec.msgpack.encode(me), reply_bytes(place.size)
@@ -183,7 +170,7 @@ def _enter(
             raise decode(record, LossVerdict, "rank 0").error()
         members = decode(record, tuple[Member, ...], "rank 0") if kind is FrameKind.WELCOME else ()
         if [member.rank for member in members] != list(range(place.size)):
-            msg = "rank 0 sent a roster that is not that of the job; use one Weft everywhere"
+            msg = "rank 0 sent members that are not those of the job; use one Weft everywhere"
             raise RuntimeFailure(msg)
         unless_complete.pop_all()
     return ControlPlane(place.rank, members, {0: channel})

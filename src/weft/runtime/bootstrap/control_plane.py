@@ -1,4 +1,4 @@
-"""The control plane of a job: small exchanges among all ranks, through rank 0, and who is lost meanwhile.
+"""The control plane of a job: small exchanges among all ranks through rank 0, and reports of lost ranks.
 
 A wait has a deadline on every rank. A rank whose time is over tells rank 0 so, and rank 0 tells everybody
 which ranks are missing, so that all name the same ones; only a rank 0 that is itself missing cannot.
@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 from weft import limits
 from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError
 from weft.runtime.bootstrap.handshake import FrameKind, Gone
-from weft.runtime.bootstrap.members import (
-    LossVerdict,
-    announce,
-    decode,
-    flush_if_open,
-    lost,
-)
+from weft.runtime.bootstrap.members import LossVerdict, announce, decode, flush_if_open, lost
 from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.resources import ran_out
 
@@ -175,7 +169,7 @@ class ControlPlane:
     def _meet(self, kind: FrameKind, payload: bytes, timeout: float) -> list[bytes]:
         check_timeout(timeout)
         if self._ended is not None:
-            msg = f"this roster cannot be used any more: {self._ended}"
+            msg = f"this control plane cannot be used any more: {self._ended}"
             raise RuntimeFailure(msg)
         try:
             if self.rank == 0:
@@ -382,7 +376,7 @@ def _next_frame(channel: FramedConnection, wait_s: float) -> tuple[FrameKind, by
 
 
 def send_all(channels: dict[int, FramedConnection], kind: FrameKind, payload: bytes, deadline: float) -> None:
-    """Send one frame to everybody, whoever is slow notwithstanding.
+    """Send one frame to all ranks, without waiting for one rank before the next.
 
     All have come, so that those whose time is nearly over are still worth a moment. A rank that is gone
     meanwhile is left to the next exchange, which names it: this one is complete on all other ranks.

@@ -1,4 +1,4 @@
-"""The calling side of a handshake: one attempt to be admitted by a listener, and when to try again.
+"""The dialer: one attempt to connect to a listener and be admitted by it, and when to try again.
 
 An attempt never blocks, so that a rank can make many at once and watch the rest of the job meanwhile. One
 that fails is repeated after a short pause with a random part: the listener may have dropped it because it was
@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.runtime.bootstrap import handshake
-from weft.runtime.bootstrap.handshake import (
-    FramedConnection,
-    FrameKind,
-    Gone,
-    Hello,
-    ProtocolError,
-)
+from weft.runtime.bootstrap.handshake import FramedConnection, FrameKind, Gone, Hello, ProtocolError
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.name_resolution import Where
@@ -37,7 +31,7 @@ _ANSWERED_PAUSE_S: Final = 0.1
 _FIRST_CONNECT_S: Final = 0.5
 """The kernel repeats a connection request that was dropped after a second; a new attempt is sooner."""
 
-_HANGS_UP: Final = "whoever listens there hangs up: the secret may differ, or it is something else"
+_HANGS_UP: Final = "the listener there hangs up: the secret may differ, or it is something else"
 
 
 class Refused(Exception):
@@ -78,7 +72,7 @@ class RetryPauses:
 
 
 class Dialer:
-    """One attempt.
+    """One attempt to connect and be admitted; it never blocks.
 
     Parameters
     ----------
@@ -173,7 +167,7 @@ class Dialer:
         Raises
         ------
         Refused, Dismissed
-            By the one who listens there, for good.
+            If the listener refuses this process for good.
         ProtocolError, Gone, OSError
             If this attempt has failed.
         """

@@ -1,4 +1,4 @@
-"""Who am I: the rank, size and meeting point that whoever started this process put into its environment.
+"""The place of a process in its job, from its environment: rank, size, and the address of rank 0.
 
 ``weft run`` says everything. Other launchers say who is who, but have no secret that only the job knows, and
 none is made up from what others could guess. Without ``WEFT_SECRET`` or ``WEFT_SECRET_FILE`` rank 0 makes one
@@ -53,7 +53,7 @@ class Place:
         What tells this job from others at the same place.
     secret
         32 bytes that only the ranks of this job know; never printed.
-    board
+    secret_exchange
         Where rank 0 leaves a secret for the others, if there is none yet.
     report
         Pipe on which ``weft run`` hears why a rank fails (`weft.runtime.launcher.failure_reports`).
@@ -68,7 +68,7 @@ class Place:
     port: int | None = None
     job: str = ""
     secret: bytes | None = field(default=None, repr=False)
-    board: SecretExchange | None = None
+    secret_exchange: SecretExchange | None = None
     report: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -181,7 +181,7 @@ def find_place(variables: Mapping[str, str] | None = None) -> Place:
     Examples
     --------
     >>> find_place({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"})
-    Place(rank=1, size=4, ..., launcher='torchrun', address='n1', port=29501, job='torchrun', board=None)
+    Place(rank=1, size=4, ..., address='n1', port=29501, job='torchrun', secret_exchange=None)
     """
     said = os.environ if variables is None else variables
     for dialect in _DIALECTS:
@@ -205,7 +205,7 @@ def _read(said: Mapping[str, str], dialect: _Dialect) -> Place:
     local_size = _optional_number(said, dialect.local_size, 1, limits.MAX_RANKS)
     one_machine = _is_one_machine(said, dialect)
     secret = _secret(said)
-    board = _board(said, dialect, one_machine=one_machine) if secret is None else None
+    exchange = _find_exchange(said, dialect, one_machine=one_machine) if secret is None else None
     return Place(
         rank=_number(said, dialect.rank, 0, limits.MAX_RANKS),
         size=size,
@@ -213,10 +213,10 @@ def _read(said: Mapping[str, str], dialect: _Dialect) -> Place:
         local_size=local_size,
         launcher=launcher,
         address=_address(said, dialect, one_machine=one_machine),
-        port=_port(said, dialect, any_port=board is not None),
+        port=_port(said, dialect, any_port=exchange is not None),
         job=_job(said, dialect),
         secret=secret,
-        board=board,
+        secret_exchange=exchange,
         report=_text(said, failure_reports.VARIABLE) if launcher == "weft" else None,
     )
 
@@ -268,7 +268,7 @@ def _first_node(nodes: str) -> str | None:
     return name or None
 
 
-def _board(said: Mapping[str, str], dialect: _Dialect, *, one_machine: bool) -> SecretExchange | None:
+def _find_exchange(said: Mapping[str, str], dialect: _Dialect, *, one_machine: bool) -> SecretExchange | None:
     """Where rank 0 can leave a secret: in a file for ranks of one machine, else in torchrun's store."""
     job = _job(said, dialect)
     if dialect.launcher == "mpirun" and one_machine:

@@ -171,7 +171,7 @@ class Transcript:
         return self._mac(b"caller", said) + said
 
     def check_answer(self, head: bytes, record: bytes) -> None:
-        """Refuse an answer that was not made with the secret for this very meeting."""
+        """Refuse an answer that was not made with the secret for this very connection."""
         proof, _ = _ANSWER.unpack(head)
         if not hmac.compare_digest(proof, self._mac(b"caller", head[MAC_BYTES:] + record)):
             msg = "it does not know the job's secret"
@@ -187,7 +187,7 @@ def read_challenge(secret: bytes, hello: Hello, data: bytes) -> Transcript:
     nonce, proof = _CHALLENGE.unpack(data)
     transcript = Transcript(secret, hello, nonce)
     if not hmac.compare_digest(transcript.challenge(), nonce + proof):
-        msg = "whoever listens there does not know the job's secret"
+        msg = "the listener there does not know the job's secret"
         raise ProtocolError(msg)
     return transcript
 

@@ -1,4 +1,4 @@
-"""Who takes part in a job, and how one of them being lost is said to the others."""
+"""The members of a job, and the verdict by which ranks learn that one of them is lost."""
 
 from __future__ import annotations
 

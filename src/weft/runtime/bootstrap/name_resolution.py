@@ -1,4 +1,4 @@
-"""Host names become addresses, with a deadline: the system's own lookup has none."""
+"""Resolve host names with a deadline, which the lookup of the system does not have."""
 
 from __future__ import annotations
 

@@ -24,32 +24,11 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
-from weft.runtime.bootstrap.control_plane import (
-    ControlPlane,
-    await_frame,
-    reply_bytes,
-    send_all,
-)
-from weft.runtime.bootstrap.dialer import (
-    Dialer,
-    Dismissed,
-    Refused,
-    RetryPauses,
-)
-from weft.runtime.bootstrap.handshake import (
-    FrameKind,
-    Gone,
-    Hello,
-    ProtocolError,
-    hash_scope,
-)
+from weft.runtime.bootstrap.control_plane import ControlPlane, await_frame, reply_bytes, send_all
+from weft.runtime.bootstrap.dialer import Dialer, Dismissed, Refused, RetryPauses
+from weft.runtime.bootstrap.handshake import FrameKind, Gone, Hello, ProtocolError, hash_scope
 from weft.runtime.bootstrap.listener import Listener
-from weft.runtime.bootstrap.members import (
-    LossVerdict,
-    Member,
-    announce,
-    decode,
-)
+from weft.runtime.bootstrap.members import LossVerdict, Member, announce, decode
 from weft.runtime.bootstrap.name_resolution import look_up
 
 if TYPE_CHECKING:
@@ -345,10 +324,7 @@ class Regroup:
         return None
 
     def _hear(
-        self,
-        rank: int,
-        came: dict[int, tuple[_Report, FramedConnection]],
-        selector: selectors.BaseSelector,
+        self, rank: int, came: dict[int, tuple[_Report, FramedConnection]], selector: selectors.BaseSelector
     ) -> None:
         """A survivor that was admitted can only die, or lose its patience, before all have come."""
         channel = came[rank][1]
@@ -368,9 +344,9 @@ class Regroup:
         for rank in missing:
             there = self.kit.addresses[rank]
             family, where = look_up(there.address, there.port, _TICK_S)[0]
-            with socket.socket(family, socket.SOCK_STREAM) as knock:
-                knock.settimeout(_TICK_S)
-                if knock.connect_ex(where) == errno.ECONNREFUSED:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.settimeout(_TICK_S)
+                if probe.connect_ex(where) == errno.ECONNREFUSED:
                     gone.add(rank)
         return gone
 

@@ -1,8 +1,8 @@
-"""Where rank 0 leaves the job's secret for ranks whose launcher has none to give.
+"""Exchange of the job's secret: where rank 0 leaves it for ranks whose launcher has none to give.
 
 A note says on which port rank 0 listens, and a secret that it has just made. It is left when rank 0 listens
-and taken away when everybody has come, or nobody will. Whoever cannot meet with the note that it has read
-reads again: one that an earlier job left behind does no harm.
+and taken away when everybody has come, or nobody will. A rank that cannot join with the note that it has read
+reads again: a note that an earlier job left behind does no harm.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class FileExchange:
 
 @dataclass(frozen=True)
 class StoreExchange:
-    """The store of torchrun: for ranks on several machines. Whoever reaches its port can read the note.
+    """The store of torchrun: for ranks on several machines. Every process that reaches its port can read it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rank 0 while the others come: where it listens, and whom it admits."""
+"""The bootstrap server of rank 0: where it listens, and which processes it admits to the job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.control_plane import ControlPlane, send_all
 from weft.runtime.bootstrap.handshake import FrameKind, Gone
 from weft.runtime.bootstrap.listener import open_socket
-from weft.runtime.bootstrap.members import (
-    LossVerdict,
-    Member,
-    announce,
-    decode,
-    lost,
-)
+from weft.runtime.bootstrap.members import LossVerdict, Member, announce, decode, lost
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.resources import EXHAUSTED
 
@@ -89,7 +83,7 @@ def listen_at(point: MeetingPoint, timeout: float) -> socket.socket:
             if error.errno == errno.EADDRNOTAVAIL:
                 msg = f"{point.address} is no address of this machine; WEFT_ADDRESS must be one of rank 0's"
                 raise InputError(msg) from error
-            # A knocking rank may hold the port for an instant, where it lies among those for outgoing calls.
+            # A rank that dials may hold the port for an instant, if it is among those for outgoing calls.
             if error.errno != errno.EADDRINUSE or time.monotonic() > patience:
                 msg = f"rank 0 cannot listen at {point}: {error.strerror}; set WEFT_PORT to a free port"
                 raise RuntimeFailure(msg) from error

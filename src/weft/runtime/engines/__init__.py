@@ -1,19 +1,23 @@
-"""Who moves what a collective has to move.
+"""The engines that move data between ranks: Weft's own runtime, MPI, or a process group of torch.
 
 `Communicator` knows what a collective is; an `Engine` knows how arrays lie in memory and how they reach other
-ranks: Weft's own runtime (`native`), or something people already operate.
+ranks.
 """
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
+
+from weft.errors import RuntimeFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from weft.runtime.bootstrap.control_plane import ControlPlane
@@ -27,7 +31,7 @@ _LONGEST_NAME: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What ran: for people, logs and tests."""
+    """The record of an operation: which algorithm ran, on how many bytes."""
 
     collective: str
     algorithm: str
@@ -35,11 +39,11 @@ class Record:
     size_bytes: int
     segment_bytes: int
     kind: str = ""
-    """What the caller says it is, if that is more than the collective."""
+    """The caller's name for the operation, if it is more than the collective."""
 
     @property
     def name(self) -> str:
-        """What the caller would call it: a barrier is an all-reduce, but nobody has called one."""
+        """The caller's name for it: a barrier runs as an all-reduce."""
         return self.kind.partition(" ")[0][:_LONGEST_NAME] or self.collective
 
 
@@ -100,7 +104,10 @@ class AwaitedPeer:
 
 
 class PeerExchange(NamedTuple):
-    """How many elements go to a peer, out of one array, and come from it, into another; None: none do."""
+    """A point-to-point exchange with one peer: elements to send and to receive.
+
+    None means that this direction is not used.
+    """
 
     peer: int
     sends: int | None
@@ -111,7 +118,7 @@ class PeerExchange(NamedTuple):
     """First of them in the peer's."""
 
     def code(self, rank: int) -> int:
-        """Number that both ends of a dealing have in common."""
+        """Number that both ends of an exchange have in common."""
         up, down = (self.sends, self.receives) if rank < self.peer else (self.receives, self.sends)
         counts = (0 if count is None else count + 1 for count in (up, down))
         return int.from_bytes(hashlib.sha256(repr(tuple(counts)).encode()).digest()[:8])
@@ -187,45 +194,47 @@ def group_by_host(members: Sequence[Member]) -> list[list[int]]:
     return list(found.values())
 
 
-class Engine(Protocol[B]):
+class Engine(ABC, Generic[B]):
     """Moves and combines arrays among the ranks of a job; used by one thread at a time."""
 
     rank: int
     size: int
-    control_plane: ControlPlane | None
+    control_plane: ControlPlane | None = None
     """Of all ranks of the job; None where they meet by other means, and for some of the ranks."""
+    _members: Sequence[Member]
 
     @property
     def hosts(self) -> list[list[int]]:
         """Ranks of each host, hosts in the order of their first ranks."""
-        ...
+        return group_by_host(self._members)
 
     @property
     def job_ranks(self) -> Sequence[int]:
         """Number in the job of each rank."""
-        ...
+        return [member.rank for member in self._members]
 
     @property
     def waiting(self) -> AwaitedPeer | None:
-        """The peer that the operation under way waits for; None where there is none, or it is not known."""
-        ...
+        """The peer that the running operation waits for; None where there is none, or it is not known."""
+        return None
 
+    @abstractmethod
     def flatten(self, array: Any, *, writable: bool) -> B:
         """Take an array, without copying where possible; TypeError if that cannot be."""
-        ...
 
-    def empty(self, elements: int, dtype: np.dtype[Any]) -> Any:
-        """Flat array where this engine works best."""
-        ...
+    def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Flat array where this engine works best; by default in ordinary memory."""
+        return np.empty(elements, dtype)
 
+    @abstractmethod
     def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> Any:
         """Make of a schedule what `run` needs."""
-        ...
 
-    def prepare_exchange(self, dealings: Sequence[PeerExchange], segment_elements: int) -> Any:
-        """Make of dealings with single ranks what `run` needs."""
-        ...
+    @abstractmethod
+    def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> Any:
+        """Make of exchanges with single ranks what `run` needs."""
 
+    @abstractmethod
     def run(self, prepared: Prepared, flat: B, out: B, op: str, wait: float) -> None:
         """Run one operation, within so many seconds.
 
@@ -234,16 +243,16 @@ class Engine(Protocol[B]):
         PeerLost, TimedOut, DesyncError
             If it cannot be done; every later one then fails alike.
         """
-        ...
 
-    def shortcut(self, prepared: Prepared, flat: B, op: str) -> Callable[[Any, float], bool] | None:
+    def shortcut(self, prepared: Prepared, flat: B, op: str) -> Callable[[Any, float], bool] | None:  # noqa: ARG002
         """The same operation in place on other arrays of the same size and type, within so many seconds.
 
         False if an array cannot be worked on as it lies; nothing has happened then. None if there is no
         shorter way than `run`.
         """
-        ...
+        return None
 
+    @abstractmethod
     def split(
         self, members: Sequence[int], exchange: Callable[[bytes], list[bytes]], timeout: float
     ) -> Engine[B] | None:
@@ -254,26 +263,47 @@ class Engine(Protocol[B]):
         exchange
             Gives every rank the bytes of all ranks.
         """
-        ...
 
-    def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:
-        """Connect all ranks anew after a link was lost; learn what is left, and what all have completed."""
+    def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:  # noqa: ARG002
+        """Connect all ranks anew after a link was lost; learn what is left, and what all have completed.
+
+        Raises
+        ------
+        RuntimeFailure
+            If the connections are not Weft's own.
+        """
+        msg = "only Weft's own engine can be repaired; start the job again"
+        raise RuntimeFailure(msg)
 
     def shrink(
         self,
-        culprit: int | None,
-        failed: bool,
-        topology: Topology | None,
-        minimum: int | None,
-        timeout: float,
+        lost_rank: int | None,  # noqa: ARG002
+        failed: bool,  # noqa: ARG002
+        topology: Topology | None,  # noqa: ARG002
+        minimum: int | None,  # noqa: ARG002
+        timeout: float,  # noqa: ARG002
     ) -> tuple[Engine[B], Survivors]:
-        """Connect the survivors of lost ranks anew."""
-        ...
+        """Connect the survivors of lost ranks anew.
+
+        Raises
+        ------
+        RuntimeFailure
+            If the connections are not Weft's own.
+        """
+        msg = "only Weft's own engine goes on without a rank; start the job again ('weft run --restarts')"
+        raise RuntimeFailure(msg)
 
     def cancel(self) -> None:
-        """Have the operation under way fail, from any thread; no other can follow."""
-        ...
+        """Have the running operation fail, from any thread; no other can follow.
 
+        Raises
+        ------
+        RuntimeFailure
+            If the messages are not Weft's own.
+        """
+        msg = "only Weft's own engine can abort an operation; close() waits until it ends by its deadline"
+        raise RuntimeFailure(msg)
+
+    @abstractmethod
     def close(self) -> None:
-        """Leave."""
-        ...
+        """Leave the job."""

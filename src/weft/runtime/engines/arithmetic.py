@@ -1,4 +1,4 @@
-"""What the interpreter does to values: numpy bytes with Weft's own sums, or tensors with torch's."""
+"""Arithmetic of the interpreter: on numpy bytes by Weft's own kernels, or on tensors by torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rank's part of a schedule, executed in Python: short, and over anything that moves and adds arrays.
+"""The interpreter: runs one rank's part of a schedule in Python, over any channel and any arithmetic.
 
 The meaning is that of `weft.schedule.ir`. A rank takes its steps one after the other. At the beginning of a
 step it starts all sends and receives of the step; what arrives goes into memory of its own first. Then, in

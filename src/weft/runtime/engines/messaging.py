@@ -1,4 +1,4 @@
-"""What engines have in common that pass messages: the interpreter does the work, a channel carries it.
+"""The base of the engines that pass messages: the interpreter does the work, a channel carries it.
 
 Ranks that will talk to each other first exchange the fingerprint of what they are in. Nothing waits without
 end: whatever takes too long, breaks or differs ends as a `OperationFailure`, is told to the others as far as
@@ -8,7 +8,7 @@ they can still be reached, and becomes one of Weft's errors.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.members import Member
-from weft.runtime.engines import B, PeerExchange, Prepared, group_by_host
+from weft.runtime.engines import B, Engine, PeerExchange, Prepared
 from weft.runtime.engines.interpreter import (
     Interpreter,
     Message,
@@ -35,12 +35,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.engines.interpreter import Arithmetic
     from weft.schedule import Schedule
-    from weft.topology import Topology
 
-CARD_BYTES: Final = 2048
+MEMBER_BYTES: Final = 2048
 FAREWELL_S: Final = 0.1
 """How long a rank that gives up tries to tell the others."""
 
@@ -79,7 +77,7 @@ class Messenger(MessageChannel, Protocol[V]):
         ...
 
 
-class MessagingEngine(ABC, Generic[B, V]):
+class MessagingEngine(Engine[B], Generic[B, V]):
     """An engine made of a channel.
 
     Parameters
@@ -92,8 +90,6 @@ class MessagingEngine(ABC, Generic[B, V]):
         What carries words, at least.
     """
 
-    control_plane: ControlPlane | None = None
-
     def __init__(self, members: list[Member], rank: int, messenger: Messenger[V]) -> None:
         self.rank, self.size = rank, len(members)
         self.messenger = messenger
@@ -101,21 +97,6 @@ class MessagingEngine(ABC, Generic[B, V]):
         self._sequence = 0
         self._met = [0] * self.size  # operations with each of the others
         self._failure: OperationFailure | None = None
-
-    @property
-    def hosts(self) -> list[list[int]]:
-        """Ranks of each host."""
-        return group_by_host(self._members)
-
-    @property
-    def job_ranks(self) -> Sequence[int]:
-        """Number in the job of each rank, as it said itself when the ranks met."""
-        return [member.rank for member in self._members]
-
-    @property
-    def waiting(self) -> None:
-        """Not known: messages are waited for one by one, in calls that tell nothing meanwhile."""
-        return
 
     @abstractmethod
     def channel(self, flat: B) -> MessageChannel:
@@ -134,19 +115,19 @@ class MessagingEngine(ABC, Generic[B, V]):
         del segment_elements
         return read_script(schedule, start, self.rank)
 
-    def prepare_exchange(self, dealings: Sequence[PeerExchange], segment_elements: int) -> Script:
+    def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> Script:
         """One step with all sends and receives; messages stay whole."""
         del segment_elements
         sends, arrivals = [], []
-        for peer, sent, received, here, _ in dealings:
+        for peer, sent, received, here, _ in exchanges:
             if sent:
                 pieces = (Piece(Region.BUFFER, here, here + sent),)
                 sends.append(Message(peer, sent, False, pieces, ()))
             if received:
                 pieces = (Piece(Region.OUTPUT, here, here + received),)
                 arrivals.append(Message(peer, received, False, (), pieces))
-        peers = tuple(dealing.peer for dealing in dealings)
-        codes = {dealing.peer: dealing.code(self.rank) for dealing in dealings}
+        peers = tuple(exchange.peer for exchange in exchanges)
+        codes = {exchange.peer: exchange.code(self.rank) for exchange in exchanges}
         return Script(self.rank, (Step(0, tuple(sends), tuple(arrivals)),), peers, 0, codes)
 
     def run(self, prepared: Prepared, flat: B, out: B, op: str, wait: float) -> None:
@@ -160,7 +141,7 @@ class MessagingEngine(ABC, Generic[B, V]):
         memory = [self.values(flat), self.values(out), scratch]
         interpreter = Interpreter(script, memory, self.channel(flat), arithmetic, deadline)
         try:
-            self._meet(script, prepared.fingerprint, deadline)
+            self._check_peers(script, prepared.fingerprint, deadline)
             interpreter.run()
         except OperationFailure as failure:
             self._give_up(failure)
@@ -170,69 +151,23 @@ class MessagingEngine(ABC, Generic[B, V]):
             raise
 
     def close(self) -> None:
-        """Leave: who waits for this rank hears of it."""
+        """Leave the job, and tell the ranks that wait for this one."""
         if self._failure is None:
             self._give_up(OperationFailure(FailureKind.LOST, self.rank))
 
-    def cancel(self) -> NoReturn:
-        """Refuse: a message that MPI or torch has begun is theirs.
-
-        Raises
-        ------
-        RuntimeFailure
-            Always.
-        """
-        msg = "only Weft's own engine can abort an operation; close() waits until it ends by its deadline"
-        raise RuntimeFailure(msg)
-
-    def recover(self, topology: Topology | None, failed: bool, timeout: float) -> NoReturn:
-        """Refuse: these connections belong to somebody else.
-
-        Raises
-        ------
-        RuntimeFailure
-            Always.
-        """
-        del topology, failed, timeout
-        msg = "only Weft's own engine can be repaired; start the job again"
-        raise RuntimeFailure(msg)
-
-    def shrink(
-        self,
-        culprit: int | None,
-        failed: bool,
-        topology: Topology | None,
-        minimum: int | None,
-        timeout: float,
-    ) -> NoReturn:
-        """Refuse: these connections belong to somebody else.
-
-        Raises
-        ------
-        RuntimeFailure
-            Always.
-        """
-        del culprit, failed, topology, minimum, timeout
-        msg = "only Weft's own engine goes on without a rank; start the job again ('weft run --restarts')"
-        raise RuntimeFailure(msg)
-
-    def shortcut(self, prepared: Prepared, flat: B, op: str) -> None:
-        """There is none: what takes time is the messages."""
-        del prepared, flat, op
-
-    def _meet(self, script: Script, mark: int, deadline: float) -> None:
-        """Nobody moves data before all that have to do with each other agree on what this is."""
+    def _check_peers(self, script: Script, mark: int, deadline: float) -> None:
+        """Check that all ranks that exchange data are in the same operation, before any data moves."""
         channel = self.messenger
-        meetings = []
+        expected = []
         for peer in script.peers:
             self._met[peer] += 1
-            meetings.append((peer, (self._met[peer], mark ^ script.between.get(peer, 0))))
-        theirs = [channel.write((0, 0)) for _ in meetings]
-        moves = [Move(peer, channel.write(words), sends=True) for peer, words in meetings]
-        moves += [Move(peer, room, sends=False) for (peer, _), room in zip(meetings, theirs, strict=True)]
+            expected.append((peer, (self._met[peer], mark ^ script.between.get(peer, 0))))
+        received = [channel.write((0, 0)) for _ in expected]
+        moves = [Move(peer, channel.write(words), sends=True) for peer, words in expected]
+        moves += [Move(peer, room, sends=False) for (peer, _), room in zip(expected, received, strict=True)]
         for handle in channel.start(moves):
             channel.wait(handle, deadline)
-        for (peer, words), room in zip(meetings, theirs, strict=True):
+        for (peer, words), room in zip(expected, received, strict=True):
             if channel.read(room) != words:
                 raise OperationFailure(FailureKind.DIFFERS, peer)
 
@@ -261,12 +196,12 @@ def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:
     )
 
 
-def write_card(rank: int) -> NDArray[np.uint8]:
+def encode_member(rank: int) -> NDArray[np.uint8]:
     """Who this process is, as bytes that are as many for every rank."""
-    card = msgspec.msgpack.encode(Member.here(rank))
-    return np.frombuffer(len(card).to_bytes(2) + card.ljust(CARD_BYTES - 2, b"\0"), np.uint8).copy()
+    record = msgspec.msgpack.encode(Member.here(rank))
+    return np.frombuffer(len(record).to_bytes(2) + record.ljust(MEMBER_BYTES - 2, b"\0"), np.uint8).copy()
 
 
-def read_card(card: bytes) -> Member:
+def decode_member(record: bytes) -> Member:
     """Who another process is."""
-    return msgspec.msgpack.decode(card[2 : 2 + int.from_bytes(card[:2])], type=Member)
+    return msgspec.msgpack.decode(record[2 : 2 + int.from_bytes(record[:2])], type=Member)

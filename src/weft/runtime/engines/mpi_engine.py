@@ -16,14 +16,14 @@ from weft.errors import InputError, TimedOut
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines.arithmetic import ByteArithmetic
 from weft.runtime.engines.messaging import (
-    CARD_BYTES,
     FAREWELL_S,
+    MEMBER_BYTES,
     FailureKind,
     MessagingEngine,
     OperationFailure,
+    decode_member,
+    encode_member,
     heard,
-    read_card,
-    write_card,
 )
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
     def __init__(self, mpi: Any, comm: Any, *, timeout: float) -> None:
         own, duplicated = comm.Idup()
         deadline = time.monotonic() + timeout
-        cards = np.empty(CARD_BYTES * comm.size, np.uint8)
+        records = np.empty(MEMBER_BYTES * comm.size, np.uint8)
         if not _test_until(duplicated.Test, deadline):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
-        gathered = own.Iallgather(write_card(comm.rank), cards)
+        gathered = own.Iallgather(encode_member(comm.rank), records)
         if not _test_until(gathered.Test, deadline):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
-        members = [read_card(card.tobytes()) for card in cards.reshape(comm.size, -1)]
+        members = [decode_member(record.tobytes()) for record in records.reshape(comm.size, -1)]
         super().__init__(members, comm.rank, MpiChannel(mpi, own))
         self._mpi, self._comm = mpi, own
 
@@ -102,10 +102,6 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""
         return flatten(array, writable=writable)
-
-    def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Array in ordinary memory."""
-        return np.empty(elements, dtype)
 
     def channel(self, flat: Flat) -> MessageChannel:
         """What carries such values."""

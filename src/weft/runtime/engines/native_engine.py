@@ -22,7 +22,7 @@ from weft.errors import (
 )
 from weft.runtime.bootstrap.regroup import Regroup
 from weft.runtime.buffers import Flat, flatten
-from weft.runtime.engines import AwaitedPeer, group_by_host
+from weft.runtime.engines import AwaitedPeer, Engine
 from weft.runtime.recovery import Recovery, Survivors, agree, without_ranks
 from weft.runtime.transport.arena_allocator import ArenaAllocator
 from weft.runtime.transport.connect import connect, connect_part, reconnect
@@ -47,7 +47,7 @@ _LARGE: Final = 64 << 10
 """Bytes from which a system call per piece is cheaper than copying twice."""
 
 
-class NativeEngine:
+class NativeEngine(Engine[Flat]):
     """The engine that is Weft's own: it runs scripts in C++.
 
     Parameters
@@ -94,11 +94,6 @@ class NativeEngine:
         return NativeEngine(transport, control_plane.members, ArenaAllocator(transport.host), control_plane)
 
     @property
-    def hosts(self) -> list[list[int]]:
-        """Ranks of each host."""
-        return group_by_host(self._members)
-
-    @property
     def job_ranks(self) -> list[int]:
         """Number in the job of each rank."""
         return self._transport.job
@@ -132,7 +127,7 @@ class NativeEngine:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
             raise LimitError(f"{schedule.collective} ({schedule.algorithm}): {msg}") from error
 
-    def prepare_exchange(self, dealings: Sequence[PeerExchange], segment_elements: int) -> _core.Script:
+    def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> _core.Script:
         """Tasks of this rank; nothing waits for anything."""
 
         def count(elements: int | None) -> int:
@@ -140,14 +135,14 @@ class NativeEngine:
 
         counted = [
             (
-                dealing.peer,
-                count(dealing.sends),
-                count(dealing.receives),
-                dealing.here,
-                dealing.there,
-                dealing.code(self.rank),
+                exchange.peer,
+                count(exchange.sends),
+                count(exchange.receives),
+                exchange.here,
+                exchange.there,
+                exchange.code(self.rank),
             )
-            for dealing in dealings
+            for exchange in exchanges
         ]
         return _core.write_exchange(counted, segment_elements, self._connection_counts)
 
@@ -260,7 +255,7 @@ class NativeEngine:
 
     def shrink(
         self,
-        culprit: int | None,
+        lost_rank: int | None,
         failed: bool,
         topology: Topology | None,
         minimum: int | None,
@@ -270,7 +265,7 @@ class NativeEngine:
 
         Parameters
         ----------
-        culprit
+        lost_rank
             A rank that this one has lost, if it is known.
         failed
             Whether the latest operation failed here.
@@ -293,7 +288,7 @@ class NativeEngine:
             msg = "only the communicator of all ranks can shrink; split what it returns"
             raise InputError(msg)
         completed = self._completed(failed)
-        met = self._regroup(transport.regroup_kit, culprit, completed, timeout, minimum)
+        met = self._regroup(transport.regroup_kit, lost_rank, completed, timeout, minimum)
         met.control_plane.reporter = control_plane.reporter.among(met.before)
         left = without_ranks(topology, self.hosts, met.before)
         self.control_plane = None
@@ -308,15 +303,15 @@ class NativeEngine:
         return engine, Survivors(met.before, completed - met.completed, left)
 
     def _regroup(
-        self, kit: RegroupKit, culprit: int | None, completed: int, timeout: float, minimum: int | None
+        self, kit: RegroupKit, lost_rank: int | None, completed: int, timeout: float, minimum: int | None
     ) -> Regrouped:
         """Meet the other survivors."""
         host = self._transport.host
 
         def losses() -> dict[int, bool]:
             found = dict(host.losses())
-            if culprit is not None:
-                found.setdefault(culprit, True)
+            if lost_rank is not None:
+                found.setdefault(lost_rank, True)
             return found
 
         return Regroup(self.rank, self._members, kit, losses, completed, timeout, minimum).run()

@@ -1,4 +1,4 @@
-"""The watch over the ranks of an engine whose data moves through somebody else's connections.
+"""The watch over the ranks of an engine whose data moves through connections that are not Weft's own.
 
 gloo and NCCL do not see that a peer is frozen, and tell of a dead one only those who happen to talk to it. So
 the ranks also meet by Weft's own means, and watch each other as those of the native engine do: processes and

@@ -19,8 +19,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from weft.errors import InputError, PeerLost
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
 from weft.runtime.engines.arithmetic import TensorArithmetic
@@ -31,8 +29,6 @@ from weft.runtime.engines.tensor_buffers import TensorFlat, flatten_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
     from weft.runtime.engines import Prepared
     from weft.runtime.engines.interpreter import MessageChannel, Move
@@ -156,10 +152,6 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
             msg = f"this process group does not move tensors on {device}, only on {moves}"
             raise TypeError(msg)
         return flat
-
-    def empty(self, elements: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Array in ordinary memory."""
-        return np.empty(elements, dtype)
 
     def channel(self, flat: TensorFlat) -> MessageChannel:
         """What carries such values."""

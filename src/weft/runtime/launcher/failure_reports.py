@@ -1,4 +1,4 @@
-"""How a rank tells the launcher why it fails, so that ``weft run`` can say which rank failed first.
+"""Failure reports: a rank tells the launcher why it fails, so that ``weft run`` can say which failed first.
 
 When one rank fails, the others fail because of it, and their exit codes look alike. So a communicator that
 fails writes one line of JSON into a pipe that the ranks have inherited from the launcher: what kind of

@@ -236,7 +236,7 @@ class _Job:
                 continue  # under nohup, say
             self._resources.callback(signal.signal, number, signal.signal(number, self._hear_signal))
         if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
-            # For the ranks, which write their flight records; whoever signals all by name also hits this one.
+            # For the ranks, which write their flight records; a signal by name also reaches this process.
             ignored = signal.signal(signal.SIGUSR2, lambda *_: None)
             self._resources.callback(signal.signal, signal.SIGUSR2, ignored)
         self._selector.register(reader, selectors.EVENT_READ, None)

@@ -1,4 +1,4 @@
-"""What the ranks of a job print, line by line, with the rank in front."""
+"""Output of the ranks of a job, passed on line by line with the rank in front."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RankOutput:
         self._give(b"")
 
     def _give(self, data: bytes) -> None:
-        """Write whole lines, and at the end, which no data means, what is left of one."""
+        """Write complete lines; at the end of input, which empty data means, flush the last partial line."""
         lines = (self._partial + data).split(b"\n")
         self._partial = lines.pop()
         if not data and self._partial:

@@ -1,4 +1,4 @@
-"""What makes sure that processes end with the one that started them, however that one ends.
+"""The watchdog: processes end with the one that started them, however that one ends.
 
 A process that is killed cannot clean up. So the kernel is asked to kill each child when its parent dies, and
 a second process, `weft.runtime.launcher.watchdog_process`, kills whatever these had started.

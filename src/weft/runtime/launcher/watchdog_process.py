@@ -1,4 +1,4 @@
-"""A process that outlives ``weft run`` just long enough to end what a killed ``weft run`` left behind.
+"""The watchdog process: it outlives ``weft run`` long enough to end what a killed ``weft run`` left behind.
 
 It is told on standard input which process groups there are, one ``+PID`` or ``-PID`` a line, and which
 directories are theirs, ``/PATH``. When the input ends, the launcher is gone, however it died: every group

@@ -1,1 +1,1 @@
-"""How a rank reaches the others: shared memory inside a machine, authenticated connections between them."""
+"""The transport: shared memory inside a machine, authenticated connections between machines."""

@@ -1,4 +1,4 @@
-"""Memory that the ranks of one machine share: who may use which part of this rank's arena."""
+"""Allocator of the arena, the memory that the ranks of one machine share."""
 
 from __future__ import annotations
 

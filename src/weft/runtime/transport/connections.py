@@ -23,18 +23,8 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.dialer import (
-    Dialer,
-    Dismissed,
-    Refused,
-    RetryPauses,
-)
-from weft.runtime.bootstrap.handshake import (
-    Gone,
-    Hello,
-    ProtocolError,
-    hash_scope,
-)
+from weft.runtime.bootstrap.dialer import Dialer, Dismissed, Refused, RetryPauses
+from weft.runtime.bootstrap.handshake import Gone, Hello, ProtocolError, hash_scope
 from weft.runtime.bootstrap.listener import Listener, let_idle, open_socket
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.bootstrap.server import resolve
