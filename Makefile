@@ -1,5 +1,5 @@
 # make demo   see Weft work           make test   everything .ci/run checks
-# make build  compile the extension   make stub   write src/weft/_core.pyi anew after cpp/bindings.cpp changed
+# make build  compile the extension   make stub   write src/weft/_core.pyi anew after cpp/bindings changed
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo

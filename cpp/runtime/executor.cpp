@@ -1,4 +1,5 @@
-#include "executor.hpp"
+// Python half: src/weft/runtime/engines/native_engine.py.
+#include "runtime/executor.hpp"
 
 #include <sched.h>
 
@@ -8,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "run.hpp"
+#include "runtime/run.hpp"
 
 namespace weft::runtime {
 namespace {

@@ -1,4 +1,5 @@
 // Runs one rank's script over its links.
+// Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
 #include <atomic>
@@ -8,10 +9,10 @@
 #include <mutex>
 #include <vector>
 
-#include "host.hpp"
-#include "link.hpp"
-#include "script.hpp"
-#include "status.hpp"
+#include "runtime/shared_memory.hpp"
+#include "runtime/link.hpp"
+#include "runtime/script.hpp"
+#include "runtime/status.hpp"
 
 namespace weft::runtime {
 

@@ -1,4 +1,5 @@
-#include "heartbeats.hpp"
+// Python half: src/weft/runtime/transport/connect.py.
+#include "runtime/heartbeats.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,7 +9,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "crc32c.hpp"
+#include "runtime/crc32c.hpp"
 
 namespace weft::runtime {
 namespace {

@@ -4,6 +4,8 @@
 // that neither Python nor a long sum delays them. Rank 0 sees who hangs up or falls silent, hears what the others have
 // seen on their machines, and tells everybody; whoever no longer hears rank 0 declares rank 0. The same way goes the
 // news that a connection was cut, whom a rank waits for, and why it gave up.
+//
+// Python half: src/weft/runtime/transport/connect.py.
 #pragma once
 
 #include <atomic>
@@ -12,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "host.hpp"
-#include "status.hpp"
+#include "runtime/shared_memory.hpp"
+#include "runtime/status.hpp"
 
 namespace weft::runtime {
 

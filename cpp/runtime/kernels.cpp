@@ -1,9 +1,10 @@
-#include "kernels.hpp"
+// Python half: src/weft/runtime/engines/arithmetic.py.
+#include "runtime/kernels.hpp"
 
 #include <atomic>
 #include <stdexcept>
 
-#include "kernels_level.hpp"
+#include "runtime/kernels_level.hpp"
 
 namespace weft::runtime {
 namespace {

@@ -8,6 +8,8 @@
 // one or the other, by position.
 //
 // Regions are the same or do not overlap; they need no alignment.
+//
+// Python half: src/weft/runtime/engines/arithmetic.py.
 #pragma once
 
 #include <cstddef>

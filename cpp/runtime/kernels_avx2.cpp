@@ -1,9 +1,11 @@
 // The kernels with 256-bit vectors and the processor's own half conversions. Compiled with -mavx2 -mf16c; nothing
 // here may run before kernels.cpp has asked the processor. Only arithmetic on halves is written out: the compiler
 // does the rest as well.
+//
+// Python half: src/weft/runtime/engines/arithmetic.py.
 #include <immintrin.h>
 
-#include "kernels_loops.hpp"
+#include "runtime/kernels_loops.hpp"
 
 namespace weft::runtime {
 namespace {

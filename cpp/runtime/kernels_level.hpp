@@ -1,4 +1,5 @@
 // One instruction set: its name and a function for every element type and operation.
+// Python half: src/weft/runtime/engines/arithmetic.py.
 #pragma once
 
 #include <cstddef>

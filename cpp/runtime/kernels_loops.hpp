@@ -1,12 +1,14 @@
 // Portable loops, written so that compilers vectorise them, for whatever instructions the including file is
 // compiled with. All names here are local to that file, and nothing from the standard library is called: a function
 // shared between files could be kept in the version that this machine cannot run.
+//
+// Python half: src/weft/runtime/engines/arithmetic.py.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels_level.hpp"
+#include "runtime/kernels_level.hpp"
 
 // Regions do not overlap partially: no iteration reads what another one writes.
 #ifdef __clang__

@@ -1,5 +1,6 @@
 // The kernels as any processor runs them.
-#include "kernels_loops.hpp"
+// Python half: src/weft/runtime/engines/arithmetic.py.
+#include "runtime/kernels_loops.hpp"
 
 namespace weft::runtime {
 

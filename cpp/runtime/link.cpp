@@ -1,8 +1,9 @@
-#include "link.hpp"
+// Python half: src/weft/runtime/transport/connect.py.
+#include "runtime/link.hpp"
 
 #include <algorithm>
 
-#include "copying.hpp"
+#include "runtime/copy_bytes.hpp"
 
 namespace weft::runtime {
 

@@ -1,12 +1,13 @@
 // The way to one other rank: how tasks get there and come from there, in row order.
+// Python half: src/weft/runtime/transport/connect.py.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "host.hpp"
-#include "kernels.hpp"
-#include "script.hpp"
+#include "runtime/shared_memory.hpp"
+#include "runtime/kernels.hpp"
+#include "runtime/script.hpp"
 
 namespace weft::runtime {
 

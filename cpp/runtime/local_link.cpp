@@ -3,14 +3,16 @@
 // - private, and large, and the kernel permits it: the receiver reads it out of the sender's process;
 // - else the sender copies it through a ring of bytes.
 // A task that may be pushed is written by the sender to where the *receiver's* tensor lies, in the first two ways.
+//
+// Python half: src/weft/runtime/transport/connect.py.
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "copying.hpp"
-#include "link.hpp"
+#include "runtime/copy_bytes.hpp"
+#include "runtime/link.hpp"
 
 namespace weft::runtime {
 namespace {

@@ -1,4 +1,5 @@
 // One operation under way at one rank: what may go next, and who is waited for.
+// Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
 #include <poll.h>
@@ -8,9 +9,9 @@
 #include <chrono>
 #include <thread>
 
-#include "../patience.hpp"
-#include "copying.hpp"
-#include "executor.hpp"
+#include "common/work_limit.hpp"
+#include "runtime/copy_bytes.hpp"
+#include "runtime/executor.hpp"
 
 namespace weft::runtime {
 

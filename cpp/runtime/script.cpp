@@ -1,4 +1,5 @@
-#include "script.hpp"
+// Python half: src/weft/runtime/engines/native_engine.py.
+#include "runtime/script.hpp"
 
 #include <algorithm>
 #include <map>

@@ -12,6 +12,8 @@
 // sender's own fetching out of it, as when results go back to those who gave the parts, the sender knows as well, and
 // can write the result while it still has it in its cache. That makes the sender do the copying, so it is done only
 // where all ranks send alike.
+//
+// Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,8 @@
 #include <span>
 #include <vector>
 
-#include "../program.hpp"
-#include "../rows.hpp"
+#include "schedule/program.hpp"
+#include "schedule/rows.hpp"
 
 namespace weft::runtime {
 

@@ -1,4 +1,5 @@
 // How an operation ended.
+// Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
 #include <cstdint>

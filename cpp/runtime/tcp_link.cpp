@@ -8,6 +8,8 @@
 //
 // Sums are taken straight out of the staging buffer; what is only copied goes straight into place. Either happens before the
 // checksum is known: an operation whose data was changed fails, and what it has left in the array is undefined.
+//
+// Python half: src/weft/runtime/transport/connect.py.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -19,9 +21,9 @@
 #include <span>
 #include <vector>
 
-#include "crc32c.hpp"
-#include "link.hpp"
-#include "tcp_state.hpp"
+#include "runtime/crc32c.hpp"
+#include "runtime/link.hpp"
+#include "runtime/tcp_state.hpp"
 
 namespace weft::runtime {
 namespace {

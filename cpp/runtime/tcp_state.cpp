@@ -1,5 +1,6 @@
 // Apart from the rest because <linux/tcp.h>, which knows the newer fields, does not go together with <netinet/tcp.h>.
-#include "tcp_state.hpp"
+// Python half: src/weft/runtime/transport/connect.py.
+#include "runtime/tcp_state.hpp"
 
 #include <linux/tcp.h>
 #include <sys/socket.h>

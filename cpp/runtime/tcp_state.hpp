@@ -1,4 +1,5 @@
 // What the kernel knows about a connection.
+// Python half: src/weft/runtime/transport/connect.py.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,7 @@
-"""Columns of numbers that nobody can change: what topologies and schedules are made of."""
+"""Columns of numbers that nobody can change: what topologies and schedules are made of.
+
+The C++ half of `row_order` is ``cpp/schedule/row_order.cpp``.
+"""
 
 from __future__ import annotations
 

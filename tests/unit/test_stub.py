@@ -14,4 +14,4 @@ STUB = Path(__file__).parents[2] / "src" / "weft" / "_core.pyi"
 def test_committed_stub_equals_the_generated_one() -> None:
     generator = StubGen(_core)
     generator.put(_core)
-    assert STUB.read_text(encoding="utf-8") == generator.get(), "cpp/bindings.cpp changed: run `make stub`"
+    assert STUB.read_text(encoding="utf-8") == generator.get(), "cpp/bindings changed: run `make stub`"

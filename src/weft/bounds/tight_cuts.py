@@ -3,7 +3,8 @@
 Named sets (`weft.bounds.node_sets`) are easy to understand but may miss the one that matters: two racks
 behind a thin cable, a corner where links failed. These searches miss none. They count in whole numbers, so
 that what they find is exact; only speeds that would not fit into 64 bits are rounded, upwards, which leaves
-every bound valid. The flows run in C++ (``cpp/cuts.cpp``).
+every bound valid. The C++ half is
+``cpp/bounds/tight_cuts.cpp``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A tree carries one chunk: up, every rank adds what it has to its parent's, and down, every rank passes the
 result on. An edge is a path between two ranks through switches only. `packing` weighs such trees,
-`timetable` says when each edge is used.
+`timetable` says when each edge is used. The C++ half is ``cpp/synthesis/tree_packing.cpp`` and
+``cpp/synthesis/arborescence.cpp``.
 """
 
 from __future__ import annotations

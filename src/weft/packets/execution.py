@@ -1,6 +1,7 @@
 """Tables carried out packet by packet, on hardware that is described to the flit.
 
-docs/packets.md has the rules; `cpp/interfaces.cpp` executes tables, `cpp/fabric.cpp` moves packets.
+docs/packets.md has the rules. The C++ half is ``cpp/packets/execution.cpp``, which executes tables, with
+``cpp/packets/packet_network.cpp``, which moves packets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The channels of a network and the ways of messages over them, as the engine takes them.
 
 A rank whose links all end at switches has its interfaces there: its links are its ports. A rank with a link
-to another rank has a router in front of its interfaces, and ports of its own between the two.
+to another rank has a router in front of its interfaces, and ports of its own between the two. The C++ half is
+``cpp/packets/packet_network.cpp``.
 """
 
 from __future__ import annotations

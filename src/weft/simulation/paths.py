@@ -1,4 +1,7 @@
-"""Which links every transfer of a schedule crosses, as the engine takes it."""
+"""Which links every transfer of a schedule crosses, as the engine takes it.
+
+The C++ half is `PathFinder` in ``cpp/simulation/simulator.cpp``.
+"""
 
 from __future__ import annotations
 

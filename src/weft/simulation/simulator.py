@@ -4,7 +4,7 @@ What a run means is written down in docs/simulation.md. In one paragraph: a mess
 segment starts when the values it carries are there, occupies one link after the other (cut-through), and is
 applied when nobody still reads the place it writes. With ``sharing="queue"`` a link serves one segment at a
 time, the one with the smallest (segment, step, row) first; with ``"fluid"`` flows share links max-min fair,
-as TCP roughly does.
+as TCP roughly does. The C++ half is ``cpp/simulation/simulator.cpp``.
 """
 
 from __future__ import annotations

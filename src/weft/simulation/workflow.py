@@ -4,7 +4,8 @@ What a run means is written down in docs/workflow.md. In one paragraph: a task i
 rank goes through them; a stage is a part of a collective, or work on a resource of the rank's own (its
 compute unit, a memory port), or a pause. A task begins at a rank when those it comes after have ended
 there; ranks meet in collectives only. Links and resources serve the waiting piece of the smallest (priority,
-task, segment). What is held for a while, such as a buffer, is a token of a pool.
+task, segment). What is held for a while, such as a buffer, is a token of a pool. The C++ half is
+``cpp/simulation/workflow.cpp``.
 """
 
 from __future__ import annotations

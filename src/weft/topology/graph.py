@@ -5,7 +5,8 @@ Nodes ``0 .. ranks-1`` are the ranks, nodes ``ranks .. ranks+switches-1`` the sw
 several rows, an asymmetric cable is two rows with different speeds. A link's row number is its identity:
 routes and reports name links by it, so row order is part of a topology's digest.
 
-A topology is a value: its arrays are read-only and nothing here does I/O.
+A topology is a value: its arrays are read-only and nothing here does I/O. The C++ half is
+``cpp/topology/graph.cpp``.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ Four rules, all deterministic:
     switches of one half.
 ``ecmp``
     As ``shortest``, but each flow (source, destination) is hashed with a seed, as switches do it.
+
+The C++ half is ``cpp/topology/graph.cpp``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How much work the checks of a schedule are, before any of it is done.
 
 In operations as `weft.limits.MAX_WORK` counts them, right within a factor of a few. The figures are those of
-the loops in ``cpp/verify.cpp`` and ``cpp/deadlock.cpp``, measured on an ordinary processor.
+the loops in ``cpp/verification/semantics.cpp`` and ``cpp/verification/deadlock.cpp``, measured on an ordinary
+processor.
 """
 
 from __future__ import annotations

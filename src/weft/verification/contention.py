@@ -2,7 +2,8 @@
 
 A *flow* is everything one connection (src, dst, route) sends in one step, however many messages that is. Two
 flows on one link in one step share its speed: legal, often avoidable, and what contention-free algorithms are
-about. Chunks without weight send nothing and count for nothing.
+about. Chunks without weight send nothing and count for nothing. The C++ half is
+``cpp/verification/contention.cpp``.
 """
 
 from __future__ import annotations

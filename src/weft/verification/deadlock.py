@@ -19,6 +19,8 @@ one.
 Without a bound on the slots nothing can get stuck. Take the events step by step, within a step first the
 sendings and then the consumptions, both in row order: values read come from earlier steps, reads of a step
 precede its writes, and a connection's order is row order, so every precondition lies earlier in this order.
+
+The C++ half is ``cpp/verification/deadlock.cpp``.
 """
 
 from __future__ import annotations

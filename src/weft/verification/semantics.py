@@ -6,8 +6,8 @@ undefined, and so is what is copied or summed from it, until a copy of a defined
 end each target rank's buffer must be defined and hold every contribution exactly once. What happens on the
 way does not matter: a sum that counts a rank twice and is overwritten later does no harm.
 
-The replay is native (``cpp/verify.cpp``) and stops at the first wrong chunk, which it replays once more to
-learn which transfer spoilt it. Here findings become sentences.
+The C++ half, ``cpp/verification/semantics.cpp``, does the replay. It stops at the first wrong chunk, which it
+replays once more to learn which transfer spoilt it. Here findings become sentences.
 """
 
 from __future__ import annotations

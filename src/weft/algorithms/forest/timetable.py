@@ -2,9 +2,10 @@
 
 Time is cut into ticks. A chunk holds a link for as many ticks as it takes, and no link carries two chunks at
 once. `make_timetable` starts from trees that load the links evenly and packs their transfers as tightly as it
-can (cpp/ forest_slots.cpp says how), growing trees anew where a free slot suggests another parent. On
-networks whose links are all alike a tick is the time of one chunk on one link, and the number of ticks can be
-held against the load of the busiest link: no timetable is shorter.
+can, growing trees anew where a free slot suggests another parent; its C++ half,
+``cpp/synthesis/timetable.cpp``, says how. On networks whose links are all alike a tick is the time of one
+chunk on one link, and the number of ticks can be held against the load of the busiest link: no timetable is
+shorter.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ by need
     that the group could spread by itself: what crosses a thin uplink crosses it once.
 
 `grow_trees` takes the first of them that needs the fewest steps. Where links differ in speed it does so for
-several choices of links, and keeps the one that takes the least time.
+several choices of links, and keeps the one that takes the least time. The C++ half is
+``cpp/synthesis/multitree_growth.hpp``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Arithmetic of the interpreter: on numpy bytes by Weft's own kernels, or on tensors by torch."""
+"""Arithmetic of the interpreter: on numpy bytes by Weft's own kernels, or on tensors by torch.
+
+The C++ half is ``cpp/runtime/kernels.cpp``.
+"""
 
 from __future__ import annotations
 

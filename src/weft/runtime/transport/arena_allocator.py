@@ -1,4 +1,7 @@
-"""Allocator of the arena, the memory that the ranks of one machine share."""
+"""Allocator of the arena, the memory that the ranks of one machine share.
+
+The C++ half, which creates and maps the memory, is ``cpp/runtime/shared_memory.cpp``.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 `connect` is for all ranks of a job, which agree over the control plane. `connect_part` is for some of the
 ranks of a communicator, which agree over the collectives that they already have.
+
+The C++ half is ``cpp/runtime/shared_memory.cpp``, ``local_watch.cpp`` and ``heartbeats.cpp``, and the links
+of ``cpp/runtime/link.hpp``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,18 @@
+// The functions with which each file of this folder adds its part to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace weft {
+
+void bind_cuts(nanobind::module_& m);
+void bind_forest(nanobind::module_& m);
+void bind_interfaces(nanobind::module_& m);
+void bind_kernels(nanobind::module_& m);
+void bind_runtime(nanobind::module_& m);
+void bind_simulation(nanobind::module_& m);
+void bind_synthesis(nanobind::module_& m);
+void bind_verification(nanobind::module_& m);
+void bind_workflow(nanobind::module_& m);
+
+}  // namespace weft

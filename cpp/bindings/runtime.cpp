@@ -1,0 +1,275 @@
+// The data plane as Python sees it. src/weft/runtime has checked the types.
+// Python half: src/weft/runtime/engines/native_engine.py and src/weft/runtime/transport/connect.py.
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "bindings/arrays.hpp"
+#include "bindings/module.hpp"
+#include "bindings/names.hpp"
+#include "runtime/crc32c.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/heartbeats.hpp"
+#include "runtime/shared_memory.hpp"
+#include "runtime/script.hpp"
+#include "bindings/table.hpp"
+
+namespace weft {
+namespace {
+
+using namespace runtime;
+
+std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> start, bool pairs,
+                                        int64_t segment, int32_t rank, int64_t max_segments, In<int32_t> lanes,
+                                        In<int32_t> out, In<int32_t> in, In<int32_t> of_route) {
+    std::vector<int64_t> sizes(start.shape(0) - 1);
+    for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = start.data()[i + 1] - start.data()[i];
+    nb::gil_scoped_release release;
+    Layout layout{view(start), ranks, pairs};
+    return std::make_shared<Script>(
+        write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout,
+                     {view(lanes), view(out), view(in), view(of_route)}, rank));
+}
+
+using DealingTuple = std::tuple<int32_t, int64_t, int64_t, int64_t, int64_t, uint64_t>;
+
+std::shared_ptr<Script> write_exchange_py(const std::vector<DealingTuple>& dealings, int64_t segment,
+                                          In<int32_t> lanes) {
+    if (segment < 1) throw std::invalid_argument("segment");
+    std::vector<Dealing> all;
+    for (const auto& [peer, sends, receives, here, there, code] : dealings) {
+        if (here < 0 || there < 0) throw std::invalid_argument("a place before the first element");
+        all.push_back({peer, sends, receives, here, there, code});
+    }
+    return std::make_shared<Script>(write_exchange(all, segment, view(lanes)));
+}
+
+// A view of a Python object's memory, for as long as this lives.
+class View {
+public:
+    explicit View(nb::handle object) {
+        if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+    }
+    // None if the memory is not in one piece, or may not be written to.
+    static std::optional<View> writable(nb::handle object) {
+        View found;
+        if (PyObject_GetBuffer(object.ptr(), &found.buffer_, PyBUF_WRITABLE) == 0) return found;
+        PyErr_Clear();
+        return std::nullopt;
+    }
+    ~View() { PyBuffer_Release(&buffer_); }  // does nothing for one that was moved from
+    View(View&& other) noexcept : buffer_(std::exchange(other.buffer_, Py_buffer{})) {}
+    View& operator=(View&&) = delete;
+    std::byte* begin() const { return buffer_.len == 0 ? nullptr : static_cast<std::byte*>(buffer_.buf); }
+    size_t size() const { return static_cast<size_t>(buffer_.len); }
+
+private:
+    View() = default;
+    Py_buffer buffer_{};
+};
+
+// Describes to the executor where an operation's memory is.
+Operation describe(const Executor& executor, const Script& script, uint64_t fingerprint, std::byte* const (&begin)[kRegions],
+                   const size_t (&bytes)[kRegions], bool large, DType type, ReduceOp op, int64_t timeout_ms) {
+    Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, {}, timeout_ms};
+    for (int r = 0; r < kRegions; ++r) {
+        std::optional<uint64_t> shared = begin[r] == nullptr ? std::nullopt : executor.host().find(begin[r], bytes[r]);
+        operation.memory.region[r] = begin[r];
+        operation.bytes[r] = bytes[r];
+        operation.address[r] = shared.value_or(reinterpret_cast<uint64_t>(begin[r]));
+        if (shared) operation.shared |= uint64_t{1} << r;
+    }
+    if ((script.exposed & ~operation.shared) == 0) operation.shared |= kExposed;
+    size_t element = element_bytes(type);
+    operation.memory.stage = begin[2] + static_cast<size_t>(script.scratch_elements) * element;
+    operation.memory.dtype = type;
+    operation.memory.op = op;
+    operation.memory.element = element;
+    return operation;
+}
+
+size_t room_needed(const Script& script, DType type) {
+    return static_cast<size_t>(script.scratch_elements + script.stage_elements) * element_bytes(type);
+}
+
+Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer, nb::handle output,
+              nb::handle scratch, bool large, std::string_view dtype, std::string_view op, int64_t timeout_ms) {
+    DType type = dtype_named(dtype);
+    View views[kRegions] = {View(buffer), View(output), View(scratch)};
+    if (views[2].size() < room_needed(script, type)) throw std::invalid_argument("scratch");
+    std::byte* const begin[kRegions] = {views[0].begin(), views[1].begin(), views[2].begin()};
+    const size_t bytes[kRegions] = {views[0].size(), views[1].size(), views[2].size()};
+    Operation operation = describe(executor, script, fingerprint, begin, bytes, large, type, op_named(op), timeout_ms);
+    nb::gil_scoped_release release;
+    return executor.run(operation);
+}
+
+// An operation in place that is made again and again, on arrays that have the size and the type of the first.
+class Again {
+public:
+    Again(std::shared_ptr<Executor> executor, std::shared_ptr<Script> script, uint64_t fingerprint, nb::object scratch,
+          size_t bytes, bool large, std::string_view dtype, std::string_view op)
+        : executor_(std::move(executor)),
+          script_(std::move(script)),
+          fingerprint_(fingerprint),
+          scratch_(std::move(scratch)),
+          bytes_(bytes),
+          large_(large),
+          dtype_(dtype_named(dtype)),
+          op_(op_named(op)) {
+        if (View(scratch_).size() < room_needed(*script_, dtype_)) throw std::invalid_argument("scratch");
+    }
+
+    // True when it is done, False if this is not an array that it can be done on as it lies, and how it ended otherwise.
+    nb::object run(nb::handle array, int64_t timeout_ms) {
+        std::optional<View> view = View::writable(array);
+        if (!view || view->size() != bytes_) return nb::bool_(false);
+        View scratch(scratch_);
+        std::byte* const begin[kRegions] = {view->begin(), view->begin(), scratch.begin()};
+        const size_t bytes[kRegions] = {bytes_, bytes_, scratch.size()};
+        Operation operation = describe(*executor_, *script_, fingerprint_, begin, bytes, large_, dtype_, op_, timeout_ms);
+        Ending ending;
+        {
+            nb::gil_scoped_release release;
+            ending = executor_->run(operation);
+        }
+        if (ending.status == Status::done) return nb::bool_(true);
+        return nb::cast(ending);
+    }
+
+private:
+    std::shared_ptr<Executor> executor_;
+    std::shared_ptr<Script> script_;
+    uint64_t fingerprint_;
+    nb::object scratch_;
+    size_t bytes_;
+    bool large_;
+    DType dtype_;
+    ReduceOp op_;
+};
+
+}  // namespace
+
+void bind_runtime(nb::module_& m) {
+    nb::class_<Host>(m, "Host", "This rank's part of the memory that the ranks of one machine share.")
+        .def(nb::init<int, int, size_t, bool, bool>(), nb::arg("rank"), nb::arg("ranks"), nb::arg("arena_bytes"),
+             nb::arg("crowded"), nb::arg("readable"))
+        .def_prop_ro("descriptor", &Host::descriptor)
+        .def_prop_ro("arena_bytes", &Host::arena_bytes)
+        .def_prop_ro("arena_address",
+                     [](const Host& host) { return reinterpret_cast<uint64_t>(host.arena(host.rank())); })
+        .def("attach", &Host::attach, nb::arg("rank"), nb::arg("pid"), nb::arg("descriptor"), nb::arg("arena_bytes"),
+             "Map another rank's memory.")
+        .def("can_read", &Host::can_read, nb::arg("rank"), nb::arg("address"), nb::arg("expected"),
+             "Whether the kernel lets this process read another rank's memory.")
+        .def("start_watch", &Host::start_watch, nb::arg("suspect_after_ms"), nb::arg("frozen_after_ms"),
+             nb::arg("rank_of"), nb::arg("job_ranks"), "Begin to send heartbeats, and to watch those of the others.")
+        .def(
+            "losses",
+            [](const Host& host) {
+                std::vector<std::tuple<int32_t, bool>> found;
+                for (int32_t rank = 0; rank < host.job_ranks(); ++rank) {
+                    Host::Loss loss = host.loss(rank);
+                    if (loss.when_ms != 0) found.emplace_back(rank, loss.frozen);
+                }
+                return found;
+            },
+            "Ranks of the job that were declared lost, each with whether it is only frozen.")
+        .def("reset", &Host::reset, nb::arg("channel"), "Make a channel as new.")
+        .def_prop_ro(
+            "cut",
+            [](const Host& host) -> std::optional<std::tuple<int32_t, int32_t, int32_t>> {
+                Host::Cut cut = host.cut();
+                if (!cut.seen()) return std::nullopt;
+                return std::tuple(cut.lower, cut.higher, cut.lane);
+            },
+            "Ranks of the job at both ends of a connection that was cut, and which of theirs it is.")
+        .def("mend", &Host::mend, "Forget the cut.")
+        .def(
+            "news",
+            [](const Host& host, int32_t teller, int channel) -> std::optional<std::tuple<uint64_t, int32_t, uint32_t>> {
+                Host::News news = host.news(teller, channel);
+                if (news.teller < 0) return std::nullopt;
+                return std::tuple(news.communicator, news.other, news.status);
+            },
+            nb::arg("teller"), nb::arg("channel"),
+            "What a rank said last about its communicator on a channel: which, whom it waits for or blames, and why.")
+        .def("close", &Host::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
+    nb::class_<Heartbeats>(m, "Heartbeats", "Beats between this rank and rank 0, over sockets that stay the caller's.")
+        .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t, int64_t>(), nb::arg("host"),
+             nb::arg("sockets"), nb::arg("suspect_after_ms"), nb::arg("silent_after_ms"))
+        .def("close", &Heartbeats::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
+    nb::class_<Script>(m, "Script", "What one rank does in one collective.")
+        .def_prop_ro("tasks", [](const Script& script) { return script.tasks.size(); })
+        .def_ro("scratch_elements", &Script::scratch_elements)
+        .def_ro("stage_elements", &Script::stage_elements);
+    m.def("write_script", &write_script_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
+          nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
+          nb::arg("lanes"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"),
+          "The part of a schedule that concerns one rank; sizes in elements.");
+    m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"), nb::arg("lanes"),
+          "Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that way.");
+    m.attr("CHANNELS") = kChannels;
+    m.def(
+        "crc32c",
+        [](nb::bytes data, uint32_t crc, bool portable) {
+            return (portable ? crc32c_portable : crc32c)(crc, data.c_str(), data.size());
+        },
+        nb::arg("data"), nb::arg("crc") = 0, nb::arg("portable") = false, "Checksum of bytes, continued from `crc`.");
+    nb::enum_<Status>(m, "Status", "How an operation ended.")
+        .value("done", Status::done)
+        .value("lost", Status::lost)
+        .value("frozen", Status::frozen)
+        .value("left", Status::left)
+        .value("differs", Status::differs)
+        .value("timed_out", Status::timed_out)
+        .value("interrupted", Status::interrupted)
+        .value("given_up", Status::given_up)
+        .value("cut", Status::cut)
+        .value("corrupt", Status::corrupt);
+    nb::class_<Waiting>(m, "Waiting", "What an operation waits for.")
+        .def_ro("rank", &Waiting::rank)
+        .def_ro("row", &Waiting::row)
+        .def_ro("seconds", &Waiting::seconds)
+        .def_ro("silent_ms", &Waiting::silent_ms);
+    nb::class_<Ending>(m, "Ending", "How an operation ended, and through whom.")
+        .def_ro("status", &Ending::status)
+        .def_ro("rank", &Ending::rank)
+        .def_ro("row", &Ending::row)
+        .def_ro("waited_for", &Ending::waited_for);
+    nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
+        .def(nb::init<std::shared_ptr<Host>, int, uint64_t, int32_t, std::vector<int32_t>, std::vector<int32_t>,
+                      std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, bool>(),
+             nb::arg("host"), nb::arg("channel"), nb::arg("communicator"), nb::arg("rank"), nb::arg("job"), nb::arg("local"), nb::arg("sockets"),
+             nb::arg("can_read"), nb::arg("checksums"))
+        .def("on_wait", &Executor::on_wait, nb::arg("tell"),
+             "Have a function called when an operation has waited for long, or for a rank that is silent.")
+        .def_prop_ro("waiting", &Executor::waiting, "What the operation under way waits for; also from other threads.")
+        .def("close", &Executor::close, "Leave on purpose; other channels of the host go on.")
+        .def("cancel", &Executor::cancel, "End the operation under way, from any thread; no other can follow.")
+        .def_prop_ro("sequence", &Executor::sequence)
+        .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("buffer"), nb::arg("output"),
+             nb::arg("scratch"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),
+             "Run one operation; never raises for what happens to peers, but says so.");
+    nb::class_<Again>(m, "Again", "An operation in place that is made again and again.")
+        .def(nb::init<std::shared_ptr<Executor>, std::shared_ptr<Script>, uint64_t, nb::object, size_t, bool,
+                      std::string_view, std::string_view>(),
+             nb::arg("executor"), nb::arg("script"), nb::arg("fingerprint"), nb::arg("scratch"), nb::arg("bytes"),
+             nb::arg("large"), nb::arg("dtype"), nb::arg("op"))
+        .def("run", &Again::run, nb::arg("array"), nb::arg("timeout_ms"),
+             "True: done. False: not an array that it can be done on as it lies. Else how it ended.");
+}
+
+}  // namespace weft

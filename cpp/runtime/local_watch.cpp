@@ -1,0 +1,154 @@
+// The watch of a rank over the other ranks of its machine, and what is known of all ranks of the job.
+// Python half: src/weft/runtime/transport/connect.py.
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+
+#include "runtime/shared_memory.hpp"
+
+namespace weft::runtime {
+namespace {
+
+constexpr int64_t kBeatMs = 100;
+
+int64_t now_ms() {
+    using namespace std::chrono;
+    return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+void Host::start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks) {
+    if (rank_of.size() != members_.size() || job_ranks < ranks_) throw std::invalid_argument("rank_of");
+    for (int32_t rank : rank_of) {
+        if (rank < 0 || rank >= job_ranks) throw std::invalid_argument("rank_of");
+    }
+    rank_of_ = std::move(rank_of);
+    lost_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
+    silent_since_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
+    news_ = std::vector<Told>(static_cast<size_t>(job_ranks) * kChannels);
+    watcher_ = std::thread([=, this] { watch(suspect_after_ms, frozen_after_ms); });
+}
+
+// Beats, and listens to the others' beats; a thread of its own, so that neither Python nor a long sum delays it.
+void Host::watch(int64_t suspect_after_ms, int64_t frozen_after_ms) {
+    std::vector<pollfd> polled;
+    std::vector<int> whose;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        if (!members_[rank].pidfd) continue;
+        polled.push_back({members_[rank].pidfd.get(), POLLIN, 0});
+        whose.push_back(rank);
+    }
+    int64_t last = now_ms();
+    while (!stop_.load()) {
+        mine().heartbeat.fetch_add(1, std::memory_order_relaxed);
+        int woken = poll(polled.data(), polled.size(), kBeatMs);
+        int64_t now = now_ms();
+        for (size_t i = 0; i < polled.size() && woken > 0; ++i) {
+            if (polled[i].revents == 0) continue;
+            if (board(whose[i]).closed.load(std::memory_order_acquire) == 0) declare(rank_of_[whose[i]], false);
+            polled[i].fd = -1;  // a dead process stays readable for ever
+        }
+        // If this process itself was held up, nobody else's silence means anything.
+        bool held_up = now - last > frozen_after_ms / 2, attentive = now - last < suspect_after_ms / 2;
+        last = now;
+        for (int rank : whose) {
+            Member& member = members_[rank];
+            uint64_t beat = board(rank).heartbeat.load(std::memory_order_relaxed);
+            bool left = board(rank).closed.load(std::memory_order_acquire) != 0;
+            if (beat != member.beat || held_up || left) {
+                member.beat = beat;
+                member.heard_ms = now;
+            }
+            int64_t silent = now - member.heard_ms;
+            if (attentive) suspect(rank_of_[rank], silent > suspect_after_ms ? silent : 0);
+            if (silent > frozen_after_ms) declare(rank_of_[rank], true);
+        }
+    }
+}
+
+void Host::suspect(int32_t rank, int64_t silent_ms) {
+    if (silent_ms == 0) {
+        silent_since_[rank].store(0, std::memory_order_relaxed);
+    } else if (silent_since_[rank].load(std::memory_order_relaxed) == 0) {
+        silent_since_[rank].store(now_ms() - silent_ms, std::memory_order_relaxed);
+        ring_bell(rank_);
+    }
+}
+
+int64_t Host::silent_ms(int32_t rank) const {
+    int64_t since = silent_since_[rank].load(std::memory_order_relaxed);
+    return since == 0 ? 0 : std::max<int64_t>(1, now_ms() - since);
+}
+
+void Host::declare(int32_t rank, bool frozen) {
+    int64_t none = 0;
+    if (lost_[rank].compare_exchange_strong(none, now_ms() * 2 + (frozen ? 1 : 0))) ring_bell(rank_);
+}
+
+void Host::find_dead() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+        if (!members_[rank].pidfd) continue;
+        pollfd process{members_[rank].pidfd.get(), POLLIN, 0};
+        bool ended = poll(&process, 1, 0) > 0;
+        if (ended && board(rank).closed.load(std::memory_order_acquire) == 0) declare(rank_of_[rank], false);
+    }
+}
+
+Host::Cut Host::cut() const {
+    std::lock_guard lock(cut_mutex_);
+    return cut_;
+}
+
+void Host::declare_cut(int32_t one, int32_t other, int32_t lane, bool corrupt) {
+    Cut found = cut();
+    found.lower = std::min(one, other);
+    found.higher = std::max(one, other);
+    found.lane = lane;
+    found.corrupt = corrupt ? 1 : 0;
+    hear_of_cut(found);
+}
+
+void Host::hear_of_cut(const Cut& cut) {
+    std::lock_guard lock(cut_mutex_);
+    if (cut.times_mended == cut_.times_mended && !cut_.seen()) cut_ = cut;
+}
+
+void Host::mend() {
+    std::lock_guard lock(cut_mutex_);
+    cut_ = {.times_mended = cut_.times_mended + 1};
+}
+
+void Host::hear_news(const News& news) {
+    std::lock_guard lock(news_mutex_);
+    Told& told = news_.at(static_cast<size_t>(news.teller) * kChannels + static_cast<size_t>(news.channel));
+    told.news = news;
+    ++told.times;
+}
+
+Host::News Host::news(int32_t teller, int channel) const {
+    std::lock_guard lock(news_mutex_);
+    return news_.at(static_cast<size_t>(teller) * kChannels + static_cast<size_t>(channel)).news;
+}
+
+std::vector<Host::News> Host::fresh_news(std::vector<uint32_t>& seen) const {
+    std::lock_guard lock(news_mutex_);
+    std::vector<News> fresh;
+    seen.resize(news_.size());
+    for (size_t i = 0; i < news_.size(); ++i) {
+        if (seen[i] == news_[i].times) continue;
+        seen[i] = news_[i].times;
+        fresh.push_back(news_[i].news);
+    }
+    return fresh;
+}
+
+Host::Loss Host::loss(int32_t rank) const {
+    int64_t lost = lost_[rank].load(std::memory_order_acquire);
+    return {lost / 2, lost % 2 == 1};
+}
+
+}  // namespace weft::runtime

@@ -1,0 +1,211 @@
+// Python half: src/weft/simulation/simulator.py.
+#include "simulation/dependency_tracker.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace weft {
+
+Clockwork::Clockwork(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue)
+    : program_(program),
+      rows_(rows),
+      settings_(settings),
+      queue_(queue),
+      state_(program.segments.size()),
+      rank_finish_(ranks, 0) {
+    if (settings.execution == Execution::global) prepare_global();
+    if (settings.execution == Execution::strict) prepare_strict();
+    for (size_t id = 0; id < program.segments.size(); ++id) {
+        if (program.segments[id].start_needs == 0) ready_.push_back(static_cast<int32_t>(id));
+    }
+    if (settings.execution == Execution::global) release_step();
+    if (settings.execution == Execution::strict) {
+        for (int32_t rank = 0; rank < ranks; ++rank) release_stage(rank, kNone);
+    }
+}
+
+void Clockwork::prepare_global() {
+    for (Segment& segment : program_.segments) ++segment.start_needs;
+}
+
+void Clockwork::prepare_strict() {
+    stages_.resize(rank_finish_.size());
+    cursor_.resize(rank_finish_.size(), 0);
+    auto stage = [&](int32_t rank, int32_t step) {
+        auto& mine = stages_[rank];
+        if (mine.empty() || mine.back().step != step) mine.push_back({step, 0, {}});
+        ++mine.back().open;
+        return static_cast<int32_t>(mine.size()) - 1;
+    };
+    for (size_t id = 0; id < program_.segments.size(); ++id) {
+        auto segment = static_cast<int32_t>(id);
+        ++program_.segments[id].start_needs;
+        send_stage_.push_back(stage(rank_from(segment), step_of(segment)));
+        receive_stage_.push_back(stage(rank_to(segment), step_of(segment)));
+        stages_[rank_from(segment)].back().sends.push_back(segment);
+    }
+}
+
+const std::vector<int32_t>& Clockwork::take_ready() {
+    handed_.clear();
+    handed_.swap(ready_);
+    return handed_;
+}
+
+void Clockwork::need_start(int32_t segment, int32_t from) {
+    if (--program_.segments[segment].start_needs > 0) return;
+    state_[segment].start_cause = from;
+    ready_.push_back(segment);
+}
+
+void Clockwork::leaves(int32_t segment, int64_t when, int64_t now) {
+    int32_t rank = rank_from(segment);
+    rank_finish_[rank] = std::max(rank_finish_[rank], when);
+    for (int32_t edge = program_.segments[segment].when_left; edge != kNone; edge = program_.edges[edge].next) {
+        met(static_cast<int32_t>(program_.edges[edge].target >> 1), segment, when, now);
+    }
+    if (settings_.execution != Execution::strict) return;
+    if (when <= now) {
+        close(rank, send_stage_[segment], segment);
+    } else {
+        queue_.push({when, segment, Kind::left});
+    }
+}
+
+// One of the conditions of a segment's apply is known to hold from `when` on.
+void Clockwork::met(int32_t segment, int32_t by, int64_t when, int64_t now) {
+    State& state = state_[segment];
+    if (when > state.apply_after) {
+        state.apply_after = when;
+        state.apply_cause = by;
+    }
+    if (--program_.segments[segment].apply_needs == 0 && state.applied_ps >= 0) try_apply(segment, now);
+}
+
+void Clockwork::arrived(int32_t segment, int64_t now) {
+    state_[segment].applied_ps = now;
+    try_apply(segment, now);
+}
+
+void Clockwork::try_apply(int32_t segment, int64_t now) {
+    if (program_.segments[segment].apply_needs > 0) return;
+    if (state_[segment].apply_after > now) {
+        queue_.push({state_[segment].apply_after, segment, Kind::apply});
+    } else {
+        apply(segment, now);
+    }
+}
+
+void Clockwork::handle(const Event& event) {
+    switch (event.kind) {
+        case Kind::arrive: arrived(event.id, event.time); break;
+        case Kind::apply: apply(event.id, event.time); break;
+        case Kind::left: close(rank_from(event.id), send_stage_[event.id], event.id); break;
+        default: throw std::logic_error("an event of the network reached the clockwork");
+    }
+}
+
+// An apply can set off others at the same instant; a list instead of recursion, since chains can be long.
+void Clockwork::apply(int32_t segment, int64_t now) {
+    due_.push_back(segment);
+    if (applying_) return;
+    applying_ = true;
+    while (!due_.empty()) {
+        int32_t next = due_.back();
+        due_.pop_back();
+        apply_one(next, now);
+    }
+    applying_ = false;
+}
+
+void Clockwork::apply_one(int32_t segment, int64_t now) {
+    State& state = state_[segment];
+    if (state.applied_ps == now) state.apply_cause = kNone;  // it was not held up after its arrival
+    state.applied_ps = now;
+    last_applied_ = segment;
+    int32_t rank = rank_to(segment);
+    rank_finish_[rank] = std::max(rank_finish_[rank], now);
+    for (int32_t edge = program_.segments[segment].when_applied; edge != kNone; edge = program_.edges[edge].next) {
+        uint32_t target = program_.edges[edge].target;
+        auto other = static_cast<int32_t>(target >> 1);
+        if ((target & 1) == 0) {
+            need_start(other, segment);
+        } else {
+            met(other, segment, now, now);
+        }
+    }
+    if (settings_.execution == Execution::strict) close(rank, receive_stage_[segment], segment);
+    if (settings_.execution == Execution::global && --open_ == 0) release_step();
+}
+
+void Clockwork::close(int32_t rank, int32_t stage, int32_t by) {
+    --stages_[rank][stage].open;
+    auto& cursor = cursor_[rank];
+    while (cursor < stages_[rank].size() && stages_[rank][cursor].open == 0) {
+        ++cursor;
+        release_stage(rank, by);
+    }
+}
+
+void Clockwork::release_stage(int32_t rank, int32_t by) {
+    if (cursor_[rank] >= stages_[rank].size()) return;
+    for (int32_t segment : stages_[rank][cursor_[rank]].sends) need_start(segment, by);
+}
+
+void Clockwork::release_step() {
+    if (released_ == program_.segments.size()) return;
+    int32_t step = step_of(static_cast<int32_t>(released_));
+    size_t begin = released_;
+    while (released_ < program_.segments.size() && step_of(static_cast<int32_t>(released_)) == step) ++released_;
+    open_ = static_cast<int64_t>(released_ - begin);
+    for (size_t id = begin; id < released_; ++id) need_start(static_cast<int32_t>(id), last_applied_);
+}
+
+void Clockwork::finish(Outcome& outcome) {
+    outcome.rank_finish_ps = rank_finish_;
+    int32_t last = kNone;
+    for (size_t id = 0; id < state_.size(); ++id) {
+        if (program_.segments[id].start_needs > 0 || program_.segments[id].apply_needs > 0 || state_[id].applied_ps < 0) {
+            outcome.stuck = static_cast<int32_t>(id);
+            return;
+        }
+        if (last == kNone || state_[id].applied_ps > state_[last].applied_ps) last = static_cast<int32_t>(id);
+    }
+    if (last == kNone) return;
+    outcome.time_ps = state_[last].applied_ps;
+    trace_back(last, outcome);
+}
+
+// Backwards from the last apply: from a segment to whoever held it up at its end, on its way, or at its start. Time
+// falls strictly with every wait for a link, and the other causes follow the dependencies, so this ends.
+void Clockwork::trace_back(int32_t last, Outcome& outcome) {
+    int64_t end = outcome.time_ps;
+    bool by_cause = false;  // came here because somebody waited for this segment, not for its link
+    for (int32_t at = last; at != kNone;) {
+        State& state = state_[at];
+        if (state.apply_cause != kNone && end == state.applied_ps) {
+            outcome.critical_path.push_back({at, Waited::dependency, end, end});
+            at = state.apply_cause;
+            by_cause = true;
+            continue;
+        }
+        // Whoever waited until it had left, and not until it was applied, does not mind its later links.
+        bool until_left = by_cause && end < state.applied_ps;
+        int64_t before = until_left ? std::min(end, state.start_ps + 1) : end;
+        int32_t& wait = state.waits;
+        while (wait != kNone && waits_[wait].until >= before) wait = waits_[wait].before;
+        by_cause = wait == kNone;
+        if (wait != kNone) {
+            outcome.critical_path.push_back({at, Waited::link, waits_[wait].until, end});
+            end = waits_[wait].until;
+            at = waits_[wait].holder;
+        } else {
+            Waited waited = state.start_cause == kNone ? Waited::start : Waited::dependency;
+            outcome.critical_path.push_back({at, waited, state.start_ps, end});
+            end = state.start_ps;
+            at = state.start_cause;
+        }
+    }
+}
+
+}  // namespace weft

@@ -1,0 +1,128 @@
+// Who may start, who is applied, and when: everything about a run except the network.
+// Python half: src/weft/simulation/simulator.py.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "simulation/simulator.hpp"
+#include "common/radix_queue.hpp"
+
+namespace weft {
+
+enum class Kind : uint32_t { hop, arrive, apply, left, link_free, wake };
+
+struct Event {
+    int64_t time;
+    int32_t id;  // a segment, or a link for link_free
+    Kind kind : 4;
+    uint32_t hop : 28;  // place on its path, for Kind::hop
+
+    Event(int64_t when, int32_t what, Kind event, uint32_t at = 0) : time(when), id(what), kind(event), hop(at) {}
+};
+
+using EventQueue = RadixQueue<Event>;
+
+// The longest that anything may take, 26 days: a handful of these can be added up without a wrap.
+constexpr int64_t kLongestPs = int64_t{1} << 61;
+
+// ceil(bytes * 10^12 / bytes_per_s); throws where the clock would not go so far.
+inline int64_t duration_ps(int64_t bytes, int64_t bytes_per_s) {
+    auto scaled = static_cast<unsigned __int128>(bytes) * 1'000'000'000'000ULL;
+    if (scaled >> 64 == 0) {  // the wide division costs several times the narrow one
+        auto low = static_cast<uint64_t>(scaled), rate = static_cast<uint64_t>(bytes_per_s);
+        uint64_t narrow = low / rate + (low % rate != 0);
+        if (narrow > kLongestPs) throw std::overflow_error("simulated time");
+        return static_cast<int64_t>(narrow);
+    }
+    auto rate = static_cast<unsigned __int128>(bytes_per_s);
+    auto wide = (scaled + rate - 1) / rate;
+    if (wide > kLongestPs) throw std::overflow_error("simulated time");
+    return static_cast<int64_t>(wide);
+}
+
+class Clockwork {
+public:
+    Clockwork(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue);
+
+    // Segments that became ready for their first link since the last call; valid until the next one.
+    const std::vector<int32_t>& take_ready();
+
+    void started(int32_t segment, int64_t now) { state_[segment].start_ps = now; }
+    // Known at `now`: the segment's last byte is out of its source at `when`.
+    void leaves(int32_t segment, int64_t when, int64_t now);
+    void arrived(int32_t segment, int64_t now);
+    void handle(const Event& event);
+
+    // The segment gets a link at `now` and not before, because `holder` had it.
+    void blame_link(int32_t segment, int32_t holder, int64_t now) {
+        waits_.push_back({now, holder, state_[segment].waits});
+        state_[segment].waits = static_cast<int32_t>(waits_.size()) - 1;
+    }
+
+    int32_t rank_from(int32_t segment) const { return rows_.src[program_.segments[segment].row]; }
+    int32_t rank_to(int32_t segment) const { return rows_.dst[program_.segments[segment].row]; }
+    Segment& segment(int32_t id) { return program_.segments[id]; }
+    size_t segments() const { return program_.segments.size(); }
+
+    void finish(Outcome& outcome);
+
+private:
+    // What the critical path is made of: who released a segment, who held it up on its way, who at its end.
+    struct State {
+        int64_t start_ps = -1;
+        int64_t applied_ps = -1;  // until then the instant it arrived, or -1
+        int64_t apply_after = 0;  // readers of the place have left by then
+        int32_t start_cause = kNone;
+        int32_t apply_cause = kNone;
+        int32_t waits = kNone;  // latest of its waits for a link; trace_back drops those it is past
+    };
+    struct Wait {
+        int64_t until;
+        int32_t holder;
+        int32_t before;  // the same segment's wait before this one
+    };
+    // What one rank does in one step; used by strict lockstep only.
+    struct Stage {
+        int32_t step;
+        int32_t open = 0;
+        std::vector<int32_t> sends;
+    };
+
+    void prepare_global();
+    void prepare_strict();
+    void need_start(int32_t segment, int32_t from);
+    void try_apply(int32_t segment, int64_t now);
+    void apply(int32_t segment, int64_t now);
+    void apply_one(int32_t segment, int64_t now);
+    void met(int32_t segment, int32_t by, int64_t when, int64_t now);
+    void close(int32_t rank, int32_t stage, int32_t by);
+    void release_stage(int32_t rank, int32_t by);
+    void release_step();
+    void trace_back(int32_t last, Outcome& outcome);
+    int32_t step_of(int32_t segment) const { return rows_.step[program_.segments[segment].row]; }
+
+    Program& program_;
+    const Rows& rows_;
+    const Settings& settings_;
+    EventQueue& queue_;
+    Bulk<State> state_;
+    std::vector<Wait> waits_;
+    std::vector<int32_t> ready_, handed_;
+    std::vector<int32_t> due_;
+    bool applying_ = false;
+    std::vector<int64_t> rank_finish_;
+    int32_t last_applied_ = kNone;
+
+    // global: segments are in step order, so a step is a range; `open_` counts those not applied yet.
+    size_t released_ = 0;
+    int64_t open_ = 0;
+
+    // strict
+    std::vector<std::vector<Stage>> stages_;
+    std::vector<size_t> cursor_;
+    std::vector<int32_t> send_stage_, receive_stage_;
+};
+
+}  // namespace weft
