@@ -25,7 +25,7 @@ std::span<const T> view(const In<T>& array) {
 
 // Hands a vector's memory to numpy without copying it.
 template <typename T>
-Out<T> give(std::vector<T>&& values) {
+Out<T> to_numpy(std::vector<T>&& values) {
     auto* owned = new std::vector<T>(std::move(values));
     nb::capsule keeper(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return Out<T>(owned->data(), {owned->size()}, keeper);

@@ -27,7 +27,7 @@ Out<uint8_t> densest_cut_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<in
         nb::gil_scoped_release release;
         inside = densest_cut(graph, ranks);
     }
-    return give(std::move(inside));
+    return to_numpy(std::move(inside));
 }
 
 Out<uint8_t> thinnest_cut_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> dst, In<int64_t> capacity,
@@ -39,7 +39,7 @@ Out<uint8_t> thinnest_cut_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<i
         nb::gil_scoped_release release;
         inside = thinnest_cut(graph, ranks, root);
     }
-    return give(std::move(inside));
+    return to_numpy(std::move(inside));
 }
 
 std::tuple<Out<int32_t>, int32_t, int64_t> strongest_partition_py(int32_t nodes, int32_t ranks, In<int32_t> src,
@@ -50,12 +50,12 @@ std::tuple<Out<int32_t>, int32_t, int64_t> strongest_partition_py(int32_t nodes,
         nb::gil_scoped_release release;
         found = strongest_partition(graph, ranks);
     }
-    return {give(std::move(found.part)), found.parts, found.capacity};
+    return {to_numpy(std::move(found.part)), found.parts, found.capacity};
 }
 
 }  // namespace
 
-void bind_cuts(nb::module_& m) {
+void bind_bounds(nb::module_& m) {
     m.def("densest_cut", &densest_cut_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
           nb::arg("capacity"), "Nodes of the set, missing a rank, with the most ranks per capacity that leaves it.");
     m.def("thinnest_cut", &thinnest_cut_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),

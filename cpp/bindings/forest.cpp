@@ -19,9 +19,9 @@ using Column32 = Out<int32_t>;
 // Roots, the route up and the route down of each rank in each tree, offsets and links of the routes.
 using TreeColumns = std::tuple<Column32, Column32, Column32, Out<int64_t>, Column32>;
 
-TreeColumns give_trees(Trees&& trees) {
-    return {give(std::move(trees.root)), give(std::move(trees.up)), give(std::move(trees.down)),
-            give(std::move(trees.routes.offsets)), give(std::move(trees.routes.links))};
+TreeColumns trees_to_numpy(Trees&& trees) {
+    return {to_numpy(std::move(trees.root)), to_numpy(std::move(trees.up)), to_numpy(std::move(trees.down)),
+            to_numpy(std::move(trees.routes.offsets)), to_numpy(std::move(trees.routes.links))};
 }
 
 void check_lengths(bool fit) {
@@ -34,10 +34,10 @@ auto cheapest_column_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_
     Column column;
     {
         nb::gil_scoped_release release;
-        Network network({nodes, view(src), view(dst), {}}, ranks, view(twin));
+        RankNetwork network({nodes, view(src), view(dst), {}}, ranks, view(twin));
         column = cheapest_column(network, view(price), {up, down}, root, every_root);
     }
-    return std::tuple_cat(std::make_tuple(column.price, column.exact), give_trees(std::move(column.trees)));
+    return std::tuple_cat(std::make_tuple(column.price, column.exact), trees_to_numpy(std::move(column.trees)));
 }
 
 auto pack_trees_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> dst, In<int32_t> twin, In<double> slot,
@@ -47,12 +47,12 @@ auto pack_trees_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> ds
     Packing packing;
     {
         nb::gil_scoped_release release;
-        Network network({nodes, view(src), view(dst), {}}, ranks, view(twin));
+        RankNetwork network({nodes, view(src), view(dst), {}}, ranks, view(twin));
         packing = pack_trees(network, {view(roots), view(slot), trees, sweeps, raise_every, sharpness, depth_price,
                                        {up, down}, seed});
     }
-    return std::tuple_cat(std::make_tuple(give(std::move(packing.load)), give(std::move(packing.price))),
-                          give_trees(std::move(packing.trees)));
+    return std::tuple_cat(std::make_tuple(to_numpy(std::move(packing.load)), to_numpy(std::move(packing.price))),
+                          trees_to_numpy(std::move(packing.trees)));
 }
 
 auto rank_eccentricities_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> dst) {
@@ -60,9 +60,9 @@ auto rank_eccentricities_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<in
     std::vector<int32_t> farthest;
     {
         nb::gil_scoped_release release;
-        farthest = rank_eccentricities(Network({nodes, view(src), view(dst), {}}, ranks, {}));
+        farthest = rank_eccentricities(RankNetwork({nodes, view(src), view(dst), {}}, ranks, {}));
     }
-    return give(std::move(farthest));
+    return to_numpy(std::move(farthest));
 }
 
 auto schedule_trees_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> dst, In<int32_t> root,
@@ -76,14 +76,14 @@ auto schedule_trees_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t
     Timetable table;
     {
         nb::gil_scoped_release release;
-        Network network({nodes, view(src), view(dst), {}}, ranks, {});
+        RankNetwork network({nodes, view(src), view(dst), {}}, ranks, {});
         Trees trees{copy(root), copy(up), copy(down), {copy(route_offsets), copy(route_links)}};
         table = schedule_trees(network, std::move(trees),
                                {view(duration), view(latency), passes, patience, alternatives, good_enough, seed});
     }
     return std::tuple_cat(
-        std::make_tuple(table.span, give(std::move(table.up_start)), give(std::move(table.down_start))),
-        give_trees(std::move(table.trees)));
+        std::make_tuple(table.span, to_numpy(std::move(table.up_start)), to_numpy(std::move(table.down_start))),
+        trees_to_numpy(std::move(table.trees)));
 }
 
 }  // namespace

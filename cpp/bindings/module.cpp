@@ -27,7 +27,7 @@ auto shortest_routes_py(int32_t nodes, In<int32_t> src, In<int32_t> dst, In<int6
         nb::gil_scoped_release release;
         routes = shortest_routes(graph, view(from), view(to), {view(key), hashed, seed}, max_entries);
     }
-    return std::make_tuple(give(std::move(routes.offsets)), give(std::move(routes.links)));
+    return std::make_tuple(to_numpy(std::move(routes.offsets)), to_numpy(std::move(routes.links)));
 }
 
 auto grid_routes_py(int32_t nodes, In<int32_t> src, In<int32_t> dst, In<int64_t> shape, In<uint8_t> wrap,
@@ -39,7 +39,7 @@ auto grid_routes_py(int32_t nodes, In<int32_t> src, In<int32_t> dst, In<int64_t>
         nb::gil_scoped_release release;
         routes = grid_routes(graph, {view(shape), view(wrap)}, view(from), view(to), max_entries, broken);
     }
-    return std::make_tuple(give(std::move(routes.offsets)), give(std::move(routes.links)), give(std::move(broken)));
+    return std::make_tuple(to_numpy(std::move(routes.offsets)), to_numpy(std::move(routes.links)), to_numpy(std::move(broken)));
 }
 
 std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
@@ -51,7 +51,7 @@ std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
     if (views.empty()) return std::nullopt;
     auto order = row_order(views);
     if (!order) return std::nullopt;
-    return give(std::move(*order));
+    return to_numpy(std::move(*order));
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ NB_MODULE(_core, m) {
     m.def("row_order", &row_order_py, nb::arg("keys"),
           "Stable sorting permutation by several columns, most significant first, or None if in order already.");
 
-    bind_cuts(m);
+    bind_bounds(m);
     nb::class_<Table>(m, "Table", "The transfer columns of a schedule.")
         .def(
             "__init__",
@@ -105,11 +105,11 @@ NB_MODULE(_core, m) {
             nb::arg("src_slot").none(), nb::arg("dst_slot").none());
 
     bind_forest(m);
-    bind_interfaces(m);
+    bind_packets(m);
     bind_kernels(m);
     bind_runtime(m);
     bind_simulation(m);
-    bind_synthesis(m);
+    bind_multitree(m);
     bind_verification(m);
     bind_workflow(m);
 }

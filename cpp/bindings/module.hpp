@@ -5,13 +5,13 @@
 
 namespace weft {
 
-void bind_cuts(nanobind::module_& m);
+void bind_bounds(nanobind::module_& m);
 void bind_forest(nanobind::module_& m);
-void bind_interfaces(nanobind::module_& m);
+void bind_packets(nanobind::module_& m);
 void bind_kernels(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);
 void bind_simulation(nanobind::module_& m);
-void bind_synthesis(nanobind::module_& m);
+void bind_multitree(nanobind::module_& m);
 void bind_verification(nanobind::module_& m);
 void bind_workflow(nanobind::module_& m);
 

@@ -15,11 +15,11 @@ namespace {
 using Column = Out<int32_t>;
 using Columns = std::tuple<Column, Column, Column, Column, Column, Out<int64_t>, Column>;
 
-Columns give_all(TreeEdges&& edges) {
-    return {give(std::move(edges.step)),  give(std::move(edges.tree)),
-            give(std::move(edges.parent)), give(std::move(edges.child)),
-            give(std::move(edges.route)), give(std::move(edges.routes.offsets)),
-            give(std::move(edges.routes.links))};
+Columns edges_to_numpy(TreeEdges&& edges) {
+    return {to_numpy(std::move(edges.step)),  to_numpy(std::move(edges.tree)),
+            to_numpy(std::move(edges.parent)), to_numpy(std::move(edges.child)),
+            to_numpy(std::move(edges.route)), to_numpy(std::move(edges.routes.offsets)),
+            to_numpy(std::move(edges.routes.links))};
 }
 
 void check(bool fits) {
@@ -35,7 +35,7 @@ Columns grow_by_turns_py(int32_t nodes, int32_t ranks, int32_t trees, In<int32_t
         return grow_by_turns({nodes, view(src), view(dst), {}}, {ranks, trees, view(capacity)}, view(priority),
                              paper_order);
     }();
-    return give_all(std::move(edges));
+    return edges_to_numpy(std::move(edges));
 }
 
 Columns grow_by_need_py(int32_t nodes, int32_t ranks, int32_t trees, In<int32_t> src, In<int32_t> dst,
@@ -46,7 +46,7 @@ Columns grow_by_need_py(int32_t nodes, int32_t ranks, int32_t trees, In<int32_t>
         nb::gil_scoped_release release;
         return grow_by_need({nodes, view(src), view(dst), {}}, {ranks, trees, view(capacity)}, view(group), seed);
     }();
-    return give_all(std::move(edges));
+    return edges_to_numpy(std::move(edges));
 }
 
 Columns grow_by_symmetry_py(int32_t ranks, int32_t trees, In<int64_t> shape, In<int32_t> move, In<int32_t> capacity,
@@ -57,12 +57,12 @@ Columns grow_by_symmetry_py(int32_t ranks, int32_t trees, In<int64_t> shape, In<
         nb::gil_scoped_release release;
         return grow_by_symmetry({view(shape), view(move), view(capacity), view(link)}, ranks, trees, link.shape(0));
     }();
-    return give_all(std::move(edges));
+    return edges_to_numpy(std::move(edges));
 }
 
 }  // namespace
 
-void bind_synthesis(nb::module_& m) {
+void bind_multitree(nb::module_& m) {
     m.def("grow_multitree_by_turns", &grow_by_turns_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("trees"),
           nb::arg("src"), nb::arg("dst"), nb::arg("capacity"), nb::arg("priority"), nb::arg("paper_order"),
           "Edges of the trees (step, tree, parent, child, route) and their route table (offsets, links).");

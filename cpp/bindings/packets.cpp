@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
+nb::typed<nb::dict, nb::str, nb::any> execute_tables_py(
     In<int64_t> rank_steps, In<int64_t> step_entries, In<int32_t> entry_needs, In<int64_t> entry_sends,
     In<int32_t> send_dst, In<int32_t> send_from, In<int32_t> send_to, In<int32_t> send_path, In<int32_t> send_paths, In<int32_t> send_step,
     In<int64_t> send_bytes, In<int64_t> send_aggregate_ps, In<int64_t> wake_offsets, In<int32_t> wakes,
@@ -22,15 +22,15 @@ nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
     TableView table{view(rank_steps), view(step_entries), view(entry_needs), view(entry_sends), view(send_dst),
                     view(send_from), view(send_to), view(send_path), view(send_paths), view(send_step), view(send_bytes),
                     view(send_aggregate_ps), view(wake_offsets), view(wakes)};
-    FabricShape shape{view(flit_ps), view(latency_ps), view(path_offsets), view(path_channels), view(path_class),
+    PacketNetworkShape shape{view(flit_ps), view(latency_ps), view(path_offsets), view(path_channels), view(path_class),
                       virtual_channels, classes, buffer_flits, router_ps, credit_ps, whole_messages};
     PacketForm form{flit_bytes, payload_bytes, head_flits, whole_messages, padded};
-    InterfaceRules rules{ports, cycle_ps, queue_packets, queue_flits, send_cycles, receive_cycles, nop_ps,
+    ExecutionRules rules{ports, cycle_ps, queue_packets, queue_flits, send_cycles, receive_cycles, nop_ps,
                          strict, prioritised, max_time_ps, max_events, max_work};
-    InterfaceOutcome outcome;
+    ExecutionOutcome outcome;
     {
         nb::gil_scoped_release release;
-        outcome = run_interfaces(table, form, rules, shape, view(inject), view(eject), pieces);
+        outcome = execute_tables(table, form, rules, shape, view(inject), view(eject), pieces);
     }
     nb::dict result;
     result["time_ps"] = outcome.time_ps;
@@ -43,17 +43,17 @@ nb::typed<nb::dict, nb::str, nb::any> run_interfaces_py(
     result["stuck_send"] = outcome.stuck_send;
     result["stuck_channel"] = outcome.stuck_channel;
     result["stuck_entry"] = outcome.stuck_entry;
-    result["channel_busy_ps"] = give(std::move(outcome.channel_busy_ps));
-    result["rank_finish_ps"] = give(std::move(outcome.rank_finish_ps));
-    result["send_start_ps"] = give(std::move(outcome.send_start_ps));
-    result["send_arrived_ps"] = give(std::move(outcome.send_arrived_ps));
+    result["channel_busy_ps"] = to_numpy(std::move(outcome.channel_busy_ps));
+    result["rank_finish_ps"] = to_numpy(std::move(outcome.rank_finish_ps));
+    result["send_start_ps"] = to_numpy(std::move(outcome.send_start_ps));
+    result["send_arrived_ps"] = to_numpy(std::move(outcome.send_arrived_ps));
     return result;
 }
 
 }  // namespace
 
-void bind_interfaces(nb::module_& m) {
-    m.def("run_interfaces", &run_interfaces_py, nb::arg("rank_steps"), nb::arg("step_entries"),
+void bind_packets(nb::module_& m) {
+    m.def("execute_tables", &execute_tables_py, nb::arg("rank_steps"), nb::arg("step_entries"),
           nb::arg("entry_needs"), nb::arg("entry_sends"), nb::arg("send_dst"), nb::arg("send_from"),
           nb::arg("send_to"), nb::arg("send_path"), nb::arg("send_paths"), nb::arg("send_step"), nb::arg("send_bytes"),
           nb::arg("send_aggregate_ps"), nb::arg("wake_offsets"), nb::arg("wakes"), nb::arg("path_offsets"),

@@ -32,7 +32,7 @@ namespace {
 using namespace runtime;
 
 std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> start, bool pairs,
-                                        int64_t segment, int32_t rank, int64_t max_segments, In<int32_t> lanes,
+                                        int64_t segment, int32_t rank, int64_t max_segments, In<int32_t> connections,
                                         In<int32_t> out, In<int32_t> in, In<int32_t> of_route) {
     std::vector<int64_t> sizes(start.shape(0) - 1);
     for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = start.data()[i + 1] - start.data()[i];
@@ -40,20 +40,20 @@ std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32
     Layout layout{view(start), ranks, pairs};
     return std::make_shared<Script>(
         write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout,
-                     {view(lanes), view(out), view(in), view(of_route)}, rank));
+                     {view(connections), view(out), view(in), view(of_route)}, rank));
 }
 
-using DealingTuple = std::tuple<int32_t, int64_t, int64_t, int64_t, int64_t, uint64_t>;
+using PeerExchangeTuple = std::tuple<int32_t, int64_t, int64_t, int64_t, int64_t, uint64_t>;
 
-std::shared_ptr<Script> write_exchange_py(const std::vector<DealingTuple>& dealings, int64_t segment,
-                                          In<int32_t> lanes) {
+std::shared_ptr<Script> write_exchange_py(const std::vector<PeerExchangeTuple>& exchanges, int64_t segment,
+                                          In<int32_t> connections) {
     if (segment < 1) throw std::invalid_argument("segment");
-    std::vector<Dealing> all;
-    for (const auto& [peer, sends, receives, here, there, code] : dealings) {
+    std::vector<PeerExchange> all;
+    for (const auto& [peer, sends, receives, here, there, code] : exchanges) {
         if (here < 0 || there < 0) throw std::invalid_argument("a place before the first element");
         all.push_back({peer, sends, receives, here, there, code});
     }
-    return std::make_shared<Script>(write_exchange(all, segment, view(lanes)));
+    return std::make_shared<Script>(write_exchange(all, segment, view(connections)));
 }
 
 // A view of a Python object's memory, for as long as this lives.
@@ -104,7 +104,7 @@ size_t room_needed(const Script& script, DType type) {
     return static_cast<size_t>(script.scratch_elements + script.stage_elements) * element_bytes(type);
 }
 
-Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer, nb::handle output,
+OperationResult run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer, nb::handle output,
               nb::handle scratch, bool large, std::string_view dtype, std::string_view op, int64_t timeout_ms) {
     DType type = dtype_named(dtype);
     View views[kRegions] = {View(buffer), View(output), View(scratch)};
@@ -117,9 +117,9 @@ Ending run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb
 }
 
 // An operation in place that is made again and again, on arrays that have the size and the type of the first.
-class Again {
+class RepeatedOperation {
 public:
-    Again(std::shared_ptr<Executor> executor, std::shared_ptr<Script> script, uint64_t fingerprint, nb::object scratch,
+    RepeatedOperation(std::shared_ptr<Executor> executor, std::shared_ptr<Script> script, uint64_t fingerprint, nb::object scratch,
           size_t bytes, bool large, std::string_view dtype, std::string_view op)
         : executor_(std::move(executor)),
           script_(std::move(script)),
@@ -140,7 +140,7 @@ public:
         std::byte* const begin[kRegions] = {view->begin(), view->begin(), scratch.begin()};
         const size_t bytes[kRegions] = {bytes_, bytes_, scratch.size()};
         Operation operation = describe(*executor_, *script_, fingerprint_, begin, bytes, large_, dtype_, op_, timeout_ms);
-        Ending ending;
+        OperationResult ending;
         {
             nb::gil_scoped_release release;
             ending = executor_->run(operation);
@@ -193,7 +193,7 @@ void bind_runtime(nb::module_& m) {
             [](const Host& host) -> std::optional<std::tuple<int32_t, int32_t, int32_t>> {
                 Host::Cut cut = host.cut();
                 if (!cut.seen()) return std::nullopt;
-                return std::tuple(cut.lower, cut.higher, cut.lane);
+                return std::tuple(cut.lower, cut.higher, cut.connection);
             },
             "Ranks of the job at both ends of a connection that was cut, and which of theirs it is.")
         .def("mend", &Host::mend, "Forget the cut.")
@@ -217,9 +217,9 @@ void bind_runtime(nb::module_& m) {
         .def_ro("stage_elements", &Script::stage_elements);
     m.def("write_script", &write_script_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
           nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
-          nb::arg("lanes"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"),
+          nb::arg("connections"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"),
           "The part of a schedule that concerns one rank; sizes in elements.");
-    m.def("write_exchange", &write_exchange_py, nb::arg("dealings"), nb::arg("segment"), nb::arg("lanes"),
+    m.def("write_exchange", &write_exchange_py, nb::arg("exchanges"), nb::arg("segment"), nb::arg("connections"),
           "Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that way.");
     m.attr("CHANNELS") = kChannels;
     m.def(
@@ -244,11 +244,11 @@ void bind_runtime(nb::module_& m) {
         .def_ro("row", &Waiting::row)
         .def_ro("seconds", &Waiting::seconds)
         .def_ro("silent_ms", &Waiting::silent_ms);
-    nb::class_<Ending>(m, "Ending", "How an operation ended, and through whom.")
-        .def_ro("status", &Ending::status)
-        .def_ro("rank", &Ending::rank)
-        .def_ro("row", &Ending::row)
-        .def_ro("waited_for", &Ending::waited_for);
+    nb::class_<OperationResult>(m, "OperationResult", "How an operation ended, and through whom.")
+        .def_ro("status", &OperationResult::status)
+        .def_ro("rank", &OperationResult::rank)
+        .def_ro("row", &OperationResult::row)
+        .def_ro("waited_for", &OperationResult::waited_for);
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
         .def(nb::init<std::shared_ptr<Host>, int, uint64_t, int32_t, std::vector<int32_t>, std::vector<int32_t>,
                       std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, bool>(),
@@ -263,12 +263,12 @@ void bind_runtime(nb::module_& m) {
         .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("buffer"), nb::arg("output"),
              nb::arg("scratch"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),
              "Run one operation; never raises for what happens to peers, but says so.");
-    nb::class_<Again>(m, "Again", "An operation in place that is made again and again.")
+    nb::class_<RepeatedOperation>(m, "RepeatedOperation", "An operation in place that is made again and again.")
         .def(nb::init<std::shared_ptr<Executor>, std::shared_ptr<Script>, uint64_t, nb::object, size_t, bool,
                       std::string_view, std::string_view>(),
              nb::arg("executor"), nb::arg("script"), nb::arg("fingerprint"), nb::arg("scratch"), nb::arg("bytes"),
              nb::arg("large"), nb::arg("dtype"), nb::arg("op"))
-        .def("run", &Again::run, nb::arg("array"), nb::arg("timeout_ms"),
+        .def("run", &RepeatedOperation::run, nb::arg("array"), nb::arg("timeout_ms"),
              "True: done. False: not an array that it can be done on as it lies. Else how it ended.");
 }
 

@@ -26,7 +26,7 @@ std::tuple<Out<int32_t>, Out<int32_t>> default_pairs_py(const Table& table, int3
         src[i] = static_cast<int32_t>(pairs[i] / ranks);
         dst[i] = static_cast<int32_t>(pairs[i] % ranks);
     }
-    return {give(std::move(src)), give(std::move(dst))};
+    return {to_numpy(std::move(src)), to_numpy(std::move(dst))};
 }
 
 std::vector<int64_t> join_pairs(const In<int32_t>& src, const In<int32_t>& dst, int32_t ranks) {
@@ -60,7 +60,7 @@ Choice choose(const std::string& text, std::initializer_list<std::pair<const cha
 
 // The critical path in columns, first to last.
 template <typename RowOf, typename IndexOf>
-void give_path(nb::dict& result, const std::vector<PathStep>& path, RowOf row_of, IndexOf index_of) {
+void path_to_numpy(nb::dict& result, const std::vector<PathStep>& path, RowOf row_of, IndexOf index_of) {
     std::vector<int32_t> row, index;
     std::vector<uint8_t> waited;
     std::vector<int64_t> start_ps, end_ps;
@@ -71,11 +71,11 @@ void give_path(nb::dict& result, const std::vector<PathStep>& path, RowOf row_of
         start_ps.push_back(step->start_ps);
         end_ps.push_back(step->end_ps);
     }
-    result["path_row"] = give(std::move(row));
-    result["path_segment"] = give(std::move(index));
-    result["path_waited"] = give(std::move(waited));
-    result["path_start_ps"] = give(std::move(start_ps));
-    result["path_end_ps"] = give(std::move(end_ps));
+    result["path_row"] = to_numpy(std::move(row));
+    result["path_segment"] = to_numpy(std::move(index));
+    result["path_waited"] = to_numpy(std::move(waited));
+    result["path_start_ps"] = to_numpy(std::move(start_ps));
+    result["path_end_ps"] = to_numpy(std::move(end_ps));
 }
 
 nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> chunk_bytes, int64_t segment_bytes,
@@ -112,9 +112,9 @@ nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ra
     result["segments"] = program.segments.size();
     result["events"] = outcome.events;
     result["stuck_row"] = outcome.stuck == kNone ? kNone : row_of(outcome.stuck);
-    result["link_busy_ps"] = give(std::move(outcome.link_busy_ps));
-    result["rank_finish_ps"] = give(std::move(outcome.rank_finish_ps));
-    give_path(result, outcome.critical_path, row_of, index_of);
+    result["link_busy_ps"] = to_numpy(std::move(outcome.link_busy_ps));
+    result["rank_finish_ps"] = to_numpy(std::move(outcome.rank_finish_ps));
+    path_to_numpy(result, outcome.critical_path, row_of, index_of);
     if (record) {
         std::vector<int32_t> row, index;
         std::vector<int64_t> bytes;
@@ -123,12 +123,12 @@ nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ra
             index.push_back(index_of(segment));
             bytes.push_back(program.segments[segment].bytes);
         }
-        result["timeline_row"] = give(std::move(row));
-        result["timeline_segment"] = give(std::move(index));
-        result["timeline_bytes"] = give(std::move(bytes));
-        result["timeline_link"] = give(std::move(outcome.timeline.link));
-        result["timeline_start_ps"] = give(std::move(outcome.timeline.start_ps));
-        result["timeline_end_ps"] = give(std::move(outcome.timeline.end_ps));
+        result["timeline_row"] = to_numpy(std::move(row));
+        result["timeline_segment"] = to_numpy(std::move(index));
+        result["timeline_bytes"] = to_numpy(std::move(bytes));
+        result["timeline_link"] = to_numpy(std::move(outcome.timeline.link));
+        result["timeline_start_ps"] = to_numpy(std::move(outcome.timeline.start_ps));
+        result["timeline_end_ps"] = to_numpy(std::move(outcome.timeline.end_ps));
     }
     return result;
 }

@@ -50,7 +50,7 @@ auto number_connections_py(In<int32_t> src, In<int32_t> dst, In<int32_t> route) 
         nb::gil_scoped_release release;
         found = number_connections(view(src), view(dst), view(route));
     }
-    return std::make_tuple(give(std::move(found.of_row)), give(std::move(found.first_row)));
+    return std::make_tuple(to_numpy(std::move(found.of_row)), to_numpy(std::move(found.first_row)));
 }
 
 auto count_flows_py(In<int32_t> step, In<int32_t> chunk, In<int32_t> connection, In<double> weight,
@@ -64,8 +64,8 @@ auto count_flows_py(In<int32_t> step, In<int32_t> chunk, In<int32_t> connection,
     }
     std::vector<std::tuple<int32_t, int32_t, int32_t>> worst;
     for (const Meeting& meeting : found.worst) worst.emplace_back(meeting.step, meeting.link, meeting.flows);
-    return std::make_tuple(give(std::move(found.link_flows)), give(std::move(found.link_weight)),
-                           give(std::move(found.step_flows)), give(std::move(found.step_weight)), worst);
+    return std::make_tuple(to_numpy(std::move(found.link_flows)), to_numpy(std::move(found.link_weight)),
+                           to_numpy(std::move(found.step_flows)), to_numpy(std::move(found.step_weight)), worst);
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ void bind_verification(nb::module_& m) {
         .value("hazard", Fault::hazard)
         .value("undefined", Fault::undefined)
         .value("wrong_sum", Fault::wrong_sum);
-    nb::class_<Finding>(m, "Finding", "Where a schedule goes wrong; see verify.hpp.")
+    nb::class_<Finding>(m, "Finding", "Where a schedule goes wrong; see verification/semantics.hpp.")
         .def_ro("fault", &Finding::fault)
         .def_ro("chunk", &Finding::chunk)
         .def_ro("rank", &Finding::rank)

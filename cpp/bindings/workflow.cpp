@@ -98,9 +98,9 @@ nb::typed<nb::dict, nb::str, nb::any> run_workflow_py(
     result["stuck_task"] = outcome.stuck_task;
     result["stuck_rank"] = outcome.stuck_rank;
     result["stuck_pool"] = outcome.stuck_pool;
-    result["began_ps"] = give(std::move(outcome.began_ps));
-    result["ended_ps"] = give(std::move(outcome.ended_ps));
-    result["busy_ps"] = give(std::move(outcome.busy_ps));
+    result["began_ps"] = to_numpy(std::move(outcome.began_ps));
+    result["ended_ps"] = to_numpy(std::move(outcome.ended_ps));
+    result["busy_ps"] = to_numpy(std::move(outcome.busy_ps));
     if (record) {
         std::vector<int64_t> bytes;
         for (size_t i = 0; i < outcome.span_task.size(); ++i) {
@@ -108,12 +108,12 @@ nb::typed<nb::dict, nb::str, nb::any> run_workflow_py(
             int32_t pattern = input.tasks[outcome.span_task[i]].pattern;
             bytes.push_back(segment == kNone ? 0 : patterns[pattern]->program.segments[segment].bytes);
         }
-        result["span_bytes"] = give(std::move(bytes));
-        result["span_task"] = give(std::move(outcome.span_task));
-        result["span_segment"] = give(std::move(outcome.span_segment));
-        result["span_resource"] = give(std::move(outcome.span_resource));
-        result["span_start_ps"] = give(std::move(outcome.span_start_ps));
-        result["span_end_ps"] = give(std::move(outcome.span_end_ps));
+        result["span_bytes"] = to_numpy(std::move(bytes));
+        result["span_task"] = to_numpy(std::move(outcome.span_task));
+        result["span_segment"] = to_numpy(std::move(outcome.span_segment));
+        result["span_resource"] = to_numpy(std::move(outcome.span_resource));
+        result["span_start_ps"] = to_numpy(std::move(outcome.span_start_ps));
+        result["span_end_ps"] = to_numpy(std::move(outcome.span_end_ps));
     }
     return result;
 }

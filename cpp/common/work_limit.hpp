@@ -1,4 +1,4 @@
-// What keeps long loops polite: a bound that is told, and Ctrl-C that is heard.
+// A bound on the work of long loops, which also notice Ctrl-C.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@ struct TooMany : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throws when somebody wants the program to stop. It is defined in bindings/module.cpp, because only the bindings see Python.
+// Throws when the program was interrupted. It is defined in bindings/module.cpp, because only the bindings see Python.
 void check_interrupt();
 
-// Counts work, in units of about a nanosecond, and listens every now and then; throws when it is too much.
-class Patience {
+// Counts work in units of about a nanosecond. Throws when it exceeds its bound, or when the program was interrupted.
+class WorkLimit {
 public:
-    explicit Patience(double most = std::numeric_limits<double>::infinity()) : most_(most) {}
+    explicit WorkLimit(double most = std::numeric_limits<double>::infinity()) : most_(most) {}
 
     void spend(size_t work) {
         spent_ += work;
-        if (spent_ < kStretch) return;
+        if (spent_ < kCheckEvery) return;
         all_ += static_cast<double>(spent_);
         spent_ = 0;
         if (all_ > most_) throw TooMany("operations");
@@ -30,7 +30,7 @@ public:
     }
 
 private:
-    static constexpr size_t kStretch = size_t{1} << 24;
+    static constexpr size_t kCheckEvery = size_t{1} << 24;
     size_t spent_ = 0;
     double all_ = 0, most_;
 };

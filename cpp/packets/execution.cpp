@@ -8,29 +8,29 @@ namespace weft {
 
 namespace {
 
-class Interfaces final : public Traveller {
+class NetworkInterfaces final : public MessageListener {
 public:
-    Interfaces(const TableView& table, const PacketForm& form, const InterfaceRules& rules,
-               const FabricShape& shape, std::span<const int32_t> inject, std::span<const int32_t> eject,
+    NetworkInterfaces(const TableView& table, const PacketForm& form, const ExecutionRules& rules,
+               const PacketNetworkShape& shape, std::span<const int32_t> inject, std::span<const int32_t> eject,
                int32_t pieces)
         : table_(table),
           rules_(rules),
           inject_(inject),
           eject_(eject),
-          flights_(table.send_dst.size()),
-          fabric_(shape, flights_, pieces, queue_, *this),
+          messages_(table.send_dst.size()),
+          network_(shape, messages_, pieces, queue_, *this),
           ranks_(table.rank_steps.size() - 1),
           ports_(inject.size()),
           needs_(table.entry_needs.begin(), table.entry_needs.end()),
           sent_(table.entry_needs.size(), 0),
-          patience_(rules.max_work) {
+          work_limit_(rules.max_work) {
         prepare(form);
-        outcome_.send_start_ps.assign(flights_.size(), -1);
-        outcome_.send_arrived_ps.assign(flights_.size(), -1);
+        outcome_.send_start_ps.assign(messages_.size(), -1);
+        outcome_.send_arrived_ps.assign(messages_.size(), -1);
         outcome_.rank_finish_ps.assign(ranks_.size(), 0);
     }
 
-    InterfaceOutcome run() {
+    ExecutionOutcome run() {
         for (size_t i = 0; i < ranks_.size(); ++i) {
             Rank& rank = ranks_[i];
             rank.step = table_.rank_steps[i];
@@ -40,21 +40,21 @@ public:
             if (is_nop(number)) rank.idle_until = rules_.nop_ps;
             wake(number, std::max(rank.idle_until, rules_.cycle_ps));
         }
-        std::vector<FabricEvent> batch;
+        std::vector<PacketEvent> batch;
         while (!queue_.empty()) {
             queue_.pop(batch);
             if (batch.front().time > rules_.max_time_ps) throw std::overflow_error("simulated time");
             outcome_.events += static_cast<int64_t>(batch.size());
             if (outcome_.events > rules_.max_events) throw TooMany("events");
-            patience_.spend(kEventWork * batch.size());
-            for (const FabricEvent& event : batch) handle(event);
+            work_limit_.spend(kEventWork * batch.size());
+            for (const PacketEvent& event : batch) handle(event);
         }
         finish();
         return std::move(outcome_);
     }
 
-    void injected(int32_t flight, int64_t count, int64_t now, int64_t packet_ps) override {
-        int32_t number = port_of_[flight];
+    void injected(int32_t message, int64_t count, int64_t now, int64_t packet_ps) override {
+        int32_t number = port_of_[message];
         Port& port = ports_[number];
         port.before = port.injected;
         port.injected += count;
@@ -63,8 +63,8 @@ public:
         if (port.threshold > port.before && port.threshold <= port.injected) free_after(number);
     }
 
-    void delivered(int32_t flight, int64_t when) override {
-        queue_.push({when + rules_.receive_cycles * rules_.cycle_ps, flight, Happening::arrived});
+    void delivered(int32_t message, int64_t when) override {
+        queue_.push({when + rules_.receive_cycles * rules_.cycle_ps, message, PacketEventKind::arrived});
     }
 
 private:
@@ -87,7 +87,7 @@ private:
     };
 
     void prepare(const PacketForm& form);
-    void handle(const FabricEvent& event);
+    void handle(const PacketEvent& event);
     void wake(int32_t rank, int64_t when);
     void issue(int32_t rank, int64_t now);
     void free_after(int32_t port);
@@ -108,84 +108,84 @@ private:
     static constexpr size_t kEventWork = 150;
 
     const TableView table_;
-    const InterfaceRules rules_;
+    const ExecutionRules rules_;
     std::span<const int32_t> inject_, eject_;
-    FabricQueue queue_;
-    std::vector<Flight> flights_;
-    Fabric fabric_;
+    PacketEventQueue queue_;
+    std::vector<Message> messages_;
+    PacketNetwork network_;
     std::vector<Rank> ranks_;
     std::vector<Port> ports_;
     std::vector<int32_t> port_of_;
     std::vector<int32_t> needs_;
     std::vector<int64_t> sent_;  // sends of an entry that are out
     std::vector<uint8_t> done_;
-    Patience patience_;
-    InterfaceOutcome outcome_;
+    WorkLimit work_limit_;
+    ExecutionOutcome outcome_;
 };
 
-void Interfaces::prepare(const PacketForm& form) {
-    port_of_.assign(flights_.size(), -1);
+void NetworkInterfaces::prepare(const PacketForm& form) {
+    port_of_.assign(messages_.size(), -1);
     done_.assign(needs_.size(), 0);
     int64_t full = (form.payload_bytes + form.flit_bytes - 1) / form.flit_bytes;
-    for (size_t i = 0; i < flights_.size(); ++i) {
-        Flight& flight = flights_[i];
+    for (size_t i = 0; i < messages_.size(); ++i) {
+        Message& message = messages_[i];
         int64_t bytes = table_.send_bytes[i];
-        flight.path = table_.send_path[i];
-        flight.paths = table_.send_paths[i];
-        flight.eject = eject_[static_cast<size_t>(table_.send_dst[i]) * rules_.ports + table_.send_to[i]];
-        flight.priority = rules_.prioritised ? table_.send_step[i] : 0;
-        flight.packets = std::max<int64_t>(1, (bytes + form.payload_bytes - 1) / form.payload_bytes);
-        flight.flits = full + (form.head_per_message ? 0 : form.head_flits);
-        flight.first_more = form.head_per_message ? form.head_flits : 0;
-        int64_t rest = bytes - (flight.packets - 1) * form.payload_bytes;
-        flight.last_less = form.padded ? 0 : full - (rest + form.flit_bytes - 1) / form.flit_bytes;
-        outcome_.packets += flight.packets;
-        outcome_.flits += flight.packets * flight.flits + flight.first_more - flight.last_less;
+        message.path = table_.send_path[i];
+        message.paths = table_.send_paths[i];
+        message.eject = eject_[static_cast<size_t>(table_.send_dst[i]) * rules_.ports + table_.send_to[i]];
+        message.priority = rules_.prioritised ? table_.send_step[i] : 0;
+        message.packets = std::max<int64_t>(1, (bytes + form.payload_bytes - 1) / form.payload_bytes);
+        message.flits = full + (form.head_per_message ? 0 : form.head_flits);
+        message.first_more = form.head_per_message ? form.head_flits : 0;
+        int64_t rest = bytes - (message.packets - 1) * form.payload_bytes;
+        message.last_less = form.padded ? 0 : full - (rest + form.flit_bytes - 1) / form.flit_bytes;
+        outcome_.packets += message.packets;
+        outcome_.flits += message.packets * message.flits + message.first_more - message.last_less;
     }
 }
 
-void Interfaces::wake(int32_t number, int64_t when) {
+void NetworkInterfaces::wake(int32_t number, int64_t when) {
     Rank& rank = ranks_[number];
     if (rank.issue_at >= 0 && rank.issue_at <= when) return;
     rank.issue_at = when;
-    queue_.push({when, number, Happening::issue});
+    queue_.push({when, number, PacketEventKind::issue});
 }
 
-void Interfaces::handle(const FabricEvent& event) {
+void NetworkInterfaces::handle(const PacketEvent& event) {
     switch (event.kind) {
-        case Happening::look:
-            fabric_.look(event);
+        case PacketEventKind::arbitrate:
+            network_.arbitrate(event);
             break;
-        case Happening::port_free: {
+        case PacketEventKind::port_free: {
             int32_t rank = event.id / rules_.ports;
             ports_[event.id].busy = false;
             ++ranks_[rank].free_ports;
             wake(rank, event.time + rules_.cycle_ps);
             break;
         }
-        case Happening::issue:
+        case PacketEventKind::issue:
             if (ranks_[event.id].issue_at != event.time) break;
             ranks_[event.id].issue_at = -1;
             issue(event.id, event.time);
             break;
-        case Happening::arrived:
+        case PacketEventKind::arrived:
             aggregate(event.id, event.time);
             break;
-        case Happening::aggregated:
+        case PacketEventKind::aggregated:
             met(event.id, event.time);
             break;
     }
 }
 
 // The first entry of the step that waits for nothing and has something left to do, or -1.
-int32_t Interfaces::next_entry(const Rank& rank) {
+int32_t NetworkInterfaces::next_entry(const Rank& rank) {
     int64_t end = table_.step_entries[rank.step + 1], entry = rank.entry;
     while (entry < end && (needs_[entry] > 0 || done_[entry])) ++entry;
-    patience_.spend(static_cast<size_t>(entry - rank.entry));
+    work_limit_.spend(static_cast<size_t>(entry - rank.entry));
     return entry < end ? static_cast<int32_t>(entry) : -1;
 }
 
-int32_t Interfaces::free_port(int32_t rank, int32_t send) const {
+int32_t NetworkInterfaces::free_port(int32_t rank, int32_t send) const {
     int32_t first = rank * rules_.ports;
     if (table_.send_from[send] >= 0) {
         int32_t port = first + table_.send_from[send];
@@ -197,7 +197,7 @@ int32_t Interfaces::free_port(int32_t rank, int32_t send) const {
     return -1;
 }
 
-void Interfaces::issue(int32_t number, int64_t now) {
+void NetworkInterfaces::issue(int32_t number, int64_t now) {
     Rank& rank = ranks_[number];
     while (is_nop(number)) {
         if (rank.idle_until > now) {
@@ -241,7 +241,7 @@ void Interfaces::issue(int32_t number, int64_t now) {
 }
 
 // Moves on to the next step if all of this one is on its way.
-bool Interfaces::step_done(int32_t number, int64_t now) {
+bool NetworkInterfaces::step_done(int32_t number, int64_t now) {
     Rank& rank = ranks_[number];
     int64_t end = table_.step_entries[rank.step + 1];
     while (rank.entry < end && done_[rank.entry]) ++rank.entry;
@@ -259,7 +259,7 @@ bool Interfaces::step_done(int32_t number, int64_t now) {
 }
 
 // The packet that makes room is on its way, in the last unit or before it: the port is free from then on.
-void Interfaces::free_after(int32_t number) {
+void NetworkInterfaces::free_after(int32_t number) {
     Port& port = ports_[number];
     int64_t free_at = port.not_before;
     if (port.threshold > port.before) {
@@ -267,30 +267,30 @@ void Interfaces::free_after(int32_t number) {
         free_at = std::max(free_at, start + port.slack);
     }
     port.threshold = 0;
-    queue_.push({free_at, number, Happening::port_free});
+    queue_.push({free_at, number, PacketEventKind::port_free});
 }
 
-void Interfaces::send(int32_t number, int32_t rank, int32_t port_number, int64_t now) {
+void NetworkInterfaces::send(int32_t number, int32_t rank, int32_t port_number, int64_t now) {
     Port& port = ports_[port_number];
-    Flight& flight = flights_[number];
+    Message& message = messages_[number];
     port.busy = true;
     --ranks_[rank].free_ports;
     port_of_[number] = port_number;
-    flight.inject = inject_[port_number];
+    message.inject = inject_[port_number];
     outcome_.send_start_ps[number] = now;
-    port.queued += flight.packets;
+    port.queued += message.packets;
     // One packet a cycle goes into the queue, as long as there is room.
-    port.not_before = now + flight.packets * rules_.cycle_ps;
-    int64_t fit = rules_.queue_flits / flight.flits;
-    int64_t rest = rules_.queue_flits - fit * flight.flits;
+    port.not_before = now + message.packets * rules_.cycle_ps;
+    int64_t fit = rules_.queue_flits / message.flits;
+    int64_t rest = rules_.queue_flits - fit * message.flits;
     int64_t threshold = port.queued - rules_.queue_packets - fit;
-    port.slack = (rest > 0 ? flight.flits - rest : flight.flits) * rules_.cycle_ps + rules_.cycle_ps;
+    port.slack = (rest > 0 ? message.flits - rest : message.flits) * rules_.cycle_ps + rules_.cycle_ps;
     port.threshold = threshold;
     if (threshold <= port.injected) free_after(port_number);
-    fabric_.enter(number, now + rules_.send_cycles * rules_.cycle_ps, now);
+    network_.enter(number, now + rules_.send_cycles * rules_.cycle_ps, now);
 }
 
-void Interfaces::aggregate(int32_t number, int64_t now) {
+void NetworkInterfaces::aggregate(int32_t number, int64_t now) {
     outcome_.send_arrived_ps[number] = now;
     int64_t cost = table_.send_aggregate_ps[number];
     if (cost == 0) {
@@ -300,10 +300,10 @@ void Interfaces::aggregate(int32_t number, int64_t now) {
     Rank& rank = ranks_[table_.send_dst[number]];
     int64_t start = std::max(now, rank.aggregates_until) + rules_.cycle_ps;
     rank.aggregates_until = start + cost;
-    queue_.push({rank.aggregates_until, number, Happening::aggregated});
+    queue_.push({rank.aggregates_until, number, PacketEventKind::aggregated});
 }
 
-void Interfaces::met(int32_t number, int64_t now) {
+void NetworkInterfaces::met(int32_t number, int64_t now) {
     int32_t rank = table_.send_dst[number];
     outcome_.time_ps = std::max(outcome_.time_ps, now);
     outcome_.rank_finish_ps[rank] = std::max(outcome_.rank_finish_ps[rank], now);
@@ -313,28 +313,28 @@ void Interfaces::met(int32_t number, int64_t now) {
     if (table_.wake_offsets[number] < table_.wake_offsets[number + 1]) wake(rank, now + rules_.cycle_ps);
 }
 
-void Interfaces::finish() {
-    for (size_t i = 0; i < flights_.size(); ++i) {
+void NetworkInterfaces::finish() {
+    for (size_t i = 0; i < messages_.size(); ++i) {
         if (outcome_.send_arrived_ps[i] >= 0 || outcome_.send_start_ps[i] < 0) continue;
         outcome_.stuck_send = static_cast<int32_t>(i);
-        outcome_.stuck_channel = fabric_.stuck_at(outcome_.stuck_send);
+        outcome_.stuck_channel = network_.stuck_at(outcome_.stuck_send);
         break;
     }
     for (size_t entry = 0; entry < done_.size() && outcome_.stuck_entry < 0; ++entry) {
         if (!done_[entry]) outcome_.stuck_entry = static_cast<int32_t>(entry);
     }
-    outcome_.quiet_ps = std::max(outcome_.time_ps, fabric_.quiet_ps());
-    outcome_.units = fabric_.units();
-    outcome_.most_flits = fabric_.most_flits();
-    outcome_.channel_busy_ps = std::move(fabric_.busy_ps());
+    outcome_.quiet_ps = std::max(outcome_.time_ps, network_.quiet_ps());
+    outcome_.units = network_.units();
+    outcome_.most_flits = network_.most_flits();
+    outcome_.channel_busy_ps = std::move(network_.busy_ps());
 }
 
 }  // namespace
 
-InterfaceOutcome run_interfaces(const TableView& table, const PacketForm& form, const InterfaceRules& rules,
-                                const FabricShape& shape, std::span<const int32_t> inject,
+ExecutionOutcome execute_tables(const TableView& table, const PacketForm& form, const ExecutionRules& rules,
+                                const PacketNetworkShape& shape, std::span<const int32_t> inject,
                                 std::span<const int32_t> eject, int32_t pieces) {
-    return Interfaces(table, form, rules, shape, inject, eject, pieces).run();
+    return NetworkInterfaces(table, form, rules, shape, inject, eject, pieces).run();
 }
 
 }  // namespace weft

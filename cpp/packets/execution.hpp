@@ -39,7 +39,7 @@ struct PacketForm {
     bool padded;            // every packet is as long as a full one
 };
 
-struct InterfaceRules {
+struct ExecutionRules {
     int32_t ports;
     int64_t cycle_ps;
     int64_t queue_packets;  // that fit between an interface and its injection port
@@ -49,10 +49,10 @@ struct InterfaceRules {
     bool strict;     // a step begins when all ports are free
     bool prioritised;
     int64_t max_time_ps, max_events;
-    double max_work;  // in the units of Patience
+    double max_work;  // in the units of WorkLimit
 };
 
-struct InterfaceOutcome {
+struct ExecutionOutcome {
     int64_t time_ps = 0;   // the last message is there and added
     int64_t quiet_ps = 0;  // the last credit is back
     int64_t events = 0, units = 0, most_flits = 0, packets = 0, flits = 0;
@@ -65,8 +65,8 @@ struct InterfaceOutcome {
 };
 
 // `inject` and `eject` are channels, `ports` for each rank.
-InterfaceOutcome run_interfaces(const TableView& table, const PacketForm& form, const InterfaceRules& rules,
-                                const FabricShape& shape, std::span<const int32_t> inject,
+ExecutionOutcome execute_tables(const TableView& table, const PacketForm& form, const ExecutionRules& rules,
+                                const PacketNetworkShape& shape, std::span<const int32_t> inject,
                                 std::span<const int32_t> eject, int32_t pieces);
 
 }  // namespace weft

@@ -5,13 +5,13 @@
 
 namespace weft {
 
-Fabric::Fabric(const FabricShape& shape, std::vector<Flight>& flights, int32_t pieces, FabricQueue& queue,
-               Traveller& traveller)
+PacketNetwork::PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces, PacketEventQueue& queue,
+               MessageListener& listener)
     : shape_(shape),
-      flights_(flights),
+      messages_(messages),
       pieces_(pieces),
       queue_(queue),
-      traveller_(traveller),
+      listener_(listener),
       virtual_(static_cast<int32_t>(shape.flit_ps.size()) * shape.virtual_channels),
       channels_(shape.flit_ps.size()),
       buffers_(virtual_ + shape.flit_ps.size()),
@@ -19,53 +19,53 @@ Fabric::Fabric(const FabricShape& shape, std::vector<Flight>& flights, int32_t p
     for (int32_t i = 0; i < virtual_; ++i) buffers_[i].room = shape.buffer_flits;
 }
 
-int32_t Fabric::next_channel(const Unit& unit) const {
-    if (unit.hop == 0) return flights_[unit.flight].inject;
-    if (gets_out(unit)) return flights_[unit.flight].eject;
+int32_t PacketNetwork::next_channel(const Unit& unit) const {
+    if (unit.hop == 0) return messages_[unit.message].inject;
+    if (gets_out(unit)) return messages_[unit.message].eject;
     return shape_.path_channels[shape_.path_offsets[unit.path] + unit.hop - 1];
 }
 
-void Fabric::poke(int32_t channel, int64_t when) {
+void PacketNetwork::request_arbitration(int32_t channel, int64_t when) {
     Channel& there = channels_[channel];
-    if (when >= there.look_at) return;
-    there.look_at = when;
-    queue_.push({when, channel, Happening::look});
+    if (when >= there.arbitrate_at) return;
+    there.arbitrate_at = when;
+    queue_.push({when, channel, PacketEventKind::arbitrate});
 }
 
 // The buffer has a new first unit.
-void Fabric::want(int32_t buffer, int64_t now) {
+void PacketNetwork::want(int32_t buffer, int64_t now) {
     const Unit& unit = buffers_[buffer].units.front();
     int32_t channel = next_channel(unit);
     channels_[channel].wanted_by.push_back(buffer);
-    poke(channel, std::max({now, unit.ready, channels_[channel].free_at}));
+    request_arbitration(channel, std::max({now, unit.ready, channels_[channel].free_at}));
 }
 
-void Fabric::enter(int32_t flight, int64_t ready, int64_t now) {
-    int32_t channel = flights_[flight].inject;
-    channels_[channel].entering.push({flight, ready});
+void PacketNetwork::enter(int32_t message, int64_t ready, int64_t now) {
+    int32_t channel = messages_[message].inject;
+    channels_[channel].entering.push({message, ready});
     if (buffers_[port_buffer(channel)].units.empty() && cut_unit(channel)) want(port_buffer(channel), now);
 }
 
 // Puts the next packets of the first message at a port into its buffer; false if there is none.
-bool Fabric::cut_unit(int32_t channel) {
+bool PacketNetwork::cut_unit(int32_t channel) {
     Channel& port = channels_[channel];
     if (port.entering.empty()) return false;
     auto [number, ready] = port.entering.front();
-    Flight& flight = flights_[number];
-    int64_t left = flight.packets - flight.injected;
-    int64_t packets = pieces_ == 0 ? 1 : std::min(left, (flight.packets + pieces_ - 1) / pieces_);
-    int64_t flits = packets * flight.flits;
-    if (flight.injected == 0) flits += flight.first_more;
+    Message& message = messages_[number];
+    int64_t left = message.packets - message.injected;
+    int64_t packets = pieces_ == 0 ? 1 : std::min(left, (message.packets + pieces_ - 1) / pieces_);
+    int64_t flits = packets * message.flits;
+    if (message.injected == 0) flits += message.first_more;
     bool is_last = packets == left;
-    if (is_last) flits -= flight.last_less;
+    if (is_last) flits -= message.last_less;
     // A message that keeps its virtual channels keeps its path as well.
-    int64_t turn = shape_.hold ? number : flight.injected / packets;
-    auto path = static_cast<int32_t>(flight.path + turn % flight.paths);
+    int64_t turn = shape_.hold ? number : message.injected / packets;
+    auto path = static_cast<int32_t>(message.path + turn % message.paths);
     buffers_[port_buffer(channel)].units.push({number, path, 0, packets, flits, ready, ready, is_last});
     return true;
 }
 
-int64_t Fabric::room_at(Buffer& buffer, int64_t now) {
+int64_t PacketNetwork::room_at(Buffer& buffer, int64_t now) {
     while (!buffer.returning.empty() && buffer.returning.front().time <= now) {
         buffer.room += buffer.returning.front().flits;
         buffer.returning.pop();
@@ -75,9 +75,9 @@ int64_t Fabric::room_at(Buffer& buffer, int64_t now) {
 
 // How long credits of one virtual channel take to let all packets of a unit pass: only so many are under way in the time
 // of a round trip. Packets that move one by one wait for them by themselves.
-int64_t Fabric::credits_for(int32_t channel, const Unit& unit) const {
+int64_t PacketNetwork::credits_for(int32_t channel, const Unit& unit) const {
     if (pieces_ == 0) return 0;
-    int64_t packet = flights_[unit.flight].flits;
+    int64_t packet = messages_[unit.message].flits;
     int64_t under_way = (shape_.buffer_flits + packet - 1) / packet * packet;
     int64_t round_trip = 2 * shape_.latency_ps[channel] + shape_.router_ps + shape_.credit_ps;
     auto wide = static_cast<__int128>(unit.flits) * round_trip / under_way;
@@ -85,7 +85,7 @@ int64_t Fabric::credits_for(int32_t channel, const Unit& unit) const {
 }
 
 // A virtual channel behind `channel` for this unit, or -1 and when to ask again if that is known.
-int32_t Fabric::pick(int32_t channel, const Unit& unit, int64_t now, int64_t& retry) {
+int32_t PacketNetwork::pick(int32_t channel, const Unit& unit, int64_t now, int64_t& retry) {
     int32_t first = 0, count = shape_.virtual_channels;
     if (unit.hop > 0 && shape_.classes > 1) {
         int32_t number = shape_.path_class[shape_.path_offsets[unit.path] + unit.hop - 1];
@@ -106,7 +106,7 @@ int32_t Fabric::pick(int32_t channel, const Unit& unit, int64_t now, int64_t& re
     };
     if (shape_.hold) {
         for (int32_t i = first; i < first + count; ++i) {
-            if (behind[i].owner == unit.flight) return try_one(i) ? i : -1;
+            if (behind[i].owner == unit.message) return try_one(i) ? i : -1;
         }
     }
     for (int32_t i = 0; i < count; ++i) {
@@ -120,7 +120,7 @@ int32_t Fabric::pick(int32_t channel, const Unit& unit, int64_t now, int64_t& re
 // When the first unit of a buffer may pass its router. All virtual channels of a channel share one way through it, on
 // which flits of two units interleave: the second may begin as soon as the first is under way, but a virtual channel
 // that had its turn waits for both while another one wants to go.
-int64_t Fabric::passable(int32_t buffer, int64_t duration) const {
+int64_t PacketNetwork::passable(int32_t buffer, int64_t duration) const {
     if (buffer >= virtual_) return 0;
     int32_t input = buffer / shape_.virtual_channels;
     const Channel& channel = channels_[input];
@@ -134,18 +134,18 @@ int64_t Fabric::passable(int32_t buffer, int64_t duration) const {
 }
 
 // Inputs that never had a turn come first, then whose last one is longest ago.
-size_t Fabric::turn_of(const Channel& channel, int32_t input) const {
+size_t PacketNetwork::turn_of(const Channel& channel, int32_t input) const {
     auto seat = std::find(channel.served.begin(), channel.served.end(), input);
     return seat == channel.served.end() ? 0 : static_cast<size_t>(seat - channel.served.begin()) + 1;
 }
 
-void Fabric::look(const FabricEvent& event) {
+void PacketNetwork::arbitrate(const PacketEvent& event) {
     Channel& channel = channels_[event.id];
-    if (channel.look_at != event.time) return;
-    channel.look_at = kNever;
+    if (channel.arbitrate_at != event.time) return;
+    channel.arbitrate_at = kNever;
     int64_t now = event.time;
     if (channel.free_at > now) {
-        poke(event.id, channel.free_at);
+        request_arbitration(event.id, channel.free_at);
         return;
     }
     channel.starved = false;
@@ -160,7 +160,7 @@ void Fabric::look(const FabricEvent& event) {
             retry = std::min(retry, ready);
             continue;
         }
-        int32_t priority = flights_[unit.flight].priority;
+        int32_t priority = messages_[unit.message].priority;
         size_t turn = turn_of(channel, input_of(buffer));
         if (best < channel.wanted_by.size() && std::pair(priority, turn) >= std::pair(best_priority, best_turn)) continue;
         int32_t behind = gets_out(unit) ? 0 : pick(event.id, unit, now, retry);
@@ -172,18 +172,18 @@ void Fabric::look(const FabricEvent& event) {
     }
     if (best < channel.wanted_by.size()) {
         start(event.id, best, best_behind, now);
-        if (!channel.wanted_by.empty()) poke(event.id, channel.free_at);
+        if (!channel.wanted_by.empty()) request_arbitration(event.id, channel.free_at);
     } else if (retry != kNever) {
-        poke(event.id, retry);
+        request_arbitration(event.id, retry);
     }
 }
 
-void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
+void PacketNetwork::start(int32_t number, size_t place, int32_t behind, int64_t now) {
     Channel& channel = channels_[number];
     int32_t from = channel.wanted_by[place];
     channel.wanted_by.erase(channel.wanted_by.begin() + static_cast<ptrdiff_t>(place));
     Unit unit = buffers_[from].units.front();
-    Flight& flight = flights_[unit.flight];
+    Message& message = messages_[unit.message];
     int64_t flit = shape_.flit_ps[number], latency = shape_.latency_ps[number];
     int64_t end = std::max(now + unit.flits * flit, unit.tail + flit);
     channel.free_at = end;
@@ -200,8 +200,8 @@ void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
     busy_[number] += unit.flits * flit;
     ++units_;
     if (unit.hop == 0) {
-        traveller_.injected(unit.flight, unit.packets, now, flight.flits * flit);
-        flight.injected += unit.packets;
+        listener_.injected(unit.message, unit.packets, now, message.flits * flit);
+        message.injected += unit.packets;
         if (unit.is_last) channel.entering.pop();
     }
     leave(from, unit, now, end);
@@ -209,8 +209,8 @@ void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
     if (gets_out(unit)) {
         // What the interface took gives its credit back too.
         quiet_ = std::max(quiet_, end - flit + 2 * latency);
-        flight.delivered += unit.packets;
-        if (flight.delivered == flight.packets) traveller_.delivered(unit.flight, end - flit + latency);
+        message.delivered += unit.packets;
+        if (message.delivered == message.packets) listener_.delivered(unit.message, end - flit + latency);
         return;
     }
     channel.turn = behind;
@@ -218,7 +218,7 @@ void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
     Buffer& next = buffers_[buffer];
     next.room -= unit.flits;
     most_ = std::max(most_, shape_.buffer_flits - next.room);
-    if (shape_.hold) next.owner = unit.is_last ? kNobody : unit.flight;
+    if (shape_.hold) next.owner = unit.is_last ? kNobody : unit.message;
     bool was_empty = next.units.empty();
     ++unit.hop;
     unit.began = now;
@@ -229,7 +229,7 @@ void Fabric::start(int32_t number, size_t place, int32_t behind, int64_t now) {
 }
 
 // The first unit leaves its buffer from `now` on.
-void Fabric::leave(int32_t number, const Unit& unit, int64_t now, int64_t end) {
+void PacketNetwork::leave(int32_t number, const Unit& unit, int64_t now, int64_t end) {
     Buffer& buffer = buffers_[number];
     buffer.units.pop();
     if (number >= virtual_) {
@@ -241,19 +241,19 @@ void Fabric::leave(int32_t number, const Unit& unit, int64_t now, int64_t end) {
         int64_t back = std::max(now + way, unit.began + credits_for(channel, unit));
         buffer.returning.push({back, unit.flits});
         quiet_ = std::max(quiet_, end + way);
-        if (channels_[channel].starved) poke(channel, std::max(back, channels_[channel].free_at));
+        if (channels_[channel].starved) request_arbitration(channel, std::max(back, channels_[channel].free_at));
         if (buffer.units.empty()) return;
     }
     want(number, now);
 }
 
 // Where its head is: the packets behind only wait for that.
-int32_t Fabric::stuck_at(int32_t flight) const {
+int32_t PacketNetwork::stuck_at(int32_t message) const {
     int32_t channel = -1, hop = -1;
     for (size_t i = 0; i < channels_.size(); ++i) {
         for (int32_t buffer : channels_[i].wanted_by) {
             const Unit& unit = buffers_[buffer].units[0];
-            if (unit.flight != flight || unit.hop <= hop) continue;
+            if (unit.message != message || unit.hop <= hop) continue;
             hop = unit.hop;
             channel = static_cast<int32_t>(i);
         }

@@ -17,17 +17,17 @@
 
 namespace weft {
 
-enum class Happening : uint8_t { look, port_free, issue, arrived, aggregated };
+enum class PacketEventKind : uint8_t { arbitrate, port_free, issue, arrived, aggregated };
 
-struct FabricEvent {
+struct PacketEvent {
     int64_t time;
-    int32_t id;  // a channel, a port, a rank or a flight
-    Happening kind;
+    int32_t id;  // a channel, a port, a rank or a message
+    PacketEventKind kind;
 };
 
-using FabricQueue = RadixQueue<FabricEvent>;
+using PacketEventQueue = RadixQueue<PacketEvent>;
 
-struct FabricShape {
+struct PacketNetworkShape {
     std::span<const int64_t> flit_ps, latency_ps;  // per channel
     std::span<const int64_t> path_offsets;         // channels between injection and ejection, per path
     std::span<const int32_t> path_channels;
@@ -41,7 +41,7 @@ struct FabricShape {
 };
 
 // A message on its way. Its ports are channels.
-struct Flight {
+struct Message {
     int32_t path = 0, paths = 1;  // the first of so many that its packets take in turn
     int32_t inject = 0, eject = 0, priority = 0;
     int64_t packets = 1;
@@ -51,40 +51,40 @@ struct Flight {
     int64_t injected = 0, delivered = 0;
 };
 
-// Who wants to know what happens to flights.
-class Traveller {
+// Is told what happens to messages.
+class MessageListener {
 public:
-    virtual ~Traveller() = default;
-    // The next `count` packets of a flight start on its injection port, `packet_ps` apart.
-    virtual void injected(int32_t flight, int64_t count, int64_t now, int64_t packet_ps) = 0;
-    // The flight's last flit is out of its ejection port.
-    virtual void delivered(int32_t flight, int64_t when) = 0;
+    virtual ~MessageListener() = default;
+    // The next `count` packets of a message start on its injection port, `packet_ps` apart.
+    virtual void injected(int32_t message, int64_t count, int64_t now, int64_t packet_ps) = 0;
+    // The message's last flit is out of its ejection port.
+    virtual void delivered(int32_t message, int64_t when) = 0;
 };
 
-class Fabric {
+class PacketNetwork {
 public:
     // Units are packets if `pieces` is 0; else messages are cut into so many units at most.
-    Fabric(const FabricShape& shape, std::vector<Flight>& flights, int32_t pieces, FabricQueue& queue,
-           Traveller& traveller);
+    PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces, PacketEventQueue& queue,
+           MessageListener& listener);
 
     // The message joins the queue of its injection port; its first flit is there at `ready`.
-    void enter(int32_t flight, int64_t ready, int64_t now);
+    void enter(int32_t message, int64_t ready, int64_t now);
     // Something may start on this channel.
-    void look(const FabricEvent& event);
+    void arbitrate(const PacketEvent& event);
 
     int64_t quiet_ps() const { return quiet_; }
     int64_t units() const { return units_; }
     int64_t most_flits() const { return most_; }
     std::vector<int64_t>& busy_ps() { return busy_; }
-    // The channel that this flight waits for, or -1.
-    int32_t stuck_at(int32_t flight) const;
+    // The channel that this message waits for, or -1.
+    int32_t stuck_at(int32_t message) const;
 
 private:
     static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
     static constexpr int32_t kNobody = -1;
 
     struct Unit {
-        int32_t flight;
+        int32_t message;
         int32_t path;
         int32_t hop;      // of the channel that it takes next: 0 is the injection port
         int64_t packets;
@@ -106,7 +106,7 @@ private:
     };
     struct Channel {
         int64_t free_at = 0;
-        int64_t look_at = kNever;
+        int64_t arbitrate_at = kNever;
         bool starved = false;  // somebody waits for a credit that is not on its way yet
         int32_t turn = 0;      // the virtual channel used last
         int64_t gives_until = 0;         // its virtual channels pass on units: when the last of them is through
@@ -114,10 +114,10 @@ private:
         int32_t gave = kNobody;          // which of them it is from
         std::vector<int32_t> wanted_by;  // buffers whose first unit goes here next, longest wait first
         std::vector<int32_t> served;     // channels these belong to, in the order they had their last turn
-        RingBuffer<std::pair<int32_t, int64_t>> entering;  // injection ports: flights, and when each is ready
+        RingBuffer<std::pair<int32_t, int64_t>> entering;  // injection ports: messages, and when each is ready
     };
 
-    void poke(int32_t channel, int64_t when);
+    void request_arbitration(int32_t channel, int64_t when);
     void want(int32_t buffer, int64_t now);
     int32_t next_channel(const Unit& unit) const;
     bool gets_out(const Unit& unit) const {
@@ -136,11 +136,11 @@ private:
     }
     int32_t port_buffer(int32_t channel) const { return virtual_ + channel; }
 
-    const FabricShape shape_;
-    std::vector<Flight>& flights_;
+    const PacketNetworkShape shape_;
+    std::vector<Message>& messages_;
     const int64_t pieces_;
-    FabricQueue& queue_;
-    Traveller& traveller_;
+    PacketEventQueue& queue_;
+    MessageListener& listener_;
     const int32_t virtual_;  // buffers from here on belong to ports
     std::vector<Channel> channels_;
     std::vector<Buffer> buffers_;

@@ -1,6 +1,6 @@
 // The control page at the start of the memory that each rank shares with the other ranks of its machine.
 //
-// Only its owner writes to a board, except for the bell, which the other ranks ring.
+// Only its owner writes to a board, except for the doorbell, which the other ranks ring.
 //
 // Python half: src/weft/runtime/transport/connect.py.
 #pragma once
@@ -52,7 +52,7 @@ struct Channel {
 
 struct Board {
     std::atomic<uint64_t> magic;
-    alignas(64) std::atomic<uint32_t> bell;  // a futex
+    alignas(64) std::atomic<uint32_t> doorbell;  // a futex
     std::atomic<uint32_t> sleeping;
     alignas(64) std::atomic<uint64_t> heartbeat;
     std::atomic<uint32_t> closed;  // this process has left for good

@@ -61,7 +61,7 @@ Executor::Loss Executor::loss() const {
     return first;
 }
 
-Ending Executor::cut() const {
+OperationResult Executor::cut() const {
     Host::Cut cut = host_->cut();
     if (!cut.seen()) return {};
     return {cut.corrupt != 0 ? Status::corrupt : Status::cut, number(cut.lower), -1, number(cut.higher)};
@@ -77,7 +77,7 @@ Host::News Executor::news_of(int32_t peer) const {
     return news.communicator == communicator_ ? news : Host::News{};
 }
 
-void Executor::tell_afar(Status status, int32_t other) {
+void Executor::report_to_remote(Status status, int32_t other) {
     if (!has_remote_) return;
     uint64_t doing = mine().doing.load(std::memory_order_relaxed);
     int32_t blamed = other < 0 ? -1 : job_[other];
@@ -93,7 +93,7 @@ Waiting Executor::waiting() const {
     Waiting found;
     found.seconds = static_cast<double>(now_ms() - began) / 1000;
     found.row = waiting_row_.load(std::memory_order_relaxed);
-    found.rank = follow(mine().waits_for.load(std::memory_order_relaxed) - 1);
+    found.rank = trace_wait(mine().waits_for.load(std::memory_order_relaxed) - 1);
     if (found.rank >= 0) found.silent_ms = host_->silent_ms(job_[found.rank]);
     return found;
 }
@@ -102,14 +102,14 @@ void Executor::close() {
     if (!host_->is_owner()) return;
     mine().closed.store(1, std::memory_order_release);
     for (int32_t other : local_) {
-        if (other >= 0) host_->ring_bell(other);
+        if (other >= 0) host_->ring_doorbell(other);
     }
 }
 
 void Executor::cancel() {
     if (!host_->is_owner()) return;
     cancelled_.store(true);
-    host_->ring_bell(host_->rank());
+    host_->ring_doorbell(host_->rank());
 }
 
 bool Executor::has_left(int32_t peer) const {
@@ -120,21 +120,21 @@ bool Executor::has_left(int32_t peer) const {
 int32_t Executor::given_up_by() const {
     for (size_t r = 0; r < local_.size(); ++r) {
         if (static_cast<int32_t>(r) == rank_) continue;
-        Ending heard = heard_from(static_cast<int32_t>(r));
+        OperationResult heard = reported_by(static_cast<int32_t>(r));
         if (heard.status == Status::given_up) return static_cast<int32_t>(r);
     }
     // Rank 0 of the job tells those of other machines.
     return host_->loss(job_[rank_]).when_ms != 0 ? rank_ == 0 ? 1 : 0 : -1;
 }
 
-Ending Executor::heard_from(int32_t peer) const {
+OperationResult Executor::reported_by(int32_t peer) const {
     if (local_[peer] < 0) {
         Host::News news = news_of(peer);
         auto why = static_cast<Status>(news.status);
         int32_t culprit = number(news.other);
         // Losses and cuts are told by words of their own.
         bool told = why == Status::differs || why == Status::timed_out || why == Status::given_up || why == Status::interrupted;
-        return told && culprit >= 0 ? interpret(peer, why, culprit, news.doing, -1) : Ending{};
+        return told && culprit >= 0 ? interpret(peer, why, culprit, news.doing, -1) : OperationResult{};
     }
     const Channel& there = host_->board(local_[peer]).channel[channel_];
     int64_t failed = there.failed.load(std::memory_order_acquire);
@@ -145,11 +145,11 @@ Ending Executor::heard_from(int32_t peer) const {
                      there.other_end.load(std::memory_order_relaxed));
 }
 
-Ending Executor::heard_from_afar() const {
-    Ending first;
+OperationResult Executor::reported_by_remote() const {
+    OperationResult first;
     for (size_t r = 0; r < local_.size() && has_remote_; ++r) {
         if (local_[r] >= 0 || static_cast<int32_t>(r) == rank_) continue;
-        Ending heard = heard_from(static_cast<int32_t>(r));
+        OperationResult heard = reported_by(static_cast<int32_t>(r));
         if (heard.status == Status::differs) return heard;
         if (first.status == Status::done) first = heard;
     }
@@ -157,7 +157,7 @@ Ending Executor::heard_from_afar() const {
 }
 
 // A rank that hears of itself was frozen for long, or too slow.
-Ending Executor::interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const {
+OperationResult Executor::interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const {
     bool mine = culprit == rank_;
     if (why == Status::differs) {
         // Who told and whom it named differ from each other; the odd one is who differs from this rank.
@@ -170,7 +170,7 @@ Ending Executor::interpret(int32_t peer, Status why, int32_t culprit, uint64_t d
     return {Status::lost, culprit, -1, peer};
 }
 
-int32_t Executor::follow(int32_t peer) const {
+int32_t Executor::trace_wait(int32_t peer) const {
     for (size_t hops = 0; hops < local_.size(); ++hops) {
         if (peer < 0) return peer;
         int32_t next = local_[peer] < 0
@@ -182,20 +182,20 @@ int32_t Executor::follow(int32_t peer) const {
     return peer;
 }
 
-void Executor::give_up(const Ending& ending, const Operation& operation) {
+void Executor::give_up(const OperationResult& ending, const Operation& operation) {
     mine().other_end.store(ending.waited_for, std::memory_order_relaxed);
     mine().why.store(static_cast<uint32_t>(ending.status), std::memory_order_relaxed);
     mine().failed.store(1 + (ending.rank < 0 ? rank_ : ending.rank), std::memory_order_seq_cst);
-    tell_afar(ending.status, ending.rank < 0 ? rank_ : ending.rank);
+    report_to_remote(ending.status, ending.rank < 0 ? rank_ : ending.rank);
     for (int32_t other : local_) {
-        if (other >= 0) host_->ring_bell(other);
+        if (other >= 0) host_->ring_doorbell(other);
     }
-    shield(operation);
+    wait_for_writers(operation);
 }
 
 // Whoever writes has seen that this rank gave up, and stops after its piece; but one that froze within a piece would go on with
 // it when it thaws, and by then the memory serves something else.
-void Executor::shield(const Operation& operation) {
+void Executor::wait_for_writers(const Operation& operation) {
     auto deadline = Clock::now() + std::chrono::seconds(kShieldSeconds);
     for (size_t r = 0; r < links_.size(); ++r) {
         for (auto& link : links_[r]) {
@@ -220,11 +220,11 @@ bool Executor::was_detached(const Operation& operation) const {
 }
 
 // Who differs stays a while, so that others that come late still hear what it was in; who lost somebody goes at once.
-void Executor::say_farewell(Status status) {
+void Executor::shut_down_links(Status status) {
     auto deadline = Clock::now() + std::chrono::milliseconds(status == Status::differs ? 3000 : 100);
     auto said = [](const auto& links) {
         bool all = true;
-        for (const auto& link : links) all = link->farewell() && all;
+        for (const auto& link : links) all = link->shut_down() && all;
         return all;
     };
     // Every peer hears it at once, whoever is slow to answer.
@@ -233,15 +233,15 @@ void Executor::say_farewell(Status status) {
     }
 }
 
-Ending Executor::run(const Operation& operation) {
+OperationResult Executor::run(const Operation& operation) {
     if (broken_.status != Status::done) return broken_;
     if (cancelled_.load()) return {Status::interrupted, rank_, -1, -1};
     ++sequence_;
     uint32_t detachments = host_->detachments();
     began_ms_.store(now_ms(), std::memory_order_relaxed);
-    Ending ending = [&]() -> Ending {
+    OperationResult ending = [&]() -> OperationResult {
         try {
-            Ending found = Run(*this, operation).go();
+            OperationResult found = Run(*this, operation).go();
             if (found.status == Status::done && host_->detachments() != detachments && was_detached(operation)) {
                 // What peers wrote to it may have gone to pages that are no longer this rank's.
                 return {Status::lost, loss().rank, -1, -1};
@@ -270,7 +270,7 @@ Ending Executor::run(const Operation& operation) {
     began_ms_.store(0, std::memory_order_relaxed);
     if (ending.status == Status::done) {
         mine().waits_for.store(0, std::memory_order_relaxed);
-        if (std::exchange(told_waiting_for_, -1) >= 0) tell_afar(Status::done, -1);
+        if (std::exchange(told_waiting_for_, -1) >= 0) report_to_remote(Status::done, -1);
     } else {
         broken_ = ending;
         bool gone = ending.status == Status::lost || ending.status == Status::frozen;
@@ -279,7 +279,7 @@ Ending Executor::run(const Operation& operation) {
             host_->declare(job_[ending.rank], ending.status == Status::frozen);
         }
         give_up(ending, operation);
-        say_farewell(ending.status);
+        shut_down_links(ending.status);
     }
     return ending;
 }

@@ -16,7 +16,7 @@
 
 namespace weft::runtime {
 
-struct Ending {
+struct OperationResult {
     Status status = Status::done;
     int32_t rank = -1;  // whose fault
     int32_t row = -1;   // a transfer that was waited for
@@ -44,7 +44,7 @@ public:
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;
 
-    Ending run(const Operation& operation);
+    OperationResult run(const Operation& operation);
     void close();  // leave on purpose
     // From any thread: the operation under way, and every later one, ends as `interrupted`.
     void cancel();
@@ -65,11 +65,11 @@ private:
     };
     Loss loss() const;
     // The cut that everybody gives up for, if there is one.
-    Ending cut() const;
+    OperationResult cut() const;
     Channel& mine() const { return host_->mine().channel[channel_]; }
-    void give_up(const Ending& ending, const Operation& operation);
+    void give_up(const OperationResult& ending, const Operation& operation);
     // Returns when nobody writes to the operation's memory any more.
-    void shield(const Operation& operation);
+    void wait_for_writers(const Operation& operation);
     // Whether part of the operation's memory was taken from the others while it was under way.
     bool was_detached(const Operation& operation) const;
     // Whether a peer of this machine has given up, or left on purpose.
@@ -77,19 +77,19 @@ private:
     // The first peer that has given this rank up, or -1: as far as the others know, this rank is lost.
     int32_t given_up_by() const;
     // What a peer's giving up means for this rank; done if it has not.
-    Ending heard_from(int32_t peer) const;
+    OperationResult reported_by(int32_t peer) const;
     // The same of all peers on other machines: of the first that tells of a difference, else of the first.
-    Ending heard_from_afar() const;
-    Ending interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const;
+    OperationResult reported_by_remote() const;
+    OperationResult interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const;
     // Tell the ranks of other machines whom this one waits for, or why it gave up.
-    void tell_afar(Status status, int32_t other);
+    void report_to_remote(Status status, int32_t other);
     // What a peer on another machine said last about this communicator.
     Host::News news_of(int32_t peer) const;
     // Number here of a rank of the job, or -1.
     int32_t number(int32_t job_rank) const;
     // The rank that all wait for in the end, as far as is known here, if `peer` is waited for by this one.
-    int32_t follow(int32_t peer) const;
-    void say_farewell(Status status);
+    int32_t trace_wait(int32_t peer) const;
+    void shut_down_links(Status status);
 
     std::shared_ptr<Host> host_;
     int channel_;
@@ -107,7 +107,7 @@ private:
     Waiting failed_;  // what the operation that failed had waited for
     std::atomic<uint64_t> sequence_ = 0;
     std::atomic<bool> cancelled_ = false;
-    Ending broken_;  // the first failure; after it nothing works any more
+    OperationResult broken_;  // the first failure; after it nothing works any more
 };
 
 }  // namespace weft::runtime

@@ -24,7 +24,7 @@ int64_t now_ms() {
 
 }  // namespace
 
-uint32_t Heartbeats::Word::compute() const { return crc32c(0, this, offsetof(Word, checksum)); }
+uint32_t Heartbeats::Message::compute() const { return crc32c(0, this, offsetof(Message, checksum)); }
 
 Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& sockets, int64_t suspect_after_ms,
                        int64_t silent_after_ms)
@@ -34,7 +34,7 @@ Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& s
       told_(sockets.size()),
       suspected_(sockets.size()) {
     for (int32_t rank = 0; rank < static_cast<int32_t>(sockets.size()); ++rank) {
-        if (sockets[rank] >= 0) lines_.push_back({sockets[rank], rank, now_ms()});
+        if (sockets[rank] >= 0) connections_.push_back({sockets[rank], rank, now_ms()});
     }
     // Rank 0 has a connection to every other rank, and every other rank one to rank 0.
     own_rank_ = host_->own_job_rank();
@@ -54,7 +54,7 @@ void Heartbeats::close() {
 
 void Heartbeats::run() {
     std::vector<pollfd> polled;
-    for (const Line& line : lines_) polled.push_back({line.socket, POLLIN, 0});
+    for (const Connection& connection : connections_) polled.push_back({connection.socket, POLLIN, 0});
     int64_t last = now_ms(), next_beat = last;
     while (!stop_.load()) {
         if (now_ms() >= next_beat) {
@@ -70,18 +70,18 @@ void Heartbeats::run() {
         // If this process itself was held up, nobody else's silence means anything.
         bool held_up = now - last > silent_after_ms_ / 2, attentive = now - last < suspect_after_ms_ / 2;
         last = now;
-        for (size_t i = 0; i < lines_.size(); ++i) {
-            Line& line = lines_[i];
+        for (size_t i = 0; i < connections_.size(); ++i) {
+            Connection& connection = connections_[i];
             if (polled[i].fd < 0) continue;
-            if (held_up) line.heard_ms = now;
-            if (polled[i].revents != 0) line.heard_ms = now;
-            bool open = polled[i].revents == 0 || hear(line);
-            if (!open) polled[i].fd = line.socket = -1;
-            if (line.left) continue;
-            if (!open) host_->declare(line.rank, false);
-            int64_t silent = now - line.heard_ms;
-            if (attentive) host_->suspect(line.rank, silent > suspect_after_ms_ ? silent : 0);
-            if (silent > silent_after_ms_) host_->declare(line.rank, true);
+            if (held_up) connection.heard_ms = now;
+            if (polled[i].revents != 0) connection.heard_ms = now;
+            bool open = polled[i].revents == 0 || hear(connection);
+            if (!open) polled[i].fd = connection.socket = -1;
+            if (connection.left) continue;
+            if (!open) host_->declare(connection.rank, false);
+            int64_t silent = now - connection.heard_ms;
+            if (attentive) host_->suspect(connection.rank, silent > suspect_after_ms_ ? silent : 0);
+            if (silent > silent_after_ms_) host_->declare(connection.rank, true);
         }
     }
     tell_losses();
@@ -89,47 +89,47 @@ void Heartbeats::run() {
     tell({Kind::left});
 }
 
-bool Heartbeats::hear(Line& line) {
+bool Heartbeats::hear(Connection& connection) {
     for (;;) {
-        auto* into = reinterpret_cast<std::byte*>(&line.word) + line.have;
-        ssize_t got = recv(line.socket, into, sizeof line.word - line.have, MSG_DONTWAIT);
+        auto* into = reinterpret_cast<std::byte*>(&connection.message) + connection.have;
+        ssize_t got = recv(connection.socket, into, sizeof connection.message - connection.have, MSG_DONTWAIT);
         if (got < 0) return errno == EAGAIN || errno == EINTR;
         if (got == 0) return false;
-        line.have += static_cast<size_t>(got);
-        if (line.have < sizeof line.word) continue;
-        line.have = 0;
-        take(line);
+        connection.have += static_cast<size_t>(got);
+        if (connection.have < sizeof connection.message) continue;
+        connection.have = 0;
+        take(connection);
     }
 }
 
-void Heartbeats::take(Line& line) {
-    const Word& word = line.word;
-    if (word.checksum != word.compute()) return;
-    if (word.kind == Kind::left) line.left = true;
+void Heartbeats::take(Connection& connection) {
+    const Message& message = connection.message;
+    if (message.checksum != message.compute()) return;
+    if (message.kind == Kind::left) connection.left = true;
     auto ranks = static_cast<int32_t>(told_.size());
-    const Host::Cut& cut = word.cut;
-    bool between_ranks = 0 <= cut.lower && cut.lower < cut.higher && cut.higher < ranks && cut.lane >= 0;
-    if (word.kind == Kind::cut && between_ranks) host_->hear_of_cut(cut);
-    if (word.kind == Kind::news) take_news(line.rank, word.news);
-    if (word.rank < 0 || word.rank >= ranks) return;
-    if (word.kind == Kind::lost || word.kind == Kind::frozen) host_->declare(word.rank, word.kind == Kind::frozen);
-    if (word.kind == Kind::silent) host_->suspect(word.rank, suspect_after_ms_);
-    if (word.kind == Kind::heard) host_->suspect(word.rank, 0);
+    const Host::Cut& cut = message.cut;
+    bool between_ranks = 0 <= cut.lower && cut.lower < cut.higher && cut.higher < ranks && cut.connection >= 0;
+    if (message.kind == Kind::cut && between_ranks) host_->hear_of_cut(cut);
+    if (message.kind == Kind::news) take_news(connection.rank, message.news);
+    if (message.rank < 0 || message.rank >= ranks) return;
+    if (message.kind == Kind::lost || message.kind == Kind::frozen) host_->declare(message.rank, message.kind == Kind::frozen);
+    if (message.kind == Kind::silent) host_->suspect(message.rank, suspect_after_ms_);
+    if (message.kind == Kind::heard) host_->suspect(message.rank, 0);
 }
 
-void Heartbeats::tell(Word word) {
-    word.checksum = word.compute();
-    for (Line& line : lines_) {
+void Heartbeats::tell(Message message) {
+    message.checksum = message.compute();
+    for (Connection& connection : connections_) {
         // What does not fit at once is for a peer that has not read for a long time: it is past being told.
-        if (line.socket < 0) continue;
-        ssize_t sent = send(line.socket, &word, sizeof word, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent > 0 && sent < static_cast<ssize_t>(sizeof word)) shutdown(line.socket, SHUT_WR);
+        if (connection.socket < 0) continue;
+        ssize_t sent = send(connection.socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent > 0 && sent < static_cast<ssize_t>(sizeof message)) shutdown(connection.socket, SHUT_WR);
     }
 }
 
 // Only rank 0 does: it has a connection to everybody, and the others hear it.
 void Heartbeats::tell_suspects() {
-    if (lines_.empty() || lines_.front().rank == 0) return;
+    if (connections_.empty() || connections_.front().rank == 0) return;
     for (int32_t rank = 0; rank < static_cast<int32_t>(suspected_.size()); ++rank) {
         uint8_t silent = host_->silent_ms(rank) > 0 ? 1 : 0;
         if (suspected_[rank] == silent) continue;

@@ -34,7 +34,7 @@ public:
 
 private:
     enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut, silent, heard, news };
-    struct Word {
+    struct Message {
         Kind kind;
         int32_t rank = 0;
         Host::Cut cut{};
@@ -45,19 +45,19 @@ private:
 
         uint32_t compute() const;
     };
-    struct Line {
+    struct Connection {
         int socket;
         int32_t rank;
         int64_t heard_ms;
         bool left = false;
-        Word word{};      // the one that is coming in
+        Message message{};      // the one that is coming in
         size_t have = 0;  // bytes of it
     };
     void run();
-    bool hear(Line& line);  // false when nothing more will come
-    void take(Line& line);
+    bool hear(Connection& connection);  // false when nothing more will come
+    void take(Connection& connection);
     void take_news(int32_t from, const Host::News& news);
-    void tell(Word word);
+    void tell(Message message);
     void tell_losses();
     void tell_suspects();
     void tell_cut();
@@ -65,7 +65,7 @@ private:
 
     std::shared_ptr<Host> host_;
     int64_t suspect_after_ms_, silent_after_ms_;
-    std::vector<Line> lines_;
+    std::vector<Connection> connections_;
     std::vector<uint8_t> told_, suspected_;  // by rank: what was told of it
     std::vector<uint32_t> news_told_;        // by teller and channel: how many of its news
     int32_t own_rank_;                       // in the job

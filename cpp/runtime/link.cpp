@@ -7,7 +7,7 @@
 
 namespace weft::runtime {
 
-Sink::Stretch Sink::next() const {
+Sink::Extent Sink::next() const {
     const Part& part = script_.parts[part_];
     auto bytes = static_cast<int64_t>(memory_.element);
     std::byte* here = staged_ ? memory_.stage + (task_->stage + done_) * bytes
@@ -17,13 +17,13 @@ Sink::Stretch Sink::next() const {
 
 void Sink::take(const std::byte* data, int64_t elements) {
     while (elements > 0) {
-        Stretch stretch = next();
-        int64_t some = std::min(elements, stretch.elements);
+        Extent extent = next();
+        int64_t some = std::min(elements, extent.elements);
         auto bytes = static_cast<size_t>(some) * memory_.element;
         if (copies()) {
-            copy_bytes(stretch.here, data, bytes);
+            copy_bytes(extent.here, data, bytes);
         } else {
-            reduce(memory_.dtype, memory_.op, stretch.here, data, static_cast<size_t>(some));
+            reduce(memory_.dtype, memory_.op, extent.here, data, static_cast<size_t>(some));
         }
         data += bytes;
         elements -= some;

@@ -46,14 +46,14 @@ public:
     bool copies() const { return staged_ || !task_->reduces; }
     int64_t left() const { return task_->elements - done_; }
 
-    // The next stretch that is contiguous here and, for those who read it, there.
-    struct Stretch {
+    // The next run of elements that is contiguous in this memory and in that of its readers.
+    struct Extent {
         std::byte* here;
         Region there_in;
         int64_t there, elements;
     };
-    Stretch next() const;
-    // Takes data for (part of) the next stretch.
+    Extent next() const;
+    // Takes data for the next extent, or for part of it.
     void take(const std::byte* data, int64_t elements);
     // The data is in place already.
     void skip(int64_t elements);
@@ -102,7 +102,7 @@ public:
     virtual Writing writing() const { return Writing::none; }
     virtual int writer() const { return 0; }  // the thread that does, or did
     // It is over: nothing more will be sent. False while the peer may still have to read what was.
-    virtual bool farewell() { return true; }
+    virtual bool shut_down() { return true; }
 };
 
 // The kernel no longer lets this process read the peer's memory: it is going down.

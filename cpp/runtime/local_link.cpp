@@ -17,7 +17,7 @@
 namespace weft::runtime {
 namespace {
 
-enum class Way : uint8_t { shared, read, ring };
+enum class CopyMethod : uint8_t { shared, read, ring };
 
 class LocalLink final : public Link {
 public:
@@ -40,9 +40,9 @@ public:
         notice.fingerprint = fingerprint;
         notice.shared = operation.shared;
         std::ranges::copy(operation.address, notice.address);
-        out_way_ = way(notice);
+        send_method_ = copy_method(notice);
         notice.sequence.store(sequence_, std::memory_order_release);
-        host_.ring_bell(options_.peer);
+        host_.ring_doorbell(options_.peer);
     }
 
     Peer peer() override {
@@ -54,19 +54,19 @@ public:
             return gone ? Peer::gone : Peer::waiting;
         }
         if (notice.fingerprint != fingerprint_) return Peer::differs;
-        in_way_ = way(notice);
+        receive_method_ = copy_method(notice);
         std::ranges::copy(notice.address, address_);
         shared_ = notice.shared;
         opened_ = true;
         own().met.store(sequence_, std::memory_order_release);
-        host_.ring_bell(options_.peer);
+        host_.ring_doorbell(options_.peer);
         return Peer::ready;
     }
 
     bool send(const Task& task) override {
-        if (task.pushed && in_way_ != Way::ring) {
+        if (task.pushed && receive_method_ != CopyMethod::ring) {
             if (!push(task)) return false;
-        } else if (out_way_ == Way::ring) {
+        } else if (send_method_ == CopyMethod::ring) {
             return send_ring(task);
         } else {
             fetched_ = offered_ + 1;
@@ -78,7 +78,7 @@ public:
 
     uint64_t left() override {
         // Whatever was offered is in the ring, or in the peer's memory if it was pushed.
-        if (out_way_ == Way::ring) return offered_;
+        if (send_method_ == CopyMethod::ring) return offered_;
         // Negative while the peer still empties the ring of an earlier operation.
         auto taken = static_cast<int64_t>(back().consumed.load(std::memory_order_acquire) - sent_from_);
         // What was pushed has left when all that the peer fetches has.
@@ -87,8 +87,8 @@ public:
     }
 
     bool receive(Sink& sink) override {
-        bool pushed = sink.task().pushed && out_way_ != Way::ring;
-        if (in_way_ == Way::ring && !pushed) {
+        bool pushed = sink.task().pushed && send_method_ != CopyMethod::ring;
+        if (receive_method_ == CopyMethod::ring && !pushed) {
             if (!receive_ring(sink)) return false;
         } else {
             auto there = static_cast<int64_t>(back().ready.load(std::memory_order_acquire) - taken_from_);
@@ -113,7 +113,7 @@ public:
     }
 
     void wake() override {
-        if (untold_) host_.ring_bell(options_.peer);
+        if (untold_) host_.ring_doorbell(options_.peer);
         untold_ = false;
     }
 
@@ -130,31 +130,31 @@ private:
     Pair& back() const { return theirs().peer[host_.rank()]; }
 
     // The same answer at both ends: what it depends on stands in the sender's notice or was agreed on before.
-    Way way(const Notice& notice) const {
-        if ((notice.shared & kExposed) != 0) return Way::shared;
-        return options_.can_read && (notice.shared & kLarge) != 0 ? Way::read : Way::ring;
+    CopyMethod copy_method(const Notice& notice) const {
+        if ((notice.shared & kExposed) != 0) return CopyMethod::shared;
+        return options_.can_read && (notice.shared & kLarge) != 0 ? CopyMethod::read : CopyMethod::ring;
     }
 
     void read_some(Sink& sink) {
-        Sink::Stretch stretch = sink.next();
-        auto region = static_cast<int>(stretch.there_in);
+        Sink::Extent extent = sink.next();
+        auto region = static_cast<int>(extent.there_in);
         auto bytes = static_cast<int64_t>(memory_->element);
-        uint64_t address = address_[region] + static_cast<uint64_t>(stretch.there * bytes);
+        uint64_t address = address_[region] + static_cast<uint64_t>(extent.there * bytes);
         if ((shared_ >> region & 1) != 0) {
-            sink.take(host_.memory(options_.peer) + address, stretch.elements);
+            sink.take(host_.memory(options_.peer) + address, extent.elements);
             return;
         }
         if (sink.copies()) {
-            read(stretch.here, address, static_cast<size_t>(stretch.elements * bytes));
-            sink.skip(stretch.elements);
+            read(extent.here, address, static_cast<size_t>(extent.elements * bytes));
+            sink.skip(extent.elements);
             return;
         }
         // Small enough to stay in the cache between being read and being added. It begins where its source does within a
-        // page: copying.hpp says why.
+        // page: copy_bytes.hpp says why.
         bounce_.resize(kBounce + 2 * kPage);
         auto begin = reinterpret_cast<uint64_t>(bounce_.data());
         std::byte* into = bounce_.data() + (address - begin) % kPage;
-        int64_t some = std::min<int64_t>(stretch.elements, kBounce / bytes);
+        int64_t some = std::min<int64_t>(extent.elements, kBounce / bytes);
         read(into, address, static_cast<size_t>(some * bytes));
         sink.take(into, some);
     }
@@ -299,7 +299,7 @@ private:
     const Script* script_ = nullptr;
     uint64_t sequence_ = 0, fingerprint_ = 0;
     bool opened_ = false, changed_ = false, untold_ = false;
-    Way out_way_ = Way::ring, in_way_ = Way::ring;
+    CopyMethod send_method_ = CopyMethod::ring, receive_method_ = CopyMethod::ring;
     int thread_ = 0;
     uint64_t sent_from_ = 0, offered_ = 0, fetched_ = 0, taken_from_ = 0, taken_ = 0;
     int64_t within_ = 0;

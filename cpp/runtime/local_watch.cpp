@@ -75,7 +75,7 @@ void Host::suspect(int32_t rank, int64_t silent_ms) {
         silent_since_[rank].store(0, std::memory_order_relaxed);
     } else if (silent_since_[rank].load(std::memory_order_relaxed) == 0) {
         silent_since_[rank].store(now_ms() - silent_ms, std::memory_order_relaxed);
-        ring_bell(rank_);
+        ring_doorbell(rank_);
     }
 }
 
@@ -86,7 +86,7 @@ int64_t Host::silent_ms(int32_t rank) const {
 
 void Host::declare(int32_t rank, bool frozen) {
     int64_t none = 0;
-    if (lost_[rank].compare_exchange_strong(none, now_ms() * 2 + (frozen ? 1 : 0))) ring_bell(rank_);
+    if (lost_[rank].compare_exchange_strong(none, now_ms() * 2 + (frozen ? 1 : 0))) ring_doorbell(rank_);
 }
 
 void Host::find_dead() {
@@ -103,11 +103,11 @@ Host::Cut Host::cut() const {
     return cut_;
 }
 
-void Host::declare_cut(int32_t one, int32_t other, int32_t lane, bool corrupt) {
+void Host::declare_cut(int32_t one, int32_t other, int32_t connection, bool corrupt) {
     Cut found = cut();
     found.lower = std::min(one, other);
     found.higher = std::max(one, other);
-    found.lane = lane;
+    found.connection = connection;
     found.corrupt = corrupt ? 1 : 0;
     hear_of_cut(found);
 }

@@ -39,16 +39,16 @@ public:
             start_needs_[i] = script_.tasks[i].start_needs;
             apply_needs_[i] = script_.tasks[i].apply_needs;
         }
-        for (const auto& queue : script_.sends) add_line(queue, true);
-        for (const auto& queue : script_.receives) add_line(queue, false);
+        for (const auto& queue : script_.sends) add_queue(queue, true);
+        for (const auto& queue : script_.receives) add_queue(queue, false);
         open_ = static_cast<int64_t>(script_.tasks.size());
     }
 
-    Ending go() {
+    OperationResult go() {
         announce();
-        Ending met = meet();
+        OperationResult met = meet();
         if (met.status != Status::done) return met;
-        for (size_t i = 0; i < lines_.size(); ++i) sinks_.emplace_back(operation_.memory, script_);
+        for (size_t i = 0; i < queues_.size(); ++i) sinks_.emplace_back(operation_.memory, script_);
         for (int32_t task : script_.local) {
             if (start_needs_[task] == 0) start_local(task);
         }
@@ -57,7 +57,7 @@ public:
                 idle_ = 0;
                 continue;
             }
-            Ending ending = rest();
+            OperationResult ending = rest();
             if (ending.status != Status::done) return ending;
         }
         wake();
@@ -75,7 +75,7 @@ private:
     static constexpr int kNoticeSeconds = 5;  // until a slow rank is named; then after twice as long, and so on
 
     // A queue of tasks on its way over one link.
-    struct Line {
+    struct QueueProgress {
         const Script::Queue* queue;
         bool sends;
         Link* link;
@@ -88,8 +88,8 @@ private:
         int32_t task(size_t i) const { return queue->tasks[i]; }
     };
 
-    void add_line(const Script::Queue& queue, bool sends) {
-        lines_.push_back({&queue, sends, owner_.links_[queue.peer].at(static_cast<size_t>(queue.lane)).get()});
+    void add_queue(const Script::Queue& queue, bool sends) {
+        queues_.push_back({&queue, sends, owner_.links_[queue.peer].at(static_cast<size_t>(queue.connection)).get()});
         if (std::ranges::find(peers_, queue.peer) == peers_.end()) peers_.push_back(queue.peer);
         sockets_ = sockets_ || !owner_.sockets_[queue.peer].empty();
     }
@@ -104,7 +104,7 @@ private:
     }
 
     // Nobody moves data before all that have to do with each other agree on what this is.
-    Ending meet() {
+    OperationResult meet() {
         for (;;) {
             int32_t gone = -1, different = -1, corrupt = -1;
             waiting_ = -1;
@@ -121,71 +121,71 @@ private:
             }
             if (corrupt >= 0) return find_cut();
             if (different >= 0) return {Status::differs, different, -1, different};
-            if (gone >= 0) return blame(gone);
+            if (gone >= 0) return find_cause(gone);
             if (waiting_ < 0) {
                 met_ = true;
                 return {};
             }
-            Ending ending = rest();
+            OperationResult ending = rest();
             if (ending.status != Status::done) return ending;
         }
     }
 
     bool finished() {
         if (open_ > 0) return false;
-        return std::ranges::all_of(lines_, [](const Line& line) { return line.link->quiet(); });
+        return std::ranges::all_of(queues_, [](const QueueProgress& queue) { return queue.link->quiet(); });
     }
 
     bool advance() {
         bool any = false;
-        for (size_t i = 0; i < lines_.size(); ++i) {
-            Line& line = lines_[i];
-            any = (line.sends ? advance_send(line) : advance_receive(line, sinks_[i])) || any;
+        for (size_t i = 0; i < queues_.size(); ++i) {
+            QueueProgress& queue = queues_[i];
+            any = (queue.sends ? advance_send(queue) : advance_receive(queue, sinks_[i])) || any;
         }
         if (any) {
-            for (Line& line : lines_) line.link->flush();
+            for (QueueProgress& queue : queues_) queue.link->flush();
             if (++rounds_ % kWakeEvery == 0) wake();
         }
         return any;
     }
 
     void wake() {
-        for (Line& line : lines_) line.link->wake();
+        for (QueueProgress& queue : queues_) queue.link->wake();
     }
 
-    bool advance_send(Line& line) {
+    bool advance_send(QueueProgress& queue) {
         bool any = false;
-        while (line.next < line.count()) {
-            int32_t task = line.task(line.next);
-            if (start_needs_[task] > 0 || !line.link->send(script_.tasks[task])) break;
-            ++line.next;
+        while (queue.next < queue.count()) {
+            int32_t task = queue.task(queue.next);
+            if (start_needs_[task] > 0 || !queue.link->send(script_.tasks[task])) break;
+            ++queue.next;
             any = true;
         }
-        size_t left = std::min<size_t>(line.link->left(), line.next);
-        for (; line.left < left; ++line.left) {
+        size_t left = std::min<size_t>(queue.link->left(), queue.next);
+        for (; queue.left < left; ++queue.left) {
             any = true;
             --open_;
-            release(script_.tasks[line.task(line.left)].left);
+            release(script_.tasks[queue.task(queue.left)].left);
         }
         return any;
     }
 
     // One task at a time: others may have the next piece of what this rank just has in its cache.
-    bool advance_receive(Line& line, Sink& sink) {
-        if (line.next == line.count()) return false;
-        int32_t id = line.task(line.next);
+    bool advance_receive(QueueProgress& queue, Sink& sink) {
+        if (queue.next == queue.count()) return false;
+        int32_t id = queue.task(queue.next);
         const Task& task = script_.tasks[id];
-        if (!line.receiving) {
+        if (!queue.receiving) {
             bool now = apply_needs_[id] == 0;
             if (!now && task.stage < 0) return false;
             sink.begin(task, !now);
-            line.receiving = true;
-            line.staged = !now;
+            queue.receiving = true;
+            queue.staged = !now;
         }
-        if (!line.link->receive(sink)) return false;
-        line.receiving = false;
-        ++line.next;
-        if (line.staged) {
+        if (!queue.link->receive(sink)) return false;
+        queue.receiving = false;
+        ++queue.next;
+        if (queue.staged) {
             arrived_[id] = 1;
             if (apply_needs_[id] == 0) unstage(id);
         } else {
@@ -247,7 +247,7 @@ private:
     }
 
     // Nothing to do: spin a little, let others run, and at last sleep until somebody rings.
-    Ending rest() {
+    OperationResult rest() {
         if (++idle_ == 1) wake();
         Host& host = *owner_.host_;
         int64_t spins = host.crowded() ? 0 : kSpins;
@@ -260,16 +260,16 @@ private:
             sched_yield();
             return {};
         }
-        Ending ending = check();
+        OperationResult ending = check();
         if (ending.status != Status::done) return ending;
-        owner_.mine().waits_for.store(1 + whom(), std::memory_order_relaxed);
-        owner_.waiting_row_.store(which(), std::memory_order_relaxed);
+        owner_.mine().waits_for.store(1 + awaited_peer(), std::memory_order_relaxed);
+        owner_.waiting_row_.store(awaited_row(), std::memory_order_relaxed);
         tell_wait();
         give_notice();
         if (sockets_) {
             wait_for_sockets();
         } else {
-            uint32_t heard = host.mine().bell.load(std::memory_order_seq_cst);
+            uint32_t heard = host.mine().doorbell.load(std::memory_order_seq_cst);
             if (heard == heard_) {
                 host.sleep(heard, kSleepMs);
             }
@@ -284,11 +284,11 @@ private:
         std::vector<pollfd> polled;
         bool others = false;
         for (int32_t peer : peers_) {
-            for (size_t lane = 0; lane < owner_.sockets_[peer].size(); ++lane) {
-                const Link* link = owner_.links_[peer][lane].get();
+            for (size_t connection = 0; connection < owner_.sockets_[peer].size(); ++connection) {
+                const Link* link = owner_.links_[peer][connection].get();
                 short events = link->events();
                 if (met_) events = static_cast<short>(events | useful(link));
-                if (events != 0) polled.push_back({owner_.sockets_[peer][lane], events, 0});
+                if (events != 0) polled.push_back({owner_.sockets_[peer][connection], events, 0});
             }
             others = others || owner_.sockets_[peer].empty();
         }
@@ -298,23 +298,23 @@ private:
 
     short useful(const Link* link) const {
         short events = 0;
-        for (const Line& line : lines_) {
-            if (line.link != link || line.next == line.count()) continue;
-            int32_t task = line.task(line.next);
-            bool now = line.sends ? start_needs_[task] == 0
-                                  : line.receiving || apply_needs_[task] == 0 || script_.tasks[task].stage >= 0;
-            if (now) events = static_cast<short>(events | (line.sends ? POLLOUT : POLLIN));
+        for (const QueueProgress& queue : queues_) {
+            if (queue.link != link || queue.next == queue.count()) continue;
+            int32_t task = queue.task(queue.next);
+            bool now = queue.sends ? start_needs_[task] == 0
+                                  : queue.receiving || apply_needs_[task] == 0 || script_.tasks[task].stage >= 0;
+            if (now) events = static_cast<short>(events | (queue.sends ? POLLOUT : POLLIN));
         }
         return events;
     }
 
-    Ending check() {
-        int32_t peer = whom();
-        int32_t row = which();
+    OperationResult check() {
+        int32_t peer = awaited_peer();
+        int32_t row = awaited_row();
         if (int32_t other = owner_.given_up_by(); other >= 0) return {Status::given_up, other, row, other};
         Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, row, peer};
-        Ending cut = find_cut();
+        OperationResult cut = find_cut();
         if (cut.status != Status::done) {
             cut.row = row;
             return cut;
@@ -322,7 +322,7 @@ private:
         for (int32_t other : peers_) {
             auto gone = [](auto& link) { return link->gone(); };
             if (std::ranges::any_of(owner_.links_[other], gone)) {
-                Ending ending = blame(other);
+                OperationResult ending = find_cause(other);
                 ending.row = row;
                 return ending;
             }
@@ -332,14 +332,14 @@ private:
             if (other == peer && owner_.has_left(other)) {
                 // What it sent before it left may still be on its way here.
                 if (++gone_checks_ < 10) break;
-                Ending ending = blame(other);
+                OperationResult ending = find_cause(other);
                 ending.row = row;
                 return ending;
             }
         }
         if (owner_.cancelled_.load()) return {Status::interrupted, owner_.rank_, row, peer};
         if (Clock::now() > deadline_) {
-            int32_t culprit = owner_.follow(peer);
+            int32_t culprit = owner_.trace_wait(peer);
             return {Status::timed_out, culprit, row, culprit};
         }
         check_interrupt();
@@ -348,10 +348,10 @@ private:
 
     // Ranks of other machines follow it to who holds everybody up.
     void tell_wait() {
-        int32_t peer = whom();
+        int32_t peer = awaited_peer();
         if (!owner_.has_remote_ || peer == owner_.told_waiting_for_ || Clock::now() < began_ + kTellWait) return;
         owner_.told_waiting_for_ = peer;
-        owner_.tell_afar(Status::done, peer);
+        owner_.report_to_remote(Status::done, peer);
     }
 
     // Says who is waited for, when that takes long or nothing is heard of it. A slow rank is named, never given up for that.
@@ -367,16 +367,16 @@ private:
         owner_.tell_(waiting);
     }
 
-    Ending find_cut() {
+    OperationResult find_cut() {
         auto now = Clock::now();
         bool look = sockets_ && now >= next_look_;
         if (look) next_look_ = now + std::chrono::milliseconds(kLookMs);
         for (int32_t peer : peers_) {
             auto& links = owner_.links_[peer];
-            for (size_t lane = 0; lane < links.size(); ++lane) {
-                bool corrupt = links[lane]->corrupt();
-                if (!corrupt && !(look && links[lane]->stuck())) continue;
-                auto number = static_cast<int32_t>(lane);
+            for (size_t connection = 0; connection < links.size(); ++connection) {
+                bool corrupt = links[connection]->corrupt();
+                if (!corrupt && !(look && links[connection]->stuck())) continue;
+                auto number = static_cast<int32_t>(connection);
                 owner_.host_->declare_cut(owner_.job_[owner_.rank_], owner_.job_[peer], number, corrupt);
             }
         }
@@ -384,13 +384,13 @@ private:
     }
 
     // Why nothing more comes from a peer.
-    Ending blame(int32_t peer) {
+    OperationResult find_cause(int32_t peer) {
         bool local = owner_.local_[peer] >= 0, socket = !owner_.sockets_[peer].empty();
         // One that hung up may have died, which the watch is about to see, or have given up because of a third, whom rank 0
         // or its board is about to name.
         auto told = [&] {
             return owner_.loss().rank >= 0 || owner_.host_->cut().seen() || (local && owner_.has_left(peer)) ||
-                   owner_.heard_from_afar().status != Status::done;
+                   owner_.reported_by_remote().status != Status::done;
         };
         for (int i = 0; i < kVerdictMs && socket && !told(); ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -400,9 +400,9 @@ private:
         owner_.host_->find_dead();
         Loss loss = owner_.loss();
         if (loss.rank >= 0) return {loss.frozen ? Status::frozen : Status::lost, loss.rank, -1, peer};
-        if (Ending cut = owner_.cut(); cut.status != Status::done) return cut;
-        Ending heard = owner_.heard_from(peer);
-        if (heard.status == Status::done) heard = owner_.heard_from_afar();
+        if (OperationResult cut = owner_.cut(); cut.status != Status::done) return cut;
+        OperationResult heard = owner_.reported_by(peer);
+        if (heard.status == Status::done) heard = owner_.reported_by_remote();
         if (heard.status != Status::done) return heard;
         if (local && owner_.has_left(peer)) return {Status::left, peer, -1, peer};
         if (Clock::now() > deadline_) return {Status::timed_out, peer, -1, peer};  // as it has for the peer
@@ -417,26 +417,27 @@ private:
         return {Status::lost, peer, -1, peer};
     }
 
-    // The peer that is waited for, and the transfer: the first that was not received, else the first not taken.
-    int32_t whom() const {
+    // The peer that this rank waits for: that of the first transfer not received, else of the first not taken.
+    int32_t awaited_peer() const {
         if (!met_) return waiting_;
-        for (const Line& line : lines_) {
-            if (!line.sends && line.next < line.count()) return line.peer();
+        for (const QueueProgress& queue : queues_) {
+            if (!queue.sends && queue.next < queue.count()) return queue.peer();
         }
-        for (const Line& line : lines_) {
-            if (line.sends && line.left < line.count()) return line.peer();
+        for (const QueueProgress& queue : queues_) {
+            if (queue.sends && queue.left < queue.count()) return queue.peer();
         }
-        for (const Line& line : lines_) {
-            if (!line.link->quiet()) return line.peer();
+        for (const QueueProgress& queue : queues_) {
+            if (!queue.link->quiet()) return queue.peer();
         }
         return waiting_;
     }
-    int32_t which() const {
-        for (const Line& line : lines_) {
-            if (!line.sends && line.next < line.count()) return script_.tasks[line.task(line.next)].row;
+    // The row of the transfer that this rank waits for, by the same rule, or -1.
+    int32_t awaited_row() const {
+        for (const QueueProgress& queue : queues_) {
+            if (!queue.sends && queue.next < queue.count()) return script_.tasks[queue.task(queue.next)].row;
         }
-        for (const Line& line : lines_) {
-            if (line.sends && line.left < line.count()) return script_.tasks[line.task(line.left)].row;
+        for (const QueueProgress& queue : queues_) {
+            if (queue.sends && queue.left < queue.count()) return script_.tasks[queue.task(queue.left)].row;
         }
         return -1;
     }
@@ -446,7 +447,7 @@ private:
     const Script& script_;
     std::vector<int32_t> start_needs_, apply_needs_;
     std::vector<uint8_t> arrived_;  // staged, and waiting to be applied
-    std::vector<Line> lines_;
+    std::vector<QueueProgress> queues_;
     std::vector<Sink> sinks_;
     std::vector<int32_t> peers_;
     bool sockets_ = false, met_ = false;

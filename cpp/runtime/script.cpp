@@ -28,20 +28,20 @@ int64_t Layout::scratch_elements(int32_t slots) const { return (pairs ? slots : 
 
 namespace {
 
-// Deals tasks out to the lanes of each peer.
+// Deals tasks out to the connections of each peer.
 class Queues {
 public:
     explicit Queues(std::vector<Script::Queue>& queues) : queues_(queues) {}
 
-    void add(int32_t peer, int32_t lane, int32_t lanes, int32_t task) {
-        if (lane == Lanes::kInTurn) lane = turn_[peer]++ % lanes;
-        find(peer, lane).tasks.push_back(task);
+    void add(int32_t peer, int32_t connection, int32_t connections, int32_t task) {
+        if (connection == ConnectionChoice::kInTurn) connection = turn_[peer]++ % connections;
+        find(peer, connection).tasks.push_back(task);
     }
 
     // Makes one even if nothing goes over it: its ends meet all the same.
-    Script::Queue& find(int32_t peer, int32_t lane) {
-        auto [found, fresh] = known_.try_emplace({peer, lane}, queues_.size());
-        if (fresh) queues_.push_back({peer, lane, {}});
+    Script::Queue& find(int32_t peer, int32_t connection) {
+        auto [found, fresh] = known_.try_emplace({peer, connection}, queues_.size());
+        if (fresh) queues_.push_back({peer, connection, {}});
         return queues_[found->second];
     }
 
@@ -53,8 +53,8 @@ private:
 
 class Writer {
 public:
-    Writer(const Rows& rows, const Cut& cut, const Layout& layout, const Lanes& lanes, int32_t rank)
-        : rows_(rows), layout_(layout), lanes_(lanes), rank_(rank), program_(lower(rows, cut)) {
+    Writer(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections, int32_t rank)
+        : rows_(rows), layout_(layout), connections_(connections), rank_(rank), program_(lower(rows, cut)) {
         script_.scratch_elements = layout.scratch_elements(cut.slots);
     }
 
@@ -63,7 +63,7 @@ public:
         number();
         for (size_t id = 0; id < program_.segments.size(); ++id) {
             if (task_of_[id] == kNone) continue;
-            hang(static_cast<int32_t>(id));
+            add_waiters(static_cast<int32_t>(id));
         }
         return std::move(script_);
     }
@@ -136,7 +136,7 @@ private:
                     stage(script_.tasks[task]);
                     script_.local.push_back(task);
                 } else {
-                    (sends_it ? sends : receives).add(peer, lane(segment, peer), lanes_.count[peer], task);
+                    (sends_it ? sends : receives).add(peer, connection(segment, peer), connections_.count[peer], task);
                 }
             }
             within += segment.bytes;
@@ -149,10 +149,10 @@ private:
         }
     }
 
-    int32_t lane(const Segment& segment, int32_t peer) const {
+    int32_t connection(const Segment& segment, int32_t peer) const {
         int32_t route = rows_.route[segment.row];
-        if (route >= 0) return lanes_.of_route[route];
-        return (src(segment) == rank_ ? lanes_.out : lanes_.in)[peer];
+        if (route >= 0) return connections_.of_route[route];
+        return (src(segment) == rank_ ? connections_.out : connections_.in)[peer];
     }
 
     void add_parts(const Segment& segment, int64_t within) {
@@ -189,17 +189,17 @@ private:
         ++task.parts;
     }
 
-    void hang(int32_t id) {
+    void add_waiters(int32_t id) {
         const Segment& segment = program_.segments[id];
         if (dst(segment) == rank_) {
             for (int32_t edge = segment.when_applied; edge != kNone; edge = program_.edges[edge].next) {
-                wait(script_.tasks[task_of_[id]].applied, program_.edges[edge].target);
+                add_waiter(script_.tasks[task_of_[id]].applied, program_.edges[edge].target);
             }
         }
         if (src(segment) == rank_) {
             for (int32_t edge = segment.when_left; edge != kNone; edge = program_.edges[edge].next) {
                 uint32_t target = program_.edges[edge].target;
-                wait(script_.tasks[task_of_[id]].left, target);
+                add_waiter(script_.tasks[task_of_[id]].left, target);
                 Task& task = script_.tasks[task_of_[target >> 1]];
                 if (rows_.step[task.row] == rows_.step[segment.row]) stage(task);
             }
@@ -212,7 +212,7 @@ private:
         script_.stage_elements += task.elements;
     }
 
-    void wait(int32_t& head, uint32_t target) {
+    void add_waiter(int32_t& head, uint32_t target) {
         script_.waiters.push_back({task_of_[target >> 1], head, (target & 1) == 1});
         head = static_cast<int32_t>(script_.waiters.size()) - 1;
     }
@@ -221,7 +221,7 @@ private:
 
     const Rows& rows_;
     const Layout& layout_;
-    const Lanes& lanes_;
+    const ConnectionChoice& connections_;
     int32_t rank_;
     Program program_;
     std::vector<uint8_t> pushed_;
@@ -231,33 +231,33 @@ private:
 
 }  // namespace
 
-Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const Lanes& lanes, int32_t rank) {
-    return Writer(rows, cut, layout, lanes, rank).write();
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections, int32_t rank) {
+    return Writer(rows, cut, layout, connections, rank).write();
 }
 
-Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::span<const int32_t> lanes) {
+Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, std::span<const int32_t> connections) {
     Script script;
     Queues sent(script.sends), received(script.receives);
-    auto add = [&](const Dealing& dealing, bool sends) {
-        int32_t peer = dealing.peer;
-        int64_t elements = sends ? dealing.sends : dealing.receives;
+    auto add = [&](const PeerExchange& exchange, bool sends) {
+        int32_t peer = exchange.peer;
+        int64_t elements = sends ? exchange.sends : exchange.receives;
         if (elements < 0) return;
         Queues& queues = sends ? sent : received;
         queues.find(peer, 0);
         for (int64_t done = 0; done < elements; done += segment) {
             int64_t some = std::min(segment, elements - done);
-            queues.add(peer, Lanes::kInTurn, lanes[peer], static_cast<int32_t>(script.tasks.size()));
+            queues.add(peer, ConnectionChoice::kInTurn, connections[peer], static_cast<int32_t>(script.tasks.size()));
             script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone, kNone, -1,
                                     sends, false, false});
-            script.parts.push_back({dealing.here + done, dealing.there + done, some, sends ? Region::buffer : Region::output,
+            script.parts.push_back({exchange.here + done, exchange.there + done, some, sends ? Region::buffer : Region::output,
                                     sends ? Region::output : Region::buffer});
         }
         if (sends) script.exposed |= uint64_t{1} << static_cast<int>(Region::buffer);
     };
-    for (const Dealing& dealing : dealings) {
-        add(dealing, true);
-        add(dealing, false);
-        script.between[dealing.peer] = dealing.code;
+    for (const PeerExchange& exchange : exchanges) {
+        add(exchange, true);
+        add(exchange, false);
+        script.between[exchange.peer] = exchange.code;
     }
     return script;
 }

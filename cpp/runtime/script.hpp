@@ -44,7 +44,7 @@ struct Layout {
     int64_t scratch_elements(int32_t slots) const;
 };
 
-// A stretch of a segment that is contiguous at both ends.
+// A run of elements of a segment that is contiguous at both ends.
 struct Part {
     int64_t here, there;  // elements into the regions
     int64_t elements;
@@ -73,7 +73,7 @@ struct Script {
     std::vector<Part> parts;
     std::vector<Waiter> waiters;
     struct Queue {
-        int32_t peer, lane;
+        int32_t peer, connection;
         std::vector<int32_t> tasks;  // in the order in which they go
     };
     std::vector<Queue> sends, receives;
@@ -84,7 +84,7 @@ struct Script {
 };
 
 // The connections to each rank, and which of them a message takes; both ends agree on it.
-struct Lanes {
+struct ConnectionChoice {
     static constexpr int32_t kInTurn = -1;
     std::span<const int32_t> count;      // to each rank
     std::span<const int32_t> out, in;    // of messages to and from each rank that go the network's own way
@@ -92,15 +92,15 @@ struct Lanes {
 };
 
 // `cut` counts elements, not bytes.
-Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const Lanes& lanes, int32_t rank);
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections, int32_t rank);
 
 // How many elements go to a peer, out of the buffer, and come from it, into the output; -1: none do. They lie from
 // element `here` on at this rank and from `there` on at the peer. Both ends have the same code.
-struct Dealing {
+struct PeerExchange {
     int32_t peer;
     int64_t sends, receives, here, there;
     uint64_t code;
 };
-Script write_exchange(std::span<const Dealing> dealings, int64_t segment, std::span<const int32_t> lanes);
+Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, std::span<const int32_t> connections);
 
 }  // namespace weft::runtime

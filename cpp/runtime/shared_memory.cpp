@@ -85,7 +85,7 @@ void Host::close() {
     if (!is_owner()) return;
     mine().closed.store(1, std::memory_order_release);
     for (int rank = 0; rank < ranks_; ++rank) {
-        if (members_[rank].memory != nullptr) ring_bell(rank);
+        if (members_[rank].memory != nullptr) ring_doorbell(rank);
     }
     stop_.store(true);
     if (watcher_.joinable()) watcher_.join();
@@ -139,11 +139,11 @@ bool Host::can_read(int rank, uint64_t address, uint64_t expected) const {
     return read == static_cast<ssize_t>(sizeof found) && found == expected;
 }
 
-void Host::ring_bell(int rank) const {
+void Host::ring_doorbell(int rank) const {
     Board& other = board(rank);
-    other.bell.fetch_add(1, std::memory_order_seq_cst);
+    other.doorbell.fetch_add(1, std::memory_order_seq_cst);
     if (other.sleeping.load(std::memory_order_seq_cst) != 0) {
-        syscall(SYS_futex, &other.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+        syscall(SYS_futex, &other.doorbell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
 }
 
@@ -151,7 +151,7 @@ void Host::sleep(uint32_t heard, int64_t milliseconds) const {
     Board& own = mine();
     timespec span{milliseconds / 1000, milliseconds % 1000 * 1'000'000};
     own.sleeping.fetch_add(1, std::memory_order_seq_cst);
-    syscall(SYS_futex, &own.bell, FUTEX_WAIT, heard, &span, nullptr, 0);
+    syscall(SYS_futex, &own.doorbell, FUTEX_WAIT, heard, &span, nullptr, 0);
     own.sleeping.fetch_sub(1, std::memory_order_seq_cst);
 }
 

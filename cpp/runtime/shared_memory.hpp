@@ -1,7 +1,7 @@
 // Ranks of one machine: memory that they share, bells to wake each other, and the watch over who is still alive.
 //
 // Each rank owns one memfd, which the others map: a control page (`Board`), a ring of bytes to every other rank, and
-// an arena for tensors. Only its owner writes to a board; others read it and ring its bell.
+// an arena for tensors. Only its owner writes to a board; others read it and ring its doorbell.
 //
 // Python half: src/weft/runtime/transport/connect.py opens it, arena_allocator.py hands out its arena.
 #pragma once
@@ -73,7 +73,7 @@ public:
     // it was stopped at the end of its system call; else nothing but ending that process helps.
     void fence(int rank, int thread) const;
 
-    void ring_bell(int rank) const;
+    void ring_doorbell(int rank) const;
     void sleep(uint32_t heard, int64_t milliseconds) const;  // until somebody rings, or so long
 
     struct Loss {
@@ -93,13 +93,13 @@ public:
     // The first that is seen ends everybody's operation; `mend` forgets it, and what is told of it afterwards.
     struct Cut {
         int32_t lower = -1, higher = -1;  // ranks of the job
-        int32_t lane = 0;
+        int32_t connection = 0;
         int32_t times_mended = 0;
         int32_t corrupt = 0;
         bool seen() const { return lower >= 0; }
     };
     Cut cut() const;
-    void declare_cut(int32_t one, int32_t other, int32_t lane, bool corrupt);
+    void declare_cut(int32_t one, int32_t other, int32_t connection, bool corrupt);
     void hear_of_cut(const Cut& cut);  // from another rank; an old one is ignored
     void mend();
 

@@ -130,9 +130,9 @@ public:
 
     // Closing a socket with unread data in it would make the peer forget what it has not read yet, such as what this
     // rank thought the operation was.
-    bool farewell() override {
-        if (!said_farewell_) shutdown(socket_, SHUT_WR);
-        said_farewell_ = true;
+    bool shut_down() override {
+        if (!has_shut_down_) shutdown(socket_, SHUT_WR);
+        has_shut_down_ = true;
         begin_ = end_ = 0;
         while (!gone_ && get(staging_.data(), staging_.size()) > 0) continue;
         return gone_;
@@ -181,10 +181,10 @@ private:
     // Reads elements to where they belong, and with the last of a task its checksum, which saves a call.
     bool receive_into_place(Sink& sink) {
         auto bytes = static_cast<int64_t>(memory_->element);
-        Sink::Stretch stretch = sink.next();
-        auto room = static_cast<size_t>(std::min(stretch.elements, sink.left()) * bytes);
-        bool last = stretch.elements >= sink.left();
-        ssize_t got = get(stretch.here, room, last ? trailer_size() : 0);
+        Sink::Extent extent = sink.next();
+        auto room = static_cast<size_t>(std::min(extent.elements, sink.left()) * bytes);
+        bool last = extent.elements >= sink.left();
+        ssize_t got = get(extent.here, room, last ? trailer_size() : 0);
         if (got <= 0) return false;
         auto placed = std::min<int64_t>(got, static_cast<int64_t>(room));
         begin_ = 0;
@@ -192,10 +192,10 @@ private:
         // Half an element may have come; the rest of it goes through the staging buffer.
         auto whole = placed / bytes;
         if (auto odd = static_cast<size_t>(placed % bytes); odd > 0) {
-            std::memcpy(staging_.data(), stretch.here + whole * bytes, odd);
+            std::memcpy(staging_.data(), extent.here + whole * bytes, odd);
             end_ = odd;
         }
-        add_up(stretch.here, whole * bytes);
+        add_up(extent.here, whole * bytes);
         if (whole > 0) sink.skip(whole);
         return true;
     }
@@ -273,7 +273,7 @@ private:
     const Memory* memory_ = nullptr;
     const Script* script_ = nullptr;
     size_t opening_sent_ = 0;
-    bool opened_ = false, gone_ = false, differs_ = false, corrupt_ = false, said_farewell_ = false;
+    bool opened_ = false, gone_ = false, differs_ = false, corrupt_ = false, has_shut_down_ = false;
     bool fresh_out_ = true, fresh_in_ = true;  // the next task in this direction has not begun
     uint64_t left_ = 0, taken_ = 0;
     uint32_t part_ = 0;
@@ -281,7 +281,7 @@ private:
     uint32_t trailer_ = 0, checksum_in_ = 0;
     size_t trailer_sent_ = 0;
     std::vector<std::byte> room_;
-    std::span<std::byte> staging_;  // begins amid a page: the kernel's buffers rarely do, and copying.hpp says the rest
+    std::span<std::byte> staging_;  // begins amid a page: the kernel's buffers rarely do, and copy_bytes.hpp says the rest
     size_t begin_ = 0, end_ = 0;
 };
 

@@ -105,14 +105,14 @@ Bulk<Access> by_chunk(const Rows& rows, const Cut& cut, std::vector<int64_t>& st
     return sorted;
 }
 
-// Walks one piece through the steps and hangs an edge wherever somebody has to wait.
-class Weaver {
+// Follows one piece through the steps and adds an edge wherever a segment has to wait for another.
+class DependencyBuilder {
 public:
-    Weaver(Program& program, int64_t places) : program_(program), place_(places) {}
+    DependencyBuilder(Program& program, int64_t places) : program_(program), place_(places) {}
 
     void read(int32_t place, int32_t segment) {
         Place& p = fresh(place);
-        if (p.writer != kNone) hang(program_.segments[p.writer].when_applied, segment, false);
+        if (p.writer != kNone) add_edge(program_.segments[p.writer].when_applied, segment, false);
         readers_.push_back({segment, p.readers});
         p.readers = static_cast<int32_t>(readers_.size()) - 1;
     }
@@ -120,9 +120,9 @@ public:
     void write(int32_t place, int32_t segment) {
         Place& p = fresh(place);
         // With readers in between, waiting for them is waiting for the write before, too.
-        if (p.readers == kNone && p.writer != kNone) hang(program_.segments[p.writer].when_applied, segment, true);
+        if (p.readers == kNone && p.writer != kNone) add_edge(program_.segments[p.writer].when_applied, segment, true);
         for (int32_t r = p.readers; r != kNone; r = readers_[r].next) {
-            hang(program_.segments[readers_[r].segment].when_left, segment, true);
+            add_edge(program_.segments[readers_[r].segment].when_left, segment, true);
         }
         p.readers = kNone;
         p.writer = segment;
@@ -150,7 +150,7 @@ private:
         return p;
     }
 
-    void hang(int32_t& head, int32_t segment, bool apply) {
+    void add_edge(int32_t& head, int32_t segment, bool apply) {
         uint32_t target = static_cast<uint32_t>(segment) * 2 + apply;
         // Neighbouring chunks of one message would repeat the same edge.
         if (head != kNone && program_.edges[head].target == target) return;
@@ -177,19 +177,19 @@ Program lower(const Rows& rows, const Cut& cut) {
     program.edges.reserve(program.segments.size() * 2);
     std::vector<int64_t> start;
     Bulk<Access> sorted = by_chunk(rows, cut, start);
-    Patience patience;
-    Weaver weaver(program, static_cast<int64_t>(cut.ranks) * cut.slots);
+    WorkLimit work_limit;
+    DependencyBuilder dependencies(program, static_cast<int64_t>(cut.ranks) * cut.slots);
     for (size_t chunk = 0; chunk + 1 < start.size(); ++chunk) {
         std::span<const Access> mine(sorted.data() + start[chunk], static_cast<size_t>(start[chunk + 1] - start[chunk]));
         for (int32_t piece = 0; piece < pieces.count(static_cast<int32_t>(chunk)); ++piece) {
-            patience.spend(mine.size() * 16 + 16);
-            weaver.next_piece();
+            work_limit.spend(mine.size() * 16 + 16);
+            dependencies.next_piece();
             for (size_t i = 0; i < mine.size();) {
                 size_t end = i;
                 for (; end < mine.size() && mine[end].step == mine[i].step; ++end) {
-                    weaver.read(mine[end].from, pieces.carrier(mine[end].row, piece));
+                    dependencies.read(mine[end].from, pieces.carrier(mine[end].row, piece));
                 }
-                for (; i < end; ++i) weaver.write(mine[i].to, pieces.carrier(mine[i].row, piece));
+                for (; i < end; ++i) dependencies.write(mine[i].to, pieces.carrier(mine[i].row, piece));
             }
         }
     }

@@ -26,16 +26,16 @@ public:
     explicit Admission(const WorkflowInput& input)
         : input_(input),
           pools_(input.capacity.size()),
-          desks_(pools_ * input.ranks),
+          rank_pools_(pools_ * input.ranks),
           ordered_(input.tasks.size(), 0),
           waits_for_(input.tasks.size() * (pools_ ? input.ranks : 0), kNone) {
-        for (size_t desk = 0; desk < desks_.size(); ++desk) desks_[desk].free = input.capacity[desk % pools_];
+        for (size_t rank_pool = 0; rank_pool < rank_pools_.size(); ++rank_pool) rank_pools_[rank_pool].free = input.capacity[rank_pool % pools_];
     }
 
     void ask(int32_t task, int32_t rank, int32_t pool, int64_t now) {
         waits_for_[place(task, rank)] = pool;
         if (!ordered_[task]) {
-            auto& waiting = desk(pool, rank).waiting;
+            auto& waiting = rank_pool(pool, rank).waiting;
             waiting.push_back({input_.tasks[task].priority, now, task});
             std::push_heap(waiting.begin(), waiting.end(), later);
         }
@@ -43,7 +43,7 @@ public:
     }
 
     void release(int32_t pool, int32_t rank) {
-        ++desk(pool, rank).free;
+        ++rank_pool(pool, rank).free;
         touch(pool, rank);
     }
 
@@ -57,7 +57,7 @@ public:
         round_.swap(touched_);
         touched_.clear();
         for (int64_t number : round_) {
-            desks_[number].touched = false;
+            rank_pools_[number].touched = false;
             serve(static_cast<int32_t>(number / static_cast<int64_t>(pools_)),
                   static_cast<int32_t>(number % static_cast<int64_t>(pools_)));
         }
@@ -69,7 +69,7 @@ private:
         int64_t priority, since;
         int32_t task;
     };
-    struct Desk {  // a pool at a rank
+    struct RankPool {  // a pool at a rank
         int32_t free = 0;
         size_t next = 0;  // how far in the order it is
         bool touched = false;
@@ -82,17 +82,17 @@ private:
     }
 
     size_t place(int32_t task, int32_t rank) const { return static_cast<size_t>(task) * input_.ranks + rank; }
-    Desk& desk(int32_t pool, int32_t rank) { return desks_[static_cast<size_t>(rank) * pools_ + pool]; }
+    RankPool& rank_pool(int32_t pool, int32_t rank) { return rank_pools_[static_cast<size_t>(rank) * pools_ + pool]; }
 
     void touch(int32_t pool, int32_t rank) {
-        Desk& here = desk(pool, rank);
+        RankPool& here = rank_pool(pool, rank);
         if (here.touched) return;
         here.touched = true;
         touched_.push_back(static_cast<int64_t>(rank) * static_cast<int64_t>(pools_) + pool);
     }
 
     void serve(int32_t rank, int32_t pool) {
-        Desk& here = desk(pool, rank);
+        RankPool& here = rank_pool(pool, rank);
         while (here.free > 0) {
             while (here.next < order_.size() && !(input_.tasks[order_[here.next]].pools >> pool & 1)) ++here.next;
             if (here.next == order_.size() && !extend(here)) return;
@@ -105,7 +105,7 @@ private:
         }
     }
 
-    bool extend(Desk& here) {
+    bool extend(RankPool& here) {
         while (!here.waiting.empty()) {
             std::pop_heap(here.waiting.begin(), here.waiting.end(), later);
             int32_t task = here.waiting.back().task;
@@ -120,7 +120,7 @@ private:
 
     const WorkflowInput& input_;
     size_t pools_;
-    std::vector<Desk> desks_;
+    std::vector<RankPool> rank_pools_;
     std::vector<uint8_t> ordered_;
     std::vector<int32_t> waits_for_;  // by task and rank
     std::vector<int32_t> order_;

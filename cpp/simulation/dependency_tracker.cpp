@@ -6,7 +6,7 @@
 
 namespace weft {
 
-Clockwork::Clockwork(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue)
+DependencyTracker::DependencyTracker(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue)
     : program_(program),
       rows_(rows),
       settings_(settings),
@@ -24,11 +24,11 @@ Clockwork::Clockwork(Program& program, const Rows& rows, int32_t ranks, const Se
     }
 }
 
-void Clockwork::prepare_global() {
+void DependencyTracker::prepare_global() {
     for (Segment& segment : program_.segments) ++segment.start_needs;
 }
 
-void Clockwork::prepare_strict() {
+void DependencyTracker::prepare_strict() {
     stages_.resize(rank_finish_.size());
     cursor_.resize(rank_finish_.size(), 0);
     auto stage = [&](int32_t rank, int32_t step) {
@@ -46,19 +46,19 @@ void Clockwork::prepare_strict() {
     }
 }
 
-const std::vector<int32_t>& Clockwork::take_ready() {
+const std::vector<int32_t>& DependencyTracker::take_ready() {
     handed_.clear();
     handed_.swap(ready_);
     return handed_;
 }
 
-void Clockwork::need_start(int32_t segment, int32_t from) {
+void DependencyTracker::need_start(int32_t segment, int32_t from) {
     if (--program_.segments[segment].start_needs > 0) return;
     state_[segment].start_cause = from;
     ready_.push_back(segment);
 }
 
-void Clockwork::leaves(int32_t segment, int64_t when, int64_t now) {
+void DependencyTracker::leaves(int32_t segment, int64_t when, int64_t now) {
     int32_t rank = rank_from(segment);
     rank_finish_[rank] = std::max(rank_finish_[rank], when);
     for (int32_t edge = program_.segments[segment].when_left; edge != kNone; edge = program_.edges[edge].next) {
@@ -73,7 +73,7 @@ void Clockwork::leaves(int32_t segment, int64_t when, int64_t now) {
 }
 
 // One of the conditions of a segment's apply is known to hold from `when` on.
-void Clockwork::met(int32_t segment, int32_t by, int64_t when, int64_t now) {
+void DependencyTracker::met(int32_t segment, int32_t by, int64_t when, int64_t now) {
     State& state = state_[segment];
     if (when > state.apply_after) {
         state.apply_after = when;
@@ -82,12 +82,12 @@ void Clockwork::met(int32_t segment, int32_t by, int64_t when, int64_t now) {
     if (--program_.segments[segment].apply_needs == 0 && state.applied_ps >= 0) try_apply(segment, now);
 }
 
-void Clockwork::arrived(int32_t segment, int64_t now) {
+void DependencyTracker::arrived(int32_t segment, int64_t now) {
     state_[segment].applied_ps = now;
     try_apply(segment, now);
 }
 
-void Clockwork::try_apply(int32_t segment, int64_t now) {
+void DependencyTracker::try_apply(int32_t segment, int64_t now) {
     if (program_.segments[segment].apply_needs > 0) return;
     if (state_[segment].apply_after > now) {
         queue_.push({state_[segment].apply_after, segment, Kind::apply});
@@ -96,17 +96,17 @@ void Clockwork::try_apply(int32_t segment, int64_t now) {
     }
 }
 
-void Clockwork::handle(const Event& event) {
+void DependencyTracker::handle(const Event& event) {
     switch (event.kind) {
         case Kind::arrive: arrived(event.id, event.time); break;
         case Kind::apply: apply(event.id, event.time); break;
         case Kind::left: close(rank_from(event.id), send_stage_[event.id], event.id); break;
-        default: throw std::logic_error("an event of the network reached the clockwork");
+        default: throw std::logic_error("an event of the network reached the dependency tracker");
     }
 }
 
 // An apply can set off others at the same instant; a list instead of recursion, since chains can be long.
-void Clockwork::apply(int32_t segment, int64_t now) {
+void DependencyTracker::apply(int32_t segment, int64_t now) {
     due_.push_back(segment);
     if (applying_) return;
     applying_ = true;
@@ -118,7 +118,7 @@ void Clockwork::apply(int32_t segment, int64_t now) {
     applying_ = false;
 }
 
-void Clockwork::apply_one(int32_t segment, int64_t now) {
+void DependencyTracker::apply_one(int32_t segment, int64_t now) {
     State& state = state_[segment];
     if (state.applied_ps == now) state.apply_cause = kNone;  // it was not held up after its arrival
     state.applied_ps = now;
@@ -138,7 +138,7 @@ void Clockwork::apply_one(int32_t segment, int64_t now) {
     if (settings_.execution == Execution::global && --open_ == 0) release_step();
 }
 
-void Clockwork::close(int32_t rank, int32_t stage, int32_t by) {
+void DependencyTracker::close(int32_t rank, int32_t stage, int32_t by) {
     --stages_[rank][stage].open;
     auto& cursor = cursor_[rank];
     while (cursor < stages_[rank].size() && stages_[rank][cursor].open == 0) {
@@ -147,12 +147,12 @@ void Clockwork::close(int32_t rank, int32_t stage, int32_t by) {
     }
 }
 
-void Clockwork::release_stage(int32_t rank, int32_t by) {
+void DependencyTracker::release_stage(int32_t rank, int32_t by) {
     if (cursor_[rank] >= stages_[rank].size()) return;
     for (int32_t segment : stages_[rank][cursor_[rank]].sends) need_start(segment, by);
 }
 
-void Clockwork::release_step() {
+void DependencyTracker::release_step() {
     if (released_ == program_.segments.size()) return;
     int32_t step = step_of(static_cast<int32_t>(released_));
     size_t begin = released_;
@@ -161,7 +161,7 @@ void Clockwork::release_step() {
     for (size_t id = begin; id < released_; ++id) need_start(static_cast<int32_t>(id), last_applied_);
 }
 
-void Clockwork::finish(Outcome& outcome) {
+void DependencyTracker::finish(Outcome& outcome) {
     outcome.rank_finish_ps = rank_finish_;
     int32_t last = kNone;
     for (size_t id = 0; id < state_.size(); ++id) {
@@ -178,7 +178,7 @@ void Clockwork::finish(Outcome& outcome) {
 
 // Backwards from the last apply: from a segment to whoever held it up at its end, on its way, or at its start. Time
 // falls strictly with every wait for a link, and the other causes follow the dependencies, so this ends.
-void Clockwork::trace_back(int32_t last, Outcome& outcome) {
+void DependencyTracker::trace_back(int32_t last, Outcome& outcome) {
     int64_t end = outcome.time_ps;
     bool by_cause = false;  // came here because somebody waited for this segment, not for its link
     for (int32_t at = last; at != kNone;) {

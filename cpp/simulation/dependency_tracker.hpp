@@ -1,4 +1,4 @@
-// Who may start, who is applied, and when: everything about a run except the network.
+// Which segments may start and which are applied, and when: everything about a run except the network.
 // Python half: src/weft/simulation/simulator.py.
 #pragma once
 
@@ -42,9 +42,9 @@ inline int64_t duration_ps(int64_t bytes, int64_t bytes_per_s) {
     return static_cast<int64_t>(wide);
 }
 
-class Clockwork {
+class DependencyTracker {
 public:
-    Clockwork(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue);
+    DependencyTracker(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue);
 
     // Segments that became ready for their first link since the last call; valid until the next one.
     const std::vector<int32_t>& take_ready();

@@ -21,16 +21,16 @@ namespace weft {
 
 class FluidNetwork {
 public:
-    FluidNetwork(Clockwork& clock, EventQueue& queue, const Network& network, const Settings& settings,
+    FluidNetwork(DependencyTracker& tracker, EventQueue& queue, const Network& network, const Settings& settings,
                  Outcome& outcome)
-        : clock_(clock),
+        : tracker_(tracker),
           queue_(queue),
           network_(network),
           fifo_(settings.order == Order::fifo),
           max_time_(settings.max_time_ps),
           record_(settings.record),
           outcome_(outcome),
-          patience_(settings.max_work),
+          work_limit_(settings.max_work),
           spare_(network.bandwidth.size(), 0.0),
           open_(network.bandwidth.size(), 0),
           on_link_(network.bandwidth.size()) {
@@ -44,7 +44,7 @@ public:
 
     void offer(int32_t segment, int64_t now) {
         Connection& connection = connect(segment);
-        connection.waiting.push_back({fifo_ ? now : 0, clock_.segment(segment).key, segment, now});
+        connection.waiting.push_back({fifo_ ? now : 0, tracker_.segment(segment).key, segment, now});
         std::push_heap(connection.waiting.begin(), connection.waiting.end(), later);
         if (connection.active == kNone && !connection.touched) {
             connection.touched = true;
@@ -104,21 +104,21 @@ private:
     }
 
     std::span<const int32_t> path(int32_t segment) const {
-        return network_.path(clock_.segment(segment).path);
+        return network_.path(tracker_.segment(segment).path);
     }
 
     Connection& connect(int32_t segment) {
-        return connections_[{clock_.rank_from(segment), clock_.rank_to(segment), same_path_[clock_.segment(segment).path]}];
+        return connections_[{tracker_.rank_from(segment), tracker_.rank_to(segment), same_path_[tracker_.segment(segment).path]}];
     }
 
     void begin(Connection& connection, int64_t now) {
         std::pop_heap(connection.waiting.begin(), connection.waiting.end(), later);
         Waiting next = connection.waiting.back();
         connection.waiting.pop_back();
-        if (next.ready < now && connection.holder != kNone) clock_.blame_link(next.segment, connection.holder, now);
+        if (next.ready < now && connection.holder != kNone) tracker_.blame_link(next.segment, connection.holder, now);
         connection.active = connection.holder = next.segment;
-        clock_.started(next.segment, now);
-        auto bytes = static_cast<double>(clock_.segment(next.segment).bytes);
+        tracker_.started(next.segment, now);
+        auto bytes = static_cast<double>(tracker_.segment(next.segment).bytes);
         flows_.push_back({next.segment, path(next.segment), bytes, 0.0, now, kNever, &connection});
         changed_ = true;
     }
@@ -128,7 +128,7 @@ private:
         for (int32_t link : flow.links) {
             latency += network_.latency_ps[link];
             if (latency > max_time_) throw std::overflow_error("simulated time");
-            outcome_.link_busy_ps[link] += duration_ps(clock_.segment(flow.segment).bytes, network_.bandwidth[link]);
+            outcome_.link_busy_ps[link] += duration_ps(tracker_.segment(flow.segment).bytes, network_.bandwidth[link]);
             if (record_) {
                 outcome_.timeline.segment.push_back(flow.segment);
                 outcome_.timeline.link.push_back(link);
@@ -142,7 +142,7 @@ private:
             touched_.push_back(flow.connection);
         }
         queue_.push({now + latency, flow.segment, Kind::arrive});
-        clock_.leaves(flow.segment, now, now);
+        tracker_.leaves(flow.segment, now, now);
     }
 
     // Progressive filling. Every change of a link's share is pushed anew; entries that no longer hold are skipped.
@@ -163,7 +163,7 @@ private:
                 on_link_[link].push_back(static_cast<int32_t>(f));
             }
         }
-        patience_.spend(kFlowWork * flows_.size() + kCrossingWork * crossed);
+        work_limit_.spend(kFlowWork * flows_.size() + kCrossingWork * crossed);
         using Share = std::pair<double, int32_t>;
         std::priority_queue<Share, std::vector<Share>, std::greater<>> shares;
         for (int32_t link : used_) {
@@ -196,14 +196,14 @@ private:
         if (next_finish_ != kNever) queue_.push({next_finish_, 0, Kind::wake});
     }
 
-    Clockwork& clock_;
+    DependencyTracker& tracker_;
     EventQueue& queue_;
     const Network& network_;
     bool fifo_;
     int64_t max_time_;
     bool record_;
     Outcome& outcome_;
-    Patience patience_;
+    WorkLimit work_limit_;
     std::map<std::tuple<int32_t, int32_t, int32_t>, Connection> connections_;
     std::vector<int32_t> same_path_;
     std::vector<Connection*> touched_;

@@ -12,9 +12,9 @@ namespace weft {
 
 class QueueNetwork {
 public:
-    QueueNetwork(Clockwork& clock, EventQueue& queue, const Network& network, const Settings& settings,
+    QueueNetwork(DependencyTracker& tracker, EventQueue& queue, const Network& network, const Settings& settings,
                  Outcome& outcome)
-        : clock_(clock),
+        : tracker_(tracker),
           queue_(queue),
           network_(network),
           fifo_(settings.order == Order::fifo),
@@ -24,7 +24,7 @@ public:
           holder_(network.bandwidth.size(), kNone) {}
 
     void offer(int32_t segment, int64_t now, uint32_t hop = 0) {
-        queues_.offer(path(segment)[hop], {fifo_ ? now : 0, clock_.segment(segment).key, segment, hop, now});
+        queues_.offer(path(segment)[hop], {fifo_ ? now : 0, tracker_.segment(segment).key, segment, hop, now});
     }
 
     void handle(const Event& event) {
@@ -55,7 +55,7 @@ private:
     };
 
     std::span<const int32_t> path(int32_t segment) const {
-        return network_.path(clock_.segment(segment).path);
+        return network_.path(tracker_.segment(segment).path);
     }
 
     int64_t duration(int32_t link, int64_t bytes) {
@@ -64,8 +64,8 @@ private:
 
     void serve(int32_t link, const Waiting& next, int64_t now) {
         int32_t segment = next.segment;
-        int64_t held = duration(link, clock_.segment(segment).bytes);
-        if (next.ready < now && holder_[link] != kNone) clock_.blame_link(segment, holder_[link], now);
+        int64_t held = duration(link, tracker_.segment(segment).bytes);
+        if (next.ready < now && holder_[link] != kNone) tracker_.blame_link(segment, holder_[link], now);
         holder_[link] = segment;
         queues_.occupy(link, now + held);
         outcome_.link_busy_ps[link] += held;
@@ -73,15 +73,15 @@ private:
 
         auto links = path(segment);
         if (next.hop == 0) {
-            clock_.started(segment, now);
-            clock_.leaves(segment, now + held, now);
+            tracker_.started(segment, now);
+            tracker_.leaves(segment, now + held, now);
         }
         int64_t head = now + network_.latency_ps[link];
         if (next.hop + 1 == links.size()) {
             queue_.push({head + held, segment, Kind::arrive});
         } else {
             // A slow feeder must not starve a fast link: that one starts late enough never to run dry.
-            int64_t onward = duration(links[next.hop + 1], clock_.segment(segment).bytes);
+            int64_t onward = duration(links[next.hop + 1], tracker_.segment(segment).bytes);
             queue_.push({head + std::max<int64_t>(0, held - onward), segment, Kind::hop, next.hop + 1});
         }
     }
@@ -93,7 +93,7 @@ private:
         outcome_.timeline.end_ps.push_back(end);
     }
 
-    Clockwork& clock_;
+    DependencyTracker& tracker_;
     EventQueue& queue_;
     const Network& network_;
     bool fifo_, record_;

@@ -15,7 +15,7 @@
 
 namespace weft {
 
-struct Happening {
+struct WorkflowEvent {
     enum class Kind : uint32_t { hop, arrive, left, worked, free };
 
     int64_t time;
@@ -24,11 +24,11 @@ struct Happening {
     Kind kind : 3;
     uint32_t hop : 29;
 
-    Happening(int64_t when, int32_t of, int32_t thing, Kind event, uint32_t at = 0)
+    WorkflowEvent(int64_t when, int32_t of, int32_t thing, Kind event, uint32_t at = 0)
         : time(when), task(of), what(thing), kind(event), hop(at) {}
 };
 
-using Calendar = RadixQueue<Happening>;
+using Calendar = RadixQueue<WorkflowEvent>;
 
 inline int64_t scaled(int64_t bytes, const Hop& hop) {
     if (hop.numerator == hop.denominator) return bytes;
@@ -66,7 +66,7 @@ public:
     void start(int64_t now) {
         queues_.start(
             now, [&](int32_t resource, const Waiting& next) { serve(resource, next, now); },
-            [&](int64_t when, int32_t resource) { calendar_.push({when, 0, resource, Happening::Kind::free}); });
+            [&](int64_t when, int32_t resource) { calendar_.push({when, 0, resource, WorkflowEvent::Kind::free}); });
     }
 
 private:
@@ -98,19 +98,19 @@ private:
         if (record_) record(next.task, works ? kNone : next.what, resource, now, now + held);
         int64_t head = now + input_.latency_ps[resource];
         if (works) {
-            calendar_.push({head + held, next.task, next.what, Happening::Kind::worked});
+            calendar_.push({head + held, next.task, next.what, WorkflowEvent::Kind::worked});
             return;
         }
         const Pattern& pattern = *input_.patterns[input_.tasks[next.task].pattern];
         auto path = pattern.path(next.what);
-        if (next.hop == 0) calendar_.push({now + held, next.task, next.what, Happening::Kind::left});
+        if (next.hop == 0) calendar_.push({now + held, next.task, next.what, WorkflowEvent::Kind::left});
         if (next.hop + 1 == path.size()) {
-            calendar_.push({head + held, next.task, next.what, Happening::Kind::arrive});
+            calendar_.push({head + held, next.task, next.what, WorkflowEvent::Kind::arrive});
         } else {
             // A slow feeder must not starve a fast server: that one starts late enough never to run dry.
             const Hop& then = path[next.hop + 1];
             int64_t onward = duration(then.resource, scaled(pattern.program.segments[next.what].bytes, then));
-            calendar_.push({head + std::max<int64_t>(0, held - onward), next.task, next.what, Happening::Kind::hop,
+            calendar_.push({head + std::max<int64_t>(0, held - onward), next.task, next.what, WorkflowEvent::Kind::hop,
                             next.hop + 1});
         }
     }

@@ -20,18 +20,18 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
     Outcome outcome;
     outcome.link_busy_ps.assign(network.bandwidth.size(), 0);
     EventQueue queue;
-    Clockwork clock(program, rows, ranks, settings, queue);
-    Net net(clock, queue, network, settings, outcome);
+    DependencyTracker tracker(program, rows, ranks, settings, queue);
+    Net net(tracker, queue, network, settings, outcome);
 
     auto offer_ready = [&](int64_t now) {
         for (;;) {
-            const auto& ready = clock.take_ready();
+            const auto& ready = tracker.take_ready();
             if (ready.empty()) break;
             for (int32_t segment : ready) {
                 if (program.segments[segment].path == kNone) {  // from slot to slot of one rank
-                    clock.started(segment, now);
-                    clock.leaves(segment, now, now);
-                    clock.arrived(segment, now);
+                    tracker.started(segment, now);
+                    tracker.leaves(segment, now, now);
+                    tracker.arrived(segment, now);
                 } else {
                     net.offer(segment, now);
                 }
@@ -41,7 +41,7 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
 
     offer_ready(0);
     net.start(0);
-    Patience patience;
+    WorkLimit work_limit;
     std::vector<Event> batch;
     while (!queue.empty()) {
         queue.pop(batch);
@@ -50,10 +50,10 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
         // Everything that happens at this instant, and all that it makes happen, comes before any link starts.
         do {
             outcome.events += static_cast<int64_t>(batch.size());
-            patience.spend(32 * batch.size());
+            work_limit.spend(32 * batch.size());
             for (const Event& event : batch) {
                 if (event.kind == Kind::arrive || event.kind == Kind::apply || event.kind == Kind::left) {
-                    clock.handle(event);
+                    tracker.handle(event);
                 } else {
                     net.handle(event);
                 }
@@ -62,7 +62,7 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
         } while (queue.pop_again(batch));
         net.start(now);
     }
-    clock.finish(outcome);
+    tracker.finish(outcome);
     return outcome;
 }
 

@@ -35,7 +35,7 @@ struct Settings {
     Execution execution;
     bool record;
     int64_t max_time_ps;
-    double max_work;  // in the units of Patience; bounds what cannot be told beforehand
+    double max_work;  // in the units of WorkLimit; bounds what cannot be told beforehand
 };
 
 enum class Waited : uint8_t { start, dependency, link };

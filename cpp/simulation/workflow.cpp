@@ -13,15 +13,15 @@ namespace weft {
 namespace {
 
 // What every rank does next, and what each segment still waits for.
-class Flow {
+class WorkflowRun {
 public:
-    Flow(const WorkflowInput& input, bool record, WorkflowOutcome& outcome)
+    WorkflowRun(const WorkflowInput& input, bool record, WorkflowOutcome& outcome)
         : input_(input),
           outcome_(outcome),
           servers_(input, calendar_, outcome, record),
           admission_(input),
           parts_(input.tasks.size() * input.ranks),
-          live_(input.tasks.size()) {
+          active_(input.tasks.size()) {
         outcome.busy_ps.assign(input.rate.size(), 0);
         outcome.began_ps.assign(parts_.size(), -1);
         outcome.ended_ps.assign(parts_.size(), -1);
@@ -39,8 +39,8 @@ public:
         }
         settle();
         servers_.start(0);
-        Patience patience;
-        std::vector<Happening> batch;
+        WorkLimit work_limit;
+        std::vector<WorkflowEvent> batch;
         while (!calendar_.empty()) {
             calendar_.pop(batch);
             now_ = batch.front().time;
@@ -48,8 +48,8 @@ public:
             // Everything that happens at this instant, and all that it makes happen, comes before any server starts.
             do {
                 outcome_.events += static_cast<int64_t>(batch.size());
-                patience.spend(32 * batch.size());
-                for (const Happening& event : batch) handle(event);
+                work_limit.spend(32 * batch.size());
+                for (const WorkflowEvent& event : batch) handle(event);
                 settle();
             } while (calendar_.pop_again(batch));
             servers_.start(now_);
@@ -65,7 +65,7 @@ private:
         int32_t held = kNone;  // the pool of the last token that one of its stages took
         int32_t duties = 0;  // segments of this stage that the rank has still to send or receive
     };
-    struct Live {  // counters of a pattern while a task carries it out
+    struct ActivePattern {  // counters of a pattern while a task carries it out
         std::vector<int32_t> start_needs, apply_needs;
         int32_t ranks = 0;  // that have ended
     };
@@ -80,13 +80,13 @@ private:
     }
     const Pattern& pattern_of(int32_t task) const { return *input_.patterns[input_.tasks[task].pattern]; }
 
-    void handle(const Happening& event) {
+    void handle(const WorkflowEvent& event) {
         switch (event.kind) {
-            case Happening::Kind::hop: servers_.offer_segment(event.task, event.what, event.hop); break;
-            case Happening::Kind::arrive: need_apply(event.task, event.what); break;
-            case Happening::Kind::left: left(event.task, event.what); break;
-            case Happening::Kind::worked: done_.push_back({event.task, event.what}); break;
-            case Happening::Kind::free: servers_.is_free(event.what); break;
+            case WorkflowEvent::Kind::hop: servers_.offer_segment(event.task, event.what, event.hop); break;
+            case WorkflowEvent::Kind::arrive: need_apply(event.task, event.what); break;
+            case WorkflowEvent::Kind::left: left(event.task, event.what); break;
+            case WorkflowEvent::Kind::worked: done_.push_back({event.task, event.what}); break;
+            case WorkflowEvent::Kind::free: servers_.is_free(event.what); break;
         }
     }
 
@@ -159,7 +159,7 @@ private:
         if (amount == 0) {
             done_.push_back({task, rank});
         } else if (stage.first_resource == kNone) {
-            calendar_.push({now_ + amount, task, rank, Happening::Kind::worked});
+            calendar_.push({now_ + amount, task, rank, WorkflowEvent::Kind::worked});
         } else {
             servers_.offer_work(stage.first_resource + rank, task, rank, amount);
         }
@@ -167,11 +167,11 @@ private:
 
     void open(int32_t task, int32_t rank, const Stage& stage) {
         const Pattern& pattern = pattern_of(task);
-        Live& live = live_[task];
-        if (live.start_needs.empty()) {
+        ActivePattern& active = active_[task];
+        if (active.start_needs.empty()) {
             for (const Segment& segment : pattern.program.segments) {
-                live.start_needs.push_back(segment.start_needs + 1);  // until its sender is in this part
-                live.apply_needs.push_back(segment.apply_needs + 2);  // until it is there, and its receiver is, too
+                active.start_needs.push_back(segment.start_needs + 1);  // until its sender is in this part
+                active.apply_needs.push_back(segment.apply_needs + 2);  // until it is there, and its receiver is, too
             }
         }
         auto sends = pattern.sent(stage.part, input_.ranks, rank);
@@ -189,11 +189,11 @@ private:
     }
 
     void need_start(int32_t task, int32_t segment) {
-        if (--live_[task].start_needs[segment] == 0) ready_.push_back({task, segment});
+        if (--active_[task].start_needs[segment] == 0) ready_.push_back({task, segment});
     }
 
     void need_apply(int32_t task, int32_t segment) {
-        if (--live_[task].apply_needs[segment] == 0) applied_.push_back({task, segment});
+        if (--active_[task].apply_needs[segment] == 0) applied_.push_back({task, segment});
     }
 
     void apply(int32_t task, int32_t segment) {
@@ -231,7 +231,7 @@ private:
         int64_t where = static_cast<int64_t>(place(task, rank));
         outcome_.ended_ps[where] = now_;
         if (outcome_.began_ps[where] < 0) outcome_.began_ps[where] = now_;
-        if (++live_[task].ranks == input_.ranks) live_[task] = {};
+        if (++active_[task].ranks == input_.ranks) active_[task] = {};
         for (int64_t i = found.first_after; i < found.last_after; ++i) {
             int32_t follower = input_.followers[i];
             if (--part(follower, rank).needs == 0) enter(follower, rank);
@@ -255,7 +255,7 @@ private:
     Admission admission_;
     int64_t now_ = 0;
     std::vector<Part> parts_;
-    std::vector<Live> live_;
+    std::vector<ActivePattern> active_;
     std::vector<At> ready_, applied_, done_, moving_;
 };
 
@@ -268,7 +268,7 @@ WorkflowOutcome run_workflow(const WorkflowInput& input, bool record, int64_t ma
         outcome.segments += static_cast<int64_t>(input.patterns[task.pattern]->program.segments.size());
         if (outcome.segments > max_segments) throw TooMany("segments");
     }
-    Flow(input, record, outcome).run(max_time_ps);
+    WorkflowRun(input, record, outcome).run(max_time_ps);
     return outcome;
 }
 

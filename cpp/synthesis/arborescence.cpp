@@ -180,7 +180,7 @@ struct Nearest {
     std::vector<int64_t> distance;
     std::vector<int32_t> rank, came_by;
 
-    Nearest(const Network& net, std::span<const int64_t> price)
+    Nearest(const RankNetwork& net, std::span<const int64_t> price)
         : distance(net.graph.nodes, std::numeric_limits<int64_t>::max()),
           rank(net.graph.nodes, -1),
           came_by(net.graph.nodes, -1) {
@@ -210,7 +210,7 @@ struct Edge {
 
 // Minimum spanning tree of the ranks under shortest paths through switches. It is enough to look at links whose ends
 // are nearest to different ranks (K. Mehlhorn, "A faster approximation algorithm for the Steiner problem", 1988).
-Column spanning_column(const Network& net, std::span<const int64_t> price, Halves halves, int32_t root) {
+Column spanning_column(const RankNetwork& net, std::span<const int64_t> price, Halves halves, int32_t root) {
     Nearest near(net, price);
     std::vector<Edge> edges;
     for (int32_t link = 0; link < net.links(); ++link) {
@@ -276,7 +276,7 @@ Column spanning_column(const Network& net, std::span<const int64_t> price, Halve
 // Cheapest paths between ranks, through switches only, each as one arc; `way` gives the links of an arc.
 class Closure {
 public:
-    Closure(const Network& net, std::span<const int64_t> price) : net_(net) {
+    Closure(const RankNetwork& net, std::span<const int64_t> price) : net_(net) {
         if (net.graph.nodes == net.ranks) {
             for (int32_t link = 0; link < net.links(); ++link) {
                 arcs_.push_back({net.graph.src[link], net.graph.dst[link], price[link]});
@@ -318,7 +318,7 @@ private:
         }
     }
 
-    const Network& net_;
+    const RankNetwork& net_;
     std::vector<Arc> arcs_;
     std::vector<std::vector<int32_t>> ways_;
 };
@@ -353,7 +353,7 @@ std::vector<Arc> turned(std::span<const Arc> arcs) {
     return back;
 }
 
-Column directed_column(const Network& net, std::span<const int64_t> price, Halves halves, int32_t root,
+Column directed_column(const RankNetwork& net, std::span<const int64_t> price, Halves halves, int32_t root,
                        bool every_root) {
     Closure closure(net, price);
     std::vector<Arc> back = turned(closure.arcs());
@@ -393,7 +393,7 @@ std::vector<int32_t> cheapest_arborescence(int32_t nodes, int32_t root, std::spa
     return Shrinker(nodes, root, arcs).solve();
 }
 
-Column cheapest_column(const Network& network, std::span<const int64_t> price, Halves halves, int32_t root,
+Column cheapest_column(const RankNetwork& network, std::span<const int64_t> price, Halves halves, int32_t root,
                        bool every_root) {
     bool even = network.symmetric();
     for (int32_t link = 0; even && link < network.links(); ++link) even = price[link] == price[network.twin[link]];

@@ -31,7 +31,7 @@ struct Column {
 // Cheapest in-tree plus out-tree with a common root; `root` fixes the root, -1 leaves it free. Prices must be
 // small enough for sums over all links to fit. On symmetric prices that is a minimum spanning tree, both ways.
 // Otherwise all roots are tried if `every_root`, else the two halves are priced apart, each at its own best root.
-Column cheapest_column(const Network& network, std::span<const int64_t> price, Halves halves, int32_t root,
+Column cheapest_column(const RankNetwork& network, std::span<const int64_t> price, Halves halves, int32_t root,
                        bool every_root);
 
 }  // namespace weft

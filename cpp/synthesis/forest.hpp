@@ -12,13 +12,13 @@
 namespace weft {
 
 // A graph with its ranks, both ways round.
-struct Network {
+struct RankNetwork {
     Graph graph;
     int32_t ranks;
     std::span<const int32_t> twin;  // per link, the other direction of its cable; empty unless all links have one
     Adjacency leaving, entering;
 
-    Network(const Graph& of, int32_t rank_count, std::span<const int32_t> twins)
+    RankNetwork(const Graph& of, int32_t rank_count, std::span<const int32_t> twins)
         : graph(of), ranks(rank_count), twin(twins), leaving(of.nodes, of.src), entering(of.nodes, of.dst) {}
 
     int32_t links() const { return static_cast<int32_t>(graph.src.size()); }

@@ -72,7 +72,7 @@ struct Plan {
 
 class Scheduler {
 public:
-    Scheduler(const Network& net, const Trees& trees, const SlotOptions& options)
+    Scheduler(const RankNetwork& net, const Trees& trees, const SlotOptions& options)
         : net_(net), options_(options), root_(trees.root), dice_(options.seed), free_(net.links()) {
         add_views(trees);
         plan_.gather = trees.up;
@@ -322,7 +322,7 @@ private:
         }
     }
 
-    const Network& net_;
+    const RankNetwork& net_;
     const SlotOptions& options_;
     const std::vector<int32_t>& root_;
     Dice dice_;
@@ -337,7 +337,7 @@ private:
 
 }  // namespace
 
-Timetable schedule_trees(const Network& network, Trees trees, const SlotOptions& options) {
+Timetable schedule_trees(const RankNetwork& network, Trees trees, const SlotOptions& options) {
     Scheduler scheduler(network, trees, options);
     Plan plan = scheduler.run();
     Timetable table;

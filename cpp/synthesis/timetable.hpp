@@ -29,6 +29,6 @@ struct Timetable {
     int32_t span;  // ticks until the last arrival
 };
 
-Timetable schedule_trees(const Network& network, Trees trees, const SlotOptions& options);
+Timetable schedule_trees(const RankNetwork& network, Trees trees, const SlotOptions& options);
 
 }  // namespace weft

@@ -24,7 +24,7 @@ double steep(double x) {
 // parent, and something for its parent's depth. Without the latter that is Prim's algorithm.
 class Gardener {
 public:
-    Gardener(const Network& net, std::span<const double> slot, std::span<const double> price, bool outward)
+    Gardener(const RankNetwork& net, std::span<const double> slot, std::span<const double> price, bool outward)
         : net_(net),
           slot_(slot),
           price_(price),
@@ -149,7 +149,7 @@ private:
     }
 
     using Entry = std::pair<double, int32_t>;
-    const Network& net_;
+    const RankNetwork& net_;
     std::span<const double> slot_, price_;
     std::span<const int32_t> near_, far_;
     const Adjacency &leaving_, &entering_;
@@ -162,7 +162,7 @@ private:
 
 class Packer {
 public:
-    Packer(const Network& net, const PackingOptions& options)
+    Packer(const RankNetwork& net, const PackingOptions& options)
         : net_(net),
           options_(options),
           price_(net.links()),
@@ -256,7 +256,7 @@ private:
 
     double time(int32_t link) const { return static_cast<double>(result_.load[link]) * options_.slot[link]; }
 
-    const Network& net_;
+    const RankNetwork& net_;
     const PackingOptions& options_;
     std::vector<double> price_, rise_;
     Gardener out_, in_;
@@ -269,7 +269,7 @@ private:
 
 }  // namespace
 
-std::vector<int32_t> rank_eccentricities(const Network& network) {
+std::vector<int32_t> rank_eccentricities(const RankNetwork& network) {
     std::vector<int32_t> farthest(network.ranks, 0), hops(network.graph.nodes), queue;
     for (bool outward : {true, false}) {
         const Adjacency& leaving = outward ? network.leaving : network.entering;
@@ -293,6 +293,6 @@ std::vector<int32_t> rank_eccentricities(const Network& network) {
     return farthest;
 }
 
-Packing pack_trees(const Network& network, const PackingOptions& options) { return Packer(network, options).pack(); }
+Packing pack_trees(const RankNetwork& network, const PackingOptions& options) { return Packer(network, options).pack(); }
 
 }  // namespace weft

@@ -29,8 +29,8 @@ struct Packing {
 };
 
 // Links on the shortest path between each rank and the rank farthest from it, there or back, whichever is longer.
-std::vector<int32_t> rank_eccentricities(const Network& network);
+std::vector<int32_t> rank_eccentricities(const RankNetwork& network);
 
-Packing pack_trees(const Network& network, const PackingOptions& options);
+Packing pack_trees(const RankNetwork& network, const PackingOptions& options);
 
 }  // namespace weft

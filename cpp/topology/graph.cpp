@@ -84,7 +84,7 @@ std::optional<std::pair<int32_t, int32_t>> unreachable_pair(const Graph& graph, 
 
 Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::span<const int32_t> to,
                        const Spread& spread, size_t max_entries) {
-    Patience patience;
+    WorkLimit work_limit;
     Adjacency leaving(graph.nodes, graph.src);
     Adjacency entering(graph.nodes, graph.dst);
     std::vector<int64_t> by_target(from.size());
@@ -96,7 +96,7 @@ Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::s
     std::vector<int32_t> candidates;
     for (size_t i = 0; i < by_target.size();) {
         int32_t target = to[by_target[i]];
-        patience.spend(8 * static_cast<size_t>(graph.nodes));
+        work_limit.spend(8 * static_cast<size_t>(graph.nodes));
         Towards towards(graph, entering, target);
         for (; i < by_target.size() && to[by_target[i]] == target; ++i) {
             int64_t pair = by_target[i];
@@ -122,7 +122,7 @@ Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::s
                 node = graph.dst[link];
             }
             length[pair] = static_cast<int64_t>(flat.size()) - begin[pair];
-            patience.spend(16 * static_cast<size_t>(length[pair]));
+            work_limit.spend(16 * static_cast<size_t>(length[pair]));
             if (flat.size() > max_entries) throw TooMany("links of routes");
         }
     }
@@ -138,7 +138,7 @@ Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::s
 
 Routes grid_routes(const Graph& graph, const GridShape& grid, std::span<const int32_t> from,
                    std::span<const int32_t> to, size_t max_entries, std::vector<int64_t>& broken) {
-    Patience patience;
+    WorkLimit work_limit;
     Adjacency leaving(graph.nodes, graph.src);
     std::vector<int32_t> parallel;
     Routes routes;
@@ -171,7 +171,7 @@ Routes grid_routes(const Graph& graph, const GridShape& grid, std::span<const in
             routes.links.resize(mark);
             broken.push_back(static_cast<int64_t>(pair));
         }
-        patience.spend(16 * (routes.links.size() - mark) + 16);
+        work_limit.spend(16 * (routes.links.size() - mark) + 16);
         if (routes.links.size() > max_entries) throw TooMany("links of routes");
         routes.offsets.push_back(static_cast<int64_t>(routes.links.size()));
     }

@@ -41,7 +41,7 @@ private:
         double weight = table_.weight[table_.chunk[row]];
         if (weight == 0) return;
         int32_t connection = table_.connection[row];
-        patience_.spend(static_cast<size_t>(table_.offsets[connection + 1] - table_.offsets[connection]) + 1);
+        work_limit_.spend(static_cast<size_t>(table_.offsets[connection + 1] - table_.offsets[connection]) + 1);
         bool starts_flow = seen_[connection] != table_.step[row];
         seen_[connection] = table_.step[row];
         for (int64_t i = table_.offsets[connection]; i < table_.offsets[connection + 1]; ++i) {
@@ -79,7 +79,7 @@ private:
     std::vector<double> weight_;
     std::vector<int32_t> touched_;  // links in use in this step
     std::vector<int32_t> seen_;     // last step in which a connection was used
-    Patience patience_;
+    WorkLimit work_limit_;
 };
 
 }  // namespace

@@ -203,7 +203,7 @@ private:
     std::vector<Wait> search() const {
         enum : uint8_t { fresh, open, done };
         std::vector<uint8_t> state(2 * static_cast<size_t>(count_), fresh);
-        Patience patience;
+        WorkLimit work_limit;
         std::vector<int32_t> stack;  // an event to enter, or ~event to leave
         for (int32_t root = 0; root < 2 * count_; ++root) {
             if (state[root] != fresh) continue;
@@ -219,7 +219,7 @@ private:
                     stack.pop_back();
                     continue;
                 }
-                patience.spend(64);
+                work_limit.spend(64);
                 state[event] = open;
                 stack.back() = ~event;
                 int32_t meets = kNone;

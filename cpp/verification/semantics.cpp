@@ -296,7 +296,7 @@ private:
         int32_t all = contributors(chunk), width = block_width();
         for (int32_t first = 0; first < all; first += width) {
             int32_t here = std::min(width, all - first);
-            patience_.spend((by_chunk_.rows(chunk).size() + rows_.places()) * (8 + here / 64));
+            work_limit_.spend((by_chunk_.rows(chunk).size() + rows_.places()) * (8 + here / 64));
             counts_.start(rows_, table_.source[chunk], first, here);
             if (auto hazard = rows_.replay(counts_)) return describe(chunk, *hazard);
             int32_t rank = first_wrong(chunk);
@@ -373,7 +373,7 @@ private:
     ChunkRows rows_;
     Counts counts_;
     Trace trace_;
-    Patience patience_;
+    WorkLimit work_limit_;
 };
 
 }  // namespace

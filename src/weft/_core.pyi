@@ -66,7 +66,7 @@ def rank_eccentricities(nodes: int, ranks: int, src: Annotated[NDArray[numpy.int
 def schedule_trees(nodes: int, ranks: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], root: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], down: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], route_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], route_links: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], duration: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], latency: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], passes: int, patience: int, alternatives: int, good_enough: int, seed: int) -> tuple[int, Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int32], dict(shape=(None,))]]:
     """Ticks in all, start of every transfer up and down, and the trees."""
 
-def run_interfaces(rank_steps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], step_entries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_needs: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_sends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_from: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_to: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_paths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_step: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_aggregate_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wake_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wakes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], path_channels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_class: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], flit_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], inject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], eject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ports: int, virtual_channels: int, classes: int, buffer_flits: int, router_ps: int, credit_ps: int, flit_bytes: int, payload_bytes: int, head_flits: int, whole_messages: bool, padded: bool, cycle_ps: int, queue_packets: int, queue_flits: int, send_cycles: int, receive_cycles: int, nop_ps: int, strict: bool, prioritised: bool, pieces: int, max_time_ps: int, max_events: int, max_work: float) -> dict[str, Any]:
+def execute_tables(rank_steps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], step_entries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_needs: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], entry_sends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_from: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_to: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_path: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_paths: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_step: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], send_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], send_aggregate_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wake_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], wakes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], path_channels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], path_class: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], flit_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], latency_ps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], inject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], eject: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ports: int, virtual_channels: int, classes: int, buffer_flits: int, router_ps: int, credit_ps: int, flit_bytes: int, payload_bytes: int, head_flits: int, whole_messages: bool, padded: bool, cycle_ps: int, queue_packets: int, queue_flits: int, send_cycles: int, receive_cycles: int, nop_ps: int, strict: bool, prioritised: bool, pieces: int, max_time_ps: int, max_events: int, max_work: float) -> dict[str, Any]:
     """Execute schedule tables; see weft.packets."""
 
 def reduce(into: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], other: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], dtype: str, op: str) -> None:
@@ -157,10 +157,10 @@ class Script:
     @property
     def stage_elements(self) -> int: ...
 
-def write_script(table: Table, ranks: int, slots: int, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], pairs: bool, segment: int, rank: int, max_segments: int, lanes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], in_: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_route: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
+def write_script(table: Table, ranks: int, slots: int, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], pairs: bool, segment: int, rank: int, max_segments: int, connections: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], in_: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_route: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
     """The part of a schedule that concerns one rank; sizes in elements."""
 
-def write_exchange(dealings: Sequence[tuple[int, int, int, int, int, int]], segment: int, lanes: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
+def write_exchange(exchanges: Sequence[tuple[int, int, int, int, int, int]], segment: int, connections: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
     """
     Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that way.
     """
@@ -208,7 +208,7 @@ class Waiting:
     @property
     def silent_ms(self) -> int: ...
 
-class Ending:
+class OperationResult:
     """How an operation ended, and through whom."""
 
     @property
@@ -246,12 +246,12 @@ class Executor:
     @property
     def sequence(self) -> int: ...
 
-    def run(self, script: Script, fingerprint: int, buffer: object, output: object, scratch: object, large: bool, dtype: str, op: str, timeout_ms: int) -> Ending:
+    def run(self, script: Script, fingerprint: int, buffer: object, output: object, scratch: object, large: bool, dtype: str, op: str, timeout_ms: int) -> OperationResult:
         """
         Run one operation; never raises for what happens to peers, but says so.
         """
 
-class Again:
+class RepeatedOperation:
     """An operation in place that is made again and again."""
 
     def __init__(self, executor: Executor, script: Script, fingerprint: int, scratch: object, bytes: int, large: bool, dtype: str, op: str) -> None: ...
@@ -299,7 +299,7 @@ class Fault(enum.Enum):
     wrong_sum = 2
 
 class Finding:
-    """Where a schedule goes wrong; see verify.hpp."""
+    """Where a schedule goes wrong; see verification/semantics.hpp."""
 
     @property
     def fault(self) -> Fault: ...

@@ -15,7 +15,7 @@ from weft.schedule import Schedule
 from weft.schedule.codec import save_schedule
 
 SMALL_BYTES = 700_000
-ENGINES = ("check_semantics", "find_deadlock", "count_flows", "simulate", "run_interfaces")
+ENGINES = ("check_semantics", "find_deadlock", "count_flows", "simulate", "execute_tables")
 
 
 @pytest.fixture

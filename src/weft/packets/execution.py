@@ -232,7 +232,7 @@ def _run(
     columns = program.arrays()
     limits.check_work(title, estimate_run(columns, hardware.payload_bytes, pieces), max_work)
     try:
-        found = _core.run_interfaces(
+        found = _core.execute_tables(
             **columns,
             flit_ps=channels.flit_ps,
             latency_ps=channels.latency_ps,

@@ -184,7 +184,7 @@ class NativeEngine(Engine[Flat]):
 
     def shortcut(self, prepared: Prepared, flat: Flat, op: str) -> Callable[[Any, float], bool]:
         """The same operation in place on other arrays, without looking at them in Python."""
-        again = _core.Again(
+        repeated = _core.RepeatedOperation(
             self._transport.executor,
             prepared.script,
             prepared.fingerprint,
@@ -197,10 +197,10 @@ class NativeEngine(Engine[Flat]):
 
         def run(array: Any, wait: float) -> bool:
             self._now = prepared
-            done = again(array, int(wait * 1000) or 1)
+            done = repeated(array, int(wait * 1000) or 1)
             if done is True:
                 return True
-            if isinstance(done, _core.Ending):
+            if isinstance(done, _core.OperationResult):
                 self._fail(done, prepared, wait)
             return False
 
@@ -364,7 +364,7 @@ class NativeEngine(Engine[Flat]):
         number = self._done_before + self._transport.executor.sequence
         return f"{prepared.record.name} #{number} ({prepared.record.algorithm})"
 
-    def _fail(self, ending: _core.Ending, prepared: Prepared, wait: float) -> NoReturn:
+    def _fail(self, ending: _core.OperationResult, prepared: Prepared, wait: float) -> NoReturn:
         what = self._name(prepared)
         status = ending.status
         if status == _core.Status.timed_out:
