@@ -44,7 +44,8 @@ $(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/w
 	@echo "install: build tools"
 	@$(PIP) install -c constraints.txt nanobind scikit-build-core
 	@echo "install: weft[$(EXTRAS)], editable"
-	@$(PIP) install -c constraints.txt --no-build-isolation --config-settings=build-dir=$(BUILD)/ext $(DEFINE) -e ".[$(EXTRAS)]"
+	@$(PIP) install -c constraints.txt --no-build-isolation --config-settings=build-dir=$(BUILD)/ext \
+		--config-settings=cmake.define.WEFT_WERROR=ON $(DEFINE) -e ".[$(EXTRAS)]"
 	@touch $@
 
 # The new extension is moved into place, so that a process that runs the old one keeps it.

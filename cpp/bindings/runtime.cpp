@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -100,17 +101,27 @@ Operation describe(const Executor& executor, const Script& script, uint64_t fing
     return operation;
 }
 
-size_t room_needed(const Script& script, DType type) {
-    return static_cast<size_t>(script.scratch_elements + script.stage_elements) * element_bytes(type);
+// Throws std::invalid_argument if the memory that Python hands over is smaller than what the script uses of it.
+void check_lengths(const Script& script, DType type, const size_t (&bytes)[kRegions]) {
+    constexpr const char* kNames[kRegions] = {"buffer", "output", "scratch"};
+    auto scratch = static_cast<int>(Region::scratch);
+    for (int region = 0; region < kRegions; ++region) {
+        int64_t elements = script.region_elements[region];
+        if (region == scratch) elements = std::max(elements, script.scratch_elements + script.stage_elements);
+        size_t needed = static_cast<size_t>(elements) * element_bytes(type);
+        if (bytes[region] >= needed) continue;
+        throw std::invalid_argument(std::string(kNames[region]) + ": the script needs " + std::to_string(needed) +
+                                    " bytes, and this has " + std::to_string(bytes[region]));
+    }
 }
 
 OperationResult run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer, nb::handle output,
               nb::handle scratch, bool large, std::string_view dtype, std::string_view op, int64_t timeout_ms) {
     DType type = dtype_named(dtype);
     View views[kRegions] = {View(buffer), View(output), View(scratch)};
-    if (views[2].size() < room_needed(script, type)) throw std::invalid_argument("scratch");
     std::byte* const begin[kRegions] = {views[0].begin(), views[1].begin(), views[2].begin()};
     const size_t bytes[kRegions] = {views[0].size(), views[1].size(), views[2].size()};
+    check_lengths(script, type, bytes);
     Operation operation = describe(executor, script, fingerprint, begin, bytes, large, type, op_named(op), timeout_ms);
     nb::gil_scoped_release release;
     return executor.run(operation);
@@ -129,7 +140,7 @@ public:
           large_(large),
           dtype_(dtype_named(dtype)),
           op_(op_named(op)) {
-        if (View(scratch_).size() < room_needed(*script_, dtype_)) throw std::invalid_argument("scratch");
+        check_lengths(*script_, dtype_, {bytes_, bytes_, View(scratch_).size()});
     }
 
     // True when it is done, False if this is not an array that it can be done on as it lies, and how it ended otherwise.

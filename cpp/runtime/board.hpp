@@ -51,7 +51,7 @@ struct Channel {
 };
 
 struct Board {
-    std::atomic<uint64_t> magic;
+    std::atomic<uint64_t> layout;  // stored last by its owner: the layout of all that follows, see shared_memory.cpp
     alignas(64) std::atomic<uint32_t> doorbell;  // a futex
     std::atomic<uint32_t> sleeping;
     alignas(64) std::atomic<uint64_t> heartbeat;

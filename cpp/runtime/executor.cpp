@@ -10,17 +10,13 @@
 #include <utility>
 
 #include "runtime/run.hpp"
+#include "runtime/timing.hpp"
 
 namespace weft::runtime {
 namespace {
 
 constexpr int kShieldSeconds = 8;  // longer than a silent rank takes to be declared lost
 constexpr int kUnreadableLooks = 100, kUnreadableMs = 10;  // a second for the watch to see that a process is gone
-
-int64_t now_ms() {
-    using namespace std::chrono;
-    return duration_cast<milliseconds>(Clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

@@ -5,22 +5,16 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <utility>
 
 #include "runtime/crc32c.hpp"
+#include "runtime/timing.hpp"
 
 namespace weft::runtime {
 namespace {
 
-constexpr int64_t kBeatMs = 200;
 constexpr int64_t kLookMs = 50;  // how long a loss that was seen on this machine may wait to be told
-
-int64_t now_ms() {
-    using namespace std::chrono;
-    return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -59,7 +53,7 @@ void Heartbeats::run() {
     while (!stop_.load()) {
         if (now_ms() >= next_beat) {
             tell({Kind::beat});
-            next_beat = now_ms() + kBeatMs;
+            next_beat = now_ms() + kHeartbeatMs;
         }
         tell_losses();
         tell_suspects();

@@ -3,23 +3,13 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
 #include <utility>
 
 #include "runtime/shared_memory.hpp"
+#include "runtime/timing.hpp"
 
 namespace weft::runtime {
-namespace {
-
-constexpr int64_t kBeatMs = 100;
-
-int64_t now_ms() {
-    using namespace std::chrono;
-    return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 void Host::start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks) {
     if (rank_of.size() != members_.size() || job_ranks < ranks_) throw std::invalid_argument("rank_of");
@@ -45,7 +35,7 @@ void Host::watch(int64_t suspect_after_ms, int64_t frozen_after_ms) {
     int64_t last = now_ms();
     while (!stop_.load()) {
         mine().heartbeat.fetch_add(1, std::memory_order_relaxed);
-        int woken = poll(polled.data(), polled.size(), kBeatMs);
+        int woken = poll(polled.data(), polled.size(), kHeartbeatMs);
         int64_t now = now_ms();
         for (size_t i = 0; i < polled.size() && woken > 0; ++i) {
             if (polled[i].revents == 0) continue;

@@ -12,10 +12,9 @@
 #include "common/work_limit.hpp"
 #include "runtime/copy_bytes.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/timing.hpp"
 
 namespace weft::runtime {
-
-using Clock = std::chrono::steady_clock;
 
 inline void pause() {
 #if defined(__x86_64__)

@@ -231,8 +231,24 @@ private:
 
 }  // namespace
 
+// Notes how far the parts of a script reach into the regions of its rank.
+static Script measured(Script script, int32_t rank) {
+    auto reach = [&](Region region, int64_t end) {
+        int64_t& elements = script.region_elements[static_cast<int>(region)];
+        elements = std::max(elements, end);
+    };
+    for (const Task& task : script.tasks) {
+        for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
+            const Part& part = script.parts[p];
+            reach(part.here_in, part.here + part.elements);
+            if (task.peer == rank) reach(part.there_in, part.there + part.elements);
+        }
+    }
+    return script;
+}
+
 Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections, int32_t rank) {
-    return Writer(rows, cut, layout, connections, rank).write();
+    return measured(Writer(rows, cut, layout, connections, rank).write(), rank);
 }
 
 Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, std::span<const int32_t> connections) {
@@ -259,7 +275,7 @@ Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, 
         add(exchange, false);
         script.between[exchange.peer] = exchange.code;
     }
-    return script;
+    return measured(std::move(script), kNone);
 }
 
 }  // namespace weft::runtime

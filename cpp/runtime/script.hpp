@@ -79,6 +79,7 @@ struct Script {
     std::vector<Queue> sends, receives;
     std::vector<int32_t> local;  // from slot to slot of this rank
     int64_t scratch_elements = 0, stage_elements = 0;
+    int64_t region_elements[kRegions] = {};  // how far the parts reach into each region of this rank
     uint64_t exposed = 0;  // bit r: peers may read region r, or write to it
     std::map<int32_t, uint64_t> between;  // what only this rank and a peer have to agree on; nothing in a collective
 };

@@ -13,8 +13,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <climits>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <new>
@@ -23,20 +23,26 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/timing.hpp"
+
 namespace weft::runtime {
 namespace {
 
-// Two builds that lay out their memory differently do not take each other's for their own.
-constexpr uint64_t kMagic = 0x57454654'00000000 + (sizeof(Board) ^ Host::kRingBytes);
+// The layout of the shared memory in one word: two builds that lay it out differently refuse each other's. Sizes and
+// places are taken into account by themselves; `kLayoutVersion` is for a change of what a field means.
+constexpr uint64_t kLayoutVersion = 1;
+
+constexpr uint64_t layout_word() {
+    uint64_t word = 0x57454654;  // "WEFT"
+    const uint64_t parts[] = {kLayoutVersion, sizeof(Board), offsetof(Board, channel), sizeof(Channel), offsetof(Channel, peer),
+                              sizeof(Pair), offsetof(Pair, notice), sizeof(Notice), kMostLocal, kChannels, Host::kRingBytes};
+    for (uint64_t part : parts) word = (word ^ part) * 0x100000001b3;  // FNV-1a, a number at a time
+    return word;
+}
 constexpr size_t kPage = 4096;
 constexpr int kFenceMs = 2000;  // for the kernel to end a process
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
-
-int64_t now_ms() {
-    using namespace std::chrono;
-    return duration_cast<milliseconds>(steady_clock::now().time_since_epoch()).count();
-}
 
 // State of a thread, as in ps, and the number of the system call that it is in or has just left; -1: in none.
 struct ThreadState {
@@ -67,7 +73,7 @@ Host::Host(int rank, int ranks, size_t arena_bytes, bool crowded, bool readable)
     if (ftruncate(file_.get(), static_cast<off_t>(size)) != 0) fail("sizing shared memory");
     map(members_[rank], file_.get(), arena_bytes);
     members_[rank].pid = getpid();
-    mine().magic.store(kMagic, std::memory_order_release);
+    mine().layout.store(layout_word(), std::memory_order_release);
     // Where Yama restricts it, let the other ranks read this one's memory. Not having Yama is fine, too.
     if (readable) static_cast<void>(prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0));
 }
@@ -114,7 +120,7 @@ size_t Host::ring_offset(int channel, int to) const {
 void Host::attach(int rank, int pid, int file, size_t arena_bytes) {
     if (rank < 0 || rank >= ranks_ || members_[rank].memory != nullptr) throw std::invalid_argument("rank");
     Member& member = members_[rank];
-    // The process first: if it is gone and its number was given to another, the magic below will not be there.
+    // The process first: if it is gone and its number was given to another, the layout word below will not be there.
     member.pid = pid;
     member.pidfd = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     if (!member.pidfd) fail("pidfd_open");
@@ -126,7 +132,7 @@ void Host::attach(int rank, int pid, int file, size_t arena_bytes) {
         throw std::runtime_error("another rank's shared memory has another size");
     }
     map(member, theirs.get(), arena_bytes);
-    if (board(rank).magic.load(std::memory_order_acquire) != kMagic) {
+    if (board(rank).layout.load(std::memory_order_acquire) != layout_word()) {
         throw std::runtime_error("another rank's shared memory is not Weft's, or of another build of it");
     }
     member.heard_ms = now_ms();

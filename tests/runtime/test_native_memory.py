@@ -1,0 +1,130 @@
+"""Whether the native runtime holds memory only as long as it may, and refuses memory that does not fit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import numpy as np
+import pytest
+
+from weft import _core
+from weft.algorithms import registry
+from weft.runtime.transport.link_connections import IN_TURN
+from weft.topology import load_topology
+
+ARENA = 1 << 20
+ELEMENTS = 64
+BYTES = 4 * ELEMENTS
+WAIT_MS = 20_000
+
+
+class Interrupted(Exception):
+    """The exception of a test's signal handler."""
+
+
+@pytest.fixture
+def executor() -> Iterator[_core.Executor]:
+    """Rank 0 of two, whose peer never answers."""
+    host = _core.Host(0, 1, ARENA, crowded=True, readable=False)
+    host.start_watch(30_000, 60_000, [0], 2)
+    near, far = socket.socketpair()
+    with near, far:
+        yield _core.Executor(host, 0, 1, 0, [0, 1], [0, -1], [[], [near.fileno()]], [0, 0], checksums=False)
+    host.close()
+
+
+@pytest.fixture
+def all_reduce() -> _core.Script:
+    """Rank 0's part of an all-reduce of 64 elements between two ranks."""
+    schedule = registry.find("ring").build(load_topology("ring:2"), "all_reduce")
+    start = np.linspace(0, ELEMENTS, len(schedule.weights) + 1).astype(np.int64)
+    count, turn, routes = np.ones(2, np.int32), np.full(2, IN_TURN, np.int32), np.empty(0, np.int32)
+    limits = (ELEMENTS, 0, 1000)  # elements of a segment, the rank, most segments
+    return _core.write_script(schedule.table, 2, 1, start, False, *limits, count, turn, turn, routes)
+
+
+@pytest.fixture
+def exchange() -> _core.Script:
+    """64 elements out of the buffer to rank 1, and as many from it into the output."""
+    return _core.write_exchange([(1, ELEMENTS, ELEMENTS, 0, 0, 7)], ELEMENTS, np.ones(2, np.int32))
+
+
+def open_shared_memory() -> list[str]:
+    """The descriptors of this process that stand for anonymous shared memory."""
+    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sorted(path.name for path in links if "memfd:weft" in str(path.readlink()))
+
+
+def run(executor: _core.Executor, script: _core.Script, buffer: int, output: int) -> _core.OperationResult:
+    """Run a script on so many bytes of memory, with a short timeout."""
+    memory = (bytearray(buffer), bytearray(output), bytearray(BYTES))
+    return executor.run(script, 1, *memory, False, "float32", "sum", 200)
+
+
+def test_a_host_that_cannot_be_made_leaves_no_memory_open() -> None:
+    before = open_shared_memory()
+    for arena_bytes in (1 << 62, (1 << 63) - 1):
+        with pytest.raises((OSError, RuntimeError)):
+            _core.Host(0, 1, arena_bytes, crowded=True, readable=False)
+    assert open_shared_memory() == before
+
+
+def test_a_buffer_that_is_too_short_for_the_script_is_refused(
+    executor: _core.Executor, all_reduce: _core.Script
+) -> None:
+    with pytest.raises(ValueError, match="buffer: the script needs 256 bytes, and this has 252"):
+        run(executor, all_reduce, BYTES - 4, BYTES - 4)
+    assert run(executor, all_reduce, BYTES, BYTES).status == _core.Status.timed_out
+
+
+@pytest.mark.parametrize(("buffer", "output", "short"), [(BYTES - 4, BYTES, "buffer"), (BYTES, 0, "output")])
+def test_an_exchange_checks_both_arrays(
+    executor: _core.Executor, exchange: _core.Script, buffer: int, output: int, short: str
+) -> None:
+    with pytest.raises(ValueError, match=f"{short}: the script needs 256 bytes"):
+        run(executor, exchange, buffer, output)
+
+
+def test_a_repeated_operation_on_arrays_that_are_too_short_is_refused(
+    executor: _core.Executor, all_reduce: _core.Script
+) -> None:
+    scratch = bytearray(BYTES)
+    with pytest.raises(ValueError, match="buffer: the script needs 256 bytes, and this has 252"):
+        _core.RepeatedOperation(executor, all_reduce, 1, scratch, BYTES - 4, False, "float32", "sum")
+
+
+def test_an_array_is_free_again_after_an_interrupted_operation(
+    executor: _core.Executor, all_reduce: _core.Script
+) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise Interrupted
+
+    scratch, array = bytearray(BYTES), bytearray(BYTES)
+    repeated = _core.RepeatedOperation(executor, all_reduce, 1, scratch, BYTES, False, "float32", "sum")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Interrupted):
+            repeated.run(array, WAIT_MS)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    array.clear()  # a BufferError while anybody holds its memory
+    scratch.clear()
+
+
+def test_shared_memory_of_another_layout_is_refused() -> None:
+    mine, other = (_core.Host(rank, 2, ARENA, crowded=True, readable=False) for rank in (0, 1))
+    with pytest.raises(RuntimeError, match="another size"):
+        mine.attach(1, os.getpid(), other.descriptor, 2 * ARENA)
+    word = struct.unpack("=Q", os.pread(other.descriptor, 8, 0))[0]
+    os.pwrite(other.descriptor, struct.pack("=Q", word ^ 1), 0)
+    with pytest.raises(RuntimeError, match="another build"):
+        mine.attach(1, os.getpid(), other.descriptor, ARENA)
