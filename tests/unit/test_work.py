@@ -84,7 +84,7 @@ def test_what_messages_of_tables_wait_for_is_counted() -> None:
 def test_packets_are_estimated_before_they_move(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = registry.find("ring").build(load_topology("ring:8"), "all_reduce")
     tables = make_tables(ring, "64MiB")
-    monkeypatch.setattr(_core, "execute_tables", lambda **_given: pytest.fail("packets were moved"))
+    monkeypatch.setattr(_core, "execute_tables", lambda *_given: pytest.fail("packets were moved"))
     for detail, least in (("packet", 1e8), ("message", 5e6)):
         with pytest.raises(LimitError, match="packets of ring on ring:8: about"):
             simulate_tables(tables, detail=detail, max_work=least)

@@ -77,9 +77,8 @@ class Program:
             self.step_entries.append(len(self.needs))
         self.rank_steps.append(len(self.step_entries) - 1)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """As the engine takes them."""
-        offsets, links, classes = self.ways.columns()
+    def table_columns(self) -> dict[str, NDArray[Any]]:
+        """The tables in columns, by the names of `_core.TableColumns`."""
         rows = np.array(self.rows, np.int64).reshape(-1, len(_COLUMNS))
         narrow = {name: np.ascontiguousarray(rows[:, i], np.int32) for i, name in enumerate(_COLUMNS[:-2])}
         wide = {name: np.ascontiguousarray(rows[:, i - 2]) for i, name in enumerate(_COLUMNS[-2:])}
@@ -91,7 +90,9 @@ class Program:
             **{f"send_{name}": column for name, column in (narrow | wide).items()},
             "wake_offsets": np.array([0, *accumulate(map(len, self.wakes))], np.int64),
             "wakes": np.array([entry for entries in self.wakes for entry in entries], np.int32),
-            "path_offsets": offsets,
-            "path_channels": links,
-            "path_class": classes,
         }
+
+    def path_columns(self) -> dict[str, NDArray[Any]]:
+        """The paths of messages in columns, by the names of `_core.ChannelColumns`."""
+        offsets, links, classes = self.ways.columns()
+        return {"path_offsets": offsets, "path_channels": links, "path_class": classes}

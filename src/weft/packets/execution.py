@@ -229,38 +229,26 @@ def _run(
     if max(hardware.flits(biggest) * slowest, hardware.aggregate_ps(biggest)) > limits.MAX_TIME_PS:
         raise _too_long(tables)
     pieces = 0 if detail == "packet" else _PIECES
-    columns = program.arrays()
-    limits.check_work(title, estimate_run(columns, hardware.payload_bytes, pieces), max_work)
+    columns, paths = program.table_columns(), program.path_columns()
+    limits.check_work(title, estimate_run(columns | paths, hardware.payload_bytes, pieces), max_work)
     try:
         found = _core.execute_tables(
-            **columns,
-            flit_ps=channels.flit_ps,
-            latency_ps=channels.latency_ps,
-            inject=channels.inject,
-            eject=channels.eject,
-            ports=tables.ports,
-            virtual_channels=hardware.virtual_channels,
-            classes=ways.classes,
-            buffer_flits=buffer_flits,
-            router_ps=router_ps,
-            credit_ps=hardware.credit_cycles * hardware.cycle_ps,
-            flit_bytes=hardware.flit_bytes,
-            payload_bytes=hardware.payload_bytes,
-            head_flits=hardware.head_flits,
-            whole_messages=rules.flow_control == "message",
-            padded=hardware.padded,
-            cycle_ps=hardware.cycle_ps,
-            queue_packets=hardware.queue_packets,
-            queue_flits=hardware.switched_queue_flits if switched else hardware.queue_flits,
-            send_cycles=hardware.send_cycles,
-            receive_cycles=hardware.receive_cycles,
-            nop_ps=hardware.step_ps(biggest, rules.flow_control) if rules.lockstep else 0,
-            strict=rules.strict,
-            prioritised=rules.prioritised,
-            pieces=pieces,
-            max_time_ps=limits.MAX_TIME_PS,
-            max_events=limits.MAX_PACKET_EVENTS,
-            max_work=math.inf if max_work is None else max_work,
+            _core.TableColumns(**columns),
+            _core.ChannelColumns(
+                **paths,
+                flit_ps=channels.flit_ps,
+                latency_ps=channels.latency_ps,
+                inject=channels.inject,
+                eject=channels.eject,
+                virtual_channels=hardware.virtual_channels,
+                classes=ways.classes,
+                buffer_flits=buffer_flits,
+                router_ps=router_ps,
+                credit_ps=hardware.credit_cycles * hardware.cycle_ps,
+            ),
+            _packet_form(hardware, rules),
+            _execution_rules(tables, hardware, rules, biggest, switched, max_work),
+            pieces,
         )
     except OverflowError as error:
         raise _too_long(tables) from error
@@ -275,6 +263,49 @@ def _run(
     used = (trips / channels.flit_ps)[found["channel_busy_ps"] > 0]
     found["credit_share"] = min(1.0, own * whole / float(used.max())) if used.size else 1.0
     return found, program
+
+
+def _packet_form(hardware: Hardware, rules: Rules) -> _core.PacketForm:
+    """The form of packets, as the engine takes it."""
+    return _core.PacketForm(
+        flit_bytes=hardware.flit_bytes,
+        payload_bytes=hardware.payload_bytes,
+        head_flits=hardware.head_flits,
+        head_per_message=rules.flow_control == "message",
+        padded=hardware.padded,
+    )
+
+
+def _execution_rules(
+    tables: Tables, hardware: Hardware, rules: Rules, biggest: int, switched: bool, max_work: float | None
+) -> _core.ExecutionRules:
+    """The rules of the network interfaces and the limits of a run, as the engine takes them.
+
+    Parameters
+    ----------
+    tables, hardware, rules
+        The tables, and the hardware and the rules by which they are executed.
+    biggest
+        Bytes of the largest message.
+    switched
+        Whether some ranks have only links to switches.
+    max_work
+        The most operations of the run; None: any number.
+    """
+    return _core.ExecutionRules(
+        ports=tables.ports,
+        cycle_ps=hardware.cycle_ps,
+        queue_packets=hardware.queue_packets,
+        queue_flits=hardware.switched_queue_flits if switched else hardware.queue_flits,
+        send_cycles=hardware.send_cycles,
+        receive_cycles=hardware.receive_cycles,
+        nop_ps=hardware.step_ps(biggest, rules.flow_control) if rules.lockstep else 0,
+        strict=rules.strict,
+        prioritised=rules.prioritised,
+        max_time_ps=limits.MAX_TIME_PS,
+        max_events=limits.MAX_PACKET_EVENTS,
+        max_work=math.inf if max_work is None else max_work,
+    )
 
 
 def _too_long(tables: Tables) -> LimitError:

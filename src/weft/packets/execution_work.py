@@ -54,7 +54,7 @@ def estimate_run(columns: Mapping[str, NDArray[Any]], payload_bytes: int, pieces
     Parameters
     ----------
     columns
-        Of `weft.packets.engine_input.Program.arrays`.
+        Of `weft.packets.engine_input.Program`: those of tables and those of paths.
     payload_bytes
         Of a packet.
     pieces
