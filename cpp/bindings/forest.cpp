@@ -6,11 +6,11 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "synthesis/arborescence.hpp"
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
-#include "synthesis/tree_packing.hpp"
+#include "synthesis/arborescence.hpp"
 #include "synthesis/timetable.hpp"
+#include "synthesis/tree_packing.hpp"
 
 namespace weft {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
-#include "topology/graph.hpp"
+#include "bindings/table.hpp"
 #include "common/work_limit.hpp"
 #include "schedule/row_order.hpp"
-#include "bindings/table.hpp"
+#include "topology/graph.hpp"
 
 namespace weft {
 namespace {

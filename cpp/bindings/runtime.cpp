@@ -20,12 +20,12 @@
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
 #include "bindings/names.hpp"
+#include "bindings/table.hpp"
 #include "runtime/crc32c.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/heartbeats.hpp"
-#include "runtime/shared_memory.hpp"
 #include "runtime/script.hpp"
-#include "bindings/table.hpp"
+#include "runtime/shared_memory.hpp"
 
 namespace weft {
 namespace {
@@ -171,9 +171,7 @@ private:
     ReduceOp op_;
 };
 
-}  // namespace
-
-void bind_runtime(nb::module_& m) {
+void bind_host(nb::module_& m) {
     nb::class_<Host>(m, "Host", "This rank's part of the memory that the ranks of one machine share.")
         .def(nb::init<int, int, size_t, bool, bool>(), nb::arg("rank"), nb::arg("ranks"), nb::arg("arena_bytes"),
              nb::arg("crowded"), nb::arg("readable"))
@@ -222,6 +220,9 @@ void bind_runtime(nb::module_& m) {
         .def(nb::init<std::shared_ptr<Host>, const std::vector<int32_t>&, int64_t, int64_t>(), nb::arg("host"),
              nb::arg("sockets"), nb::arg("suspect_after_ms"), nb::arg("silent_after_ms"))
         .def("close", &Heartbeats::close, nb::call_guard<nb::gil_scoped_release>(), "Leave on purpose.");
+}
+
+void bind_scripts(nb::module_& m) {
     nb::class_<Script>(m, "Script", "What one rank does in one collective.")
         .def_prop_ro("tasks", [](const Script& script) { return script.tasks.size(); })
         .def_ro("scratch_elements", &Script::scratch_elements)
@@ -239,6 +240,9 @@ void bind_runtime(nb::module_& m) {
             return (portable ? crc32c_portable : crc32c)(crc, data.c_str(), data.size());
         },
         nb::arg("data"), nb::arg("crc") = 0, nb::arg("portable") = false, "Checksum of bytes, continued from `crc`.");
+}
+
+void bind_results(nb::module_& m) {
     nb::enum_<Status>(m, "Status", "How an operation ended.")
         .value("done", Status::done)
         .value("lost", Status::lost)
@@ -260,6 +264,9 @@ void bind_runtime(nb::module_& m) {
         .def_ro("rank", &OperationResult::rank)
         .def_ro("row", &OperationResult::row)
         .def_ro("waited_for", &OperationResult::waited_for);
+}
+
+void bind_executor(nb::module_& m) {
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
         .def(nb::init<std::shared_ptr<Host>, int, uint64_t, int32_t, std::vector<int32_t>, std::vector<int32_t>,
                       std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, bool>(),
@@ -281,6 +288,15 @@ void bind_runtime(nb::module_& m) {
              nb::arg("large"), nb::arg("dtype"), nb::arg("op"))
         .def("run", &RepeatedOperation::run, nb::arg("array"), nb::arg("timeout_ms"),
              "True: done. False: not an array that it can be done on as it lies. Else how it ended.");
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& m) {
+    bind_host(m);
+    bind_scripts(m);
+    bind_results(m);
+    bind_executor(m);
 }
 
 }  // namespace weft

@@ -9,8 +9,8 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
-#include "simulation/simulator.hpp"
 #include "bindings/table.hpp"
+#include "simulation/simulator.hpp"
 
 namespace weft {
 namespace {

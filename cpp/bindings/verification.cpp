@@ -8,9 +8,9 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
+#include "bindings/table.hpp"
 #include "verification/contention.hpp"
 #include "verification/deadlock.hpp"
-#include "bindings/table.hpp"
 #include "verification/semantics.hpp"
 
 namespace weft {

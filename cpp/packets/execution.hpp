@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "packets/packet_network.hpp"
 #include "common/work_limit.hpp"
+#include "packets/packet_network.hpp"
 
 namespace weft {
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/shared_memory.hpp"
 #include "runtime/link.hpp"
 #include "runtime/script.hpp"
+#include "runtime/shared_memory.hpp"
 #include "runtime/status.hpp"
 
 namespace weft::runtime {

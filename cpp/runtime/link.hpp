@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/shared_memory.hpp"
 #include "runtime/kernels.hpp"
 #include "runtime/script.hpp"
+#include "runtime/shared_memory.hpp"
 
 namespace weft::runtime {
 

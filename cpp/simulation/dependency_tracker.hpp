@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "simulation/simulator.hpp"
 #include "common/radix_queue.hpp"
+#include "simulation/simulator.hpp"
 
 namespace weft {
 

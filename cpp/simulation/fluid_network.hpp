@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
-#include "simulation/dependency_tracker.hpp"
 #include "common/work_limit.hpp"
+#include "simulation/dependency_tracker.hpp"
 
 namespace weft {
 

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "simulation/dependency_tracker.hpp"
 #include "common/radix_queue.hpp"
+#include "simulation/dependency_tracker.hpp"
 #include "simulation/server_queues.hpp"
 #include "simulation/workflow.hpp"
 

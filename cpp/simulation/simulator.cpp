@@ -5,9 +5,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "common/work_limit.hpp"
 #include "simulation/dependency_tracker.hpp"
 #include "simulation/fluid_network.hpp"
-#include "common/work_limit.hpp"
 #include "simulation/queue_network.hpp"
 
 namespace weft {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "simulation/admission.hpp"
 #include "common/work_limit.hpp"
+#include "simulation/admission.hpp"
 #include "simulation/servers.hpp"
 
 namespace weft {

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "simulation/simulator.hpp"
 #include "schedule/program.hpp"
+#include "simulation/simulator.hpp"
 
 namespace weft {
 

@@ -208,10 +208,17 @@ struct Edge {
     int32_t link;
 };
 
-// Minimum spanning tree of the ranks under shortest paths through switches. It is enough to look at links whose ends
-// are nearest to different ranks (K. Mehlhorn, "A faster approximation algorithm for the Steiner problem", 1988).
-Column spanning_column(const RankNetwork& net, std::span<const int64_t> price, Halves halves, int32_t root) {
-    Nearest near(net, price);
+// The neighbours of each rank in an undirected tree, with the links that lead there.
+using Neighbours = std::vector<std::vector<std::pair<int32_t, std::vector<int32_t>>>>;
+
+std::vector<int32_t> reversed(const RankNetwork& net, const std::vector<int32_t>& route) {
+    std::vector<int32_t> back;
+    for (auto link = route.rbegin(); link != route.rend(); ++link) back.push_back(net.twin[*link]);
+    return back;
+}
+
+// The links whose ends are nearest to different ranks, the cheapest way over such a link first.
+std::vector<Edge> crossing_edges(const RankNetwork& net, std::span<const int64_t> price, const Nearest& near) {
     std::vector<Edge> edges;
     for (int32_t link = 0; link < net.links(); ++link) {
         int32_t a = net.graph.src[link], b = net.graph.dst[link];
@@ -220,55 +227,74 @@ Column spanning_column(const RankNetwork& net, std::span<const int64_t> price, H
         edges.push_back({near.distance[a] + price[link] + near.distance[b], link});
     }
     std::stable_sort(edges.begin(), edges.end(), [](auto& a, auto& b) { return a.weight < b.weight; });
-    std::vector<std::vector<std::pair<int32_t, std::vector<int32_t>>>> next(net.ranks);
+    return edges;
+}
+
+// Kruskal's algorithm on the crossing edges. Adds the weights of the edges that it takes to `weight`.
+Neighbours span_ranks(const RankNetwork& net, std::span<const int64_t> price, int64_t& weight) {
+    Nearest near(net, price);
+    Neighbours next(net.ranks);
     Sets sets(net.ranks);
-    Column column{0, true, {}};
-    for (const Edge& edge : edges) {
+    for (const Edge& edge : crossing_edges(net, price, near)) {
         int32_t a = near.rank[net.graph.src[edge.link]], b = near.rank[net.graph.dst[edge.link]];
         if (!sets.join(a, b)) continue;
-        column.price += edge.weight * (halves.up + halves.down);
-        std::vector<int32_t> there{edge.link}, back;
+        weight += edge.weight;
+        std::vector<int32_t> there{edge.link};
         for (int32_t at = net.graph.src[edge.link]; at != a; at = net.graph.src[near.came_by[at]]) {
             there.insert(there.begin(), near.came_by[at]);
         }
         for (int32_t at = net.graph.dst[edge.link]; at != b; at = net.graph.src[near.came_by[at]]) {
             there.push_back(net.twin[near.came_by[at]]);
         }
-        for (auto link = there.rbegin(); link != there.rend(); ++link) back.push_back(net.twin[*link]);
+        next[b].push_back({a, reversed(net, there)});
         next[a].push_back({b, std::move(there)});
-        next[b].push_back({a, std::move(back)});
     }
-    RouteTable table;
-    auto hang = [&](int32_t from, bool keep) {  // the last rank of a walk from `from`; keeps the routes if told to
-        std::vector<int32_t> order{from}, parent(net.ranks, -1);
-        for (size_t head = 0; head < order.size(); ++head) {
-            for (auto& [child, route] : next[order[head]]) {
-                if (child == parent[order[head]]) continue;
-                parent[child] = order[head];
-                order.push_back(child);
-                if (!keep) continue;
-                if (halves.down) column.trees.down[child] = table.number(route);
-                if (!halves.up) continue;
-                std::vector<int32_t> up;
-                for (auto link = route.rbegin(); link != route.rend(); ++link) up.push_back(net.twin[*link]);
-                column.trees.up[child] = table.number(up);
-            }
+    return next;
+}
+
+// Walks a tree breadth first from `from`: the order of the ranks and the parent of each. Calls `visit` with each child
+// and the route to it from its parent.
+template <typename Visit>
+std::pair<std::vector<int32_t>, std::vector<int32_t>> walk(const Neighbours& next, int32_t from, Visit visit) {
+    std::vector<int32_t> order{from}, parent(next.size(), -1);
+    for (size_t head = 0; head < order.size(); ++head) {
+        for (auto& [child, route] : next[order[head]]) {
+            if (child == parent[order[head]]) continue;
+            parent[child] = order[head];
+            order.push_back(child);
+            visit(child, route);
         }
-        return std::pair(order.back(), std::move(parent));
-    };
-    if (root < 0) {
-        // The middle of a longest path: the root from which the tree is least deep.
-        int32_t end = hang(0, false).first;
-        auto [other, parent] = hang(end, false);
-        int32_t length = 0;
-        for (int32_t at = other; at != end; at = parent[at]) ++length;
-        root = other;
-        for (int32_t step = 0; step < length / 2; ++step) root = parent[root];
     }
+    return {std::move(order), std::move(parent)};
+}
+
+// The middle of a longest path: the root from which the tree is least deep.
+int32_t find_centre(const Neighbours& next) {
+    auto ignore = [](int32_t, const std::vector<int32_t>&) {};
+    int32_t end = walk(next, 0, ignore).first.back();
+    auto [order, parent] = walk(next, end, ignore);
+    int32_t length = 0;
+    for (int32_t at = order.back(); at != end; at = parent[at]) ++length;
+    int32_t centre = order.back();
+    for (int32_t step = 0; step < length / 2; ++step) centre = parent[centre];
+    return centre;
+}
+
+// Minimum spanning tree of the ranks under shortest paths through switches. It is enough to look at links whose ends
+// are nearest to different ranks (K. Mehlhorn, "A faster approximation algorithm for the Steiner problem", 1988).
+Column spanning_column(const RankNetwork& net, std::span<const int64_t> price, Halves halves, int32_t root) {
+    int64_t weight = 0;
+    Neighbours next = span_ranks(net, price, weight);
+    if (root < 0) root = find_centre(next);
+    Column column{weight * (halves.up + halves.down), true, {}};
     column.trees.root.assign(1, root);
     column.trees.up.assign(net.ranks, -1);
     column.trees.down.assign(net.ranks, -1);
-    hang(root, true);
+    RouteTable table;
+    walk(next, root, [&](int32_t child, const std::vector<int32_t>& route) {
+        if (halves.down) column.trees.down[child] = table.number(route);
+        if (halves.up) column.trees.up[child] = table.number(reversed(net, route));
+    });
     column.trees.routes = table.take();
     return column;
 }
