@@ -209,9 +209,9 @@ void bind_host(nb::module_& m) {
         .def(
             "news",
             [](const Host& host, int32_t teller, int channel) -> std::optional<std::tuple<uint64_t, int32_t, uint32_t>> {
-                Host::News news = host.news(teller, channel);
-                if (news.teller < 0) return std::nullopt;
-                return std::tuple(news.communicator, news.other, news.status);
+                Host::RankReport report = host.report(teller, channel);
+                if (report.teller < 0) return std::nullopt;
+                return std::tuple(report.communicator, report.other, report.status);
             },
             nb::arg("teller"), nb::arg("channel"),
             "What a rank said last about its communicator on a channel: which, whom it waits for or blames, and why.")

@@ -63,7 +63,7 @@ auto count_flows_py(In<int32_t> step, In<int32_t> chunk, In<int32_t> connection,
                             keep);
     }
     std::vector<std::tuple<int32_t, int32_t, int32_t>> worst;
-    for (const Meeting& meeting : found.worst) worst.emplace_back(meeting.step, meeting.link, meeting.flows);
+    for (const SharedLink& meeting : found.worst) worst.emplace_back(meeting.step, meeting.link, meeting.flows);
     return std::make_tuple(to_numpy(std::move(found.link_flows)), to_numpy(std::move(found.link_weight)),
                            to_numpy(std::move(found.step_flows)), to_numpy(std::move(found.step_weight)), worst);
 }

@@ -73,7 +73,7 @@ void MaxFlow::activate(int32_t node) {
     highest_ = std::max(highest_, label);
 }
 
-// Exact distances to the nearest drain; whoever is cut off from all of them is out of the game.
+// Exact distances to the nearest drain; a node that reaches none of them takes no further part.
 void MaxFlow::relabel_all() {
     lifts_ = 0;
     std::fill(label_.begin(), label_.end(), unreachable_);
@@ -148,7 +148,7 @@ void MaxFlow::lift(int32_t node) {
     if (--population_[before] == 0) close_gap(before);
 }
 
-// Nobody has this label any more, so nobody above it reaches a drain.
+// No node has this label any more, so no node above it reaches a drain.
 void MaxFlow::close_gap(int32_t label) {
     for (int32_t node = 0; node < nodes_; ++node) {
         if (label_[node] <= label || label_[node] >= unreachable_) continue;

@@ -237,7 +237,7 @@ void PacketNetwork::leave(int32_t number, const Unit& unit, int64_t now, int64_t
     } else {
         int32_t channel = number / shape_.virtual_channels;
         int64_t way = shape_.latency_ps[channel] + shape_.credit_ps;
-        // All at once with the first flit: who gets this room cannot use it faster than it is left.
+        // All at once with the first flit: the next unit cannot use this room faster than it is left.
         int64_t back = std::max(now + way, unit.began + credits_for(channel, unit));
         buffer.returning.push({back, unit.flits});
         quiet_ = std::max(quiet_, end + way);

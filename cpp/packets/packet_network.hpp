@@ -107,7 +107,7 @@ private:
     struct Channel {
         int64_t free_at = 0;
         int64_t arbitrate_at = kNever;
-        bool starved = false;  // somebody waits for a credit that is not on its way yet
+        bool starved = false;  // a unit waits for a credit that is not on its way yet
         int32_t turn = 0;      // the virtual channel used last
         int64_t gives_until = 0;         // its virtual channels pass on units: when the last of them is through
         int64_t giving = 0;              // how long that one takes

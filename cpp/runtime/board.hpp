@@ -46,7 +46,7 @@ struct Channel {
     std::atomic<int32_t> other_end;    // of a connection that was cut or changed data: the other of the two ranks
     std::atomic<int32_t> waits_for;    // 0, or 1 + the rank that this one waits for, or waited for when it gave up
     std::atomic<uint64_t> doing;       // fingerprint of the latest operation
-    std::atomic<uint32_t> closed;  // it left on purpose: no reason to worry unless somebody waits for it
+    std::atomic<uint32_t> closed;  // it left on purpose, which is an error only for a rank that waits for it
     Pair peer[kMostLocal];
 };
 

@@ -68,16 +68,16 @@ int32_t Executor::number(int32_t job_rank) const {
     return found == job_.end() ? -1 : static_cast<int32_t>(found - job_.begin());
 }
 
-Host::News Executor::news_of(int32_t peer) const {
-    Host::News news = host_->news(job_[peer], channel_);
-    return news.communicator == communicator_ ? news : Host::News{};
+Host::RankReport Executor::report_of(int32_t peer) const {
+    Host::RankReport report = host_->report(job_[peer], channel_);
+    return report.communicator == communicator_ ? report : Host::RankReport{};
 }
 
 void Executor::report_to_remote(Status status, int32_t other) {
     if (!has_remote_) return;
     uint64_t doing = mine().doing.load(std::memory_order_relaxed);
     int32_t blamed = other < 0 ? -1 : job_[other];
-    host_->hear_news({communicator_, doing, job_[rank_], blamed, channel_, static_cast<uint32_t>(status)});
+    host_->record_report({communicator_, doing, job_[rank_], blamed, channel_, static_cast<uint32_t>(status)});
 }
 
 Waiting Executor::waiting() const {
@@ -125,12 +125,12 @@ int32_t Executor::given_up_by() const {
 
 OperationResult Executor::reported_by(int32_t peer) const {
     if (local_[peer] < 0) {
-        Host::News news = news_of(peer);
-        auto why = static_cast<Status>(news.status);
-        int32_t culprit = number(news.other);
+        Host::RankReport report = report_of(peer);
+        auto why = static_cast<Status>(report.status);
+        int32_t culprit = number(report.other);
         // Losses and cuts are told by words of their own.
         bool told = why == Status::differs || why == Status::timed_out || why == Status::given_up || why == Status::interrupted;
-        return told && culprit >= 0 ? interpret(peer, why, culprit, news.doing, -1) : OperationResult{};
+        return told && culprit >= 0 ? interpret(peer, why, culprit, report.doing, -1) : OperationResult{};
     }
     const Channel& there = host_->board(local_[peer]).channel[channel_];
     int64_t failed = there.failed.load(std::memory_order_acquire);
@@ -156,7 +156,7 @@ OperationResult Executor::reported_by_remote() const {
 OperationResult Executor::interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const {
     bool mine = culprit == rank_;
     if (why == Status::differs) {
-        // Who told and whom it named differ from each other; the odd one is who differs from this rank.
+        // The reporting rank and the rank that it named differ; the odd one is the one that differs from this rank.
         bool odd = doing != this->mine().doing.load(std::memory_order_relaxed);
         return {Status::differs, mine || odd ? peer : culprit, -1, peer};
     }
@@ -170,7 +170,7 @@ int32_t Executor::trace_wait(int32_t peer) const {
     for (size_t hops = 0; hops < local_.size(); ++hops) {
         if (peer < 0) return peer;
         int32_t next = local_[peer] < 0
-                           ? number(news_of(peer).other)
+                           ? number(report_of(peer).other)
                            : host_->board(local_[peer]).channel[channel_].waits_for.load(std::memory_order_relaxed) - 1;
         if (next < 0 || next == rank_ || next >= static_cast<int32_t>(local_.size())) return peer;
         peer = next;
@@ -215,7 +215,7 @@ bool Executor::was_detached(const Operation& operation) const {
     return false;
 }
 
-// Who differs stays a while, so that others that come late still hear what it was in; who lost somebody goes at once.
+// A rank that differs stays a while, so that late peers still learn its operation; one that lost a peer leaves at once.
 void Executor::shut_down_links(Status status) {
     auto deadline = Clock::now() + std::chrono::milliseconds(status == Status::differs ? 3000 : 100);
     auto said = [](const auto& links) {
@@ -223,7 +223,7 @@ void Executor::shut_down_links(Status status) {
         for (const auto& link : links) all = link->shut_down() && all;
         return all;
     };
-    // Every peer hears it at once, whoever is slow to answer.
+    // Every peer is told at once, however slow another is to answer.
     while (std::ranges::count_if(links_, said) < std::ssize(links_) && Clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
@@ -244,7 +244,7 @@ OperationResult Executor::run(const Operation& operation) {
             }
             return found;
         } catch (const Unreadable&) {
-            // The kernel knows before the watch does; give that a moment to find out who it was. A rank that was frozen for long
+            // The kernel knows before the watch does; give that a moment to find out which rank it was. A rank that was frozen for long
             // finds others gone that have given it up before they left.
             for (int i = 0; i < kUnreadableLooks && loss().rank < 0; ++i) {
                 if (int32_t other = given_up_by(); other >= 0) return {Status::given_up, other, -1, other};

@@ -25,7 +25,7 @@ struct OperationResult {
 
 // What an operation waits for.
 struct Waiting {
-    int32_t rank = -1;      // that holds everybody up, as far as this machine can tell
+    int32_t rank = -1;      // the rank that delays all others, as far as this machine can tell
     int32_t row = -1;       // a transfer that was waited for
     double seconds = 0;     // since the operation began
     int64_t silent_ms = 0;  // nothing was heard of the rank for so long, if it is under suspicion
@@ -49,7 +49,7 @@ public:
     // From any thread: the operation under way, and every later one, ends as `interrupted`.
     void cancel();
     uint64_t sequence() const { return sequence_.load(std::memory_order_relaxed); }
-    // Told when an operation has waited for long, or for a rank that is silent; from the thread that waits.
+    // Called when an operation has waited for long, or for a rank that is silent; from the thread that waits.
     void on_wait(std::function<void(const Waiting&)> tell) { tell_ = std::move(tell); }
     // What the operation under way waits for, or the one that failed did; also from other threads.
     Waiting waiting() const;
@@ -64,11 +64,11 @@ private:
         bool frozen = false;
     };
     Loss loss() const;
-    // The cut that everybody gives up for, if there is one.
+    // The cut connection that ends the operation of every rank, if there is one.
     OperationResult cut() const;
     Channel& mine() const { return host_->mine().channel[channel_]; }
     void give_up(const OperationResult& ending, const Operation& operation);
-    // Returns when nobody writes to the operation's memory any more.
+    // Returns when no peer writes to the operation's memory any more.
     void wait_for_writers(const Operation& operation);
     // Whether part of the operation's memory was taken from the others while it was under way.
     bool was_detached(const Operation& operation) const;
@@ -81,10 +81,10 @@ private:
     // The same of all peers on other machines: of the first that tells of a difference, else of the first.
     OperationResult reported_by_remote() const;
     OperationResult interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const;
-    // Tell the ranks of other machines whom this one waits for, or why it gave up.
+    // Tells the ranks of other machines which rank this one waits for, or why it gave up.
     void report_to_remote(Status status, int32_t other);
     // What a peer on another machine said last about this communicator.
-    Host::News news_of(int32_t peer) const;
+    Host::RankReport report_of(int32_t peer) const;
     // Number here of a rank of the job, or -1.
     int32_t number(int32_t job_rank) const;
     // The rank that all wait for in the end, as far as is known here, if `peer` is waited for by this one.

@@ -25,7 +25,7 @@ Heartbeats::Heartbeats(std::shared_ptr<Host> host, const std::vector<int32_t>& s
     : host_(std::move(host)),
       suspect_after_ms_(suspect_after_ms),
       silent_after_ms_(silent_after_ms),
-      told_(sockets.size()),
+      losses_sent_(sockets.size()),
       suspected_(sockets.size()) {
     for (int32_t rank = 0; rank < static_cast<int32_t>(sockets.size()); ++rank) {
         if (sockets[rank] >= 0) connections_.push_back({sockets[rank], rank, now_ms()});
@@ -52,16 +52,16 @@ void Heartbeats::run() {
     int64_t last = now_ms(), next_beat = last;
     while (!stop_.load()) {
         if (now_ms() >= next_beat) {
-            tell({Kind::beat});
+            send_to_all({Kind::beat});
             next_beat = now_ms() + kHeartbeatMs;
         }
-        tell_losses();
-        tell_suspects();
-        tell_cut();
-        tell_news();
+        send_losses();
+        send_suspects();
+        send_cut();
+        send_reports();
         poll(polled.data(), polled.size(), kLookMs);
         int64_t now = now_ms();
-        // If this process itself was held up, nobody else's silence means anything.
+        // If this process itself was held up, the silence of the others means nothing.
         bool held_up = now - last > silent_after_ms_ / 2, attentive = now - last < suspect_after_ms_ / 2;
         last = now;
         for (size_t i = 0; i < connections_.size(); ++i) {
@@ -69,7 +69,7 @@ void Heartbeats::run() {
             if (polled[i].fd < 0) continue;
             if (held_up) connection.heard_ms = now;
             if (polled[i].revents != 0) connection.heard_ms = now;
-            bool open = polled[i].revents == 0 || hear(connection);
+            bool open = polled[i].revents == 0 || receive(connection);
             if (!open) polled[i].fd = connection.socket = -1;
             if (connection.left) continue;
             if (!open) host_->declare(connection.rank, false);
@@ -78,12 +78,12 @@ void Heartbeats::run() {
             if (silent > silent_after_ms_) host_->declare(connection.rank, true);
         }
     }
-    tell_losses();
-    tell_news();
-    tell({Kind::left});
+    send_losses();
+    send_reports();
+    send_to_all({Kind::left});
 }
 
-bool Heartbeats::hear(Connection& connection) {
+bool Heartbeats::receive(Connection& connection) {
     for (;;) {
         auto* into = reinterpret_cast<std::byte*>(&connection.message) + connection.have;
         ssize_t got = recv(connection.socket, into, sizeof connection.message - connection.have, MSG_DONTWAIT);
@@ -92,26 +92,26 @@ bool Heartbeats::hear(Connection& connection) {
         connection.have += static_cast<size_t>(got);
         if (connection.have < sizeof connection.message) continue;
         connection.have = 0;
-        take(connection);
+        handle(connection);
     }
 }
 
-void Heartbeats::take(Connection& connection) {
+void Heartbeats::handle(Connection& connection) {
     const Message& message = connection.message;
     if (message.checksum != message.compute()) return;
     if (message.kind == Kind::left) connection.left = true;
-    auto ranks = static_cast<int32_t>(told_.size());
+    auto ranks = static_cast<int32_t>(losses_sent_.size());
     const Host::Cut& cut = message.cut;
     bool between_ranks = 0 <= cut.lower && cut.lower < cut.higher && cut.higher < ranks && cut.connection >= 0;
-    if (message.kind == Kind::cut && between_ranks) host_->hear_of_cut(cut);
-    if (message.kind == Kind::news) take_news(connection.rank, message.news);
+    if (message.kind == Kind::cut && between_ranks) host_->record_cut(cut);
+    if (message.kind == Kind::report) take_report(connection.rank, message.report);
     if (message.rank < 0 || message.rank >= ranks) return;
     if (message.kind == Kind::lost || message.kind == Kind::frozen) host_->declare(message.rank, message.kind == Kind::frozen);
     if (message.kind == Kind::silent) host_->suspect(message.rank, suspect_after_ms_);
     if (message.kind == Kind::heard) host_->suspect(message.rank, 0);
 }
 
-void Heartbeats::tell(Message message) {
+void Heartbeats::send_to_all(Message message) {
     message.checksum = message.compute();
     for (Connection& connection : connections_) {
         // What does not fit at once is for a peer that has not read for a long time: it is past being told.
@@ -121,46 +121,46 @@ void Heartbeats::tell(Message message) {
     }
 }
 
-// Only rank 0 does: it has a connection to everybody, and the others hear it.
-void Heartbeats::tell_suspects() {
+// Only rank 0 does: it has a connection to every rank.
+void Heartbeats::send_suspects() {
     if (connections_.empty() || connections_.front().rank == 0) return;
     for (int32_t rank = 0; rank < static_cast<int32_t>(suspected_.size()); ++rank) {
         uint8_t silent = host_->silent_ms(rank) > 0 ? 1 : 0;
         if (suspected_[rank] == silent) continue;
-        tell({silent != 0 ? Kind::silent : Kind::heard, rank});
+        send_to_all({silent != 0 ? Kind::silent : Kind::heard, rank});
         suspected_[rank] = silent;
     }
 }
 
 // Only rank 0 speaks for others.
-void Heartbeats::take_news(int32_t from, const Host::News& news) {
-    auto ranks = static_cast<int32_t>(told_.size());
-    bool known = 0 <= news.teller && news.teller < ranks && -1 <= news.other && news.other < ranks;
-    bool fits = 0 <= news.channel && news.channel < kChannels && news.status <= static_cast<uint32_t>(Status::corrupt);
-    if (known && fits && news.teller != own_rank_ && (from == 0 || from == news.teller)) host_->hear_news(news);
+void Heartbeats::take_report(int32_t from, const Host::RankReport& report) {
+    auto ranks = static_cast<int32_t>(losses_sent_.size());
+    bool known = 0 <= report.teller && report.teller < ranks && -1 <= report.other && report.other < ranks;
+    bool fits = 0 <= report.channel && report.channel < kChannels && report.status <= static_cast<uint32_t>(Status::corrupt);
+    if (known && fits && report.teller != own_rank_ && (from == 0 || from == report.teller)) host_->record_report(report);
 }
 
-// Rank 0 passes on what everybody says.
-void Heartbeats::tell_news() {
-    for (const Host::News& news : host_->fresh_news(news_told_)) {
-        if (own_rank_ == 0 || news.teller == own_rank_) tell({.kind = Kind::news, .news = news});
+// Rank 0 forwards the reports of all ranks.
+void Heartbeats::send_reports() {
+    for (const Host::RankReport& report : host_->new_reports(reports_sent_)) {
+        if (own_rank_ == 0 || report.teller == own_rank_) send_to_all({.kind = Kind::report, .report = report});
     }
 }
 
-void Heartbeats::tell_cut() {
+void Heartbeats::send_cut() {
     Host::Cut cut = host_->cut();
-    if (!cut.seen() || cuts_told_ > cut.times_mended) return;
-    tell({.kind = Kind::cut, .cut = cut});
-    cuts_told_ = cut.times_mended + 1;
+    if (!cut.seen() || cuts_sent_ > cut.times_mended) return;
+    send_to_all({.kind = Kind::cut, .cut = cut});
+    cuts_sent_ = cut.times_mended + 1;
 }
 
-// On rank 0 everybody hears it, elsewhere rank 0 does.
-void Heartbeats::tell_losses() {
-    for (int32_t rank = 0; rank < static_cast<int32_t>(told_.size()); ++rank) {
+// Rank 0 tells all ranks, every other rank tells rank 0.
+void Heartbeats::send_losses() {
+    for (int32_t rank = 0; rank < static_cast<int32_t>(losses_sent_.size()); ++rank) {
         Host::Loss loss = host_->loss(rank);
-        if (told_[rank] != 0 || loss.when_ms == 0) continue;
-        tell({loss.frozen ? Kind::frozen : Kind::lost, rank});
-        told_[rank] = 1;
+        if (losses_sent_[rank] != 0 || loss.when_ms == 0) continue;
+        send_to_all({loss.frozen ? Kind::frozen : Kind::lost, rank});
+        losses_sent_[rank] = 1;
     }
 }
 

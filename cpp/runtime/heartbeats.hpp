@@ -1,9 +1,9 @@
-// Between machines: who is gone or silent, so that every rank names the same one.
+// Heartbeats between machines, so that every rank names the same lost or silent rank.
 //
 // Every rank has one connection to rank 0, used for nothing else. Both ends beat on it, from a thread of their own, so
-// that neither Python nor a long sum delays them. Rank 0 sees who hangs up or falls silent, hears what the others have
-// seen on their machines, and tells everybody; whoever no longer hears rank 0 declares rank 0. The same way goes the
-// news that a connection was cut, whom a rank waits for, and why it gave up.
+// that neither Python nor a long sum delays them. Rank 0 sees which rank hangs up or falls silent, hears what the others have
+// seen on their machines, and tells all ranks; a rank that no longer hears rank 0 declares rank 0 lost. The same
+// connection carries the news that a connection was cut, which rank a rank waits for, and why it gave up.
 //
 // Python half: src/weft/runtime/transport/connect.py.
 #pragma once
@@ -33,13 +33,13 @@ public:
     void close();
 
 private:
-    enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut, silent, heard, news };
+    enum class Kind : uint32_t { beat = 1, left, lost, frozen, cut, silent, heard, report };
     struct Message {
         Kind kind;
         int32_t rank = 0;
         Host::Cut cut{};
         uint32_t spare = 0;  // so that no byte of it is padding
-        Host::News news{};
+        Host::RankReport report{};
         uint32_t spare_too = 0;
         uint32_t checksum = 0;  // one that does not fit was changed on the way: it is dropped, and the next one counts
 
@@ -54,22 +54,22 @@ private:
         size_t have = 0;  // bytes of it
     };
     void run();
-    bool hear(Connection& connection);  // false when nothing more will come
-    void take(Connection& connection);
-    void take_news(int32_t from, const Host::News& news);
-    void tell(Message message);
-    void tell_losses();
-    void tell_suspects();
-    void tell_cut();
-    void tell_news();
+    bool receive(Connection& connection);  // false when nothing more will come
+    void handle(Connection& connection);
+    void take_report(int32_t from, const Host::RankReport& report);
+    void send_to_all(Message message);
+    void send_losses();
+    void send_suspects();
+    void send_cut();
+    void send_reports();
 
     std::shared_ptr<Host> host_;
     int64_t suspect_after_ms_, silent_after_ms_;
     std::vector<Connection> connections_;
-    std::vector<uint8_t> told_, suspected_;  // by rank: what was told of it
-    std::vector<uint32_t> news_told_;        // by teller and channel: how many of its news
+    std::vector<uint8_t> losses_sent_, suspected_;  // by rank: whether the others were told of it
+    std::vector<uint32_t> reports_sent_;        // by teller and channel: how many of its reports
     int32_t own_rank_;                       // in the job
-    int32_t cuts_told_ = 0;
+    int32_t cuts_sent_ = 0;
     std::atomic<bool> stop_ = false;
     std::thread thread_;
 };

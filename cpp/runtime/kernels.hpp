@@ -21,7 +21,7 @@
 namespace weft::runtime {
 
 enum class DType : uint8_t { f16, bf16, f32, f64, i32, i64, i16, i8, u8 };
-// avg adds while values are under way; who has the total divides it. Bitwise operations are for integers only.
+// avg adds while values are under way; the rank that has the total divides it. Bitwise operations are for integers only.
 enum class ReduceOp : uint8_t { sum, avg, min, max, prod, band, bor, bxor };
 
 size_t element_bytes(DType dtype);

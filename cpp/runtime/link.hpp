@@ -79,7 +79,7 @@ public:
     virtual Peer peer() = 0;
     // Events of the socket that bring this link nearer to `ready`; none for memory.
     virtual short events() const { return 0; }
-    // Whether the connection is known to be closed. Reads nothing: what is read must be acted on before anybody sleeps.
+    // Whether the connection is known to be closed. Reads nothing: what is read must be acted on before the rank sleeps.
     virtual bool gone() const { return false; }
     // Whether what came over it was changed on the way; nothing more is received then.
     virtual bool corrupt() const { return false; }

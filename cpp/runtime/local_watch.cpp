@@ -19,7 +19,7 @@ void Host::start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::v
     rank_of_ = std::move(rank_of);
     lost_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
     silent_since_ = std::vector<std::atomic<int64_t>>(static_cast<size_t>(job_ranks));
-    news_ = std::vector<Told>(static_cast<size_t>(job_ranks) * kChannels);
+    reports_ = std::vector<CountedReport>(static_cast<size_t>(job_ranks) * kChannels);
     watcher_ = std::thread([=, this] { watch(suspect_after_ms, frozen_after_ms); });
 }
 
@@ -42,7 +42,7 @@ void Host::watch(int64_t suspect_after_ms, int64_t frozen_after_ms) {
             if (board(whose[i]).closed.load(std::memory_order_acquire) == 0) declare(rank_of_[whose[i]], false);
             polled[i].fd = -1;  // a dead process stays readable for ever
         }
-        // If this process itself was held up, nobody else's silence means anything.
+        // If this process itself was held up, the silence of the others means nothing.
         bool held_up = now - last > frozen_after_ms / 2, attentive = now - last < suspect_after_ms / 2;
         last = now;
         for (int rank : whose) {
@@ -99,10 +99,10 @@ void Host::declare_cut(int32_t one, int32_t other, int32_t connection, bool corr
     found.higher = std::max(one, other);
     found.connection = connection;
     found.corrupt = corrupt ? 1 : 0;
-    hear_of_cut(found);
+    record_cut(found);
 }
 
-void Host::hear_of_cut(const Cut& cut) {
+void Host::record_cut(const Cut& cut) {
     std::lock_guard lock(cut_mutex_);
     if (cut.times_mended == cut_.times_mended && !cut_.seen()) cut_ = cut;
 }
@@ -112,26 +112,26 @@ void Host::mend() {
     cut_ = {.times_mended = cut_.times_mended + 1};
 }
 
-void Host::hear_news(const News& news) {
-    std::lock_guard lock(news_mutex_);
-    Told& told = news_.at(static_cast<size_t>(news.teller) * kChannels + static_cast<size_t>(news.channel));
-    told.news = news;
+void Host::record_report(const RankReport& report) {
+    std::lock_guard lock(reports_mutex_);
+    CountedReport& told = reports_.at(static_cast<size_t>(report.teller) * kChannels + static_cast<size_t>(report.channel));
+    told.report = report;
     ++told.times;
 }
 
-Host::News Host::news(int32_t teller, int channel) const {
-    std::lock_guard lock(news_mutex_);
-    return news_.at(static_cast<size_t>(teller) * kChannels + static_cast<size_t>(channel)).news;
+Host::RankReport Host::report(int32_t teller, int channel) const {
+    std::lock_guard lock(reports_mutex_);
+    return reports_.at(static_cast<size_t>(teller) * kChannels + static_cast<size_t>(channel)).report;
 }
 
-std::vector<Host::News> Host::fresh_news(std::vector<uint32_t>& seen) const {
-    std::lock_guard lock(news_mutex_);
-    std::vector<News> fresh;
-    seen.resize(news_.size());
-    for (size_t i = 0; i < news_.size(); ++i) {
-        if (seen[i] == news_[i].times) continue;
-        seen[i] = news_[i].times;
-        fresh.push_back(news_[i].news);
+std::vector<Host::RankReport> Host::new_reports(std::vector<uint32_t>& seen) const {
+    std::lock_guard lock(reports_mutex_);
+    std::vector<RankReport> fresh;
+    seen.resize(reports_.size());
+    for (size_t i = 0; i < reports_.size(); ++i) {
+        if (seen[i] == reports_[i].times) continue;
+        seen[i] = reports_[i].times;
+        fresh.push_back(reports_[i].report);
     }
     return fresh;
 }

@@ -1,4 +1,4 @@
-// One operation under way at one rank: what may go next, and who is waited for.
+// One operation under way at one rank: which tasks may go next, and which peer it waits for.
 // Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
@@ -102,13 +102,13 @@ private:
         }
     }
 
-    // Nobody moves data before all that have to do with each other agree on what this is.
+    // No data moves before this rank and all of its peers agree on the operation.
     OperationResult meet() {
         for (;;) {
             int32_t gone = -1, different = -1, corrupt = -1;
             waiting_ = -1;
-            // All of them every time: each is to hear what this rank is in, and who differs is better news than who is
-            // gone because of that.
+            // All of them every time: each has to be told the operation of this rank, and a peer in another operation
+            // explains more than a peer that left because of that.
             for (int32_t peer : peers_) {
                 for (auto& link : owner_.links_[peer]) {
                     Peer found = link->peer();
@@ -245,7 +245,7 @@ private:
         }
     }
 
-    // Nothing to do: spin a little, let others run, and at last sleep until somebody rings.
+    // Nothing to do: spin a little, let others run, and at last sleep until the doorbell rings.
     OperationResult rest() {
         if (++idle_ == 1) wake();
         Host& host = *owner_.host_;
@@ -345,7 +345,7 @@ private:
         return {};
     }
 
-    // Ranks of other machines follow it to who holds everybody up.
+    // Tells ranks of other machines which peer this rank waits for, so that they find the rank that delays all others.
     void tell_wait() {
         int32_t peer = awaited_peer();
         if (!owner_.has_remote_ || peer == owner_.told_waiting_for_ || Clock::now() < began_ + kTellWait) return;
@@ -353,7 +353,7 @@ private:
         owner_.report_to_remote(Status::done, peer);
     }
 
-    // Says who is waited for, when that takes long or nothing is heard of it. A slow rank is named, never given up for that.
+    // Reports the rank that is waited for, when that takes long or the rank is silent. A slow rank is only reported.
     void give_notice() {
         if (!owner_.tell_) return;
         Waiting waiting = owner_.waiting();

@@ -1,4 +1,4 @@
-// What one rank does in one collective: which segments it sends to whom, which it receives, and what waits for what.
+// The part of one rank in one collective: the segments that it sends and receives, and the order in which they wait.
 //
 // All waiting is local. A send waits for what was applied here before; an apply waits for reads of the place that
 // have to go first and for the write before it. `weft::lower` derives that once for engine and runtime alike; this
@@ -9,7 +9,7 @@
 // that waits for such a read is staged: taken off the connection first, applied later.
 //
 // Usually the receiver fetches: it alone knows when the place is free. But where all that the place waits for is the
-// sender's own fetching out of it, as when results go back to those who gave the parts, the sender knows as well, and
+// sender's own fetching out of it, as when results go back to the ranks that gave the parts, the sender knows as well, and
 // can write the result while it still has it in its cache. That makes the sender do the copying, so it is done only
 // where all ranks send alike.
 //

@@ -1,4 +1,4 @@
-// Ranks of one machine: memory that they share, bells to wake each other, and the watch over who is still alive.
+// Ranks of one machine: memory that they share, doorbells to wake each other, and the watch over their processes.
 //
 // Each rank owns one memfd, which the others map: a control page (`Board`), a ring of bytes to every other rank, and
 // an arena for tensors. Only its owner writes to a board; others read it and ring its doorbell.
@@ -22,7 +22,7 @@ class Host {
 public:
     static constexpr size_t kRingBytes = size_t{2} << 20;
 
-    // `rank` is the number among the ranks of this machine; `crowded`: who waits takes the processor from who works;
+    // `rank` is the number among the ranks of this machine; `crowded`: there are more ranks than processors, so waiting must not spin;
     // `readable`: the others may read and write this process's private memory. Throws std::system_error.
     Host(int rank, int ranks, size_t arena_bytes, bool crowded, bool readable);
     ~Host();
@@ -39,7 +39,7 @@ public:
     // `suspect_after_ms` is suspected, and declared lost after `frozen_after_ms`.
     void start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks);
     void close();
-    // Makes a channel as new; those who used it before have left it, and no one uses it yet.
+    // Resets a channel that its former users have left and that is not in use yet.
     void reset(int channel);
 
     // Whether this is the process that joined, and not one that it forked: that must not speak for it.
@@ -74,13 +74,13 @@ public:
     void fence(int rank, int thread) const;
 
     void ring_doorbell(int rank) const;
-    void sleep(uint32_t heard, int64_t milliseconds) const;  // until somebody rings, or so long
+    void sleep(uint32_t heard, int64_t milliseconds) const;  // until the doorbell rings, or for so long
 
     struct Loss {
         int64_t when_ms = 0;  // 0 while nothing is known against it
         bool frozen = false;
     };
-    // Whether, and when, a rank of the job was found dead or frozen: seen here, or declared by who saw it elsewhere.
+    // Whether, and when, a rank of the job was found dead or frozen: seen here, or reported by another rank.
     Loss loss(int32_t rank) const;
     void declare(int32_t rank, bool frozen);
     // Declares the ranks of this machine that are dead now, without waiting for the watch to be given the processor.
@@ -90,7 +90,7 @@ public:
     void suspect(int32_t rank, int64_t silent_ms);  // 0: it is heard again
 
     // A connection that carries nothing any more, or changes what it carries, although the ranks at both of its ends live.
-    // The first that is seen ends everybody's operation; `mend` forgets it, and what is told of it afterwards.
+    // The first that is seen ends the operation of every rank; `mend` forgets it, and what is told of it afterwards.
     struct Cut {
         int32_t lower = -1, higher = -1;  // ranks of the job
         int32_t connection = 0;
@@ -100,23 +100,23 @@ public:
     };
     Cut cut() const;
     void declare_cut(int32_t one, int32_t other, int32_t connection, bool corrupt);
-    void hear_of_cut(const Cut& cut);  // from another rank; an old one is ignored
+    void record_cut(const Cut& cut);  // from another rank; an old one is ignored
     void mend();
 
     // What a rank of the job last said about one of its communicators, for ranks of other machines: whom it waits for, if that
     // takes long, or why it gave up. Heartbeats carry it.
-    struct News {
+    struct RankReport {
         uint64_t communicator = 0;
         uint64_t doing = 0;  // fingerprint of the operation
         int32_t teller = -1;
-        int32_t other = -1;  // whom it waits for or blames, -1: nobody
+        int32_t other = -1;  // the rank that it waits for or blames; -1: none
         int32_t channel = 0;
         uint32_t status = 0;  // a Status; done while it waits
     };
-    void hear_news(const News& news);  // its ranks and its channel must be those of the job
-    News news(int32_t teller, int channel) const;
-    // The news that came since `seen` counted so many, by teller and channel; counts them.
-    std::vector<News> fresh_news(std::vector<uint32_t>& seen) const;
+    void record_report(const RankReport& report);  // its ranks and its channel must be those of the job
+    RankReport report(int32_t teller, int channel) const;
+    // The reports that came since `seen` counted so many, by teller and channel; counts them.
+    std::vector<RankReport> new_reports(std::vector<uint32_t>& seen) const;
 
 private:
     struct Member {
@@ -147,12 +147,12 @@ private:
     std::atomic<uint32_t> detachments_ = 0;
     mutable std::mutex cut_mutex_;
     Cut cut_;
-    struct Told {
-        News news;
+    struct CountedReport {
+        RankReport report;
         uint32_t times = 0;
     };
-    mutable std::mutex news_mutex_;
-    std::vector<Told> news_;  // by teller and channel
+    mutable std::mutex reports_mutex_;
+    std::vector<CountedReport> reports_;  // by teller and channel
     std::thread watcher_;
     std::atomic<bool> stop_ = false;
 };

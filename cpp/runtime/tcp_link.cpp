@@ -1,4 +1,4 @@
-// Over a socket that somebody has connected and authenticated. Frames follow each other without gaps:
+// A link over a socket that is connected and authenticated. Frames follow each other without gaps:
 //
 //     at the start of an operation   opening: mark, sequence, fingerprint, checksum
 //     for each task                  the elements, then, unless that is turned off, their checksum
@@ -54,7 +54,7 @@ public:
         fresh_out_ = fresh_in_ = true;
     }
 
-    // Reads first: what a peer said before it left is better news than that it left.
+    // Reads first: what a peer said before it left explains more than that it left.
     Peer peer() override {
         if (!opened_ && !differs_ && !corrupt_) {
             while (end_ - begin_ < sizeof(Opening) && fill()) continue;
@@ -261,7 +261,7 @@ private:
         return true;
     }
 
-    // Later than a silent peer is declared, so that who does not answer at all is not taken for a cut.
+    // Longer than until a silent peer is declared lost, so that a dead peer is not taken for a cut connection.
     static constexpr uint32_t kStuckMs = 6500;
     static constexpr uint64_t kPage = 4096;
     static constexpr size_t kStaging = 128 << 10;

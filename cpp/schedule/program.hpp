@@ -27,7 +27,7 @@ struct Cut {
 constexpr int32_t kNone = -1;
 
 struct Segment {
-    uint64_t key;  // (index in its message, message number): who goes first at a link
+    uint64_t key;  // (index in its message, message number): the smallest goes first at a link
     int64_t bytes;
     int32_t row;  // first row of its message
     int32_t path = kNone;  // row of the path table, or kNone when it never leaves its rank

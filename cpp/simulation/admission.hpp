@@ -1,4 +1,4 @@
-// Who gets a token: pools of things that are held for a while, such as buffers, and one order in which all ranks take
+// The order of tokens: pools of things that are held for a while, such as buffers, and one order in which all ranks take
 // them.
 //
 // The order is one for all pools and ranks: a rank with a free token and nothing left in the order adds to it, of the
@@ -50,7 +50,7 @@ public:
     // The pool that a task waits for at a rank, or none.
     int32_t wanted(int32_t task, int32_t rank) const { return pools_ ? waits_for_[place(task, rank)] : kNone; }
 
-    // Who gets a token now; ranks in order, and of each rank its pools in order.
+    // The tokens that are granted now; ranks in order, and of each rank its pools in order.
     const std::vector<Grant>& grant() {
         grants_.clear();
         std::sort(touched_.begin(), touched_.end());

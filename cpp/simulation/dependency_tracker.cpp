@@ -176,11 +176,11 @@ void DependencyTracker::finish(Outcome& outcome) {
     trace_back(last, outcome);
 }
 
-// Backwards from the last apply: from a segment to whoever held it up at its end, on its way, or at its start. Time
+// Backwards from the last apply: from a segment to the one that held it up at its end, on its way, or at its start. Time
 // falls strictly with every wait for a link, and the other causes follow the dependencies, so this ends.
 void DependencyTracker::trace_back(int32_t last, Outcome& outcome) {
     int64_t end = outcome.time_ps;
-    bool by_cause = false;  // came here because somebody waited for this segment, not for its link
+    bool by_cause = false;  // came here because a segment waited for this one, not for its link
     for (int32_t at = last; at != kNone;) {
         State& state = state_[at];
         if (state.apply_cause != kNone && end == state.applied_ps) {
@@ -189,7 +189,7 @@ void DependencyTracker::trace_back(int32_t last, Outcome& outcome) {
             by_cause = true;
             continue;
         }
-        // Whoever waited until it had left, and not until it was applied, does not mind its later links.
+        // A segment that waited until this one had left, and not until it was applied, does not depend on its later links.
         bool until_left = by_cause && end < state.applied_ps;
         int64_t before = until_left ? std::min(end, state.start_ps + 1) : end;
         int32_t& wait = state.waits;

@@ -69,7 +69,7 @@ public:
     void finish(Outcome& outcome);
 
 private:
-    // What the critical path is made of: who released a segment, who held it up on its way, who at its end.
+    // What the critical path is made of: the segments that released this one and that held it up on its way and at its end.
     struct State {
         int64_t start_ps = -1;
         int64_t applied_ps = -1;  // until then the instant it arrived, or -1

@@ -99,7 +99,7 @@ private:
     bool fifo_, record_;
     Outcome& outcome_;
     ServerQueues<Waiting> queues_;
-    std::vector<int32_t> holder_;  // by link, who was served last
+    std::vector<int32_t> holder_;  // by link, the segment that was served last
 };
 
 }  // namespace weft

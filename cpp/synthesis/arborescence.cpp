@@ -92,9 +92,9 @@ private:
 
 // Edmonds' algorithm as Tarjan runs it: walk back along cheapest arcs, shrink every cycle that closes into one
 // node, and in the end open the cycles again, last first, each at the arc by which it is entered.
-class Shrinker {
+class CycleContraction {
 public:
-    Shrinker(int32_t nodes, int32_t root, std::span<const Arc> arcs)
+    CycleContraction(int32_t nodes, int32_t root, std::span<const Arc> arcs)
         : arcs_(arcs), sets_(nodes), heaps_(arcs), heap_(nodes, -1), walk_(nodes, kUnseen), into_(nodes, -1) {
         for (size_t arc = 0; arc < arcs.size(); ++arc) {
             int32_t at = arcs[arc].dst;
@@ -222,7 +222,7 @@ std::vector<Edge> crossing_edges(const RankNetwork& net, std::span<const int64_t
     std::vector<Edge> edges;
     for (int32_t link = 0; link < net.links(); ++link) {
         int32_t a = net.graph.src[link], b = net.graph.dst[link];
-        // A switch that no rank can reach is of no use to anybody.
+        // A switch that no rank can reach is of no use.
         if (link > net.twin[link] || near.rank[a] == near.rank[b] || near.rank[a] < 0 || near.rank[b] < 0) continue;
         edges.push_back({near.distance[a] + price[link] + near.distance[b], link});
     }
@@ -416,7 +416,7 @@ Column directed_column(const RankNetwork& net, std::span<const int64_t> price, H
 }  // namespace
 
 std::vector<int32_t> cheapest_arborescence(int32_t nodes, int32_t root, std::span<const Arc> arcs) {
-    return Shrinker(nodes, root, arcs).solve();
+    return CycleContraction(nodes, root, arcs).solve();
 }
 
 Column cheapest_column(const RankNetwork& network, std::span<const int64_t> price, Halves halves, int32_t root,

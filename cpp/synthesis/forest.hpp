@@ -67,9 +67,9 @@ struct Halves {
 };
 
 // Reproducible on every machine, which the generators of <random> with their distributions are not.
-class Dice {
+class RandomNumbers {
 public:
-    explicit Dice(uint64_t seed) : state_(seed) {}
+    explicit RandomNumbers(uint64_t seed) : state_(seed) {}
     uint64_t next() {  // splitmix64
         uint64_t x = state_ += 0x9e3779b97f4a7c15ULL;
         x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;

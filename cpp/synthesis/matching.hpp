@@ -1,4 +1,4 @@
-// Few ports, many who want one of them: as many as possible get one, and whoever came first keeps one.
+// A matching of applicants to few ports: as many as possible get one, and an earlier applicant never loses its port.
 // Python half: src/weft/algorithms/multitree/growth.py.
 #pragma once
 

@@ -61,33 +61,33 @@ void sample(std::span<const uint64_t> these, std::span<const uint64_t> those, ui
 
 class Grower {
 public:
-    Grower(const Graph& graph, const Seedlings& seedlings, std::span<const int32_t> group, uint64_t seed)
+    Grower(const Graph& graph, const GrowthInput& input, std::span<const int32_t> group, uint64_t seed)
         : graph_(graph),
-          seedlings_(seedlings),
+          input_(input),
           group_(group),
           seed_(seed),
           entering_(graph.nodes, graph.dst),
           free_(graph.src.size()),
-          before_(seedlings.ranks, seedlings.trees),
+          before_(input.ranks, input.trees),
           now_(before_),
           group_now_(before_),
-          size_(seedlings.trees, 1),
-          depth_(static_cast<size_t>(seedlings.ranks) * seedlings.trees, 0),
-          looked_at_(seedlings.trees, 0),
+          size_(input.trees, 1),
+          depth_(static_cast<size_t>(input.ranks) * input.trees, 0),
+          looked_at_(input.trees, 0),
           came_by_(graph.nodes),
           seen_(graph.nodes, 0),
-          edges_(graph.src.size(), seedlings.edges()) {
-        for (int32_t tree = 0; tree < seedlings.trees; ++tree) enter(tree, seedlings.root(tree));
+          edges_(graph.src.size(), input.edges()) {
+        for (int32_t tree = 0; tree < input.trees; ++tree) enter(tree, input.root(tree));
     }
 
     TreeEdges grow() {
-        bool switched = graph_.nodes > seedlings_.ranks;
-        for (; static_cast<int64_t>(edges_.step.size()) < seedlings_.edges(); ++step_) {
+        bool switched = graph_.nodes > input_.ranks;
+        for (; static_cast<int64_t>(edges_.step.size()) < input_.edges(); ++step_) {
             size_t before = edges_.step.size();
-            std::copy(seedlings_.capacity.begin(), seedlings_.capacity.end(), free_.begin());
+            std::copy(input_.capacity.begin(), input_.capacity.end(), free_.begin());
             before_ = now_;
             salt_ = mix(seed_ ^ mix(step_));
-            for (int32_t rank = 0; rank < seedlings_.ranks; ++rank) take_from_neighbours(rank);
+            for (int32_t rank = 0; rank < input_.ranks; ++rank) take_from_neighbours(rank);
             if (switched) {
                 take_over_switches(group_now_, group_);
                 take_over_switches(now_, {});
@@ -99,7 +99,7 @@ public:
 
 private:
     uint16_t& depth(int32_t tree, int32_t rank) {
-        return depth_[static_cast<size_t>(rank) * seedlings_.trees + tree];
+        return depth_[static_cast<size_t>(rank) * input_.trees + tree];
     }
 
     void enter(int32_t tree, int32_t rank) {
@@ -115,11 +115,11 @@ private:
         enter(tree, child);
     }
 
-    // Links straight from other ranks serve nobody else, so what is best for this rank is best.
+    // Links straight from other ranks serve no other rank, so what is best for this rank is best.
     void take_from_neighbours(int32_t rank) {
         ports_.clear();
         for (int32_t link : entering_.links(rank)) {
-            if (graph_.src[link] < seedlings_.ranks) ports_.push_back(link);
+            if (graph_.src[link] < input_.ranks) ports_.push_back(link);
         }
         if (ports_.empty() || now_.missing(rank) == 0) return;
         find_trees(rank);
@@ -140,7 +140,7 @@ private:
     // Trees this rank could join, the smallest first: enough of them that no port stays empty for want of choice.
     void find_trees(int32_t rank) {
         room_.clear();
-        for (int32_t link : ports_) room_.push_back(std::min(seedlings_.capacity[link], now_.missing(rank)));
+        for (int32_t link : ports_) room_.push_back(std::min(input_.capacity[link], now_.missing(rank)));
         size_t most = std::max<size_t>(kSample, std::accumulate(room_.begin(), room_.end(), size_t{0}));
         candidates_.clear();
         ++epoch_;
@@ -168,12 +168,12 @@ private:
     // the rank's group or at its own.
     void take_over_switches(const Sets& known, std::span<const int32_t> group) {
         auto row = [&](int32_t rank) { return group.empty() ? rank : group[rank]; };
-        waiting_.resize(seedlings_.ranks);
+        waiting_.resize(input_.ranks);
         std::iota(waiting_.begin(), waiting_.end(), 0);
         std::ranges::sort(waiting_, {}, [&](int32_t rank) {
             return std::tuple(-now_.missing(rank), mix(salt_ ^ static_cast<uint64_t>(rank)));
         });
-        // Links only get scarcer during a step: whoever finds nothing is done with it.
+        // Links only get scarcer during a step: a rank that finds nothing is done with it.
         while (!waiting_.empty()) {
             std::erase_if(waiting_, [&](int32_t rank) {
                 return known.missing(row(rank)) == 0 || !take(rank, known.row(row(rank)));
@@ -201,7 +201,7 @@ private:
                     if (free_[link] == 0 || seen_[node] == epoch_) continue;
                     seen_[node] = epoch_;
                     came_by_[node] = link;
-                    if (node >= seedlings_.ranks) {
+                    if (node >= input_.ranks) {
                         queue_.push_back(node);
                     } else if (givers < kSample) {
                         givers += ask(node, known, best);
@@ -242,12 +242,12 @@ private:
     };
 
     const Graph& graph_;
-    const Seedlings& seedlings_;
+    const GrowthInput& input_;
     std::span<const int32_t> group_;
     uint64_t seed_, salt_ = 0;
     Adjacency entering_;
     std::vector<int32_t> free_;
-    Sets before_, now_, group_now_;  // trees that a rank, or somebody of its group, is in
+    Sets before_, now_, group_now_;  // trees that a rank, or another rank of its group, is in
     std::vector<int32_t> size_;      // of each tree
     std::vector<uint16_t> depth_;
     std::vector<int32_t> looked_at_, came_by_, seen_, queue_, path_, waiting_, ports_, room_, wanted_, taken_;
@@ -259,8 +259,8 @@ private:
 
 }  // namespace
 
-TreeEdges grow_by_need(const Graph& graph, const Seedlings& seedlings, std::span<const int32_t> group, uint64_t seed) {
-    return Grower(graph, seedlings, group, seed).grow();
+TreeEdges grow_by_need(const Graph& graph, const GrowthInput& input, std::span<const int32_t> group, uint64_t seed) {
+    return Grower(graph, input, group, seed).grow();
 }
 
 }  // namespace weft

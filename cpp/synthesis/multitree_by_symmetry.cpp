@@ -49,7 +49,7 @@ public:
           ranks_(ranks),
           trees_(trees),
           depth_(static_cast<size_t>(ranks) * trees, kFar),
-          shore_(trees),
+          adjacent_(trees),
           from_(symmetry.move.size() * ranks),
           onto_(from_.size()) {
         for (size_t move = 0; move < symmetry.move.size(); ++move) {
@@ -69,7 +69,7 @@ public:
             find_newcomers();
             size_t first = edges.size();
             match(step, edges);
-            // Only now: nobody is a parent in the step in which it joins.
+            // Only now: a rank is no parent in the step in which it joins.
             for (size_t edge = first; edge < edges.size(); ++edge) {
                 auto [_, tree, parent, move] = edges[edge];
                 join(tree, onto(move, parent), depth(tree, parent) + 1);
@@ -81,10 +81,10 @@ public:
     int32_t onto(int32_t move, int32_t point) const { return onto_[static_cast<size_t>(move) * ranks_ + point]; }
 
 private:
-    static constexpr int32_t kFar = -1, kShore = -2;  // else it is in the tree
-    struct Newcomer {
+    static constexpr int32_t kFar = -1, kAdjacent = -2;  // else it is in the tree
+    struct JoinCandidate {
         int32_t depth, point, tree;
-        auto operator<=>(const Newcomer&) const = default;
+        auto operator<=>(const JoinCandidate&) const = default;
     };
 
     int32_t& depth(int32_t tree, int32_t point) { return depth_[static_cast<size_t>(tree) * ranks_ + point]; }
@@ -97,33 +97,33 @@ private:
         for (size_t move = 0; move < symmetry_.move.size(); ++move) {
             int32_t next = onto(static_cast<int32_t>(move), point);
             if (depth(tree, next) != kFar) continue;
-            depth(tree, next) = kShore;
-            shore_[tree].push_back(next);
+            depth(tree, next) = kAdjacent;
+            adjacent_[tree].push_back(next);
         }
     }
 
     // Shallow ones first: then the trees are as flat as the network allows.
     void find_newcomers() {
-        newcomers_.clear();
+        candidates_.clear();
         for (int32_t tree = 0; tree < trees_; ++tree) {
-            std::erase_if(shore_[tree], [&](int32_t point) { return depth(tree, point) >= 0; });
-            for (int32_t point : shore_[tree]) {
+            std::erase_if(adjacent_[tree], [&](int32_t point) { return depth(tree, point) >= 0; });
+            for (int32_t point : adjacent_[tree]) {
                 int32_t least = ranks_;
                 for (size_t move = 0; move < symmetry_.move.size(); ++move) {
                     int32_t deep = parent_depth(static_cast<int32_t>(move), tree, point);
                     if (deep >= 0) least = std::min(least, deep);
                 }
-                newcomers_.push_back({least, point, tree});
+                candidates_.push_back({least, point, tree});
             }
         }
-        std::sort(newcomers_.begin(), newcomers_.end());
+        std::sort(candidates_.begin(), candidates_.end());
     }
 
     void match(int32_t step, std::vector<Edge>& edges) {
         matching_.clear(symmetry_.capacity);
         taken_.clear();
-        for (size_t i = 0; i < newcomers_.size() && !matching_.full(); ++i) {
-            auto [_, point, tree] = newcomers_[i];
+        for (size_t i = 0; i < candidates_.size() && !matching_.full(); ++i) {
+            auto [_, point, tree] = candidates_[i];
             moves_.clear();
             for (int32_t move = 0; move < static_cast<int32_t>(symmetry_.move.size()); ++move) {
                 if (parent_depth(move, tree, point) >= 0) moves_.push_back(move);
@@ -133,7 +133,7 @@ private:
         }
         for (size_t move = 0; move < symmetry_.move.size(); ++move) {
             for (int32_t who : matching_.holders(move)) {
-                auto [_, point, tree] = newcomers_[taken_[who]];
+                auto [_, point, tree] = candidates_[taken_[who]];
                 edges.push_back({step, tree, from_[move * ranks_ + point], static_cast<int32_t>(move)});
             }
         }
@@ -142,9 +142,9 @@ private:
     const Symmetry& symmetry_;
     int32_t ranks_, trees_;
     std::vector<int32_t> depth_;
-    std::vector<std::vector<int32_t>> shore_;  // per tree: who is next to it
+    std::vector<std::vector<int32_t>> adjacent_;  // per tree: the ranks next to it
     std::vector<int32_t> from_, onto_;
-    std::vector<Newcomer> newcomers_;
+    std::vector<JoinCandidate> candidates_;
     std::vector<size_t> taken_;
     std::vector<int32_t> moves_;
     PortMatching matching_;

@@ -39,32 +39,32 @@ namespace {
 
 class Grower {
 public:
-    Grower(const Graph& graph, const Seedlings& seedlings, std::span<const int32_t> priority, bool paper_order)
+    Grower(const Graph& graph, const GrowthInput& input, std::span<const int32_t> priority, bool paper_order)
         : graph_(graph),
-          seedlings_(seedlings),
+          input_(input),
           priority_(priority),
           paper_order_(paper_order),
           leaving_(graph.nodes, graph.src),
           free_(graph.src.size()),
-          sends_(seedlings.ranks),
-          trees_(seedlings.trees),
+          sends_(input.ranks),
+          trees_(input.trees),
           came_by_(graph.nodes, -1),
           seen_(graph.nodes, 0),
           has_ranks_(graph.nodes, 0),
-          edges_(graph.src.size(), seedlings.edges()) {
+          edges_(graph.src.size(), input.edges()) {
         for (size_t link = 0; link < graph.src.size(); ++link) {
-            if (graph.dst[link] < seedlings.ranks) has_ranks_[graph.src[link]] = 1;
+            if (graph.dst[link] < input.ranks) has_ranks_[graph.src[link]] = 1;
         }
-        for (int32_t tree = 0; tree < seedlings.trees; ++tree) {
-            trees_[tree].member.assign(seedlings.ranks, 0);
-            join(tree, seedlings.root(tree));
+        for (int32_t tree = 0; tree < input.trees; ++tree) {
+            trees_[tree].member.assign(input.ranks, 0);
+            join(tree, input.root(tree));
         }
     }
 
     TreeEdges grow() {
         std::vector<int32_t> order(trees_.size());
         std::iota(order.begin(), order.end(), 0);
-        for (int32_t step = 0; static_cast<int64_t>(edges_.step.size()) < seedlings_.edges(); ++step) {
+        for (int32_t step = 0; static_cast<int64_t>(edges_.step.size()) < input_.edges(); ++step) {
             size_t before = edges_.step.size();
             grow_step(step, order);
             if (edges_.step.size() > before) continue;
@@ -80,7 +80,7 @@ private:
         std::vector<int32_t> frontier;  // members that may still find children, in the order they joined
         size_t joined = 0;
         // Within one step: the first `parents` of the frontier may be parents, those before `next` have failed.
-        // Links only get scarcer during a step, so whoever failed once fails until the next step.
+        // Links only get scarcer during a step, so a tree that failed once fails until the next step.
         size_t parents = 0, next = 0;
     };
 
@@ -110,15 +110,15 @@ private:
     }
 
     void free_all() {
-        std::copy(seedlings_.capacity.begin(), seedlings_.capacity.end(), free_.begin());
+        std::copy(input_.capacity.begin(), input_.capacity.end(), free_.begin());
         std::fill(sends_.begin(), sends_.end(), 0);
         for (size_t link = 0; link < free_.size(); ++link) {
-            if (graph_.src[link] < seedlings_.ranks) sends_[graph_.src[link]] += free_[link];
+            if (graph_.src[link] < input_.ranks) sends_[graph_.src[link]] += free_[link];
         }
         senders_ = std::ranges::count_if(sends_, [](int64_t count) { return count > 0; });
     }
 
-    bool complete(int32_t tree) const { return trees_[tree].joined == static_cast<size_t>(seedlings_.ranks); }
+    bool complete(int32_t tree) const { return trees_[tree].joined == static_cast<size_t>(input_.ranks); }
 
     void sort(std::vector<int32_t>& order) const {
         std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
@@ -155,7 +155,7 @@ private:
             for (int32_t link : leaving_.links(at)) {
                 int32_t node = graph_.dst[link];
                 if (free_[link] == 0 || seen_[node] == epoch_) continue;
-                if (node < seedlings_.ranks) {
+                if (node < input_.ranks) {
                     if (tree.member[node]) continue;
                     came_by_[node] = link;
                     return node;
@@ -180,18 +180,18 @@ private:
         if (--sends_[parent] == 0) --senders_;
     }
 
-    // Forget members all of whose neighbours are members: on grids that is almost everybody.
+    // Forget members all of whose neighbours are members: on grids that is almost all of them.
     void prune(Tree& tree) const {
         std::erase_if(tree.frontier, [&](int32_t rank) {
             return std::ranges::all_of(leaving_.links(rank), [&](int32_t link) {
                 int32_t node = graph_.dst[link];
-                return node < seedlings_.ranks && tree.member[node];
+                return node < input_.ranks && tree.member[node];
             });
         });
     }
 
     const Graph& graph_;
-    const Seedlings& seedlings_;
+    const GrowthInput& input_;
     std::span<const int32_t> priority_;
     bool paper_order_, pass_all_ = false;
     Adjacency leaving_;
@@ -207,9 +207,9 @@ private:
 
 }  // namespace
 
-TreeEdges grow_by_turns(const Graph& graph, const Seedlings& seedlings, std::span<const int32_t> priority,
+TreeEdges grow_by_turns(const Graph& graph, const GrowthInput& input, std::span<const int32_t> priority,
                         bool paper_order) {
-    return Grower(graph, seedlings, priority, paper_order).grow();
+    return Grower(graph, input, priority, paper_order).grow();
 }
 
 }  // namespace weft

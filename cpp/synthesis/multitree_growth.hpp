@@ -32,7 +32,7 @@ private:
     std::map<std::vector<int32_t>, int32_t> by_path_;
 };
 
-struct Seedlings {
+struct GrowthInput {
     int32_t ranks;
     int32_t trees;                      // tree t is rooted at t / (trees / ranks)
     std::span<const int32_t> capacity;  // per link: chunks it carries in one step
@@ -43,12 +43,12 @@ struct Seedlings {
 
 // Trees take turns to add one edge each, as the authors have it. With `paper_order` also who goes first (larger
 // `priority`, one per tree) and when a round ends are theirs.
-TreeEdges grow_by_turns(const Graph& graph, const Seedlings& seedlings, std::span<const int32_t> priority,
+TreeEdges grow_by_turns(const Graph& graph, const GrowthInput& input, std::span<const int32_t> priority,
                         bool paper_order);
 
 // Ranks take what they lack: each step fills the links into a rank with as many trees as can be, those that are behind
 // first; over switches, trees that are new to a rank's `group` come before others. `seed` breaks ties.
-TreeEdges grow_by_need(const Graph& graph, const Seedlings& seedlings, std::span<const int32_t> group, uint64_t seed);
+TreeEdges grow_by_need(const Graph& graph, const GrowthInput& input, std::span<const int32_t> group, uint64_t seed);
 
 // A network that looks the same from every rank: ranks are points of a wrapped grid, and a link leads from every
 // rank r to r + move.

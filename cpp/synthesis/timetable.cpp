@@ -49,7 +49,7 @@ struct Stop {
 };
 
 // A route as a pass sees it, in its direction of time.
-struct Journey {
+struct TimedRoute {
     int32_t src, dst;
     int32_t ticks;        // until all has arrived
     int32_t cost;         // ticks of all links together
@@ -58,7 +58,7 @@ struct Journey {
 
 // The network in one direction of time.
 struct View {
-    std::vector<Journey> journeys;  // per route
+    std::vector<TimedRoute> timed_routes;  // per route
     std::vector<Stop> stops;
     std::vector<std::vector<int32_t>> into;  // per rank: routes that end there
 };
@@ -73,7 +73,7 @@ struct Plan {
 class Scheduler {
 public:
     Scheduler(const RankNetwork& net, const Trees& trees, const SlotOptions& options)
-        : net_(net), options_(options), root_(trees.root), dice_(options.seed), free_(net.links()) {
+        : net_(net), options_(options), root_(trees.root), random_(options.seed), free_(net.links()) {
         add_views(trees);
         plan_.gather = trees.up;
         plan_.spread = trees.down;
@@ -139,8 +139,8 @@ private:
         }
         int32_t cost = 0;
         for (int64_t hop = first; hop < last; ++hop) cost += options_.duration[routes.links[hop]];
-        ahead_.journeys.push_back({src, dst, at, cost, first, last});
-        back_.journeys.push_back({dst, src, at, cost, first, last});
+        ahead_.timed_routes.push_back({src, dst, at, cost, first, last});
+        back_.timed_routes.push_back({dst, src, at, cost, first, last});
         ahead_.into[dst].push_back(route);
         back_.into[src].push_back(route);
     }
@@ -150,7 +150,7 @@ private:
         load_.assign(net_.links(), 0);
         for (const std::vector<int32_t>* half : {&plan_.gather, &plan_.spread}) {
             for (int32_t route : *half) {
-                if (route >= 0) add_load(ahead_, ahead_.journeys[route], 1);
+                if (route >= 0) add_load(ahead_, ahead_.timed_routes[route], 1);
             }
         }
         int64_t total = heaviest_ = *std::max_element(load_.begin(), load_.end());
@@ -160,8 +160,8 @@ private:
         for (int64_t tree = 0; tree < trees; ++tree) guess(tree, static_cast<int32_t>(total * tree / trees));
     }
 
-    void add_load(const View& view, const Journey& journey, int32_t times) {
-        for (int64_t hop = journey.first; hop < journey.last; ++hop) {
+    void add_load(const View& view, const TimedRoute& timed_route, int32_t times) {
+        for (int64_t hop = timed_route.first; hop < timed_route.last; ++hop) {
             int32_t link = view.stops[hop].link;
             load_[link] += times * options_.duration[link];
         }
@@ -176,7 +176,7 @@ private:
             if (rank == root_[tree]) continue;
             if (plan_.gather[base + rank] >= 0) plan_.gather_start[base + rank] = begin + height - up[rank];
             if (plan_.spread[base + rank] < 0) continue;
-            int32_t ticks = ahead_.journeys[plan_.spread[base + rank]].ticks;
+            int32_t ticks = ahead_.timed_routes[plan_.spread[base + rank]].ticks;
             plan_.spread_start[base + rank] = begin + height + down[rank] - ticks;
         }
     }
@@ -188,12 +188,12 @@ private:
         for (int32_t rank = 0; rank < net_.ranks; ++rank) {
             if (half[rank] < 0) depth[rank] = 0;
             int32_t at = rank;
-            for (; depth[at] < 0; at = down ? view.journeys[half[at]].src : view.journeys[half[at]].dst) {
+            for (; depth[at] < 0; at = down ? view.timed_routes[half[at]].src : view.timed_routes[half[at]].dst) {
                 path.push_back(at);
             }
             int32_t total = depth[at];
             for (; !path.empty(); path.pop_back()) {
-                depth[path.back()] = total += view.journeys[half[path.back()]].ticks;
+                depth[path.back()] = total += view.timed_routes[half[path.back()]].ticks;
             }
         }
         return depth;
@@ -208,7 +208,7 @@ private:
             if (plan_.spread[place] >= 0) order_.push_back(places + place);
         }
         for (size_t left = order_.size(); left > 1; --left) {
-            std::swap(order_[left - 1], order_[dice_.below(static_cast<uint32_t>(left))]);
+            std::swap(order_[left - 1], order_[random_.below(static_cast<uint32_t>(left))]);
         }
         auto start = [&](int32_t id) {
             return id < places ? plan_.gather_start[id] : plan_.spread_start[id - places];
@@ -239,47 +239,47 @@ private:
     }
 
     void place_gather(const View& view, int32_t place) {
-        const Journey& journey = view.journeys[plan_.gather[place]];
-        int32_t start = earliest(view, journey, summed_[place]);
-        take(view, journey, start);
+        const TimedRoute& timed_route = view.timed_routes[plan_.gather[place]];
+        int32_t start = earliest(view, timed_route, summed_[place]);
+        take(view, timed_route, start);
         plan_.gather_start[place] = start;
-        int32_t parent = place - place % net_.ranks + journey.dst;
-        summed_[parent] = std::max(summed_[parent], start + journey.ticks);
+        int32_t parent = place - place % net_.ranks + timed_route.dst;
+        summed_[parent] = std::max(summed_[parent], start + timed_route.ticks);
     }
 
     void place_spread(const View& view, int32_t place) {
         int32_t rank = place % net_.ranks, base = place - rank, was = plan_.spread_start[place];
-        int32_t best = plan_.spread[place], cost = view.journeys[best].cost;
-        int32_t start = earliest(view, view.journeys[best], ready(view, base, best));
+        int32_t best = plan_.spread[place], cost = view.timed_routes[best].cost;
+        int32_t start = earliest(view, view.timed_routes[best], ready(view, base, best));
         const std::vector<int32_t>& choices = view.into[rank];
         auto size = static_cast<uint32_t>(choices.size());
-        uint32_t tries = std::min<uint32_t>(size, options_.alternatives), choice = size > tries ? dice_.below(size) : 0;
+        uint32_t tries = std::min<uint32_t>(size, options_.alternatives), choice = size > tries ? random_.below(size) : 0;
         for (; tries > 0; --tries, choice = choice + 1 == size ? 0 : choice + 1) {
             int32_t route = choices[choice];
-            const Journey& journey = view.journeys[route];
+            const TimedRoute& timed_route = view.timed_routes[route];
             int32_t ready_at = ready(view, base, route);
-            int32_t arrival = start + view.journeys[best].ticks;
-            // Only for something earlier than it was: so nobody who is placed later is pushed beyond his old place.
+            int32_t arrival = start + view.timed_routes[best].ticks;
+            // Only for something earlier than it was: so no transfer that is placed later is pushed beyond its old place.
             // And never for something dearer: slow links would fill up with what looks early.
-            if (ready_at < 0 || journey.cost > cost || ready_at + journey.ticks > std::min(was, arrival - 1)) continue;
-            int32_t other = earliest(view, journey, ready_at);
-            if (other + journey.ticks > std::min(was, arrival - 1) || !bearable(view, journey)) continue;
+            if (ready_at < 0 || timed_route.cost > cost || ready_at + timed_route.ticks > std::min(was, arrival - 1)) continue;
+            int32_t other = earliest(view, timed_route, ready_at);
+            if (other + timed_route.ticks > std::min(was, arrival - 1) || !bearable(view, timed_route)) continue;
             best = route, start = other;
         }
-        take(view, view.journeys[best], start);
+        take(view, view.timed_routes[best], start);
         if (best != plan_.spread[place]) {
-            add_load(view, view.journeys[plan_.spread[place]], -1);
-            add_load(view, view.journeys[best], 1);
+            add_load(view, view.timed_routes[plan_.spread[place]], -1);
+            add_load(view, view.timed_routes[best], 1);
             plan_.spread[place] = best;
         }
         plan_.spread_start[place] = start;
-        have_[place] = start + view.journeys[best].ticks;
+        have_[place] = start + view.timed_routes[best].ticks;
     }
 
     // Whether a route may take one more chunk without making the busiest link busier than it was at first: an early
     // end for one chunk is not worth a later one for all.
-    bool bearable(const View& view, const Journey& journey) const {
-        for (int64_t hop = journey.first; hop < journey.last; ++hop) {
+    bool bearable(const View& view, const TimedRoute& timed_route) const {
+        for (int64_t hop = timed_route.first; hop < timed_route.last; ++hop) {
             int32_t link = view.stops[hop].link;
             if (load_[link] + options_.duration[link] > heaviest_) return false;
         }
@@ -288,35 +288,35 @@ private:
 
     // When the parent at the other end of a route has the result, or -1 while it has not.
     int32_t ready(const View& view, int32_t base, int32_t route) const {
-        int32_t parent = view.journeys[route].src;
+        int32_t parent = view.timed_routes[route].src;
         return parent == root_[base / net_.ranks] ? summed_[base + parent] : have_[base + parent];
     }
 
-    int32_t earliest(const View& view, const Journey& journey, int32_t start) {
-        for (int64_t hop = journey.first; hop < journey.last;) {
+    int32_t earliest(const View& view, const TimedRoute& timed_route, int32_t start) {
+        for (int64_t hop = timed_route.first; hop < timed_route.last;) {
             const Stop& stop = view.stops[hop];
             int32_t free = free_[stop.link].from(start + stop.offset) - stop.offset;
             // Later on one link means asking all the others again.
-            hop = free > start && journey.last - journey.first > 1 ? journey.first : hop + 1;
+            hop = free > start && timed_route.last - timed_route.first > 1 ? timed_route.first : hop + 1;
             start = free;
         }
         return start;
     }
 
-    void take(const View& view, const Journey& journey, int32_t start) {
-        for (int64_t hop = journey.first; hop < journey.last; ++hop) {
+    void take(const View& view, const TimedRoute& timed_route, int32_t start) {
+        for (int64_t hop = timed_route.first; hop < timed_route.last; ++hop) {
             const Stop& stop = view.stops[hop];
             free_[stop.link].take(start + stop.offset, options_.duration[stop.link]);
         }
-        plan_.span = std::max(plan_.span, start + journey.ticks);
+        plan_.span = std::max(plan_.span, start + timed_route.ticks);
     }
 
     // The same timetable seen from its end.
     static void turn(Plan& plan, const View& view) {
         for (size_t place = 0; place < plan.gather.size(); ++place) {
             int32_t gather = plan.gather[place], spread = plan.spread[place];
-            int32_t gather_end = gather < 0 ? -1 : plan.gather_start[place] + view.journeys[gather].ticks;
-            int32_t spread_end = spread < 0 ? -1 : plan.spread_start[place] + view.journeys[spread].ticks;
+            int32_t gather_end = gather < 0 ? -1 : plan.gather_start[place] + view.timed_routes[gather].ticks;
+            int32_t spread_end = spread < 0 ? -1 : plan.spread_start[place] + view.timed_routes[spread].ticks;
             plan.gather[place] = spread, plan.gather_start[place] = spread < 0 ? -1 : plan.span - spread_end;
             plan.spread[place] = gather, plan.spread_start[place] = gather < 0 ? -1 : plan.span - gather_end;
         }
@@ -325,7 +325,7 @@ private:
     const RankNetwork& net_;
     const SlotOptions& options_;
     const std::vector<int32_t>& root_;
-    Dice dice_;
+    RandomNumbers random_;
     std::vector<FreeTicks> free_;
     View ahead_, back_;
     Plan plan_;

@@ -22,9 +22,9 @@ double steep(double x) {
 
 // Grows one tree at a time: always the cheapest rank next, where a rank costs the links that lead to it from its
 // parent, and something for its parent's depth. Without the latter that is Prim's algorithm.
-class Gardener {
+class TreeGrower {
 public:
-    Gardener(const RankNetwork& net, std::span<const double> slot, std::span<const double> price, bool outward)
+    TreeGrower(const RankNetwork& net, std::span<const double> slot, std::span<const double> price, bool outward)
         : net_(net),
           slot_(slot),
           price_(price),
@@ -168,7 +168,7 @@ public:
           price_(net.links()),
           out_(net, options.slot, price_, true),
           in_(net, options.slot, price_, false),
-          dice_(options.seed),
+          random_(options.seed),
           slowest_(*std::max_element(options.slot.begin(), options.slot.end())),
           fastest_(*std::min_element(options.slot.begin(), options.slot.end())) {
         auto size = static_cast<size_t>(options.trees) * net.ranks;
@@ -250,7 +250,7 @@ private:
         for (int32_t link = 0; link < net_.links(); ++link) heaviest = std::max(heaviest, time(link));
         for (int32_t link = 0; link < net_.links(); ++link) {
             double doublings = options_.sharpness * (time(link) - heaviest) / slowest_;
-            price_[link] = options_.slot[link] / slowest_ * steep(doublings) * (1 + noise * dice_.fraction());
+            price_[link] = options_.slot[link] / slowest_ * steep(doublings) * (1 + noise * random_.fraction());
         }
     }
 
@@ -259,8 +259,8 @@ private:
     const RankNetwork& net_;
     const PackingOptions& options_;
     std::vector<double> price_, rise_;
-    Gardener out_, in_;
-    Dice dice_;
+    TreeGrower out_, in_;
+    RandomNumbers random_;
     RouteTable table_;
     Packing result_;
     std::vector<int32_t> back_, risen_;

@@ -43,11 +43,11 @@ uint64_t mix(uint64_t x) {  // splitmix64
 }
 
 // Distances to one destination, and how wide the widest of the shortest paths is.
-struct Towards {
+struct DistancesTo {
     std::vector<int32_t> hops;
     std::vector<int64_t> width;
 
-    Towards(const Graph& graph, const Adjacency& entering, int32_t target)
+    DistancesTo(const Graph& graph, const Adjacency& entering, int32_t target)
         : hops(graph.nodes, -1), width(graph.nodes, 0) {
         std::vector<int32_t> queue{target};
         hops[target] = 0;
@@ -83,7 +83,7 @@ std::optional<std::pair<int32_t, int32_t>> unreachable_pair(const Graph& graph, 
 }
 
 Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::span<const int32_t> to,
-                       const Spread& spread, size_t max_entries) {
+                       const TieBreak& spread, size_t max_entries) {
     WorkLimit work_limit;
     Adjacency leaving(graph.nodes, graph.src);
     Adjacency entering(graph.nodes, graph.dst);
@@ -97,7 +97,7 @@ Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::s
     for (size_t i = 0; i < by_target.size();) {
         int32_t target = to[by_target[i]];
         work_limit.spend(8 * static_cast<size_t>(graph.nodes));
-        Towards towards(graph, entering, target);
+        DistancesTo towards(graph, entering, target);
         for (; i < by_target.size() && to[by_target[i]] == target; ++i) {
             int64_t pair = by_target[i];
             begin[pair] = static_cast<int64_t>(flat.size());

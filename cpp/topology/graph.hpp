@@ -40,7 +40,7 @@ private:
 std::optional<std::pair<int32_t, int32_t>> unreachable_pair(const Graph& graph, int32_t ranks);
 
 // How equally short, equally wide paths are told apart.
-struct Spread {
+struct TieBreak {
     std::span<const int64_t> key;  // per destination rank
     bool hashed;
     uint64_t seed;
@@ -48,7 +48,7 @@ struct Spread {
 
 // Fewest links, then widest, then by `spread`. Throws TooMany when the paths together exceed `max_entries`.
 Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::span<const int32_t> to,
-                       const Spread& spread, size_t max_entries);
+                       const TieBreak& spread, size_t max_entries);
 
 struct GridShape {
     std::span<const int64_t> shape;

@@ -8,7 +8,7 @@
 namespace weft::verification {
 namespace {
 
-bool is_worse(const Meeting& a, const Meeting& b) {
+bool is_worse(const SharedLink& a, const SharedLink& b) {
     if (a.flows != b.flows) return a.flows > b.flows;
     return a.step != b.step ? a.step < b.step : a.link < b.link;
 }

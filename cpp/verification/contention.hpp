@@ -19,7 +19,7 @@ struct FlowTable {
     int32_t link_count;
 };
 
-struct Meeting {
+struct SharedLink {
     int32_t step;
     int32_t link;
     int32_t flows;
@@ -30,7 +30,7 @@ struct Contention {
     std::vector<double> link_weight;    // sum over all steps, per link
     std::vector<int32_t> step_flows;    // most flows on one link, per step
     std::vector<double> step_weight;    // most weight on one link, per step
-    std::vector<Meeting> worst;         // of more than one flow, most flows first, then by step and link
+    std::vector<SharedLink> worst;         // of more than one flow, most flows first, then by step and link
 };
 
 Contention count_flows(const FlowTable& table, size_t keep);

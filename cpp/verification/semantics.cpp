@@ -2,7 +2,7 @@
 //
 // The value of a place is how often each contribution is in it: not at all, once, or more often. That is two
 // bits per contributor, kept in two bit planes, so that a copy or a sum handles 64 contributors at a time. A
-// place that nobody wrote is undefined, and so is whatever is copied or summed from it; a later copy heals it.
+// place that was never written is undefined, and so is a copy or a sum of it; a later copy makes it defined.
 //
 // The replay proper is written once, over a kind of values: `Counts` decides, `Trace` follows a single
 // contributor through a chunk found wrong and remembers which transfer spoilt it.

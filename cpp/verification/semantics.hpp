@@ -12,7 +12,7 @@ namespace weft::verification {
 
 enum class Fault : uint8_t {
     hazard,     // two writes of one place in one step, not both reduces
-    undefined,  // the result depends on a place nobody had written
+    undefined,  // the result depends on a place that was never written
     wrong_sum,  // a contribution is missing, or counted more than once
 };
 
