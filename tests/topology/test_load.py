@@ -11,7 +11,7 @@ import pytest
 
 from weft.errors import FormatError, InputError, TopologyError
 from weft.topology import Topology, load_topology
-from weft.topology.kinds import BUILDERS, SHAPES
+from weft.topology.kinds import KINDS
 from weft.topology.toml_file import parse_toml
 
 DATA = Path(__file__).parents[1] / "data" / "topology"
@@ -57,8 +57,7 @@ def test_a_kind_without_its_shape_is_completed() -> None:
         load_topology("dgx-h100")
     with pytest.raises(InputError, match=re.escape("did you mean torus:8x8@bw=1GB/s?")):
         load_topology("torus@bw=1GB/s")
-    assert SHAPES.keys() == BUILDERS.keys()
-    assert all(load_topology(f"{kind}:{shape}").ranks for kind, shape in SHAPES.items())
+    assert all(load_topology(f"{name}:{kind.example}").ranks for name, kind in KINDS.items())
 
 
 def test_a_folder_is_no_topology(tmp_path: Path) -> None:
@@ -168,7 +167,7 @@ def test_the_documented_graph_is_read() -> None:
 
 
 def test_the_documented_specs_are_read() -> None:
-    specs = [spec for kind in BUILDERS for spec in documented(rf"`({kind}:[^`]+)`")]
+    specs = [spec for kind in KINDS for spec in documented(rf"`({kind}:[^`]+)`")]
     assert len(specs) >= 13
     for spec in specs:
         assert load_topology(spec).name == spec

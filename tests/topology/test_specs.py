@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from weft.errors import LimitError, TopologyError, UnitError, WeftError
 from weft.topology import Topology, load_topology
 from weft.topology.cable_notes import CableNotes
-from weft.topology.kinds import BUILDERS, option_names
+from weft.topology.kinds import KINDS
 from weft.topology.placements import draw_placement
 from weft.topology.spec_parser import is_spec
 
@@ -409,8 +409,8 @@ def test_a_spec_is_told_from_a_file_name(text: str, expected: bool) -> None:
 
 
 def test_every_kind_names_its_options() -> None:
-    for kind in BUILDERS:
-        assert option_names(kind).endswith("routing, seed")
+    for kind in KINDS.values():
+        assert kind.options.endswith("routing, seed")
 
 
 @given(st.text(alphabet="ringtosmeh:x,@=+fail->rank0123456789GB/ul", max_size=40))

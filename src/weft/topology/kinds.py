@@ -1,14 +1,15 @@
 """One function per kind of network; each takes the numbers of a spec's shape and its options.
 
 Direct networks number ranks row-major. Switched ones number ranks leaf by leaf. Every cable is drawn forward
-link first, and cables in the order of the loops below: link numbers are stable.
+link first, and cables in the order of the loops below: link numbers are stable. To add a kind, write its
+function here, with its name, an example and its options in the line above it.
 """
 
 from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from weft import limits
 from weft.errors import InputError, LimitError, TopologyError
@@ -26,24 +27,59 @@ DEFAULT_BANDWIDTH: Final = 25 * 10**9
 DEFAULT_LATENCY_PS: Final = 10**6
 
 _DIMENSION_ORDER: Final = Routing("dimension-order")
+_GRID_OPTIONS: Final = "bw, lat, back, links, wrap2"
+_HOST_OPTIONS: Final = "bw, lat, intra, intra_lat, uplink, nic, racks, rack_uplink, rack_lat"
+
+Builder: TypeAlias = "Callable[[str, list[int], SpecOptions], Topology]"
 
 
+class Kind(NamedTuple):
+    """One kind of network: what builds it, a shape that is an example, and what it takes after ``@``."""
+
+    build: Builder
+    example: str
+    own_options: str
+
+    @property
+    def options(self) -> str:
+        """Names of all options, for error messages and help."""
+        return f"{self.own_options}, routing, seed"
+
+
+KINDS: Final[dict[str, Kind]] = {}
+"""By the name before the colon of a spec, in the order in which they are listed for people."""
+
+
+def _kind(name: str, example: str, options: str) -> Callable[[Builder], Builder]:
+    """List a builder in `KINDS`."""
+
+    def enter(build: Builder) -> Builder:
+        KINDS[name] = Kind(build, example, options)
+        return build
+
+    return enter
+
+
+@_kind("ring", "8", _GRID_OPTIONS)
 def ring(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``ring:8``: each rank wired to the next, the last to the first."""
     (ranks,) = _take_shape(spec, shape, 1, "ring:N")
     return _grid(spec, [ranks], options, wrap=True)
 
 
+@_kind("mesh", "4x4", _GRID_OPTIONS)
 def mesh(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``mesh:4x4``, any number of dimensions, no wrap-around."""
     return _grid(spec, shape, options, wrap=False)
 
 
+@_kind("torus", "8x8", _GRID_OPTIONS)
 def torus(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``torus:4x4x4``, any number of dimensions, wrapped around."""
     return _grid(spec, shape, options, wrap=True)
 
 
+@_kind("hypercube", "6", _GRID_OPTIONS)
 def hypercube(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``hypercube:6``: 2^6 ranks, wired where their numbers differ in one bit."""
     (dimensions,) = _take_shape(spec, shape, 1, "hypercube:D")
@@ -51,6 +87,7 @@ def hypercube(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     return _grid(spec, [2] * dimensions, options, wrap=False)
 
 
+@_kind("fullmesh", "8", "bw, lat, back, links")
 def fullmesh(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``fullmesh:8``: a cable between every two ranks."""
     (ranks,) = _take_shape(spec, shape, 1, "fullmesh:N")
@@ -62,6 +99,7 @@ def fullmesh(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     return wiring.build(spec)
 
 
+@_kind("switch", "8", "bw, lat, back, links")
 def switch(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``switch:8``: ranks on one switch."""
     (ranks,) = _take_shape(spec, shape, 1, "switch:N")
@@ -73,6 +111,7 @@ def switch(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     return wiring.build(spec)
 
 
+@_kind("fattree", "4,2,8", "bw, lat, uplink, uplinks")
 def fattree(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``fattree:L,S,H``: L leaves with H ranks each, S spines; ``fattree:64`` is 8,8,8."""
     if len(shape) == 1:
@@ -95,6 +134,7 @@ def fattree(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     return wiring.build(spec)
 
 
+@_kind("bigraph", "4,8", "bw, lat, uplink, uplinks")
 def bigraph(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``bigraph:m,n`` (EFLOPS): n switches in two fully wired halves, m ranks on each switch."""
     per_switch, switches = _take_shape(spec, shape, 2, "bigraph:RANKS_PER_SWITCH,SWITCHES")
@@ -115,6 +155,7 @@ def bigraph(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     return wiring.build(spec, routing=Routing("by-switch"))
 
 
+@_kind("dragonfly", "9,4,2", "bw, lat, local, global")
 def dragonfly(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``dragonfly:g,a,h``: g groups of a routers with h ranks each, one cable per two groups."""
     groups, routers, per_router = _take_shape(spec, shape, 3, "dragonfly:GROUPS,ROUTERS,RANKS_PER_ROUTER")
@@ -137,21 +178,25 @@ def dragonfly(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     return wiring.build(spec)
 
 
+@_kind("dgx-a100", "1", "nvlink, nic, lat, nic_lat")
 def dgx_a100(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``dgx-a100:K``: K boxes of 8, NVSwitch 300 GB/s, a 25 GB/s NIC per GPU."""
     return _dgx(spec, shape, options, nvlink=300 * 10**9, nic=25 * 10**9)
 
 
+@_kind("dgx-h100", "1", "nvlink, nic, lat, nic_lat")
 def dgx_h100(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``dgx-h100:K``: K boxes of 8, NVSwitch 450 GB/s, a 50 GB/s NIC per GPU."""
     return _dgx(spec, shape, options, nvlink=450 * 10**9, nic=50 * 10**9)
 
 
+@_kind("hosts", "8,4,2", _HOST_OPTIONS)
 def hosts(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``hosts:8,4,2``: uneven hosts behind one core switch or in racks, with an uplink or a NIC per rank."""
     return _hosts(spec, shape, options)
 
 
+@_kind("cloud", "8x8,24", f"draw, taken, rule, {_HOST_OPTIONS}")
 def cloud(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """``cloud:8x8,24``: 24 GPUs of a cloud of 8 hosts with 8 each, of which others have taken some."""
     number, gpus, wanted = _take_shape(spec, shape, 3, "cloud:HOSTSxGPUS,WANTED, such as cloud:8x8,24")
@@ -167,6 +212,7 @@ def cloud(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     return _hosts(spec, counts, options)
 
 
+@_kind("ace", "4x4x4", _GRID_OPTIONS)
 def ace(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     """Packages of L accelerators, V times H of them on a torus: the platform of the ACE paper.
 
@@ -185,69 +231,11 @@ def ace(spec: str, shape: list[int], options: SpecOptions) -> Topology:
     )
 
 
-BUILDERS: Final[dict[str, Callable[[str, list[int], SpecOptions], Topology]]] = {
-    "ring": ring,
-    "mesh": mesh,
-    "torus": torus,
-    "hypercube": hypercube,
-    "fullmesh": fullmesh,
-    "switch": switch,
-    "fattree": fattree,
-    "bigraph": bigraph,
-    "dragonfly": dragonfly,
-    "dgx-a100": dgx_a100,
-    "dgx-h100": dgx_h100,
-    "hosts": hosts,
-    "cloud": cloud,
-    "ace": ace,
-    "servers": servers.from_spec,
-}
-
-SHAPES: Final = {
-    "ring": "8",
-    "mesh": "4x4",
-    "torus": "8x8",
-    "hypercube": "6",
-    "fullmesh": "8",
-    "switch": "8",
-    "fattree": "4,2,8",
-    "bigraph": "4,8",
-    "dragonfly": "9,4,2",
-    "dgx-a100": "1",
-    "dgx-h100": "1",
-    "hosts": "8,4,2",
-    "cloud": "8x8,24",
-    "ace": "4x4x4",
-    "servers": "4x8",
-}
-"""A shape of each kind, for those who forget it."""
-
-_GRID_OPTIONS: Final = "bw, lat, back, links, wrap2"
-_HOST_OPTIONS: Final = "bw, lat, intra, intra_lat, uplink, nic, racks, rack_uplink, rack_lat"
-_OPTIONS: Final = {
-    "ring": _GRID_OPTIONS,
-    "mesh": _GRID_OPTIONS,
-    "torus": _GRID_OPTIONS,
-    "hypercube": _GRID_OPTIONS,
-    "fullmesh": "bw, lat, back, links",
-    "switch": "bw, lat, back, links",
-    "fattree": "bw, lat, uplink, uplinks",
-    "bigraph": "bw, lat, uplink, uplinks",
-    "dragonfly": "bw, lat, local, global",
-    "dgx-a100": "nvlink, nic, lat, nic_lat",
-    "dgx-h100": "nvlink, nic, lat, nic_lat",
-    "hosts": _HOST_OPTIONS,
-    "cloud": f"draw, taken, rule, {_HOST_OPTIONS}",
-    "ace": _GRID_OPTIONS,
-    "servers": (
-        "nics, nic_at, switches, pcie, pcie_lat, root, fabric, leaves, spines, bw, lat, uplink, uplinks"
-    ),
-}
-
-
-def option_names(kind: str) -> str:
-    """What a kind takes after ``@``, for error messages and help."""
-    return f"{_OPTIONS[kind]}, routing, seed"
+KINDS["servers"] = Kind(
+    servers.from_spec,
+    "4x8",
+    "nics, nic_at, switches, pcie, pcie_lat, root, fabric, leaves, spines, bw, lat, uplink, uplinks",
+)
 
 
 def _take_shape(spec: str, shape: list[int], count: int, form: str) -> list[int]:

@@ -12,7 +12,7 @@ from weft.errors import FormatError, InputError, TopologyError
 from weft.files import decode_text, exists, read_bytes, standard_input
 from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
-from weft.topology.kinds import SHAPES
+from weft.topology.kinds import KINDS
 from weft.topology.spec_parser import is_spec, parse_spec
 
 
@@ -76,8 +76,8 @@ def _load_file(path: Path) -> Topology:
     if not exists(path):
         kind = re.split("[@+]", str(path), maxsplit=1)[0]
         hint = "a spec looks like torus:8x8 or hosts:8,4,2"
-        if kind in SHAPES:
-            hint = f"did you mean {kind}:{SHAPES[kind]}{str(path)[len(kind) :]}?"
+        if kind in KINDS:
+            hint = f"did you mean {kind}:{KINDS[kind].example}{str(path)[len(kind) :]}?"
         msg = f"{path}: no such file, and not a spec either; {hint}"
         raise InputError(msg)
     return read_topology(path, str(path))

@@ -128,11 +128,11 @@ def parse_spec(text: str) -> Topology:
         msg = f"spec {quote(spec)}: expected {form}, such as torus:8x8@bw=25GB/s"
         raise TopologyError(msg)
     kind, shape, option_text = match[1], match[2], match[3]
-    builder = kinds.BUILDERS.get(kind)
-    if builder is None:
-        close = difflib.get_close_matches(kind, kinds.BUILDERS, 1)
+    found = kinds.KINDS.get(kind)
+    if found is None:
+        close = difflib.get_close_matches(kind, kinds.KINDS, 1)
         hint = f"; did you mean {close[0]}?" if close else "."
-        known = ", ".join(kinds.BUILDERS)
+        known = ", ".join(kinds.KINDS)
         msg = f"spec {quote(spec)}: unknown kind {quote(kind)}{hint} Known: {known}"
         raise TopologyError(msg)
     faults = _read_faults(spec, suffixes)
@@ -143,10 +143,10 @@ def parse_spec(text: str) -> Topology:
     if seeded and routing != "ecmp":
         msg = f"{spec}: seed belongs to routing=ecmp; the other rules have nothing to seed"
         raise TopologyError(msg)
-    topology = builder(spec, _read_shape(spec, shape), options)
+    topology = found.build(spec, _read_shape(spec, shape), options)
     if options.values:
-        unknown, known = next(iter(options.values)), kinds.option_names(kind)
-        msg = f"{spec}: unknown option {unknown!r} for {kind}; it takes {known}"
+        unknown = next(iter(options.values))
+        msg = f"{spec}: unknown option {unknown!r} for {kind}; it takes {found.options}"
         raise TopologyError(msg)
     if routing is not None:
         topology = topology.with_routing(routing, seed)
