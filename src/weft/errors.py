@@ -31,7 +31,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 LONGEST_MESSAGE: Final = 600
 """Characters of an error message; the middle of a longer one is left out."""
@@ -121,6 +121,32 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> InputError:
     close = difflib.get_close_matches(name, names, 3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? Known" if close else "known"
     return InputError(f"there is no {kind} {quote(name)}; {hint}: {', '.join(names)}")
+
+
+def check_choice(
+    name: str, value: str, allowed: Collection[str], error: type[InputError] | None = None
+) -> None:
+    """Refuse a word that is not one of those allowed.
+
+    Parameters
+    ----------
+    name, value
+        What is chosen, and the word.
+    allowed
+        All words that it may be.
+    error
+        What to raise; by default an `InputError`.
+
+    Examples
+    --------
+    >>> check_choice("sharing", "fair", ("queue", "fluid"))
+    Traceback (most recent call last):
+        ...
+    weft.errors.InputError: sharing 'fair' is unknown, expected queue or fluid
+    """
+    if value not in allowed:
+        words = " or ".join(allowed) if len(allowed) <= 2 else f"one of {', '.join(allowed)}"
+        raise (error or InputError)(f"{name} {value!r} is unknown, expected {words}")
 
 
 class UnitError(InputError):

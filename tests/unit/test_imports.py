@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2] / "src" / "weft"
 
 # Lowest first. Members of one level do not import one another, except along a chain, which is a tuple.
 LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
-    (("errors", "limits", "units", "files", "columns"),),
+    (("errors", "limits", "units", "files", "columns", "collective_names"),),
     ("topology",),
     ("schedule",),
     (("bounds", "algorithms"), "verification", "simulation", "export", "packets"),

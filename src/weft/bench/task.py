@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from weft.collective_names import bus_factor
+
 Place = Literal["out", "in"]
 
 COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
@@ -63,10 +65,7 @@ class BenchTask(msgspec.Struct, frozen=True):
     @property
     def bus_factor(self) -> float:
         """What the busiest link of the best algorithm carries, per byte of the buffer; as in nccl-tests."""
-        if self.collective == "broadcast":
-            return 1.0
-        share = (self.ranks - 1) / self.ranks
-        return 2 * share if self.collective == "all_reduce" else share
+        return bus_factor(self.collective, self.ranks)
 
     @property
     def touched_bytes(self) -> int:

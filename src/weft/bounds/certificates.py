@@ -88,9 +88,7 @@ def price_bound(
         msg = f"prices prove nothing about {collective!r}, only about all_reduce, broadcast and reduce"
         raise InputError(msg)
     root = whole("root", root, InputError)
-    if not 0 <= root < topology.ranks:
-        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
-        raise InputError(msg)
+    topology.check_root(root)
     paid, arcs = _pay(topology, prices)
     cheapest = _cheapest_tree(topology.ranks, arcs, collective, root)
     return Fraction(paid, cheapest) if cheapest else None

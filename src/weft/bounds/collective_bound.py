@@ -25,7 +25,7 @@ from weft.bounds import node_sets, tight_cuts
 from weft.bounds.demands import Demand, SingleBound
 from weft.bounds.distances import longest_path
 from weft.bounds.divisions import divisions
-from weft.errors import InputError
+from weft.errors import InputError, check_choice
 from weft.schedule import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -173,12 +173,8 @@ def equal_shard_all_reduce_seconds(topology: Topology, size_bytes: int) -> float
 
 
 def _check(topology: Topology, collective: str, size_bytes: int, root: int, element_bytes: int) -> None:
-    if collective not in COLLECTIVES:
-        msg = f"collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
-        raise InputError(msg)
-    if not 0 <= root < topology.ranks:
-        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
-        raise InputError(msg)
+    check_choice("collective", collective, COLLECTIVES)
+    topology.check_root(root)
     if size_bytes < 0 or element_bytes < 1 or size_bytes % element_bytes:
         msg = f"{size_bytes} bytes are not a whole number of {element_bytes}-byte elements"
         raise InputError(msg)

@@ -189,9 +189,7 @@ def pack(
     if collective not in TREE_COLLECTIVES:
         msg = f"collective {collective!r} is not made of trees, expected one of {', '.join(TREE_COLLECTIVES)}"
         raise InputError(msg)
-    if not 0 <= root < topology.ranks:
-        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
-        raise InputError(msg)
+    topology.check_root(root)
     if not (0 <= tolerance < 1 and 0 <= time_limit_s < math.inf):
         msg = f"tolerance {tolerance} must be in 0..1, and the time limit {time_limit_s} finite"
         raise InputError(msg)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft import limits
+from weft.bench.task import COLLECTIVES, ITEM_BYTES, OPS
 from weft.cli import options
 from weft.cli.bench_table import BenchTable
 from weft.cli.output import print_json
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from weft.bench.measure import BenchEffort, BenchRow, MeasuredJob
     from weft.bench.task import BenchTask, Place
     from weft.topology import Topology
-
-COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
-DTYPES: Final = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
-OPS: Final = ("sum", "prod", "min", "max")
-"""As in `weft.bench.task`, which is not imported here because it brings numpy along."""
 
 _SETTINGS: Final = ("memory", "transport", "algorithm", "topology", "plan", "schedule")
 
@@ -121,7 +117,7 @@ def _read_names(_ctx: click.Context, _option: click.Parameter, text: str | None)
     show_default=True,
     help="Processes to start on this machine.",
 )
-@click.option("-d", "--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("-d", "--dtype", type=click.Choice(list(ITEM_BYTES)), default="float32", show_default=True)
 @click.option("-o", "--op", type=click.Choice(OPS), default="sum", show_default=True)
 @click.option("-c", "--collective", type=click.Choice(COLLECTIVES), default="all_reduce", show_default=True)
 @click.option(

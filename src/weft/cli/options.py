@@ -11,10 +11,8 @@ import click
 from click.core import ParameterSource
 
 from weft import units
+from weft.collective_names import COLLECTIVES
 from weft.errors import InputError, quote
-
-COLLECTIVE_NAMES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
-"""As in `weft.schedule`, which is not imported here because it brings numpy along."""
 
 _DAY: Final = 86_400.0
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -41,13 +39,13 @@ def read_segment(ctx: click.Context, option: click.Parameter, text: str) -> int 
 
 def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
     """Name of a collective in any of its usual spellings; a suggestion otherwise."""
-    plain = {known.replace("_", ""): known for known in COLLECTIVE_NAMES}
+    plain = {known.replace("_", ""): known for known in COLLECTIVES}
     name = text.lower().replace("-", "").replace("_", "")
     if name in plain:
         return plain[name]
     close = difflib.get_close_matches(name, plain, 1)
     hint = f"; did you mean {plain[close[0]]}?" if close else "."
-    msg = f"collective {quote(text)} is unknown{hint} Known: {', '.join(COLLECTIVE_NAMES)}"
+    msg = f"collective {quote(text)} is unknown{hint} Known: {', '.join(COLLECTIVES)}"
     raise InputError(msg)
 
 
@@ -144,7 +142,7 @@ collective: Final = click.option(
     show_default=True,
     callback=read_collective,
     metavar="NAME",
-    help="all_reduce, reduce_scatter, all_gather, broadcast, reduce or all_to_all.",
+    help=f"{', '.join(COLLECTIVES[:-1])} or {COLLECTIVES[-1]}.",
 )
 
 root: Final = click.option(

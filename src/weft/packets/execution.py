@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import _core, limits, units
-from weft.errors import InputError, LimitError, SimulationError
+from weft.errors import LimitError, SimulationError, check_choice
 from weft.packets.engine_input import Program
 from weft.packets.execution_work import estimate_preparation, estimate_run
 from weft.packets.hardware import Hardware, find_hardware
@@ -58,9 +58,7 @@ class Rules:
     lockstep: bool = False
 
     def __post_init__(self) -> None:
-        if self.flow_control not in FLOW_CONTROLS:
-            msg = f"flow control {self.flow_control!r} is unknown, expected {' or '.join(FLOW_CONTROLS)}"
-            raise InputError(msg)
+        check_choice("flow control", self.flow_control, FLOW_CONTROLS)
 
 
 CODESIGNED: Final = Rules("message", strict=True, lockstep=True)
@@ -177,9 +175,7 @@ def simulate_tables(
     """
     began = time.process_time()
     found_hardware = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    if detail not in DETAILS:
-        msg = f"detail {detail!r} is unknown, expected {' or '.join(DETAILS)}"
-        raise InputError(msg)
+    check_choice("detail", detail, DETAILS)
     rules = rules or Rules()
     found, program = _run(tables, found_hardware, rules, detail, max_work)
     if found["stuck_entry"] >= 0 or found["stuck_send"] >= 0:

@@ -3,8 +3,9 @@
 `compose`, `halves`, `parallel`, `reverse` and `split` make schedules from schedules.
 """
 
+from weft.collective_names import COLLECTIVES
 from weft.schedule.builder import ScheduleBuilder
-from weft.schedule.ir import COLLECTIVES, Op, Schedule
+from weft.schedule.ir import Op, Schedule
 from weft.schedule.passes import compose, halves, parallel, reverse, split
 
 __all__ = [

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft import limits
+from weft.collective_names import COLLECTIVES
 from weft.columns import as_whole, freeze, row_order, whole, whole_tuple
-from weft.errors import ScheduleError
+from weft.errors import ScheduleError, check_choice
 from weft.schedule.chunks import make_condition
-from weft.schedule.ir import CANONICAL_ORDER, COLLECTIVES, DEFAULT_ROUTE, Op, Schedule
+from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -68,11 +69,7 @@ class ScheduleBuilder:
         ownership: str | None = None,
         root: int = 0,
     ) -> None:
-        if collective not in COLLECTIVES:
-            msg = (
-                f"{algorithm}: collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
-            )
-            raise ScheduleError(msg)
+        check_choice(f"{algorithm}: collective", collective, COLLECTIVES, ScheduleError)
         topology = load_topology(topology)
         ranks = topology.ranks
         pairs = collective == "all_to_all"

@@ -33,15 +33,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft import _core, limits
+from weft.collective_names import COLLECTIVES
 from weft.columns import freeze, whole
-from weft.errors import ScheduleError
+from weft.errors import ScheduleError, check_choice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.topology import Topology
-
-COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
 
 OWNERSHIPS: Final = ("none", "prescribed", "free")
 
@@ -282,12 +281,8 @@ def _check_texts(schedule: Schedule) -> None:
 
 
 def _check_chunks(schedule: Schedule) -> None:
-    if schedule.collective not in COLLECTIVES:
-        msg = f"collective {schedule.collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
-        raise ScheduleError(msg)
-    if schedule.ownership not in OWNERSHIPS:
-        msg = f"ownership {schedule.ownership!r} is unknown, expected one of {', '.join(OWNERSHIPS)}"
-        raise ScheduleError(msg)
+    check_choice("collective", schedule.collective, COLLECTIVES, ScheduleError)
+    check_choice("ownership", schedule.ownership, OWNERSHIPS, ScheduleError)
     chunks = limits.check("chunks", schedule.chunks, limits.MAX_CHUNKS)
     sources, targets = len(schedule.source), len(schedule.target)
     if not chunks or sources != chunks or targets != chunks:

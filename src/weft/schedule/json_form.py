@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from weft import limits
+from weft.collective_names import COLLECTIVES
 from weft.errors import FormatError, InputError, LimitError
 from weft.schedule.chunks import make_condition, owners
-from weft.schedule.ir import COLLECTIVES, DEFAULT_ROUTE, Op, Schedule
+from weft.schedule.ir import DEFAULT_ROUTE, Op, Schedule
 from weft.topology.json_reading import check_length, decode_json, embedded_topology
 from weft.topology.record import TopologyRecord, to_record
 

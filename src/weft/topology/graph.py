@@ -22,7 +22,7 @@ import numpy as np
 
 from weft import _core, limits, units
 from weft.columns import freeze, whole, whole_tuple
-from weft.errors import DisconnectedError, TopologyError
+from weft.errors import DisconnectedError, InputError, TopologyError, check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,9 +73,7 @@ class Routing:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in ROUTING_KINDS:
-            msg = f"routing {self.kind!r} is unknown, expected one of {', '.join(ROUTING_KINDS)}"
-            raise TopologyError(msg)
+        check_choice("routing", self.kind, ROUTING_KINDS, TopologyError)
         object.__setattr__(self, "seed", whole("routing seed", self.seed, TopologyError))
         if not 0 <= self.seed <= limits.MAX_SEED:
             msg = f"routing seed {self.seed} is outside 0..{limits.MAX_SEED}"
@@ -197,16 +195,18 @@ class Topology:
 
     def parse_node(self, text: str) -> int:
         """Node number of ``"3"`` or ``"s0"``."""
-        match = re.fullmatch(r"(s?)([0-9]{1,9})", text.strip())
-        if match is not None:
-            node = int(match[2])
-            if match[1] and node < self.switches:
-                return node + self.ranks
-            if not match[1] and node < self.ranks:
-                return node
+        node = node_number(text, self.ranks, self.switches)
+        if node is not None:
+            return node
         switches = f" and switches s0..s{self.switches - 1}" if self.switches else ""
         msg = f"{self.name}: there is no node {text!r}; it has ranks 0..{self.ranks - 1}{switches}"
         raise TopologyError(msg)
+
+    def check_root(self, root: int) -> None:
+        """Raise an `InputError` unless the root of a broadcast or reduce is a rank."""
+        if not 0 <= root < self.ranks:
+            msg = f"root {root}: {self.name} has ranks 0..{self.ranks - 1}"
+            raise InputError(msg)
 
     @cached_property
     def _between(self) -> dict[tuple[int, int], tuple[int, ...]]:
@@ -333,6 +333,21 @@ class Topology:
         from weft.topology.drawing import draw_svg
 
         return draw_svg(self)
+
+
+def node_number(text: str, ranks: int, switches: int) -> int | None:
+    """Number of the node that is called ``"3"``, or ``"s0"`` for a switch; None if there is none.
+
+    Examples
+    --------
+    >>> node_number("s0", 4, 1), node_number("4", 4, 1)
+    (4, None)
+    """
+    match = re.fullmatch(r"(s?)([0-9]{1,9})", text.strip())
+    if match is None:
+        return None
+    first, count = (ranks, switches) if match[1] else (0, ranks)
+    return first + int(match[2]) if int(match[2]) < count else None
 
 
 _COLUMNS: dict[str, type[np.generic]] = {

@@ -60,10 +60,23 @@ def embedded_topology(source: str, described: str | TopologyRecord) -> Topology:
         raise FormatError(source, str(error), "topology") from error
 
 
+def split_place(message: str) -> tuple[str, str | None]:
+    """Problem and place of a message of msgspec; the place is empty for the whole, None if it says none.
+
+    Examples
+    --------
+    >>> split_place("Expected `int`, got `str` - at `$.links[0].src`")
+    ('Expected `int`, got `str`', 'links[0].src')
+    """
+    match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
+    return (match[1], match[2]) if match else (message, None)
+
+
 def _located(source: str, data: bytes, message: str) -> FormatError:
     """Move the place that msgspec puts at the end of its message to where ours have it."""
-    if match := re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL):
-        return FormatError(source, match[1], match[2] or None)
+    problem, place = split_place(message)
+    if place is not None:
+        return FormatError(source, problem, place or None)
     if match := re.fullmatch(r"(.*) \(byte ([0-9]+)\)", message, re.DOTALL):
         line = data.count(b"\n", 0, int(match[2])) + 1
         return FormatError(source, match[1], f"line {line}")

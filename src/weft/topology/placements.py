@@ -11,7 +11,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
-from weft.errors import InputError
+from weft.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,9 +94,7 @@ def place(free: Sequence[int], wanted: int, rule: str = "packed", seed: int = 0)
     >>> place((4, 5, 8, 0, 2, 5), 16, "random", seed=1)
     (4, 3, 3, 0, 2, 4)
     """
-    if rule not in RULES:
-        msg = f"rule {rule!r} is unknown, expected {' or '.join(RULES)}"
-        raise InputError(msg)
+    check_choice("rule", rule, RULES)
     if min(free, default=0) < 0:
         msg = f"{min(free)} GPUs are free on a host; there are 0 at least"
         raise InputError(msg)

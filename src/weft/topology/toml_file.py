@@ -21,7 +21,8 @@ import numpy as np
 from weft import limits, units
 from weft.errors import DisconnectedError, FormatError, InputError, TopologyError, UnitError
 from weft.files import name_after, replacing
-from weft.topology.graph import ROUTING_KINDS, Routing, Topology
+from weft.topology.graph import ROUTING_KINDS, Routing, Topology, node_number
+from weft.topology.json_reading import split_place
 from weft.topology.record import checked_grid
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _DIGITS: Final = bytes(
     ord("0") if chr(byte) in "0123456789abcdefABCDEFox_" else ord(" ") for byte in range(256)
 )
 _DOTTED_KEY: Final = re.compile(r"\.[ \t]*[\w\"'-]")
-_EXPECTED: Final = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?\Z", re.DOTALL)
 _MOST_QUOTED: Final = 60
 _SYNTAX: Final = re.compile(r"(.*) \(at (?:line ([0-9]+), column [0-9]+|end of document)\)\Z", re.DOTALL)
 
@@ -232,8 +232,7 @@ def _quote_line(line: str) -> str:
 
 def _explained(source: str, message: str) -> FormatError:
     """Say what msgspec found wrong in the words of a TOML file."""
-    match = _EXPECTED.match(message)
-    problem, place = (match[1], match[2]) if match else (message, None)
+    problem, place = split_place(message)
     missing = re.search(r"missing required field `(\w+)`", problem)
     if missing:
         return FormatError(source, f"{missing[1]} is missing", place or None)
@@ -333,14 +332,10 @@ def _link_addresses(
 
 
 def _node(file: TopologyFile, value: int | str, source: str, place: str) -> int:
-    text = str(value) if isinstance(value, int) else value.strip()
-    match = re.fullmatch(r"(s?)([0-9]{1,9})", text)
-    if match is not None:
-        node = int(match[2])
-        if match[1] and node < file.switches:
-            return file.ranks + node
-        if not match[1] and node < file.ranks:
-            return node
+    text = str(value).strip()
+    node = node_number(text, file.ranks, file.switches)
+    if node is not None:
+        return node
     switches = f" and switches s0..s{file.switches - 1}" if file.switches else " and no switches"
     raise FormatError(
         source, f"there is no node {text[:40]!r}; the file has ranks 0..{file.ranks - 1}{switches}", place

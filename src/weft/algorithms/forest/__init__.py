@@ -295,9 +295,7 @@ def _by_trees(
 
 
 def _only(topology: Topology, root: int) -> NDArray[np.int32]:
-    if not 0 <= root < topology.ranks:
-        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
-        raise InputError(msg)
+    topology.check_root(root)
     return np.array([root], np.int32)
 
 
