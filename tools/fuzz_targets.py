@@ -64,7 +64,7 @@ from weft.schedule.codec import MAGIC, VERSION, decode_schedule, encode_schedule
 from weft.schedule.json_form import schedule_to_json  # noqa: E402
 from weft.schedule.text import format_schedule  # noqa: E402
 from weft.simulation import simulate  # noqa: E402
-from weft.simulation.simulator import EXECUTIONS, ORDERS, SHARING  # noqa: E402
+from weft.simulation.simulator import SHARING  # noqa: E402
 from weft.topology import Topology, load_topology  # noqa: E402
 from weft.topology.load import read_topology  # noqa: E402
 from weft.topology.toml_file import format_toml  # noqa: E402
@@ -280,8 +280,6 @@ def use_schedule(schedule: Schedule, chance: Chance) -> bool:
             chance.choice((0, 1, 1000, 1 << 20, limits.MAX_SIZE_BYTES)),
             segment_bytes=chance.choice((None, None, 1, 100, 1 << 16)),
             sharing=chance.choice(SHARING),
-            order=chance.choice(ORDERS),
-            execution=chance.choice(EXECUTIONS),
             element_bytes=chance.choice((1, 4)),
             record=chance.random() < 0.2,
             max_work=MAX_WORK,

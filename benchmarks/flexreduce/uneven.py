@@ -26,7 +26,6 @@ from weft.algorithms import (
 )
 from weft.bounds.collective_bound import lower_bound
 from weft.errors import UnsupportedError
-from weft.planning.segments import simulate_best
 from weft.schedule import Schedule
 from weft.simulation import simulate
 from weft.topology import Topology, load_topology
@@ -107,8 +106,8 @@ def compare(topology: Topology) -> Iterator[dict[str, Any]]:
         for size in SIZES:
             size_bytes = units.parse_size(size)
             bound = lower_bound(topology, "all_reduce", size_bytes)
-            best = simulate_best(schedule, size_bytes)
-            whole = simulate(schedule, size_bytes, max_work=None)
+            best = simulate(schedule, size_bytes, max_work=None)
+            whole = simulate(schedule, size_bytes, segment_bytes=None, max_work=None)
             yield {
                 "topology": topology.name,
                 "size": size,

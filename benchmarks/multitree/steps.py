@@ -17,7 +17,7 @@ from weft.algorithms import multitree
 from weft.algorithms.multitree.growth import fewest_steps
 from weft.algorithms.multitree.link_speeds import use_all
 from weft.bounds.collective_bound import lower_bound
-from weft.planning.segments import simulate_best
+from weft.simulation import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -55,7 +55,10 @@ def measure(spec: str) -> dict[str, Any]:
     for size in SIZES:
         size_bytes = units.parse_size(size)
         bound = lower_bound(topology, "all_reduce", size_bytes).seconds
-        seconds = {name: simulate_best(schedule, size_bytes).seconds for name, schedule in schedules.items()}
+        seconds = {
+            name: simulate(schedule, size_bytes, max_work=None).seconds
+            for name, schedule in schedules.items()
+        }
         times.append(
             {"size": size}
             | {f"{name}_us": round(value * 1e6, 3) for name, value in seconds.items()}

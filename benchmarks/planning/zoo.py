@@ -21,8 +21,8 @@ from typing import Any
 
 from weft.planning import Plan, plan
 from weft.planning.candidates import Candidate, build, list_recipes
-from weft.planning.segments import segment_candidates
 from weft.simulation import simulate
+from weft.simulation.segment_sizes import segment_candidates
 from weft.topology import Topology, load_topology
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -109,7 +109,7 @@ class Rival:
         if mine_s <= CLOSE * least:
             return least
         schedule = self.candidate.schedule
-        cuts = segment_candidates(schedule, size_bytes)
+        cuts, _ = segment_candidates(schedule, size_bytes)
         return min(simulate(schedule, size_bytes, segment_bytes=cut, max_work=None).seconds for cut in cuts)
 
 
@@ -127,9 +127,11 @@ def list_rivals(topology: Topology) -> list[Rival]:
     for recipe in list_recipes("all_reduce"):
         candidate = build(recipe, topology, "all_reduce", 0)
         if isinstance(candidate, Candidate) and candidate.schedule.digest not in found:
-            whole = simulate(candidate.schedule, LARGEST, max_work=None)
+            whole = simulate(candidate.schedule, LARGEST, segment_bytes=None, max_work=None)
             busy = whole.utilisation(whole.busiest_link) * whole.seconds / LARGEST
-            latency = simulate(candidate.schedule, max(candidate.schedule.chunks, 1), max_work=None).seconds
+            latency = simulate(
+                candidate.schedule, max(candidate.schedule.chunks, 1), segment_bytes=None, max_work=None
+            ).seconds
             found[candidate.schedule.digest] = Rival(candidate, 0.999 * busy, latency)
     return list(found.values())
 

@@ -35,7 +35,7 @@ def test_it_computes_the_sums_and_each_axis_carries_what_the_paper_says(spec: st
 
 def test_both_links_of_an_axis_of_two_carry_the_same() -> None:
     topology = weft.load_topology("ace:4x2x2")
-    busy = weft.simulate(four_phase.all_reduce(topology), "64MiB").link_busy_ps
+    busy = weft.simulate(four_phase.all_reduce(topology), "64MiB", segment_bytes=None).link_busy_ps
     slow = topology.bandwidth == topology.bandwidth.min()
     assert len(np.unique(busy[slow])) == 1 == len(np.unique(busy[~slow]))
 

@@ -13,8 +13,8 @@ from weft.algorithms import registry
 from weft.errors import InputError, UnsupportedError
 from weft.planning import compare
 from weft.planning.budget import Budget
-from weft.planning.segments import SEGMENT_BUDGET, segment_candidates
 from weft.schedule import Schedule
+from weft.simulation.segment_sizes import SEGMENT_BUDGET, segment_candidates
 from weft.topology import Topology, load_topology
 
 DOCUMENT = [
@@ -145,7 +145,7 @@ def test_cuts_beyond_the_budget_are_marked(weft: Run, monkeypatch: pytest.Monkey
     rows = {row["algorithm"]: row for row in weft(*words, "--json").document["results"]}
     assert all(row["untried_segment_bytes"] == [] for row in rows.values())
     assert "*" not in weft(*words).out
-    monkeypatch.setattr("weft.planning.segments.SEGMENT_BUDGET", 2000)
+    monkeypatch.setattr("weft.simulation.segment_sizes.SEGMENT_BUDGET", 2000)
     rows = {row["algorithm"]: row for row in weft(*words, "--json").document["results"]}
     assert rows["ring"]["untried_segment_bytes"] == [256 << 10, 64 << 10]
     assert rows["bucket"]["untried_segment_bytes"] == []  # as fast as the bound allows without any cut
@@ -305,8 +305,8 @@ def test_the_library_refuses_bad_arguments(bad: dict[str, Any]) -> None:
 
 def test_segment_sizes_cut_something_and_not_too_finely() -> None:
     ring = registry.find("ring").build(load_topology("ring:4"), "all_reduce")
-    assert segment_candidates(ring, 4096) == [None]
-    assert segment_candidates(ring, 4 << 20) == [None, 256 << 10, 64 << 10]
-    assert segment_candidates(ring, 64 << 20) == [None, 4 << 20, 1 << 20, 256 << 10, 64 << 10]
-    huge = segment_candidates(ring, 1 << 40)
+    assert segment_candidates(ring, 4096)[0] == [None]
+    assert segment_candidates(ring, 4 << 20)[0] == [None, 256 << 10, 64 << 10]
+    assert segment_candidates(ring, 64 << 20)[0] == [None, 4 << 20, 1 << 20, 256 << 10, 64 << 10]
+    huge = segment_candidates(ring, 1 << 40)[0]
     assert all(size is None or 24 * ((1 << 38) // size) <= SEGMENT_BUDGET for size in huge)

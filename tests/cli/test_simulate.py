@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cli.running import Run
 
+import weft as weft_library
 from weft.bounds.collective_bound import lower_bound
 from weft.schedule import ScheduleBuilder
 from weft.schedule.codec import save_schedule
@@ -102,12 +103,21 @@ def test_auto_is_never_slower_than_any_single_size(weft: Run) -> None:
         assert best <= weft(*words, "--segment", size).document["time_ps"]
 
 
-@pytest.mark.parametrize("option", [("--sharing", "fluid"), ("--order", "fifo"), ("--execution", "global")])
-def test_rules_are_passed_on_and_shown(weft: Run, option: tuple[str, str]) -> None:
-    outcome = weft("simulate", *RING, "--size", "4MB", *option)
+def test_the_rule_of_sharing_is_passed_on_and_shown(weft: Run) -> None:
+    words = ("simulate", *RING, "--size", "4MB", "--sharing", "fluid")
+    outcome = weft(*words)
     assert outcome.code == 0
-    assert option[1] in outcome.out
-    assert weft("simulate", *RING, "--size", "4MB", *option, "--json").document[option[0][2:]] == option[1]
+    assert "fluid sharing" in outcome.out
+    assert weft(*words, "--json").document["sharing"] == "fluid"
+
+
+@pytest.mark.parametrize("size", ["64KiB", "16MiB"])
+def test_the_command_and_the_function_take_the_same_time(weft: Run, size: str) -> None:
+    printed = weft("simulate", "torus:4x4", "--algorithm", "multitree", "--size", size, "--json").document
+    schedule = weft_library.algorithms.multitree.all_reduce(weft_library.load_topology("torus:4x4"))
+    result = weft_library.simulate(schedule, size)
+    assert (printed["time_ps"], printed["segment_bytes"]) == (result.time_ps, result.segment_bytes)
+    assert weft_library.simulate(schedule, size, record=True).time_ps == result.time_ps
 
 
 def test_a_trace_is_written(weft: Run) -> None:
@@ -120,7 +130,7 @@ def test_a_trace_is_written(weft: Run) -> None:
 def test_a_trace_too_large_to_show_is_refused_before_the_run(
     weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.planning.segments.simulate", None)
+    monkeypatch.setattr("weft.simulation.simulator.run_once", None)
     for cut in ("4KiB", "auto"):
         monkeypatch.setattr("weft.limits.MAX_TRACE_EVENTS", 500)
         outcome = weft(
@@ -142,16 +152,10 @@ def test_a_trace_too_large_to_show_is_refused_before_the_run(
     assert not Path("t").exists()
 
 
-def test_fluid_links_have_an_order_only_within_a_connection(weft: Run) -> None:
-    words = ("simulate", "ring:4", "--algorithm", "ring", "--size", "1MiB", "--sharing")
-    assert "priority order within a connection" in " ".join(weft(*words, "fluid").out.split())
-    assert "within a connection" not in weft(*words, "queue").out
-
-
 def test_cuts_beyond_the_budget_are_named(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("simulate", *RING, "--size", "64MiB")
     assert weft(*words, "--json").document["untried_segment_bytes"] == []
-    monkeypatch.setattr("weft.planning.segments.SEGMENT_BUDGET", 2000)
+    monkeypatch.setattr("weft.simulation.segment_sizes.SEGMENT_BUDGET", 2000)
     assert weft(*words, "--json").document["untried_segment_bytes"] == [64 << 10]
     assert "not tried, because they would be too many: 64KiB" in " ".join(weft(*words).out.split())
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from weft.algorithms import registry
-from weft.algorithms.registry import ALGORITHMS, Algorithm
+from weft.algorithms.registry import ALGORITHMS, Algorithm, Refusal
 from weft.errors import InputError, VerificationError
-from weft.planning.candidates import PROMPT, Candidate, Recipe, Refusal, build, list_recipes
+from weft.planning.candidates import PROMPT, Candidate, Recipe, build, list_recipes
 from weft.schedule import COLLECTIVES, Schedule
 from weft.topology import load_topology
 

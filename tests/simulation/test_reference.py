@@ -107,19 +107,14 @@ def test_the_smaller_step_goes_first_even_if_it_came_later() -> None:
     assert simulate_reference(late_but_urgent(), 30).started_ps == (0, 0, 10, 20)
 
 
-def test_first_come_first_served_where_asked() -> None:
-    assert simulate_reference(late_but_urgent(), 30, order="fifo").started_ps == (0, 0, 20, 10)
-
-
-def test_among_equal_steps_the_earlier_message_goes_first_in_both_orders() -> None:
+def test_among_equal_steps_the_earlier_message_goes_first() -> None:
     rows = (send(0, 0, 1, chunk=2), send(0, 0, 1, chunk=0))
     schedule = table(wire(2, (0, 1, 1, 0)), *rows, weights=(1, 1, 1))
-    for order in ("priority", "fifo"):
-        assert simulate_reference(schedule, 30, order=order).started_ps == (0, 10)
+    assert simulate_reference(schedule, 30).started_ps == (0, 10)
 
 
-def test_first_come_counts_at_each_link_anew() -> None:
-    """What waited long for its first link is still the last to come to the second."""
+def test_the_smaller_step_goes_first_at_each_link_anew() -> None:
+    """Step 1 waited for its first link and reaches the second after step 2, but goes ahead of it there."""
     network = wire(3, (0, 3, 1, 0), (1, 3, 1, 0), (3, 2, 0.5, 0), switches=1)
     rows = (
         send(0, 0, 2, chunk=0, links=[0, 2]),
@@ -127,8 +122,7 @@ def test_first_come_counts_at_each_link_anew() -> None:
         send(2, 1, 2, chunk=2, links=[1, 2]),
     )
     schedule = table(network, *rows, weights=(1, 1, 1))
-    assert simulate_reference(schedule, 30, order="fifo").applied_ps == (20, 60, 40)
-    assert simulate_reference(schedule, 30, order="priority").applied_ps == (20, 40, 60)
+    assert simulate_reference(schedule, 30).applied_ps == (20, 40, 60)
 
 
 def test_the_head_of_a_segment_without_latency_comes_after_what_waits_already() -> None:
@@ -247,7 +241,6 @@ def test_the_segment_number_counts_before_the_step() -> None:
     rows = (send(0, 0, 1, chunk=0), send(1, 0, 1, chunk=1))
     schedule = table(wire(2, (0, 1, 1, 0)), *rows, weights=(1, 1))
     assert simulate_reference(schedule, 20, segment_bytes=5).started_ps == (0, 10, 5, 15)
-    assert simulate_reference(schedule, 20, segment_bytes=5, order="fifo").started_ps == (0, 10, 5, 15)
 
 
 def test_a_message_of_many_chunks_is_one_segment_unless_cut() -> None:
@@ -287,60 +280,7 @@ def test_nothing_to_send_takes_no_time() -> None:
 
 
 def test_a_schedule_without_rows_takes_no_time() -> None:
-    assert simulate_reference(table(wire(2)), 10, execution="strict", sharing="fluid").time_ps == 0
-
-
-# Lockstep
-
-
-def three_pairs() -> Schedule:
-    """Step 0 is a slow send; steps 3 and 5 do not need it, but the sender of step 5 takes part in it."""
-    network = wire(4, (0, 1, 0.5, 1), (2, 3, 1, 1), (1, 2, 1, 1))
-    rows = (send(0, 0, 1, chunk=0), send(3, 2, 3, chunk=1), send(5, 1, 2, chunk=2))
-    return table(network, *rows, weights=(1, 1, 1))
-
-
-@pytest.mark.parametrize(
-    ("execution", "started"), [("dependency", (0, 0, 0)), ("strict", (0, 0, 21)), ("global", (0, 21, 32))]
-)
-def test_lockstep_holds_steps_back(execution: str, started: tuple[int, ...]) -> None:
-    assert simulate_reference(three_pairs(), 30, execution=execution).started_ps == started
-
-
-def test_strict_waits_for_own_sends_to_leave_but_not_to_arrive() -> None:
-    network = wire(3, (0, 1, 1, 100), (0, 2, 1, 0))
-    rows = (send(0, 0, 1, chunk=0), send(1, 0, 2, chunk=1))
-    schedule = table(network, *rows, weights=(1, 1))
-    assert simulate_reference(schedule, 20, execution="strict").started_ps == (0, 10)
-    assert simulate_reference(schedule, 20, execution="global").started_ps == (0, 110)
-
-
-def test_strict_remembers_what_was_sent_to_a_rank_long_ago() -> None:
-    """Rank 1 receives in step 0 (slowly) and in step 1, and sends first in step 2."""
-    network = wire(3, (0, 1, 0.1, 0), (2, 1, 1, 0), (1, 2, 1, 0))
-    rows = (send(0, 0, 1, chunk=0), send(1, 2, 1, chunk=1), send(2, 1, 2, chunk=2))
-    schedule = table(network, *rows, weights=(1, 1, 1))
-    assert simulate_reference(schedule, 30, execution="strict").started_ps == (0, 0, 100)
-
-
-def test_strict_waits_for_every_segment_of_a_step() -> None:
-    rows = (send(0, 0, 1, chunk=0), send(1, 1, 0, chunk=1))
-    schedule = table(wire(2, (0, 1, 1, 0), (1, 0, 1, 0)), *rows, weights=(1, 1))
-    assert simulate_reference(schedule, 20, execution="strict", segment_bytes=5).started_ps == (0, 5, 10, 15)
-
-
-def test_lockstep_counts_moves_within_a_rank() -> None:
-    """The move waits for the send that reads what it overwrites; its rank's next step waits for the move."""
-    network = wire(2, (0, 1, 1, 0), (0, 1, 1, 0))
-    rows = (
-        send(0, 0, 1, chunk=0, links=[0]),
-        send(0, 0, 0, chunk=0, src_slot=1, dst_slot=0),
-        send(1, 0, 1, chunk=1, links=[1]),
-    )
-    schedule = table(network, *rows, weights=(1, 1))
-    assert simulate_reference(schedule, 20).started_ps == (0, 0, 0)
-    for execution in ("strict", "global"):
-        assert simulate_reference(schedule, 20, execution=execution).started_ps == (0, 0, 10)
+    assert simulate_reference(table(wire(2)), 10, sharing="fluid").time_ps == 0
 
 
 # Fluid sharing
@@ -409,10 +349,9 @@ def test_a_connection_is_known_by_its_links() -> None:
     )
 
 
-def test_fluid_first_come_first_served() -> None:
+def test_fluid_lets_the_smaller_step_go_first_in_a_connection() -> None:
     schedule = late_but_urgent()
     assert simulate_reference(schedule, 30, sharing="fluid").started_ps == (0, 0, 10, 20)
-    assert simulate_reference(schedule, 30, sharing="fluid", order="fifo").started_ps == (0, 0, 20, 10)
 
 
 def test_a_fluid_arrival_without_latency_competes_for_a_connection_that_gets_idle_then() -> None:
@@ -458,8 +397,6 @@ def test_a_segment_that_can_never_be_applied_is_named() -> None:
     ("options", "problem"),
     [
         ({"sharing": "fair"}, "sharing 'fair' is unknown, expected one of queue, fluid"),
-        ({"order": "lifo"}, "order 'lifo' is unknown, expected one of priority, fifo"),
-        ({"execution": "eager"}, "execution 'eager' is unknown, expected one of dependency, global, strict"),
         ({"segment_bytes": 0}, "segment_bytes 0: must be at least 1"),
     ],
 )

@@ -46,7 +46,7 @@ def train(noise: Noise = Noise(), policy: str = "wfbp", channels: int | None = 1
 def test_a_collective_alone_takes_what_the_simulator_says(collective: str) -> None:
     choose = by_algorithm(RING, "ring")
     found = Cluster(RING, choose).run(alone(collective, 1_000_000)).seconds
-    assert found == simulate(choose(collective, 0)[0], 1_000_000).time_ps / 1e12
+    assert found == simulate(choose(collective, 0)[0], 1_000_000, segment_bytes=None).time_ps / 1e12
 
 
 @pytest.mark.parametrize("policy", ["serial", "wfbp", "dear", "bytescheduler"])

@@ -89,7 +89,9 @@ def test_simulated_costs_are_those_of_the_simulator() -> None:
     costs = Simulated.on(topology, "ring")
     whole = weft.algorithms.ring.all_reduce(weft.load_topology(topology))
     for size in (1 << 12, 3_000_000, 50 << 20):
-        assert costs.all_reduce(size) == pytest.approx(weft.simulate(whole, size).seconds, rel=0.02)
+        assert costs.all_reduce(size) == pytest.approx(
+            weft.simulate(whole, size, segment_bytes=None).seconds, rel=0.02
+        )
         both = costs.reduce_scatter(size) + costs.all_gather(size)
         assert costs.all_reduce(size) <= both <= 1.2 * costs.all_reduce(size)  # no overlap of the two
 
@@ -105,7 +107,9 @@ def test_an_all_to_all_is_simulated_as_a_direct_one() -> None:
     topology = "fullmesh:4@bw=1GB/s,lat=0s"
     # Each rank sends a quarter of its buffer over each of its links.
     assert Simulated.on(topology, "ring").all_to_all(4_000_000) == pytest.approx(1e-3)
-    exact = weft.simulate(weft.algorithms.direct.all_to_all(weft.load_topology(topology)), 1 << 20).seconds
+    exact = weft.simulate(
+        weft.algorithms.direct.all_to_all(weft.load_topology(topology)), 1 << 20, segment_bytes=None
+    ).seconds
     assert Simulated.on(topology, "ring").all_to_all(1 << 20) == pytest.approx(exact)
 
 

@@ -37,7 +37,7 @@ def test_large_schedules_need_no_permission(
 
     monkeypatch.setattr(_core, "simulate", begin)
     with pytest.raises(Begun):
-        weft.simulate(schedule, "64MiB", max_work=limits.MAX_WORK / 2)
+        weft.simulate(schedule, "64MiB", segment_bytes=None, max_work=limits.MAX_WORK / 2)
 
 
 def test_a_search_for_slots_is_estimated_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,9 +68,9 @@ def test_paths_around_failures_are_estimated_too() -> None:
 
 def test_flows_that_share_links_are_counted_as_they_go() -> None:
     schedule = registry.find("direct").build(load_topology("torus:16x16"), "all_gather")
-    weft.simulate(schedule, "1MiB", max_work=1e8)
+    weft.simulate(schedule, "1MiB", segment_bytes=None, max_work=1e8)
     with pytest.raises(LimitError, match="torus:16x16, fluid: more than the 100,000,000 oper"):
-        weft.simulate(schedule, "1MiB", max_work=1e8, sharing="fluid")
+        weft.simulate(schedule, "1MiB", segment_bytes=None, max_work=1e8, sharing="fluid")
 
 
 def test_what_messages_of_tables_wait_for_is_counted() -> None:

@@ -7,17 +7,48 @@ that the module offers.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import UnsupportedError, no_such
+from weft.errors import LimitError, ScheduleError, UnsupportedError, no_such
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.topology import Topology
 
 _ROOTED: Final = ("broadcast", "reduce")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An algorithm that does not apply somewhere or was not tried, and why.
+
+    Parameters
+    ----------
+    algorithm
+        Its registry name.
+    reason
+        One line for people.
+    error
+        The exception that said so, if there was one.
+    """
+
+    algorithm: str
+    reason: str
+    error: Exception | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, algorithm: str, error: UnsupportedError | LimitError | MemoryError) -> Refusal:
+        """Make the refusal that an exception stands for."""
+        if isinstance(error, UnsupportedError):
+            return cls(algorithm, error.reason, error)
+        reason = "does not fit into memory" if isinstance(error, MemoryError) else str(error)
+        return cls(algorithm, reason, error)
+
+    def to_dict(self) -> dict[str, str]:
+        """Fields as the documents of ``weft compare`` and ``weft plan`` have them."""
+        return {"algorithm": self.algorithm, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +109,33 @@ class Algorithm:
             options["root"] = root
         schedule: Schedule = getattr(module, collective)(topology, **options)
         return schedule
+
+    def try_build(
+        self, topology: Topology, collective: str, root: int = 0, **options: Any
+    ) -> Schedule | Refusal:
+        """Make the schedule of a collective, or say why there is none; parameters as for `build`.
+
+        Raises
+        ------
+        ScheduleError
+            If the algorithm is wrong: it made rows that are no schedule.
+
+        Examples
+        --------
+        >>> from weft.topology import load_topology
+        >>> find("swing").try_build(load_topology("ring:6"), "all_reduce")
+        Refusal(algorithm='swing', reason='needs a power of two ranks, there are 6')
+        """
+        try:
+            return self.build(topology, collective, root, **options)
+        except (UnsupportedError, LimitError, MemoryError) as error:
+            return Refusal.of(self.name, error)
+        except ScheduleError as error:
+            msg = f"{self.name} made no schedule: {error}"
+            raise ScheduleError(msg) from error
+        except Exception as error:
+            error.add_note(f"while {self.name} built {collective} on {topology.name}")
+            raise
 
     def variants(self, collective: str) -> list[dict[str, Any]]:
         """Options worth a try besides the default, which comes first: the module's ``VARIANTS``, if any.

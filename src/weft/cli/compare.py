@@ -202,7 +202,7 @@ def _bar(fraction: float) -> Text:
 
 
 def _notes(found: Comparison) -> list[tuple[str, str]]:
-    from weft.planning.segments import SEGMENT_BUDGET
+    from weft.simulation.segment_sizes import SEGMENT_BUDGET
     from weft.units import format_bandwidth, format_size, human_seconds
 
     bound, best, topology = found.bound, found.best, found.topology

@@ -52,20 +52,6 @@ _JSON_WORK = 10_000.0
 @options.root
 @options.segment
 @options.sharing
-@click.option(
-    "--order",
-    type=click.Choice(["priority", "fifo"]),
-    default="priority",
-    show_default=True,
-    help="Who goes first on a link: the earliest piece of the earliest step, or who came first.",
-)
-@click.option(
-    "--execution",
-    type=click.Choice(["dependency", "global", "strict"]),
-    default="dependency",
-    show_default=True,
-    help="Send when the data is there, after a barrier per step, or after the rank's own last step.",
-)
 @click.option("--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
 @options.max_work(limits.MAX_WORK)
 @options.as_json
@@ -77,8 +63,6 @@ def command(
     root: int,
     segment: str | int,
     sharing: str,
-    order: str,
-    execution: str,
     trace: str | None,
     max_work: float | None,
     as_json: bool,
@@ -93,12 +77,12 @@ def command(
     warning on standard error; weft verify says more.
     """
     from weft.cli.inputs import obtain
+    from weft.export import write_trace
     from weft.planning import Plan
-    from weft.planning.segments import search_segments
+    from weft.simulation import simulate
     from weft.verification import inspect
 
     check_outputs(trace, as_json=as_json)
-    rules = {"sharing": sharing, "order": order, "execution": execution}
     with progress("simulate") as report:
         report("schedule", 0, 0)
         found = obtain(schedule, algorithm, collective, root, max_work)
@@ -109,28 +93,22 @@ def command(
         report(f"{found.transfers:,} transfers", 0, 0)
         if trace is not None:
             _check_trace(found, size, segment, max_work)
-        search = search_segments(
-            found,
-            size,
-            segment=segment,
-            sharing=sharing,
-            order=order,
-            execution=execution,
-            max_work=max_work,
+        recorded = trace is not None
+        result = simulate(
+            found, size, segment_bytes=segment, sharing=sharing, record=recorded, max_work=max_work
         )
-        result = search.result
         problem = inspect(found, max_work=max_work).problem
         bound = _find_bound(found, size)
         if trace is not None:
-            _write_trace(trace, result, rules, max_work)
+            write_trace(found, result, trace)
     warn_of(problem)
     # A wrong schedule may be faster than any right one.
     limit = PhysicalLimit(bound, None if bound is None or problem else bound.seconds / result.seconds)
     if as_json:
         limits.check_work("the critical path as JSON", _JSON_WORK * len(result.critical_path), max_work)
-        print_json(_as_dict(result, rules, search.untried, limit) | {"verified": problem is None})
+        print_json(result.to_dict() | limit.to_dict() | {"verified": problem is None})
     elif trace != "-":
-        _show(result, rules, search.untried, limit, make_console())
+        _show(result, limit, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
 
@@ -141,6 +119,14 @@ class PhysicalLimit:
 
     bound: Bound | None
     fraction: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields as ``weft simulate --json`` prints them."""
+        return {
+            "bound_seconds": self.bound and self.bound.seconds,
+            "bound_kind": self.bound and self.bound.kind,
+            "fraction_of_bound": self.fraction,
+        }
 
 
 def _find_bound(plan: Schedule, size: int) -> Bound | None:
@@ -156,38 +142,14 @@ def _find_bound(plan: Schedule, size: int) -> Bound | None:
 def _check_trace(plan: Schedule, size: int, segment: str | int, max_work: float | None) -> None:
     """Refuse before the run what could not be written after it."""
     from weft.export.simulation_trace import check_trace
-    from weft.planning.segments import count_segments, parse_segment, segment_candidates
+    from weft.simulation.segment_sizes import count_segments, parse_segment, segment_candidates
 
     cut = parse_segment(segment)
-    finest = segment_candidates(plan, size)[-1] if isinstance(cut, str) else cut
+    finest = segment_candidates(plan, size)[0][-1] if isinstance(cut, str) else cut
     check_trace(plan, count_segments(plan, size, finest), max_work)
 
 
-def _write_trace(path: str, result: SimulationResult, rules: dict[str, str], max_work: float | None) -> None:
-    """Run once more, this time writing everything down."""
-    from weft.export import write_trace
-    from weft.simulation import simulate
-
-    run = simulate(
-        result.schedule,
-        result.size_bytes,
-        segment_bytes=result.segment_bytes,
-        sharing=rules["sharing"],
-        order=rules["order"],
-        execution=rules["execution"],
-        record=True,
-        max_work=max_work,
-    )
-    write_trace(result.schedule, run, path)
-
-
-def _show(
-    result: SimulationResult,
-    rules: dict[str, str],
-    untried: tuple[int, ...],
-    limit: PhysicalLimit,
-    console: Console,
-) -> None:
+def _show(result: SimulationResult, limit: PhysicalLimit, console: Console) -> None:
     from weft.units import format_size, human_seconds
 
     plan = result.schedule
@@ -198,11 +160,10 @@ def _show(
         if result.segment_bytes is None
         else f"segments of {format_size(result.segment_bytes)}"
     )
-    how = ", ".join(f"{rule} {name}" for name, rule in rules.items())
-    if rules["sharing"] == "fluid":
-        how = how.replace(" order", " order within a connection")
-    if untried:
-        how += f"; not tried, because they would be too many: {', '.join(map(format_size, untried))}"
+    how = f"{result.sharing} sharing"
+    if result.untried_segments:
+        untried = ", ".join(map(format_size, result.untried_segments))
+        how += f"; not tried, because they would be too many: {untried}"
     slowest = result.slowest_rank
     print_facts(
         console,
@@ -266,47 +227,3 @@ def _show_path(result: SimulationResult, console: Console) -> None:
             {"start": "nothing", "dependency": "data", "link": "a link"}[step.waited_for],
         )
     print_table(console, table)
-
-
-def _as_dict(
-    result: SimulationResult, rules: dict[str, str], untried: tuple[int, ...], limit: PhysicalLimit
-) -> dict[str, Any]:
-    plan = result.schedule
-    return {
-        "topology": plan.topology.name,
-        "collective": plan.collective,
-        "algorithm": plan.algorithm,
-        "digest": plan.digest,
-        "size_bytes": result.size_bytes,
-        "segment_bytes": result.segment_bytes,
-        "untried_segment_bytes": list(untried),
-        **rules,
-        "seconds": result.seconds,
-        "time_ps": result.time_ps,
-        "bound_seconds": limit.bound and limit.bound.seconds,
-        "bound_kind": limit.bound and limit.bound.kind,
-        "fraction_of_bound": limit.fraction,
-        "algbw_GBps": result.algbw_GBps,
-        "busbw_GBps": result.busbw_GBps,
-        "steps": plan.steps,
-        "transfers": plan.transfers,
-        "messages": plan.messages,
-        "segments": result.segments,
-        "simulation_seconds": result.cpu_seconds,
-        "slowest_rank": result.slowest_rank,
-        "rank_finish_ps": result.rank_finish_ps.tolist(),
-        "link_busy_ps": result.link_busy_ps.tolist(),
-        "critical_path": [
-            {
-                "transfer": step.row,
-                "src": step.src,
-                "dst": step.dst,
-                "chunk": step.chunk,
-                "step": step.step,
-                "start_ps": step.start_ps,
-                "end_ps": step.end_ps,
-                "waited_for": step.waited_for,
-            }
-            for step in result.critical_path
-        ],
-    }

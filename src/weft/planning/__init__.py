@@ -3,7 +3,8 @@
 It sits above the makers and the consumers of schedules, and is the first place that knows both.
 """
 
-from weft.planning.comparison import Comparison, ComparisonRow, SkippedAlgorithm, compare
+from weft.algorithms.registry import Refusal
+from weft.planning.comparison import Comparison, ComparisonRow, compare
 from weft.planning.plan_file import load_plan, save_plan
 from weft.planning.planner import plan, plan_steps
 from weft.planning.plans import Choice, Plan
@@ -13,7 +14,7 @@ __all__ = [
     "Comparison",
     "ComparisonRow",
     "Plan",
-    "SkippedAlgorithm",
+    "Refusal",
     "compare",
     "load_plan",
     "plan",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.algorithms import registry
-from weft.errors import InputError, LimitError, UnsupportedError, VerificationError
+from weft.algorithms.registry import Refusal
+from weft.errors import InputError, VerificationError, check_choice
 from weft.planning.segments import message_shares, segments_of
 from weft.schedule import COLLECTIVES
 from weft.verification import verify
@@ -75,14 +76,6 @@ class Candidate:
         return segments_of(self.shares, cuts)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A recipe that does not apply, and why."""
-
-    algorithm: str
-    reason: str
-
-
 def make_label(algorithm: str, variant: str) -> str:
     """Text for people: ``multitree (trees_per_root=2)``."""
     return f"{algorithm} ({variant})" if variant else algorithm
@@ -116,9 +109,7 @@ def list_recipes(
     >>> [recipe.label for recipe in list_recipes("all_gather", ["ring", "multitree"])]
     ['multitree', 'ring', 'multitree (trees_per_root=2)', 'multitree (paper_order=True)']
     """
-    if collective not in COLLECTIVES:
-        msg = f"collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
-        raise InputError(msg)
+    check_choice("collective", collective, COLLECTIVES)
     offered = registry.for_collective(collective)
     names = [names] if isinstance(names, str) else names
     if names:
@@ -147,12 +138,10 @@ def build(recipe: Recipe, topology: Topology, collective: str, root: int) -> Can
     VerificationError
         If the algorithm made a wrong schedule; names it.
     """
-    name = recipe.algorithm.name
     began = time.process_time()
-    try:
-        schedule = recipe.algorithm.build(topology, collective, root, **recipe.options)
-    except (UnsupportedError, LimitError) as error:
-        return Refusal(name, error.reason if isinstance(error, UnsupportedError) else str(error))
+    schedule = recipe.algorithm.try_build(topology, collective, root, **recipe.options)
+    if isinstance(schedule, Refusal):
+        return schedule
     seconds = time.process_time() - began
     try:
         verify(schedule, max_work=None)  # Weft's own, and the caller keeps to a time
@@ -164,4 +153,4 @@ def build(recipe: Recipe, topology: Topology, collective: str, root: int) -> Can
             rank=error.rank,
             chunk=error.chunk,
         ) from error
-    return Candidate(name, recipe.variant, schedule, seconds)
+    return Candidate(recipe.algorithm.name, recipe.variant, schedule, seconds)

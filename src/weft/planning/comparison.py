@@ -16,11 +16,13 @@ import numpy as np
 
 from weft import units
 from weft.algorithms import registry
+from weft.algorithms.registry import Refusal
 from weft.bounds.collective_bound import lower_bound
-from weft.errors import InputError, LimitError, ScheduleError, UnsupportedError
+from weft.errors import InputError, LimitError, check_choice
 from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_rows, expect_schedule
-from weft.planning.segments import parse_segment, search_segments
 from weft.schedule import COLLECTIVES
+from weft.simulation.segment_sizes import parse_segment
+from weft.simulation.simulator import search_segments
 from weft.topology import load_topology
 from weft.verification import inspect
 
@@ -103,14 +105,6 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SkippedAlgorithm:
-    """An algorithm that does not apply here or was not tried, and why."""
-
-    algorithm: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """All algorithms on one topology, fastest first, wrong ones last."""
 
@@ -120,7 +114,7 @@ class Comparison:
     sharing: str
     bound: Bound
     results: tuple[ComparisonRow, ...]
-    skipped: tuple[SkippedAlgorithm, ...]
+    skipped: tuple[Refusal, ...]
 
     @property
     def best(self) -> ComparisonRow | None:
@@ -139,7 +133,7 @@ class Comparison:
             "size_bytes": self.size_bytes,
             "bound_seconds": self.bound.seconds,
             "bound_kind": self.bound.kind,
-            "skipped": [{"algorithm": s.algorithm, "reason": s.reason} for s in self.skipped],
+            "skipped": [refusal.to_dict() for refusal in self.skipped],
             "results": [row.to_dict() for row in self.results],
             "collective": self.collective,
             "sharing": self.sharing,
@@ -201,44 +195,28 @@ def compare(
         raise InputError(msg)
     cut = parse_segment(segment)
     budget = Budget(time_limit)
-    if not 0 <= root < topology.ranks:
-        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
-        raise InputError(msg)
+    topology.check_root(root)
     chosen = _choose(collective, algorithms)
     bound = lower_bound(topology, collective, size_bytes, root)
 
     trial = _Trial(topology, collective, root, size_bytes, cut, sharing, bound, budget)
     rows: list[ComparisonRow] = []
-    skipped: list[SkippedAlgorithm] = []
-    refusals: list[Exception] = []
+    skipped: list[Refusal] = []
     for index, algorithm in enumerate(sorted(chosen, key=lambda line: line.cost)):
         if progress is not None:
             progress(algorithm.name, index, len(chosen))
-        try:
-            rows.append(trial.run(algorithm, must=not rows))
-        except (UnsupportedError, LimitError, MemoryError, _OutOfTimeError) as error:
-            skipped.append(SkippedAlgorithm(algorithm.name, _reason(error)))
-            refusals.append(error)
-    if not rows:
-        raise refusals[0]
+        found = trial.run(algorithm, must=not rows)
+        if isinstance(found, Refusal):
+            skipped.append(found)
+        else:
+            rows.append(found)
+    if not rows and skipped[0].error is not None:
+        raise skipped[0].error
     rows.sort(key=lambda row: (row.seconds is None, row.seconds or 0.0, row.algorithm))
     if not algorithms:
         others = [line.name for line in registry.ALGORITHMS.values() if line not in chosen]
-        skipped += [SkippedAlgorithm(name, f"has no {collective}") for name in others]
+        skipped += [Refusal(name, f"has no {collective}") for name in others]
     return Comparison(topology, collective, size_bytes, sharing, bound, tuple(rows), tuple(skipped))
-
-
-class _OutOfTimeError(Exception):
-    """A candidate that would not be done in time."""
-
-    def __init__(self, budget: Budget) -> None:
-        super().__init__(f"not tried, the time limit of {budget.seconds:g} s is too short")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnsupportedError):
-        return error.reason
-    return "does not fit into memory" if isinstance(error, MemoryError) else str(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,33 +232,28 @@ class _Trial:
     bound: Bound
     budget: Budget
 
-    def run(self, algorithm: Algorithm, *, must: bool) -> ComparisonRow:
-        """Build one algorithm and time it; if it `must` not be, only where the time suffices."""
+    def run(self, algorithm: Algorithm, *, must: bool) -> ComparisonRow | Refusal:
+        """Build one algorithm and time it; unless it `must` be tried, only where the time suffices."""
         budget = self.budget
+        too_late = Refusal(
+            algorithm.name, f"not tried, the time limit of {budget.seconds or 0:g} s is too short"
+        )
         # Estimated from below: what a candidate really takes is known once it is built.
         least = expect_rows(min(algorithm.cost, 2.0) * self.topology.ranks**2)
         if not must and not budget.allows(least):
-            raise _OutOfTimeError(budget)
-        schedule, synthesis = self.build(algorithm)
+            return too_late
+        began = time.process_time()
+        schedule = algorithm.try_build(self.topology, self.collective, self.root)
+        synthesis_seconds = time.process_time() - began
+        if isinstance(schedule, Refusal):
+            return schedule
         expected = expect_schedule(schedule)
         if not must and not budget.allows(expected):
-            raise _OutOfTimeError(budget)
-        return self.assess(algorithm.name, schedule, synthesis, expected)
-
-    def build(self, algorithm: Algorithm) -> tuple[Schedule, float]:
-        """Make a schedule and count the CPU seconds that takes."""
+            return too_late
         try:
-            began = time.process_time()
-            schedule = algorithm.build(self.topology, self.collective, self.root)
-            return schedule, time.process_time() - began
-        except (UnsupportedError, LimitError, MemoryError):
-            raise
-        except ScheduleError as error:
-            msg = f"{algorithm.name} made no schedule: {error}"
-            raise ScheduleError(msg) from error
-        except Exception as error:
-            error.add_note(f"while {algorithm.name} built {self.collective} on {self.topology.name}")
-            raise
+            return self.assess(algorithm.name, schedule, synthesis_seconds, expected)
+        except (LimitError, MemoryError) as error:
+            return Refusal.of(algorithm.name, error)
 
     def assess(
         self, name: str, schedule: Schedule, synthesis_seconds: float, expected: float
@@ -317,14 +290,12 @@ class _Trial:
             busbw_GBps=result.busbw_GBps,
             simulation_seconds=result.cpu_seconds,
             bottleneck=(link, float(result.link_busy_ps[link]) / result.time_ps),
-            untried_segments=search.untried,
+            untried_segments=result.untried_segments,
         )
 
 
 def _choose(collective: str, names: str | Sequence[str] | None) -> list[Algorithm]:
-    if collective not in COLLECTIVES:
-        msg = f"collective {collective!r} is unknown, expected one of {', '.join(COLLECTIVES)}"
-        raise InputError(msg)
+    check_choice("collective", collective, COLLECTIVES)
     if names:
         given = [names] if isinstance(names, str) else names
         return [registry.find(name) for name in dict.fromkeys(given)]

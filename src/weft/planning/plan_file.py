@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from weft import limits
+from weft.algorithms.registry import Refusal
 from weft.errors import FormatError, InputError
 from weft.files import read_bytes, replacing, standard_input
-from weft.planning.plans import Contender, PassedOver, Plan, PlannedSchedule, PlanPoint, Range, check_plan
+from weft.planning.plans import Contender, Plan, PlannedSchedule, PlanPoint, Range, check_plan
 from weft.schedule import COLLECTIVES, container
 from weft.schedule.codec import decode_schedule, encode_schedule
 from weft.schedule.ir import COLUMNS
@@ -46,6 +47,13 @@ class ScheduleRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stored: _Count
 
 
+class RefusalRecord(msgspec.Struct, frozen=True):
+    """An algorithm that is not in the plan, and why."""
+
+    algorithm: str
+    reason: str
+
+
 class PlanHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything but the schedules."""
 
@@ -60,7 +68,7 @@ class PlanHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranges: Annotated[list[Range], _Many]
     points: Annotated[list[PlanPoint], _Many]
     contenders: Annotated[list[Contender], _Many]
-    skipped: Annotated[list[PassedOver], _Many]
+    skipped: Annotated[list[RefusalRecord], _Many]
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
@@ -140,7 +148,7 @@ def encode_plan(plan: Plan) -> bytes:
         ranges=list(plan.ranges),
         points=list(plan.points),
         contenders=list(plan.contenders),
-        skipped=list(plan.skipped),
+        skipped=[RefusalRecord(one.algorithm, one.reason) for one in plan.skipped],
     )
     return container.pack(MAGIC, VERSION, msgspec.msgpack.encode(header), blobs)
 
@@ -176,7 +184,7 @@ def decode_plan(data: bytes, source: str = "<bytes>", *, max_work: float | None 
             ranges=tuple(header.ranges),
             points=tuple(header.points),
             contenders=tuple(header.contenders),
-            skipped=tuple(header.skipped),
+            skipped=tuple(Refusal(one.algorithm, one.reason) for one in header.skipped),
             complete=header.complete,
             cpu_seconds=header.cpu_seconds,
             simulations=header.simulations,

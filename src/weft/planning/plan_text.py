@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -206,11 +207,8 @@ def to_document(plan: Plan) -> dict[str, Any]:
             }
             for planned in plan.schedules
         ],
-        "contenders": [
-            {"algorithm": c.algorithm, "variant": c.variant, "seconds": c.seconds, "simulated": c.simulated}
-            for c in plan.contenders
-        ],
-        "skipped": [{"algorithm": s.algorithm, "reason": s.reason} for s in plan.skipped],
+        "contenders": [asdict(contender) for contender in plan.contenders],
+        "skipped": [refusal.to_dict() for refusal in plan.skipped],
         "simulations": plan.simulations,
         "planning_seconds": plan.cpu_seconds,
     }

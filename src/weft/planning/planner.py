@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import units
+from weft.algorithms.registry import Refusal
 from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError, UnsupportedError
 from weft.planning.budget import expect_rows
-from weft.planning.candidates import Candidate, Recipe, Refusal, build, list_recipes
+from weft.planning.candidates import Candidate, Recipe, build, list_recipes
 from weft.planning.plan_file import load_plan
-from weft.planning.plans import Contender, PassedOver, Plan, PlannedSchedule, PlanPoint, Range
+from weft.planning.plans import Contender, Plan, PlannedSchedule, PlanPoint, Range
 from weft.planning.search import PlanSearch, Stretch
 from weft.topology import load_topology
 
@@ -141,9 +142,7 @@ def plan_steps(
         raise InputError(msg)
     deadline = None if time_limit is None else time.monotonic() + time_limit
     topology = load_topology(topology)
-    if not 0 <= root < topology.ranks:
-        msg = f"root {root}: {topology.name} has ranks 0..{topology.ranks - 1}"
-        raise InputError(msg)
+    topology.check_root(root)
     points = _points(size)
     known = load_plan(warm_start) if isinstance(warm_start, str | Path) else warm_start
     recipes = _recipes(topology, collective, algorithms, known, time_limit)
@@ -237,7 +236,7 @@ class _Planner:
         try:
             self.search.add(found)
         except LimitError as error:
-            self.refusals.append(Refusal(found.algorithm, str(error)))
+            self.refusals.append(Refusal.of(found.algorithm, error))
             return False
         return True
 
@@ -276,10 +275,10 @@ class _Planner:
         )
         points = tuple(self._point(size, starts, exact=complete) for size in self.points)
         applied = {candidate.algorithm for candidate in self.search.candidates}
-        reasons: dict[str, str] = {}
+        refused: dict[str, Refusal] = {}
         for refusal in self.refusals:
             if refusal.algorithm not in applied:
-                reasons.setdefault(refusal.algorithm, refusal.reason)
+                refused.setdefault(refusal.algorithm, refusal)
         return Plan(
             topology=self.topology,
             collective=self.collective,
@@ -290,7 +289,7 @@ class _Planner:
             ranges=spans,
             points=points,
             contenders=self._contenders(),
-            skipped=tuple(PassedOver(name, reason) for name, reason in reasons.items()),
+            skipped=tuple(refused.values()),
             complete=complete,
             cpu_seconds=time.process_time() - self.began,
             simulations=self.search.simulations,

@@ -20,6 +20,7 @@ from weft.planning.candidates import make_label
 from weft.planning.segments import LEAST_SEGMENT, segment_size
 
 if TYPE_CHECKING:
+    from weft.algorithms.registry import Refusal
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -112,14 +113,6 @@ class Contender:
         return make_label(self.algorithm, self.variant)
 
 
-@dataclass(frozen=True, slots=True)
-class PassedOver:
-    """An algorithm that is not in the plan because it does not apply, and why."""
-
-    algorithm: str
-    reason: str
-
-
 @dataclass(frozen=True, eq=False)
 class Choice:
     """What to run for a buffer of one size."""
@@ -162,7 +155,7 @@ class Plan:
     ranges: tuple[Range, ...]
     points: tuple[PlanPoint, ...]
     contenders: tuple[Contender, ...]
-    skipped: tuple[PassedOver, ...]
+    skipped: tuple[Refusal, ...]
     complete: bool
     cpu_seconds: float
     simulations: int
@@ -281,9 +274,7 @@ def check_plan(plan: Plan) -> None:
     """Raise an `InputError` unless the parts of a plan, read from a file, fit together."""
     for planned in plan.schedules:
         _check_schedule(plan, planned.schedule)
-    if not 0 <= plan.root < plan.topology.ranks:
-        msg = f"root {plan.root}: {plan.topology.name} has ranks 0..{plan.topology.ranks - 1}"
-        raise InputError(msg)
+    plan.topology.check_root(plan.root)
     _check_ranges(plan)
     for point in plan.points:
         known = (

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from weft import limits
 from weft.algorithms import registry
-from weft.errors import InputError, LimitError, UnsupportedError, list_some
-from weft.planning.segments import LEAST_SEGMENT, search_segments
+from weft.errors import InputError, list_some
+from weft.planning.segments import LEAST_SEGMENT
+from weft.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +81,7 @@ class QuickChooser:
         return schedule, segment
 
     def _choose(self, collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
-        found = [search_segments(schedule, size_bytes).result for schedule in self._build(collective)]
+        found = [simulate(schedule, size_bytes, max_work=None) for schedule in self._build(collective)]
         best = min(found, key=lambda result: result.time_ps)
         return best.schedule, best.segment_bytes
 
@@ -92,10 +93,11 @@ class QuickChooser:
             lines = [registry.find("direct")]  # the only one there is
         built, reasons = [], []
         for line in lines:
-            try:
-                built.append(line.build(self.topology, collective))
-            except (UnsupportedError, LimitError) as reason:
-                reasons.append(str(reason))
+            found = line.try_build(self.topology, collective)
+            if isinstance(found, registry.Refusal):
+                reasons.append(str(found.error))
+            else:
+                built.append(found)
         if not built:
             why = list_some(reasons, 3, "; ") or "none of them has it"
             names = list_some(line.name for line in self._lines)

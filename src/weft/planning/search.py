@@ -18,7 +18,7 @@ import numpy as np
 from weft import limits
 from weft.planning.curves import CurveSample, TimeCurve
 from weft.planning.segments import LEAST_SEGMENT, segment_share, segment_size
-from weft.simulation import simulate
+from weft.simulation.simulator import run_once
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -164,7 +164,7 @@ class PlanSearch:
 
     def _simulate(self, candidate: Candidate, size_bytes: int, segment_bytes: int | None) -> CurveSample:
         self.simulations += 1
-        result = simulate(candidate.schedule, size_bytes, segment_bytes=segment_bytes, max_work=None)
+        result = run_once(candidate.schedule, size_bytes, segment_bytes)
         link = result.busiest_link
         return CurveSample(result.seconds, link, result.utilisation(link), result.events)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
 from weft import units
+from weft.collective_names import bus_factor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +33,11 @@ class PathStep:
     start_ps: int
     end_ps: int
     waited_for: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields as ``weft simulate --json`` prints them."""
+        fields = asdict(self)
+        return {"transfer": fields.pop("row"), **fields}
 
 
 class CriticalPath(Sequence[PathStep]):
@@ -112,6 +118,8 @@ class SimulationResult:
         What ran.
     size_bytes, segment_bytes
         On how much, cut how; no segment size means whole messages.
+    sharing
+        How links were shared, ``"queue"`` or ``"fluid"``.
     time_ps
         When the last transfer was applied.
     segments, events
@@ -126,11 +134,15 @@ class SimulationResult:
         All of it, if asked for.
     cpu_seconds
         What the simulation cost.
+    untried_segments
+        Segment sizes in bytes that might have been faster and were left out, because they cut too finely or
+        because the time was over.
     """
 
     schedule: Schedule
     size_bytes: int
     segment_bytes: int | None
+    sharing: str
     time_ps: int
     segments: int
     events: int
@@ -139,6 +151,7 @@ class SimulationResult:
     critical_path: CriticalPath
     timeline: Timeline | None
     cpu_seconds: float
+    untried_segments: tuple[int, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -169,21 +182,33 @@ class SimulationResult:
         """Share of the run in which a link was occupied."""
         return float(self.link_busy_ps[link]) / self.time_ps if self.time_ps else 0.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Make the document that ``weft simulate --json`` prints, without the physical limit."""
+        schedule = self.schedule
+        return {
+            "topology": schedule.topology.name,
+            "collective": schedule.collective,
+            "algorithm": schedule.algorithm,
+            "digest": schedule.digest,
+            "size_bytes": self.size_bytes,
+            "segment_bytes": self.segment_bytes,
+            "untried_segment_bytes": list(self.untried_segments),
+            "sharing": self.sharing,
+            "seconds": self.seconds,
+            "time_ps": self.time_ps,
+            "algbw_GBps": self.algbw_GBps,
+            "busbw_GBps": self.busbw_GBps,
+            "steps": schedule.steps,
+            "transfers": schedule.transfers,
+            "messages": schedule.messages,
+            "segments": self.segments,
+            "simulation_seconds": self.cpu_seconds,
+            "slowest_rank": self.slowest_rank,
+            "rank_finish_ps": self.rank_finish_ps.tolist(),
+            "link_busy_ps": self.link_busy_ps.tolist(),
+            "critical_path": [step.to_dict() for step in self.critical_path],
+        }
+
     def __repr__(self) -> str:
         what = f"{self.schedule.algorithm} {self.schedule.collective} of {units.format_size(self.size_bytes)}"
         return f"<SimulationResult {what}: {units.human_seconds(self.seconds)}, {self.algbw_GBps:.2f} GB/s>"
-
-
-def bus_factor(collective: str, ranks: int) -> float:
-    """Factor from algorithm to bus bandwidth, as in nccl-tests.
-
-    Examples
-    --------
-    >>> bus_factor("all_reduce", 4), bus_factor("broadcast", 4)
-    (1.5, 1.0)
-    """
-    if collective == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    if collective in ("reduce_scatter", "all_gather", "all_to_all"):
-        return (ranks - 1) / ranks
-    return 1.0

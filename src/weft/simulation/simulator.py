@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import _core, limits, units
-from weft.errors import LimitError, ScheduleError, SimulationError
+from weft.errors import LimitError, ScheduleError, SimulationError, check_choice
 from weft.simulation.paths import find_paths
 from weft.simulation.result import CriticalPath, SimulationResult, Timeline
+from weft.simulation.segment_sizes import AUTO, count_segments, parse_segment, segment_candidates
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -26,14 +30,12 @@ if TYPE_CHECKING:
     from weft.simulation.paths import Paths
 
 SHARING: Final = ("queue", "fluid")
-ORDERS: Final = ("priority", "fifo")
 # In operations as `weft.limits.MAX_WORK` counts them; measured.
 _ROW_WORK: Final = 15.0
 _PIECE_WORK: Final = 30.0
 _SEGMENT_WORK: Final = 120.0
 _CROSSING_WORK: Final = 150.0
 
-EXECUTIONS: Final = ("dependency", "global", "strict")
 _PATH: Final = ("row", "segment", "waited", "start_ps", "end_ps")
 
 
@@ -41,15 +43,13 @@ def simulate(
     schedule: Schedule,
     size: str | int,
     *,
-    segment_bytes: int | str | None = None,
+    segment_bytes: int | str | None = AUTO,
     sharing: str = "queue",
-    order: str = "priority",
-    execution: str = "dependency",
     element_bytes: int = 1,
     record: bool = False,
     max_work: float | None = limits.MAX_WORK,
 ) -> SimulationResult:
-    """Run a schedule on the topology it was made for.
+    """Run a schedule on the topology it was made for, as ``weft simulate`` does.
 
     Parameters
     ----------
@@ -58,26 +58,17 @@ def simulate(
     size
         Buffer size, such as ``"64MiB"``, meant as in nccl-tests (`Schedule.chunk_bytes`).
     segment_bytes
-        Cut messages into segments of at most this size, which follow each other through the network.
+        Cut messages into segments of at most this size, which follow each other through the network. None or
+        ``"none"`` cuts nothing; ``"auto"`` tries several sizes and returns the fastest run.
     sharing
         ``"queue"`` or ``"fluid"``.
-    order
-        Who goes first where several wait: ``"priority"`` (segment, step, row) or ``"fifo"``.
-    execution
-        ``"dependency"``: as soon as the data is there. ``"global"``: all ranks finish a step before the next.
-        ``"strict"``: each rank finishes its own sends and receives of a step before its next.
     element_bytes
         Chunks are cut at whole elements.
     record
         Keep the whole timeline, for a trace.
     max_work
-        Operations that it may take, by an estimate that is made first; None for any number. How often flows
-        that share links change their speeds cannot be told beforehand: with ``"fluid"`` that is counted.
-
-    Returns
-    -------
-    SimulationResult
-        Times, link occupation, critical path.
+        Operations that a run may take, by an estimate that is made first; None for any number. How often
+        flows that share links change their speeds cannot be told beforehand: with ``"fluid"`` it is counted.
 
     Raises
     ------
@@ -89,22 +80,113 @@ def simulate(
     --------
     >>> import weft
     >>> ring = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4@bw=1GB/s,lat=1us"))
-    >>> weft.simulate(ring, "4MB").seconds
+    >>> weft.simulate(ring, "4MB", segment_bytes=None).seconds
     0.006006
     """
-    began = time.process_time()
-    size_bytes = units.parse_size(size)
+    size_bytes, cut = units.parse_size(size), parse_segment(segment_bytes)
+    untried: tuple[int, ...] = ()
+    if isinstance(cut, str):
+        best = search_segments(
+            schedule, size_bytes, sharing=sharing, element_bytes=element_bytes, max_work=max_work
+        ).result
+        if not record:
+            return best
+        cut, untried = best.segment_bytes, best.untried_segments
+    else:
+        _check_cut(schedule, size_bytes, cut)
+    result = run_once(schedule, size_bytes, cut, sharing, element_bytes, record=record, max_work=max_work)
+    return replace(result, untried_segments=untried)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSearch:
+    """The fastest run, and the wall-clock seconds that the first one, the coarsest, took."""
+
+    result: SimulationResult
+    first_seconds: float
+
+
+def search_segments(
+    schedule: Schedule,
+    size_bytes: int,
+    *,
+    segment: int | str | None = AUTO,
+    sharing: str = "queue",
+    element_bytes: int = 1,
+    good_enough_s: float = 0.0,
+    time_left: Callable[[], float] = lambda: math.inf,
+    max_work: float | None = None,
+) -> SegmentSearch:
+    """Simulate with each segment size worth a try and find the fastest run.
+
+    Parameters
+    ----------
+    schedule, size_bytes, sharing, element_bytes, max_work
+        As in `simulate`.
+    segment
+        As `parse_segment` takes it.
+    good_enough_s
+        A run this short ends the search.
+    time_left
+        Wall-clock seconds that are left for it; the first size is tried even if there are none.
+
+    Raises
+    ------
+    LimitError
+        If the first run would take more than `max_work`; sizes after it that would are left out.
+    """
+    cut = parse_segment(segment)
+    if isinstance(cut, str):
+        tries, too_fine = segment_candidates(schedule, size_bytes)
+    else:
+        _check_cut(schedule, size_bytes, cut)
+        tries, too_fine = [cut], []
+    best: SimulationResult | None = None
+    took = first = 0.0
+    while tries:
+        # The next size is a quarter of the last, and may take four times as long.
+        if best is not None and time_left() < 4 * took:
+            break
+        began = time.monotonic()
+        try:
+            result = run_once(schedule, size_bytes, tries[0], sharing, element_bytes, max_work=max_work)
+        except LimitError:
+            if best is None:
+                raise
+            break
+        del tries[0]
+        took = time.monotonic() - began
+        first = first or took
+        if best is None or result.time_ps < best.time_ps:
+            best = result
+        if best.seconds <= good_enough_s:
+            return SegmentSearch(best, first)
+    assert best is not None, "there is always one size to try"
+    late = [size for size in tries if size is not None]
+    return SegmentSearch(replace(best, untried_segments=(*late, *too_fine)), first)
+
+
+def _check_cut(schedule: Schedule, size_bytes: int, segment_bytes: int | None) -> None:
+    """Refuse too fine a cut; the engine would find out too, but only after it filled the memory."""
     if segment_bytes is not None:
-        segment_bytes = units.parse_size(segment_bytes)
-        if segment_bytes < 1:
-            msg = "segment_bytes must be at least 1"
-            raise ScheduleError(msg)
-    _check_choice("sharing", sharing, SHARING)
-    _check_choice("order", order, ORDERS)
-    _check_choice("execution", execution, EXECUTIONS)
-    found = _run(
-        schedule, size_bytes, segment_bytes, sharing, order, execution, element_bytes, record, max_work
-    )
+        count = int(count_segments(schedule, size_bytes, segment_bytes).sum())
+        limits.check(f"segments of {units.format_size(segment_bytes)}", count, limits.MAX_SEGMENTS)
+
+
+def run_once(
+    schedule: Schedule,
+    size_bytes: int,
+    segment_bytes: int | None,
+    sharing: str = "queue",
+    element_bytes: int = 1,
+    *,
+    record: bool = False,
+    max_work: float | None = None,
+) -> SimulationResult:
+    """Run a schedule with one segment size; parameters and errors as for `simulate`."""
+    began = time.process_time()
+    check_choice("sharing", sharing, SHARING, ScheduleError)
+    found = _run_engine(schedule, size_bytes, segment_bytes, sharing, element_bytes, record, max_work)
     if found["stuck_row"] >= 0:
         row = found["stuck_row"]
         ends = f"chunk {schedule.chunk[row]} from rank {schedule.src[row]} to {schedule.dst[row]}"
@@ -114,6 +196,7 @@ def simulate(
         schedule=schedule,
         size_bytes=size_bytes,
         segment_bytes=segment_bytes,
+        sharing=sharing,
         time_ps=found["time_ps"],
         segments=found["segments"],
         events=found["events"],
@@ -125,13 +208,11 @@ def simulate(
     )
 
 
-def _run(
+def _run_engine(
     schedule: Schedule,
     size_bytes: int,
     segment_bytes: int | None,
     sharing: str,
-    order: str,
-    execution: str,
     element_bytes: int,
     record: bool,
     max_work: float | None,
@@ -153,8 +234,8 @@ def _run(
             topology.bandwidth,
             topology.latency_ps,
             sharing,
-            order,
-            execution,
+            "priority",
+            "dependency",
             record,
             limits.MAX_SEGMENTS,
             limits.MAX_TIME_PS,
@@ -188,12 +269,6 @@ def _estimate(
         + _SEGMENT_WORK * segments
         + _CROSSING_WORK * crossings
     )
-
-
-def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        msg = f"{name} {value!r} is unknown, expected {' or '.join(allowed)}"
-        raise ScheduleError(msg)
 
 
 def _timeline(found: dict[str, Any]) -> Timeline:

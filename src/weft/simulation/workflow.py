@@ -93,7 +93,7 @@ class Workflow:
     >>> ring = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4@bw=1GB/s,lat=1us"))
     >>> flow = Workflow(ring.topology, [Resource("compute", units.PS_PER_S)])
     >>> sums = flow.pattern(ring, 4_000_000)
-    >>> first = flow.task("backward", [Work(0, 5_000_000)])
+    >>> first = flow.task("backward", [LocalWork(0, 5_000_000)])
     >>> flow.task("all-reduce", [Part(sums)], after=[first])
     1
     >>> flow.run().time_ps

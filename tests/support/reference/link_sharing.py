@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from support.reference.lowering import Segment
     from weft.topology import Topology
 
-Turn = tuple[int, tuple[int, int, int]]
 Connection = tuple[int, int, tuple[int, ...]]
 
 
@@ -75,19 +74,17 @@ class Sharing(Protocol):
 
 
 class WaitingRoom:
-    """Segments that wait for one link or connection; by key, or first come, first served."""
+    """Segments that wait for one link or connection; the smallest key goes first."""
 
-    def __init__(self, order: str) -> None:
-        self._by_arrival = order == "fifo"
-        self._heap: list[tuple[Turn, int, Segment, int]] = []
+    def __init__(self) -> None:
+        self._heap: list[tuple[tuple[int, int, int], int, Segment, int]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def enter(self, segment: Segment, now: int, hop: int = 0) -> None:
+    def enter(self, segment: Segment, hop: int = 0) -> None:
         """Wait from now on."""
-        turn = (now if self._by_arrival else 0, segment.key)
-        heapq.heappush(self._heap, (turn, segment.number, segment, hop))
+        heapq.heappush(self._heap, (segment.key, segment.number, segment, hop))
 
     def call(self) -> tuple[Segment, int]:
         """Let the next one out, with the hop it waits at."""
@@ -102,16 +99,16 @@ class Queue:
     have to wait for a slow one in the middle of it.
     """
 
-    def __init__(self, topology: Topology, order: str, agenda: Agenda, journeys: Journeys) -> None:
+    def __init__(self, topology: Topology, agenda: Agenda, journeys: Journeys) -> None:
         self.bandwidth: list[int] = topology.bandwidth.tolist()
         self.latency_ps: list[int] = topology.latency_ps.tolist()
         self.agenda, self.journeys = agenda, journeys
         self.busy: set[int] = set()
-        self.waiting = [WaitingRoom(order) for _ in self.bandwidth]
+        self.waiting = [WaitingRoom() for _ in self.bandwidth]
 
     def ready(self, segment: Segment, hop: int = 0) -> None:
         """Let it wait for the link of a hop from now on."""
-        self.waiting[segment.route[hop]].enter(segment, self.agenda.now, hop)
+        self.waiting[segment.route[hop]].enter(segment, hop)
 
     def start(self) -> None:
         """Let every free link take the next of those that wait for it."""
@@ -137,10 +134,10 @@ class Queue:
 class Fluid:
     """Connections flow at once and share links max-min fair; each carries one segment at a time."""
 
-    def __init__(self, topology: Topology, order: str, agenda: Agenda, journeys: Journeys) -> None:
+    def __init__(self, topology: Topology, agenda: Agenda, journeys: Journeys) -> None:
         self.bandwidth: list[int] = topology.bandwidth.tolist()
         self.latency_ps: list[int] = topology.latency_ps.tolist()
-        self.order, self.agenda, self.journeys = order, agenda, journeys
+        self.agenda, self.journeys = agenda, journeys
         self.waiting: dict[Connection, WaitingRoom] = {}
         self.busy: set[Connection] = set()
         self.flows: dict[int, Flow] = {}
@@ -149,8 +146,8 @@ class Fluid:
 
     def ready(self, segment: Segment) -> None:
         """Let it wait for its connection from now on."""
-        room = self.waiting.setdefault(_connection(segment), WaitingRoom(self.order))
-        room.enter(segment, self.agenda.now)
+        room = self.waiting.setdefault(_connection(segment), WaitingRoom())
+        room.enter(segment)
 
     def start(self) -> None:
         """Let every idle connection take its next; if any flow came or went, share the links anew."""

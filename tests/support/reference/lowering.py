@@ -9,7 +9,6 @@ Why a segment waits
 -------------------
 - It reads its source: what was written there before must be applied.
 - It writes its destination: what was read there before must have left, what was written must be applied.
-- Lockstep, where asked for: its step must not start before earlier ones are over, everywhere or at its rank.
 
 A start waits for earlier steps only, an apply at most for departures and earlier applies of its own step: no
 schedule can deadlock here.
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from weft.schedule import Schedule
-
-EXECUTIONS = ("dependency", "global", "strict")
 
 
 class Piece(NamedTuple):
@@ -185,17 +182,10 @@ def cut_segments(
     return segments
 
 
-def derive_waits(segments: Sequence[Segment], execution: str = "dependency") -> list[Waits]:
-    """Find what each segment waits for: its data and, in lockstep, the steps before its own."""
+def derive_waits(segments: Sequence[Segment]) -> list[Waits]:
+    """Find what each segment waits for."""
     waits = [Waits(apply={segment.arrived}) for segment in segments]
     _wait_for_data(segments, waits)
-    if execution == "global":
-        _wait_for_all(segments, waits)
-    elif execution == "strict":
-        _wait_for_own_rank(segments, waits)
-    elif execution != "dependency":
-        msg = f"execution {execution!r} is unknown, expected one of {', '.join(EXECUTIONS)}"
-        raise InputError(msg)
     return waits
 
 
@@ -247,28 +237,3 @@ def _wait_for_data(segments: Sequence[Segment], waits: list[Waits]) -> None:
                 if place in writer:
                     waits[segment.number].apply.add(writer[place].applied)
                 writer[place] = segment
-
-
-def _wait_for_all(segments: Sequence[Segment], waits: list[Waits]) -> None:
-    """Hold each step until the one before is applied, which itself was held until all earlier ones were."""
-    before: list[Segment] = []
-    for step in _steps(segments):
-        for segment in step:
-            waits[segment.number].start.update(earlier.applied for earlier in before)
-        before = step
-
-
-def _wait_for_own_rank(segments: Sequence[Segment], waits: list[Waits]) -> None:
-    """Hold a rank's step until what it sent before has left it and what was sent to it is applied.
-
-    Only its last step with a send, and what came after, is waited for: that send waited for the rest.
-    """
-    open_at: dict[int, set[Passed]] = defaultdict(set)
-    for step in _steps(segments):
-        for segment in step:
-            waits[segment.number].start |= open_at[segment.src]
-        for rank in {segment.src for segment in step}:
-            open_at[rank].clear()
-        for segment in step:
-            open_at[segment.src].add(segment.left)
-            open_at[segment.dst].add(segment.applied)

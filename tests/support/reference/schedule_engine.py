@@ -35,11 +35,10 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.topology import Topology
 
-SHARINGS: Final[dict[str, Callable[[Topology, str, Agenda, Journeys], Sharing]]] = {
+SHARINGS: Final[dict[str, Callable[[Topology, Agenda, Journeys], Sharing]]] = {
     "queue": Queue,
     "fluid": Fluid,
 }
-ORDERS: Final = ("priority", "fifo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,6 @@ def simulate_reference(
     *,
     segment_bytes: int | None = None,
     sharing: str = "queue",
-    order: str = "priority",
-    execution: str = "dependency",
     element_bytes: int = 1,
 ) -> ReferenceResult:
     """Run a collective on its topology; the parameters are those of `weft.simulate`.
@@ -93,7 +90,7 @@ def simulate_reference(
     (2000000, 4000000, 6000000)
     """
     segments = cut_segments(schedule, size_bytes, segment_bytes, element_bytes)
-    run = Run(schedule.topology, segments, derive_waits(segments, execution), sharing=sharing, order=order)
+    run = Run(schedule.topology, segments, derive_waits(segments), sharing=sharing)
     return run.to_the_end()
 
 
@@ -107,15 +104,13 @@ class Run:
         waits: Sequence[Waits],
         *,
         sharing: str = "queue",
-        order: str = "priority",
     ) -> None:
-        for name, value, known in (("sharing", sharing, SHARINGS), ("order", order, ORDERS)):
-            if value not in known:
-                msg = f"{name} {value!r} is unknown, expected one of {', '.join(known)}"
-                raise InputError(msg)
+        if sharing not in SHARINGS:
+            msg = f"sharing {sharing!r} is unknown, expected one of {', '.join(SHARINGS)}"
+            raise InputError(msg)
         self.topology, self.segments, self.waits = topology, segments, waits
         self.agenda = Agenda()
-        self.network: Sharing = SHARINGS[sharing](topology, order, self.agenda, self)
+        self.network: Sharing = SHARINGS[sharing](topology, self.agenda, self)
         self.followers: dict[Passed, list[Segment]] = defaultdict(list)
         self.started_ps: dict[int, int] = {}
         self.applied_ps: dict[int, int] = {}

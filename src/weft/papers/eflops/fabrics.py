@@ -127,7 +127,10 @@ def sweep(
         home = load_topology(f"bigraph:{per_switch},{switches}@{LINKS}")
         runs = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
         best = hdrm.all_reduce(home)
-        ours = {key: simulate(best, key[0], sharing=key[1], max_work=None).seconds for key in runs}
+        ours = {
+            key: simulate(best, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds
+            for key in runs
+        }
         for name in RIVALS:
             rivals = {SAME: [ALGORITHMS[name](home)]}
             for times in oversubscriptions:
@@ -138,7 +141,8 @@ def sweep(
                 flows = max(measure_contention(schedule, max_work=None).max_flows for schedule in schedules)
                 for key, seconds in ours.items():
                     gains = tuple(
-                        simulate(schedule, key[0], sharing=key[1], max_work=None).seconds / seconds
+                        simulate(schedule, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds
+                        / seconds
                         for schedule in schedules
                     )
                     yield Against(per_switch, switches, network, name, *key, seconds, gains, flows)

@@ -89,11 +89,14 @@ def sweep(
         for name, build in ALGORITHMS.items():
             own = build(servers(many, many))
             runs = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
-            alone = {key: simulate(own, key[0], sharing=key[1], max_work=None).seconds for key in runs}
+            alone = {
+                key: simulate(own, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds
+                for key in runs
+            }
             for few in nics:
                 if few >= many:
                     continue
                 shared = build(servers(many, few))
                 for size, kind in runs:
-                    seconds = simulate(shared, size, sharing=kind, max_work=None).seconds
+                    seconds = simulate(shared, size, segment_bytes=None, sharing=kind, max_work=None).seconds
                     yield Shared(many, few, name, size, kind, seconds, alone[size, kind])

@@ -11,7 +11,7 @@ from weft.bounds.collective_bound import lower_bound
 from weft.bounds.packing import pack
 from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX, schedules
 from weft.planning.comparison import NEAR_ENOUGH
-from weft.planning.segments import search_segments
+from weft.simulation.simulator import search_segments
 from weft.verification import verify
 
 if TYPE_CHECKING:
