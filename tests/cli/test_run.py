@@ -19,8 +19,8 @@ from weft import limits
 WEFT = Path(sys.executable).with_name("weft")
 MEET = """
 from weft.runtime import find_place, join
-with join(find_place(), timeout=20) as roster:
-    print(*roster.exchange(b"%d" % roster.rank, 20))
+with join(find_place(), timeout=20) as control_plane:
+    print(*control_plane.exchange(b"%d" % control_plane.rank, 20))
 """
 # Each rank says its number and that of a process it started, and both stay until they are ended.
 LINGER = """

@@ -23,8 +23,8 @@ import json, sys, time
 from weft.errors import WeftError
 from weft.runtime import find_place, join
 try:
-    with join(find_place(), timeout=float(sys.argv[1])) as roster:
-        print(json.dumps({"joined": [[m.rank, m.pid] for m in roster.members]}), flush=True)
+    with join(find_place(), timeout=float(sys.argv[1])) as plane:
+        print(json.dumps({"joined": [[m.rank, m.pid] for m in plane.members]}), flush=True)
 THEN
         print(json.dumps({"done": True}), flush=True)
 except WeftError as error:
@@ -39,7 +39,7 @@ class Job:
 
     size: int
     timeout: float = 30.0
-    then: str = "roster.barrier(10)"
+    then: str = "plane.barrier(10)"
     secret: bytes = field(default_factory=lambda: os.urandom(32))
     processes: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
 

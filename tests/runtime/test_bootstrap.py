@@ -33,29 +33,29 @@ def frame_from(channel: handshake.FramedConnection) -> tuple[handshake.FrameKind
 
 
 def test_a_job_of_one_needs_nobody() -> None:
-    with join(Place(0, 1)) as roster:
-        assert roster.exchange(b"mine") == [b"mine"]
-        roster.barrier()
-    assert (roster.rank, roster.size) == (0, 1)
-    assert roster.members == (Member(0, socket.gethostname()[:64], os.getpid(), host_identity()),)
+    with join(Place(0, 1)) as plane:
+        assert plane.exchange(b"mine") == [b"mine"]
+        plane.barrier()
+    assert (plane.rank, plane.size) == (0, 1)
+    assert plane.members == (Member(0, socket.gethostname()[:64], os.getpid(), host_identity()),)
 
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_ranks_meet_and_exchange_whatever_the_order_they_come_in(size: int) -> None:
     then = """
 for round in range(3):
-    parts = roster.exchange(bytes([roster.rank]) * roster.rank * (round + 1), 20)
-    assert parts == [bytes([r]) * r * (round + 1) for r in range(roster.size)], parts
-roster.barrier(20)
-assert roster.exchange(b"x" * 65536, 20) == [b"x" * 65536] * roster.size
-assert len({m.boot_id for m in roster.members}) == 1
+    parts = plane.exchange(bytes([plane.rank]) * plane.rank * (round + 1), 20)
+    assert parts == [bytes([r]) * r * (round + 1) for r in range(plane.size)], parts
+plane.barrier(20)
+assert plane.exchange(b"x" * 65536, 20) == [b"x" * 65536] * plane.size
+assert len({m.boot_id for m in plane.members}) == 1
 """
     with Job(size, then=then) as job:
         job.start(*range(size - 1, -1, -1))
         assert job.results() == {rank: {"done": True} for rank in range(size)}
 
 
-def test_every_rank_gets_the_same_roster() -> None:
+def test_every_rank_gets_the_same_members() -> None:
     with Job(3) as job:
         job.start(0, 1, 2)
         pids = [[rank, process.pid] for rank, process in job.processes.items()]
@@ -63,7 +63,7 @@ def test_every_rank_gets_the_same_roster() -> None:
 
 
 def test_a_job_can_meet_again_at_the_same_place() -> None:
-    again = "roster.close()\nwith join(find_place(), timeout=20) as second:\n    second.barrier(20)"
+    again = "plane.close()\nwith join(find_place(), timeout=20) as second:\n    second.barrier(20)"
     with Job(3, then=again) as job:
         job.start(0, 1, 2)
         assert job.results() == {rank: {"done": True} for rank in range(3)}
@@ -114,7 +114,7 @@ def test_a_rank_that_dies_while_others_still_come_is_named_at_once() -> None:
 
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_killed_during_an_exchange_is_named_by_all_others(victim: int) -> None:
-    wait = f"import time\nif roster.rank == {victim}: time.sleep(60)\nroster.exchange(b'', 50)"
+    wait = f"import time\nif plane.rank == {victim}: time.sleep(60)\nplane.exchange(b'', 50)"
     with Job(4, then=wait) as job:
         job.start(0, 1, 2, 3)
         for rank in range(4):
@@ -129,7 +129,7 @@ def test_a_rank_killed_during_an_exchange_is_named_by_all_others(victim: int) ->
 
 @pytest.mark.parametrize("late", [(2,), (0,), (1, 3)])
 def test_ranks_that_do_not_come_to_a_barrier_are_named_by_all_others(late: tuple[int, ...]) -> None:
-    wait = f"import time\nif roster.rank in {late}: time.sleep(30)\nroster.barrier(2)"
+    wait = f"import time\nif plane.rank in {late}: time.sleep(30)\nplane.barrier(2)"
     with Job(4, then=wait) as job:
         job.start(0, 1, 2, 3)
         for rank in set(range(4)) - set(late):
@@ -139,14 +139,14 @@ def test_ranks_that_do_not_come_to_a_barrier_are_named_by_all_others(late: tuple
 
 
 def test_the_shortest_patience_decides_and_names_the_right_rank() -> None:
-    wait = "import time\nif roster.rank == 2: time.sleep(30)\nroster.barrier([50, 2, 50][roster.rank])"
+    wait = "import time\nif plane.rank == 2: time.sleep(30)\nplane.barrier([50, 2, 50][plane.rank])"
     with Job(3, then=wait) as job:
         job.start(0, 1, 2)
         assert [job.result(rank)["missing"] for rank in (0, 1)] == [[2], [2]]
 
 
 def test_a_rank_0_that_comes_late_is_not_blamed_for_one_that_never_comes() -> None:
-    wait = "time.sleep([3, 0, 30][roster.rank])\nroster.barrier(4)"
+    wait = "time.sleep([3, 0, 30][plane.rank])\nplane.barrier(4)"
     with Job(3, then=wait) as job:
         job.start(0, 1, 2)
         assert [job.result(rank)["missing"] for rank in (0, 1)] == [[2], [2]]
@@ -154,14 +154,14 @@ def test_a_rank_0_that_comes_late_is_not_blamed_for_one_that_never_comes() -> No
 
 def test_a_call_answered_just_in_time_does_not_end_the_next_one() -> None:
     # Rank 1's time is over before rank 0 comes, but rank 0 comes within its grace.
-    wait = "time.sleep([1, 0][roster.rank])\nroster.barrier([20, 0.5][roster.rank])\nroster.barrier(20)"
+    wait = "time.sleep([1, 0][plane.rank])\nplane.barrier([20, 0.5][plane.rank])\nplane.barrier(20)"
     with Job(2, then=wait) as job:
         job.start(0, 1)
         assert job.results() == {0: {"done": True}, 1: {"done": True}}
 
 
 def test_ranks_in_different_calls_are_told_so() -> None:
-    differ = "roster.exchange(b'', 20) if roster.rank == 1 else roster.barrier(20)"
+    differ = "plane.exchange(b'', 20) if plane.rank == 1 else plane.barrier(20)"
     with Job(3, then=differ) as job:
         job.start(0, 1, 2)
         for result in job.results().values():
@@ -169,13 +169,13 @@ def test_ranks_in_different_calls_are_told_so() -> None:
             assert "rank 1 is in exchange while rank 0 is in barrier" in result["text"]
 
 
-def test_a_roster_is_of_no_use_after_an_error_or_when_closed() -> None:
+def test_a_control_plane_is_of_no_use_after_an_error_or_when_closed() -> None:
     twice = """
 try:
-    roster.barrier(0.5 if roster.rank else 20)
+    plane.barrier(0.5 if plane.rank else 20)
 except WeftError as error:
     assert type(error).__name__ == "TimedOut", error
-roster.barrier(20)
+plane.barrier(20)
 """
     with Job(3, then=twice) as job:
         job.start(0, 1)
@@ -185,10 +185,10 @@ roster.barrier(20)
                 "this control plane cannot be used any more: barrier: Timed out waiting 500ms: rank 2"
                 in job.result(rank)["text"]
             )
-    roster = join(Place(0, 1))
-    roster.close()
+    plane = join(Place(0, 1))
+    plane.close()
     with pytest.raises(RuntimeFailure, match="cannot be used any more: it was closed"):
-        roster.barrier()
+        plane.barrier()
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e9])

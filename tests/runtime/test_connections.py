@@ -19,30 +19,32 @@ from weft.runtime.transport.connections import (
     open_data_listener,
 )
 
-LINE = PeerConnection(0, 0)
+PEER = PeerConnection(0, 0)
 """As rank 1 sees it."""
 
 
 @pytest.fixture
-def entrance() -> Iterator[DataListener]:
+def listener() -> Iterator[DataListener]:
     with open_data_listener(LOOPBACK, [], 5.0) as made:
         yield made
 
 
-def test_two_ranks_connect_once_for_each_purpose(entrance: DataListener) -> None:
+def test_two_ranks_connect_once_for_each_purpose(listener: DataListener) -> None:
     with open_data_listener(LOOPBACK, [], 5.0) as other:
-        doors = [entrance.listens_at, other.listens_at]
+        addresses = [listener.listens_at, other.listens_at]
         found: dict[PeerConnection, socket.socket] = {}
         purposes = (-1, 0, 1)
 
         def call() -> None:
             found.update(
-                connect_peers(1, other, doors, {PeerConnection(0, one): None for one in purposes}, 20.0)
+                connect_peers(1, other, addresses, {PeerConnection(0, one): None for one in purposes}, 20.0)
             )
 
         caller = threading.Thread(target=call)
         caller.start()
-        accepted = connect_peers(0, entrance, doors, {PeerConnection(1, one): None for one in purposes}, 20.0)
+        accepted = connect_peers(
+            0, listener, addresses, {PeerConnection(1, one): None for one in purposes}, 20.0
+        )
         caller.join()
         assert found.keys() == {PeerConnection(0, one) for one in purposes}
         for purpose in purposes:
@@ -52,30 +54,30 @@ def test_two_ranks_connect_once_for_each_purpose(entrance: DataListener) -> None
                 end.close()
 
 
-def test_a_rank_that_refuses_for_a_while_cannot_be_reached(entrance: DataListener) -> None:
+def test_a_rank_that_refuses_for_a_while_cannot_be_reached(listener: DataListener) -> None:
     with socket.create_server((LOOPBACK, 0)) as closed:
         port = closed.getsockname()[1]
-    doors = [ListenAddress(LOOPBACK, port, bytes(32)), entrance.listens_at]
+    addresses = [ListenAddress(LOOPBACK, port, bytes(32)), listener.listens_at]
     with pytest.raises(RuntimeFailure, match=f"rank 0 from .* at .*:{port} cannot be reached: .*refused"):
-        connect_peers(1, entrance, doors, {LINE: None}, 30.0)
+        connect_peers(1, listener, addresses, {PEER: None}, 30.0)
 
 
-def test_a_rank_whose_queue_is_full_is_only_late(entrance: DataListener) -> None:
+def test_a_rank_whose_queue_is_full_is_only_late(listener: DataListener) -> None:
     with socket.create_server((LOOPBACK, 0), backlog=0) as full, ExitStack() as stack:
         for _ in range(4):
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        doors = [ListenAddress(LOOPBACK, full.getsockname()[1], bytes(32)), entrance.listens_at]
+        addresses = [ListenAddress(LOOPBACK, full.getsockname()[1], bytes(32)), listener.listens_at]
         late = r"connect: Timed out waiting 1800ms: rank 0 did not come within 1\.8 s; .*: no answer"
         with pytest.raises(TimedOut, match=late):
-            connect_peers(1, entrance, doors, {LINE: None}, 1.8)
+            connect_peers(1, listener, addresses, {PEER: None}, 1.8)
 
 
-def test_an_impostor_that_listens_is_never_connected(entrance: DataListener) -> None:
+def test_an_impostor_that_listens_is_never_connected(listener: DataListener) -> None:
     with open_data_listener(LOOPBACK, [], 5.0) as impostor:
         forged = ListenAddress(LOOPBACK, impostor.listens_at.port, bytes(32))  # not the impostor's token
-        doors = [forged, entrance.listens_at]
+        addresses = [forged, listener.listens_at]
         over = threading.Event()
 
         def serve() -> None:
@@ -85,7 +87,7 @@ def test_an_impostor_that_listens_is_never_connected(entrance: DataListener) -> 
         server = threading.Thread(target=serve)
         server.start()
         with pytest.raises(TimedOut, match="the secret may differ"):
-            connect_peers(1, entrance, doors, {LINE: None}, 0.5)
+            connect_peers(1, listener, addresses, {PEER: None}, 0.5)
         over.set()
         server.join()
         assert "it does not know the job's secret" in (impostor.listener.describe() or "")

@@ -55,11 +55,11 @@ def start(words: list[str], scratch: Path, **more: str) -> subprocess.Popen[str]
     )
 
 
-def done(outputs: list[tuple[int, str]], launcher: str, board: str) -> bool:
+def done(outputs: list[tuple[int, str]], launcher: str, exchange: str) -> bool:
     """Whether all four ranks have done their work."""
     assert [code for code, _ in outputs] == [0] * len(outputs), outputs
     lines = {line for _, output in outputs for line in output.splitlines()}
-    return lines >= {f"done {rank} {launcher} {board}" for rank in range(4)}
+    return lines >= {f"done {rank} {launcher} {exchange}" for rank in range(4)}
 
 
 def weft_files(scratch: Path) -> list[Path]:
@@ -87,7 +87,7 @@ def test_torchrun_on_two_nodes_hands_the_secret_over_in_its_store(script: str, s
         start([TORCHRUN, "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=2", *where, script], scratch)
         for node in range(2)
     ]
-    assert done(finish(nodes, 120), "torchrun", "StoreBoard")
+    assert done(finish(nodes, 120), "torchrun", "StoreExchange")
 
 
 def test_open_mpi_on_one_machine(script: str, scratch: Path) -> None:

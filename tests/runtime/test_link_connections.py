@@ -81,18 +81,18 @@ def test_a_cable_that_goes_one_way_only_is_no_lane() -> None:
 
 def test_several_network_cards_at_switches_are_lanes() -> None:
     cables: list[Cable] = [(0, 2, "a0", "-"), (0, 3, "a1", "-"), (1, 2, "b0", "-"), (1, 3, "b1", "-")]
-    lanes = find_link_connections(wired(cables, ranks=2, switches=2), range(2), 1)
-    assert lanes.ends == {0: (ConnectionEnds("b0", "a0"), ConnectionEnds("b1", "a1"))}
-    assert 0 <= lanes.out[0] < 2
+    found = find_link_connections(wired(cables, ranks=2, switches=2), range(2), 1)
+    assert found.ends == {0: (ConnectionEnds("b0", "a0"), ConnectionEnds("b1", "a1"))}
+    assert 0 <= found.out[0] < 2
 
 
 def test_ranks_of_one_host_share_its_cables_and_have_none_between_them() -> None:
     topology = wired([(0, 1, "a", "b")], ranks=2)
-    lanes = find_link_connections(topology, [0, 0, 1, 1], 1)
-    assert lanes.ends == {2: (ConnectionEnds("a", "b"),), 3: (ConnectionEnds("a", "b"),)}
+    found = find_link_connections(topology, [0, 0, 1, 1], 1)
+    assert found.ends == {2: (ConnectionEnds("a", "b"),), 3: (ConnectionEnds("a", "b"),)}
 
 
 def test_some_of_the_ranks_keep_their_lanes_under_new_numbers() -> None:
-    lanes = find_link_connections(wired(PARALLEL, ranks=3), range(3), 1).among([2, 1])
-    assert lanes.ends == {0: (ConnectionEnds("b2", "c0"),)}
-    assert set(lanes.out) == set(lanes.into) == {0}
+    found = find_link_connections(wired(PARALLEL, ranks=3), range(3), 1).among([2, 1])
+    assert found.ends == {0: (ConnectionEnds("b2", "c0"),)}
+    assert set(found.out) == set(found.into) == {0}

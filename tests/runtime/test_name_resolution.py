@@ -67,5 +67,5 @@ def test_all_addresses_of_a_name_are_tried() -> None:
         for rank, address in enumerate(["127.0.0.1", "localhost"])
     ]
     with holder, ThreadPoolExecutor(2) as pool:
-        for roster in pool.map(lambda place: join(place, timeout=20), places):
-            roster.close()
+        for control_plane in pool.map(lambda place: join(place, timeout=20), places):
+            control_plane.close()

@@ -33,7 +33,7 @@ def test_a_schedule_that_is_wrong_does_not_run() -> None:
 
 def test_a_plan_and_a_schedule_at_once_are_refused() -> None:
     plan = weft.plan("ring:3", "1MiB", algorithms="ring")
-    with pytest.raises(InputError, match="which of them"):
+    with pytest.raises(InputError, match="exclude each other"):
         ScheduleSelector(3, plan=plan, schedule=ring.all_reduce(load_topology("ring:3")))
 
 

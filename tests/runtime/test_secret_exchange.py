@@ -34,51 +34,51 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_note_is_read_as_it_was_left_and_only_by_its_owner(folder: Path) -> None:
-    board = FileExchange("job")
-    assert board.read(1) is None
-    board.leave(NOTE, 1)
-    assert board.read(1) == NOTE
+    exchange = FileExchange("job")
+    assert exchange.read(1) is None
+    exchange.leave(NOTE, 1)
+    assert exchange.read(1) == NOTE
     assert FileExchange("another job").read(1) is None
     (path,) = folder.iterdir()
-    assert str(path) == str(board)
+    assert str(path) == str(exchange)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    board.remove()
-    board.remove()  # again does no harm
-    assert board.read(1) is None
+    exchange.remove()
+    exchange.remove()  # again does no harm
+    assert exchange.read(1) is None
     assert not folder.exists() or not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("room", [0, 20])
 def test_a_full_disk_is_said_and_no_part_of_a_note_is_left(folder: Path, room: int) -> None:
-    board, before = FileExchange("job"), resource.getrlimit(resource.RLIMIT_FSIZE)
-    assert str(board).startswith(str(folder))  # Python finds its temporary folder by writing to it
+    exchange, before = FileExchange("job"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert str(exchange).startswith(str(folder))  # Python finds its temporary folder by writing to it
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            board.leave(NOTE, 1)
+            exchange.leave(NOTE, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert board.read(1) is None
+    assert exchange.read(1) is None
     assert not list(folder.iterdir())
 
 
 def test_what_an_earlier_job_left_is_replaced(folder: Path) -> None:
-    board = FileExchange("job")
-    board.leave(NOTE, 1)
-    Path(f"{board}.new").write_text("half a no")
+    exchange = FileExchange("job")
+    exchange.leave(NOTE, 1)
+    Path(f"{exchange}.new").write_text("half a no")
     later = SecretNote(4001, b"t" * 32)
-    board.leave(later, 1)
-    assert board.read(1) == later
-    assert [path.name for path in folder.iterdir()] == [Path(str(board)).name]
+    exchange.leave(later, 1)
+    assert exchange.read(1) == later
+    assert [path.name for path in folder.iterdir()] == [Path(str(exchange)).name]
 
 
 @pytest.mark.parametrize("text", [b"", b"4000", b"4000 abc\n", b"x" * 4096])
 def test_what_is_no_note_is_none(folder: Path, text: bytes) -> None:
-    board = FileExchange("job")
-    board.leave(NOTE, 1)
-    Path(str(board)).write_bytes(text)
-    assert board.read(1) is None
+    exchange = FileExchange("job")
+    exchange.leave(NOTE, 1)
+    Path(str(exchange)).write_bytes(text)
+    assert exchange.read(1) is None
 
 
 @pytest.mark.parametrize("harm", ["mode", "owner", "link", "file"])
@@ -99,9 +99,9 @@ def test_a_folder_that_others_could_have_made_is_refused(folder: Path, tmp_path:
 
 @pytest.mark.parametrize("harm", ["mode", "owner", "pipe", "link"])
 def test_a_note_that_others_could_have_left_is_refused(folder: Path, tmp_path: Path, harm: str) -> None:
-    board = FileExchange("job")
-    board.leave(NOTE, 1)
-    path = Path(str(board))
+    exchange = FileExchange("job")
+    exchange.leave(NOTE, 1)
+    path = Path(str(exchange))
     if harm == "mode":
         path.chmod(0o644)
     elif harm == "owner":
@@ -110,7 +110,7 @@ def test_a_note_that_others_could_have_left_is_refused(folder: Path, tmp_path: P
         path.rename(tmp_path / "moved")
         os.mkfifo(path, 0o600) if harm == "pipe" else path.symlink_to(tmp_path / "moved")
     with pytest.raises((InputError, OSError), match=r"file of your own with mode 600|symbolic links"):
-        board.read(1)
+        exchange.read(1)
 
 
 def test_a_runtime_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

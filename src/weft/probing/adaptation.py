@@ -99,11 +99,11 @@ def adapt(
     RuntimeFailure
         If rank 0 cannot plan; then nothing changes anywhere.
     """
-    known, roster = communicator.network, communicator._control_plane
-    if known is None or roster is None or known.ranks != communicator.size:
+    known, control_plane = communicator.network, communicator._control_plane
+    if known is None or control_plane is None or known.ranks != communicator.size:
         msg = "adapting needs a communicator of all ranks whose topology is known; weft.init(topology=...)"
         raise InputError(msg)
-    topology = remeasure(known, probe(roster, ProbeEffort(seconds), memory=False))
+    topology = remeasure(known, probe(control_plane, ProbeEffort(seconds), memory=False))
     size = size_bytes or _latest_size(communicator)
 
     def decide() -> bytes:

@@ -28,28 +28,28 @@ _PINGS: Final = 30
 
 
 def measure_memory(
-    roster: ControlPlane, hosts: Sequence[Sequence[int]], *, max_bytes: int, timeout: float
+    control_plane: ControlPlane, hosts: Sequence[Sequence[int]], *, max_bytes: int, timeout: float
 ) -> tuple[dict[int, list[float]], float]:
     """Bytes per second of each rank of each host with several, and seconds of the fastest small message.
 
-    Every rank calls this. The roster cannot be used afterwards.
+    Every rank calls this. The control_plane cannot be used afterwards.
     """
-    engine = NativeEngine.connect(roster, TransportSettings(streams=1), timeout=timeout)
+    engine = NativeEngine.connect(control_plane, TransportSettings(streams=1), timeout=timeout)
     with Communicator(
-        engine, ScheduleSelector(roster.size, hosts=engine.hosts), timeout=timeout
+        engine, ScheduleSelector(control_plane.size, hosts=engine.hosts), timeout=timeout
     ) as communicator:
-        host = next(number for number, ranks in enumerate(hosts) if roster.rank in ranks)
+        host = next(number for number, ranks in enumerate(hosts) if control_plane.rank in ranks)
         ranks = hosts[host]
         rates: list[float] = []
         latency = 0.0
         if len(ranks) > 1:
-            place = ranks.index(roster.rank)
+            place = ranks.index(control_plane.rank)
             after, before = ranks[(place + 1) % len(ranks)], ranks[place - 1]
             _time(communicator, after, before, 64, 2)
             latency = min(_time(communicator, after, before, 64, _PINGS))
             size = min(_BYTES, max_bytes)
             rates = [size / seconds for seconds in _time(communicator, after, before, size, 1 + _REPEATS)[1:]]
-        told = roster.exchange(msgspec.msgpack.encode((host, rates, latency)), timeout)
+        told = control_plane.exchange(msgspec.msgpack.encode((host, rates, latency)), timeout)
     found: dict[int, list[float]] = {}
     latencies = []
     for number, some, least in (

@@ -215,9 +215,9 @@ def _announce_joining(enter: Enter, place: Any) -> None:
 
     def joining(*words: Any, **named: Any) -> Any:
         enter("join")
-        roster = join(*words, **named)
+        control_plane = join(*words, **named)
         enter("connect")
-        return roster
+        return control_plane
 
     def being_admitted(*words: Any, **named: Any) -> Any:
         admitted = be_admitted(*words, **named)
