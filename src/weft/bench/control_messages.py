@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_BYTES: Final = 256 << 10
 _NO_KEY: Final = b""
+_OUTPUT_SHOWN: Final = 600
 
 Message = dict[str, Any]
 
@@ -89,3 +91,10 @@ class ControlConnection:
     def close(self) -> None:
         """Close the connection."""
         self.frames.close()
+
+
+def last_output(log: IO[bytes]) -> str:
+    """The end of what processes have printed into a file, on one line."""
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - _OUTPUT_SHOWN))
+    return " ".join(log.read().decode("utf-8", "replace").split())

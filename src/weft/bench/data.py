@@ -21,7 +21,7 @@ _EXACT: Final = {"float16": 2048, "bfloat16": 256}
 """Largest whole number below which every one can be represented; other types have room enough."""
 
 _LARGEST: Final = 7
-_FOLD: Final = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+FOLD: Final = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
 def encode(values: NDArray[np.int64], dtype: str) -> NDArray[Any]:
@@ -82,6 +82,6 @@ def count_wrong_results(task: BenchTask, rank: int, found: NDArray[np.uint8]) ->
         return sum(count_wrong(part, values) for part, values in zip(parts, coded, strict=True))
     if task.collective == "broadcast":
         return count_wrong(result, coded[0])
-    total = encode(reduce(_FOLD[task.op], patterns), task.dtype)
+    total = encode(reduce(FOLD[task.op], patterns), task.dtype)
     phase = rank * task.output_elements if task.collective == "reduce_scatter" else 0
     return count_wrong(result, total, phase % _PERIOD)

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 from weft.bench import rank_process
-from weft.bench.control_messages import MAX_MESSAGE_BYTES, ControlConnection
+from weft.bench.control_messages import MAX_MESSAGE_BYTES, ControlConnection, last_output
 from weft.bench.peers.peer import RANK, JobPlace
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.handshake import Gone
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 GRACE_S: Final = 4.0
 """From asking a job to end to killing it."""
 
-_OUTPUT_SHOWN: Final = 400
 _RANK_PROGRAM: Final = (sys.executable, "-P", "-m", rank_process.__name__)
 
 
@@ -230,19 +229,13 @@ class PeerJob:
         return answer
 
     def _fail(self, problem: str) -> NoReturn:
-        output = self._last_output()
+        output = last_output(self._log)
         msg = f"{self.name}: {problem}" + (f"; it said: {output}" if output else "")
         raise RuntimeFailure(msg)
 
     def _give_up(self, doing: str) -> NoReturn:
-        hint = self._last_output() or "--timeout gives it more"
+        hint = last_output(self._log) or "--timeout gives it more"
         raise TimedOut(f"{self.name}: {doing}", self._session.timeout, hint=hint)
-
-    def _last_output(self) -> str:
-        """End of what the job has printed."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _OUTPUT_SHOWN))
-        return " ".join(self._log.read().decode("utf-8", "replace").split())
 
 
 class RankConnection:

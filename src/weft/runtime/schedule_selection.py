@@ -228,6 +228,7 @@ class ScheduleSelector:
         return load_topology(f"fullmesh:{self._ranks}")
 
     def _across(self, name: str) -> Schedule:
+        """An all-reduce between the hosts, spread over their ranks."""
         assert self.hosts is not None
         key = (name, "between hosts", 0)
         if key not in self._built:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.errors import InputError
-from weft.runtime.operation_queue import cut_into_chunks
+from weft.runtime.operation_queue import cut_into_chunks, share_of
 
 if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator
     from weft.runtime.engines import Buffer
     from weft.runtime.schedule_selection import Chosen
-    from weft.schedule import Schedule
 
 FIRST: Final = "first half of all_reduce"
 SECOND: Final = "second half of all_reduce"
@@ -53,7 +52,9 @@ class SplitAllReduce:
         if communicator.size > 1:
             itemsize = 2 if self._dtype == "bfloat16" else np.dtype(self._dtype).itemsize
             self._pair = communicator._chooser.choose_halves(elements * itemsize)
-            self.owned = _owned(self._pair[0][0], elements)
+            scatter = self._pair[0][0]
+            start = cut_into_chunks(scatter, elements)
+            self.owned = tuple(share_of(scatter, start, rank) for rank in range(scatter.ranks))
 
     @property
     def mine(self) -> slice:
@@ -108,12 +109,3 @@ class SplitAllReduce:
             msg = f"{name}: {flat.elements} x {flat.dtype}; expected {self.elements} x {self._dtype}"
             raise InputError(msg)
         return flat
-
-
-def _owned(scatter: Schedule, elements: int) -> tuple[tuple[int, int], ...]:
-    start = cut_into_chunks(scatter, elements)
-    found = []
-    for rank in range(scatter.ranks):
-        mine = np.flatnonzero(scatter.target == rank)
-        found.append((int(start[mine[0]]), int(start[mine[-1] + 1])) if len(mine) else (0, 0))
-    return tuple(found)

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from weft.bench.control_messages import ControlConnection
+from weft.bench.control_messages import ControlConnection, last_output
 from weft.errors import RuntimeFailure
 from weft.runtime.bootstrap.handshake import Gone
 from weft.runtime.launcher.watchdog import Watchdog
@@ -43,7 +43,6 @@ _GATHER_S: Final = 2.0
 
 _GRACE_S: Final = 5.0
 _TICK_S: Final = 0.2
-_LAST_WORDS: Final = 600
 
 
 @dataclass
@@ -119,10 +118,10 @@ class RankProcesses:
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
-        self._keeper = self._resources.enter_context(Watchdog())
+        self._watchdog = self._resources.enter_context(Watchdog())
         self._log: IO[bytes] = self._resources.enter_context(tempfile.TemporaryFile())
         self.folder = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-soak-")))
-        self._keeper.add_folder(str(self.folder))
+        self._watchdog.add_folder(str(self.folder))
         self._resources.callback(self._end_all)
         return self
 
@@ -148,7 +147,7 @@ class RankProcesses:
             record.unlink()
         old = self.ranks[rank]
         old.end()
-        self._keeper.remove(old.process.pid)
+        self._watchdog.remove(old.process.pid)
         self.ranks[rank] = self._spawn(rank)
         self._greet(self.ranks[rank])
 
@@ -197,7 +196,9 @@ class RankProcesses:
         except subprocess.TimeoutExpired:
             raise Trouble("hang", f"rank {rank} does not end", {}) from None
         if code != expected:
-            raise Trouble("crash", f"rank {rank} ended with {_name_code(code)}", {rank: self._last_words()})
+            raise Trouble(
+                "crash", f"rank {rank} ended with {_name_code(code)}", {rank: last_output(self._log)}
+            )
 
     def _spawn(self, rank: int) -> RankProcess:
         ours, theirs = socket.socketpair()
@@ -216,7 +217,7 @@ class RankProcesses:
                 ours.close()
                 msg = f"rank {rank} cannot be started: {error.strerror}"
                 raise RuntimeFailure(msg) from error
-        self._keeper.add(process.pid)
+        self._watchdog.add(process.pid)
         return RankProcess(rank, process, ControlConnection.inherited(ours))
 
     def _environment(self) -> dict[str, str]:
@@ -230,7 +231,7 @@ class RankProcesses:
             process.channel.receive(_START_S)
             process.channel.send(msgspec.to_builtins(self._settings))
         except (Gone, TimeoutError) as error:
-            msg = f"rank {process.rank} did not start; it said: {self._last_words() or 'nothing'}"
+            msg = f"rank {process.rank} did not start; it said: {last_output(self._log) or 'nothing'}"
             raise RuntimeFailure(msg) from error
 
     def _hear(self, process: RankProcess, answers: dict[int, Message | None], victim: int | None) -> bool:
@@ -292,19 +293,13 @@ class RankProcesses:
             process.process.wait(_GRACE_S)
         code = process.process.returncode
         end = "closed its connection" if code is None else f"ended with {_name_code(code)}"
-        words = self._last_words()
-        return f"{end}; it said: {words}" if words else end
-
-    def _last_words(self) -> str:
-        """End of what the ranks have printed."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LAST_WORDS))
-        return " ".join(self._log.read().decode("utf-8", "replace").split())
+        output = last_output(self._log)
+        return f"{end}; it said: {output}" if output else end
 
     def _end_all(self) -> None:
         for process in self.ranks:
             process.end()
-            self._keeper.remove(process.process.pid)
+            self._watchdog.remove(process.process.pid)
 
 
 def _name_code(code: int) -> str:

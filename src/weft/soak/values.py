@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache, reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.bench.data import encode, pattern
+from weft.bench.data import FOLD, encode, pattern
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_FOLD: Final = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
 @cache
@@ -24,7 +22,9 @@ def input_values(rank: int, op: str, ranks: int, dtype: str) -> NDArray[Any]:
 @cache
 def result_values(op: str, ranks: int, dtype: str) -> NDArray[Any]:
     """Pattern that the inputs of all ranks combine to, as bits of the type."""
-    total = reduce(_FOLD[op], (_numbers(rank, op, ranks, dtype) for rank in range(ranks)))
+    total = reduce(
+        FOLD["sum" if op == "avg" else op], (_numbers(rank, op, ranks, dtype) for rank in range(ranks))
+    )
     return encode(total // ranks if op == "avg" else total, dtype)
 
 

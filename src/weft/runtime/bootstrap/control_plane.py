@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 import selectors
-import struct
 import time
 from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
 
 from weft import limits
 from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError
@@ -38,7 +39,8 @@ _SETTLE_S: Final = 0.5
 """How long rank 0 waits for a death that explains why a rank cannot reach another one."""
 
 _LONGEST_WAIT_S: Final = 1e6
-_LENGTH: Final = struct.Struct("!I")
+_PART_HEADER_BYTES: Final = 8
+"""More than what encoding adds to each part of an exchange."""
 
 
 def check_timeout(timeout: float, name: str = "timeout") -> float:
@@ -214,9 +216,9 @@ class ControlPlane:
                         parts[key.data] = self._check_part(key.data, frame, kind, parts)
                     elif key.data in parts:  # else it is about a call that was answered meanwhile
                         deadline = time.monotonic()
-        everything = b"".join(_LENGTH.pack(len(parts[rank])) + parts[rank] for rank in range(self.size))
-        send_all(self._channels, kind, everything, deadline)
-        return [parts[rank] for rank in range(self.size)]
+        everything = [parts[rank] for rank in range(self.size)]
+        send_all(self._channels, kind, msgspec.msgpack.encode(everything), deadline)
+        return everything
 
     def _overhear(self, rank: int, op: str) -> None:
         """Rank 0, between two exchanges: keep what a rank says that is already in the next one."""
@@ -312,16 +314,9 @@ class ControlPlane:
         op = kind.name.lower()
         channel = self._channels[0]
         channel.queue(kind, payload)
-        return self._split(self._check_reply(await_frame(channel, op, timeout, self.members[0]), kind, op))
-
-    def _split(self, everything: bytes) -> list[bytes]:
-        parts: list[bytes] = []
-        place = 0
-        while place + _LENGTH.size <= len(everything) and len(parts) < self.size:
-            (length,) = _LENGTH.unpack_from(everything, place)
-            place += _LENGTH.size + length
-            parts.append(everything[place - length : place])
-        if len(parts) != self.size or place != len(everything):
+        reply = self._check_reply(await_frame(channel, op, timeout, self.members[0]), kind, op)
+        parts = decode(reply, list[bytes], "rank 0")
+        if len(parts) != self.size:
             msg = "rank 0 sent an exchange that does not have one part per rank; use one Weft everywhere"
             raise RuntimeFailure(msg)
         return parts
@@ -341,7 +336,7 @@ def _weigh(error: WeftError, reports: dict[int, WeftError]) -> WeftError:
 
 def reply_bytes(size: int) -> int:
     """Longest frame that rank 0 sends in a job of this size."""
-    return size * (_LENGTH.size + limits.MAX_EXCHANGE_BYTES)
+    return size * (_PART_HEADER_BYTES + limits.MAX_EXCHANGE_BYTES)
 
 
 def await_frame(

@@ -136,6 +136,7 @@ class Regroup:
     _lost: set[int] = field(default_factory=set)
     _dead: set[int] = field(default_factory=set)
     _deadline: float = 0.0
+    _came: dict[int, tuple[_Report, FramedConnection]] = field(default_factory=dict)
 
     def run(self) -> Regrouped:
         """Meet the others.
@@ -262,49 +263,50 @@ class Regroup:
     # The leader's side.
 
     def _lead(self) -> Regrouped:
-        came: dict[int, tuple[_Report, FramedConnection]] = {}
         with ExitStack() as unless_complete:
-            unless_complete.callback(_close_all, came)
+            unless_complete.callback(self._close)
             listening = self.kit.listening.dup()
             listener = Listener([listening], self.kit.addresses[self.me].token, limits.MAX_EXCHANGE_BYTES)
             unless_complete.enter_context(listener)
             try:
-                self._collect(listener, came)
-                found = self._welcome(came)
+                self._collect(listener)
+                found = self._welcome()
             except RuntimeFailure as error:
-                announce((channel for _, channel in came.values()), error, "shrink")
+                announce((channel for _, channel in self._came.values()), error, "shrink")
                 raise
             listener.close()
             unless_complete.pop_all()
         return found
 
-    def _collect(self, listener: Listener, came: dict[int, tuple[_Report, FramedConnection]]) -> None:
+    def _close(self) -> None:
+        for _, channel in self._came.values():
+            channel.close()
+
+    def _collect(self, listener: Listener) -> None:
         """Wait for everybody who is not lost."""
         probe_at = time.monotonic() + _PROBE_S
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
-            while missing := self._missing(came):
+            while missing := self._missing():
                 if self._time_left() <= 0:
                     self._give_up(missing)
                 for key, _ in selector.select(listener.wait_s(min(_TICK_S, self._time_left()))):
                     if key.fileobj is not listener:
-                        self._hear(key.data, came, selector)
+                        self._hear(key.data, selector)
                 for applicant in listener.serve():
-                    rank = self._admit(applicant, listener, came)
+                    rank = self._admit(applicant, listener)
                     if rank is not None:
-                        selector.register(came[rank][1], selectors.EVENT_READ, rank)
+                        selector.register(self._came[rank][1], selectors.EVENT_READ, rank)
                 if time.monotonic() >= probe_at:
                     self._dead |= self._probe(missing)
                     self._lost |= self._dead
                     probe_at = time.monotonic() + _PROBE_S
 
-    def _missing(self, came: Mapping[int, object]) -> set[int]:
+    def _missing(self) -> set[int]:
         self._look()
-        return set(range(len(self.members))) - {self.me} - self._lost - came.keys()
+        return set(range(len(self.members))) - {self.me} - self._lost - self._came.keys()
 
-    def _admit(
-        self, applicant: Applicant, listener: Listener, came: dict[int, tuple[_Report, FramedConnection]]
-    ) -> int | None:
+    def _admit(self, applicant: Applicant, listener: Listener) -> int | None:
         """Take a survivor, or refuse it and say why; its rank if it was taken."""
         rank, hello = applicant.hello.rank, applicant.hello
         if hello.scope != hash_scope(_SCOPE) or hello.number != len(self.members):
@@ -315,25 +317,23 @@ class Regroup:
             listener.turn_away(applicant, "the others have declared it lost and go on without it")
         else:
             report = decode(applicant.record, _Report, f"rank {rank}")
-            if rank in came:  # it lost its connection and calls again
-                came[rank][1].close()
-            came[rank] = report, applicant.admit()
-            self._lost |= _unpack(report.lost) - came.keys() - {self.me}
-            self._dead |= _unpack(report.dead) - came.keys() - {self.me}
+            if rank in self._came:  # it lost its connection and calls again
+                self._came[rank][1].close()
+            self._came[rank] = report, applicant.admit()
+            self._lost |= _unpack(report.lost) - self._came.keys() - {self.me}
+            self._dead |= _unpack(report.dead) - self._came.keys() - {self.me}
             return rank
         return None
 
-    def _hear(
-        self, rank: int, came: dict[int, tuple[_Report, FramedConnection]], selector: selectors.BaseSelector
-    ) -> None:
+    def _hear(self, rank: int, selector: selectors.BaseSelector) -> None:
         """A survivor that was admitted can only die, or lose its patience, before all have come."""
-        channel = came[rank][1]
+        channel = self._came[rank][1]
         try:
             frame = channel.receive()
         except Gone:
             selector.unregister(channel)
             channel.close()
-            del came[rank]
+            del self._came[rank]
             return  # it calls again, or is found to be dead
         if frame is not None:
             self._deadline = time.monotonic()
@@ -350,21 +350,16 @@ class Regroup:
                     gone.add(rank)
         return gone
 
-    def _welcome(self, came: Mapping[int, tuple[_Report, FramedConnection]]) -> Regrouped:
+    def _welcome(self) -> Regrouped:
         """Number the survivors anew, and tell them."""
-        before = tuple(sorted({self.me, *came}))
+        before = tuple(sorted({self.me, *self._came}))
         self._check_quorum(before)
-        records = {rank: report.member for rank, (report, _) in came.items()} | {
-            self.me: self.members[self.me]
-        }
+        records = {rank: report.member for rank, (report, _) in self._came.items()}
+        records[self.me] = self.members[self.me]
         members = tuple(msgspec.structs.replace(records[rank], rank=new) for new, rank in enumerate(before))
-        completed = (
-            min(self.completed, *(report.completed for report, _ in came.values()))
-            if came
-            else self.completed
-        )
+        completed = min([self.completed, *(report.completed for report, _ in self._came.values())])
         payload = msgspec.msgpack.encode(_Group(members, before, completed))
-        channels = {before.index(rank): channel for rank, (_, channel) in came.items()}
+        channels = {before.index(rank): channel for rank, (_, channel) in self._came.items()}
         send_all(channels, FrameKind.WELCOME, payload, self._deadline)
         return Regrouped(ControlPlane(0, members, channels), before, completed)
 
@@ -382,11 +377,6 @@ class Regroup:
         if not enough:
             msg = f"shrink: {name_ranks(before)} of {len(self.members)} are left; {wanted}"
             raise RuntimeFailure(msg)
-
-
-def _close_all(came: Mapping[int, tuple[_Report, FramedConnection]]) -> None:
-    for _, channel in came.values():
-        channel.close()
 
 
 def _pack(ranks: set[int]) -> bytes:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol
+
+import msgspec
 
 from weft import limits
 from weft.errors import InputError
@@ -24,31 +25,27 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NOTE: Final = re.compile(rb"([0-9]{1,5}) ([0-9a-f]{64})(?: ([0-9A-Za-z.:%_-]{1,255}))?\n")
 _ATTEMPTS: Final = 10
 
 
-@dataclass(frozen=True)
-class SecretNote:
-    """Where rank 0 listens, and what to know there; the address is None where everybody knows it already."""
+class SecretNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The port of rank 0 and the job's secret; the address is None where all ranks know it already."""
 
-    port: int
-    secret: bytes
-    address: str | None = None
+    port: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+    secret: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    address: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z.:%_-]{1,255}$")] | None = None
 
     def encode(self) -> bytes:
         """Text to be left."""
-        where = "" if self.address is None else f" {self.address}"
-        return f"{self.port} {self.secret.hex()}{where}\n".encode()
+        return msgspec.json.encode(self)
 
     @staticmethod
     def decode(text: bytes) -> SecretNote | None:
         """Note in a text; `None` if it is something else."""
-        match = _NOTE.fullmatch(text)
-        if match is None:
+        try:
+            return msgspec.json.decode(text, type=SecretNote)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        address = None if match[3] is None else match[3].decode()
-        return SecretNote(int(match[1]), bytes.fromhex(match[2].decode()), address)
 
 
 class SecretExchange(Protocol):
