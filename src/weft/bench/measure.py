@@ -150,7 +150,7 @@ def measure(
         for job in jobs:
             for place, series in row.series[job.name].items():
                 series.wrong += _check(job, place)[0]
-        # A limit may be measured too; what was faster once is possible.
+        # A limit may be measured too, and the fastest measurement counts.
         again = limit(task)
         if again is not None and row.limit is not None and again.seconds < row.limit.seconds:
             row.limit = again

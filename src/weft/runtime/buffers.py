@@ -87,7 +87,7 @@ class Flat:
         return sys.modules["torch"].from_numpy(values).view(self.array.dtype)
 
     def give_back(self) -> Any:
-        """The user's array, with what was computed in it."""
+        """Return the user's array, with the result in it."""
         if self.copied:
             self.seen[...] = self.bytes.view(self.seen.dtype).reshape(self.seen.shape)
         return self.array

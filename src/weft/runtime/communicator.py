@@ -190,7 +190,7 @@ class Communicator(ArrayCollectives):
         Raises
         ------
         DisconnectedError
-            If what is left does not hang together.
+            If the links that are left do not connect all ranks.
         PeerLost, TimedOut
             If a rank is gone or does not come.
         RuntimeFailure

@@ -208,7 +208,7 @@ def _find_mismatch(
 
 
 def _find_absent(states: Mapping[int, RankState], absent: tuple[int, ...], findings: list[str]) -> list[int]:
-    """Ranks without a record, whom others waited for."""
+    """Ranks without a record that other ranks waited for."""
     wanted = {rank: [one.rank for one in states.values() if one.waits_for == rank] for rank in absent}
     for rank, waiters in wanted.items():
         if waiters:

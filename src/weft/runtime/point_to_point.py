@@ -76,7 +76,7 @@ class PointToPoint(OperationQueue):
             msg = f"send_recv: both arrays have one type; these are {flat.dtype} and {out.dtype}"
             raise TypeError(msg)
         if flat.overlaps(out):
-            msg = "send_recv: the arrays overlap; what comes would overwrite what goes"
+            msg = "send_recv: the arrays overlap; received elements would overwrite those to be sent"
             raise InputError(msg)
         exchanges = (
             (PeerExchange(dest, flat.elements, out.elements),)

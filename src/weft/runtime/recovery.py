@@ -35,7 +35,7 @@ class Recovery:
     Parameters
     ----------
     completed
-        Operations that every rank has completed: what came after is to be repeated.
+        Operations that every rank has completed; later ones are to be repeated.
     ahead
         Operations more that this rank has completed.
     topology

@@ -23,7 +23,7 @@ Chosen: TypeAlias = "tuple[Schedule, int | None]"
 _log: Final = logging.getLogger("weft.runtime")
 
 _SMALL: Final = 16 << 10
-"""Bytes up to which a message costs what it costs, however short: few rounds are better than short ones."""
+"""Bytes up to which a message takes the same time however short it is: few rounds are better."""
 
 _MANY_HOSTS: Final = 8
 """From here on a ring between hosts, which talks to two others only, instead of everyone to everyone."""

@@ -93,7 +93,7 @@ class SplitAllReduce:
         return self._communicator._do(run, async_op=async_op)
 
     def gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
-        """Give everybody what each rank has of what it owns."""
+        """Send the part that each rank owns to all ranks."""
         flat = self._take(SECOND, array)
 
         def run() -> Any:

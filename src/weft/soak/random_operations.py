@@ -100,9 +100,9 @@ class Operation:
     op
         Of what reduces.
     root
-        Of broadcast and reduce; who sends, for send. A rank of the group.
+        Of broadcast and reduce; the sender of a send. A rank of the group.
     peer
-        Who receives; for send_recv, how far away.
+        The receiver of a send; for send_recv, how many ranks away.
     memory, read_only
         By rank of the group: where the array lies, and whether it may not be written where only reading is
         needed.
@@ -170,7 +170,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Settle:
-    """Wait for what was started."""
+    """Wait for the asynchronous operations."""
 
     def __str__(self) -> str:
         return "wait for what was started"

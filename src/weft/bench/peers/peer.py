@@ -137,7 +137,7 @@ class Peer(ABC):
         Raises
         ------
         InputError
-            With what it can.
+            If the runtime does not have the type; names those that it has.
         """
         if task.dtype not in self.dtypes:
             known = ", ".join(self.dtypes)

@@ -36,7 +36,7 @@ def join(place: Place, *, timeout: float = 60.0) -> ControlPlane:
     Parameters
     ----------
     place
-        Who this process is, as `weft.runtime.find_place` reads it.
+        The place of this process in the job, as `weft.runtime.find_place` reads it.
     timeout
         Seconds after which the ranks that are there give up on those that are not.
 

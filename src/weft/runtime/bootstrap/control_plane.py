@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from weft.runtime.bootstrap.members import Member
 
 VERDICT_GRACE_S: Final = 2.0
-"""How much longer than its own deadline a rank waits for rank 0 to say who is missing."""
+"""How much longer than its own deadline a rank waits for rank 0 to name the missing ranks."""
 
 _SETTLE_S: Final = 0.5
 """How long rank 0 waits for a death that explains why a rank cannot reach another one."""
@@ -323,14 +323,14 @@ class ControlPlane:
 
 
 def _weigh(error: WeftError, reports: dict[int, WeftError]) -> WeftError:
-    """Which error to believe: that a rank gave up, else one with another reason, else who is missing."""
+    """Which error to believe: that a rank gave up, else one with another reason, else the missing ranks."""
     late = []
     for one in sorted((error, *reports.values()), key=lambda one: not isinstance(one, PeerLost)):
         if not isinstance(one, TimedOut):
             return one
         late.append(one)
     named = {rank for one in late for rank in one.missing}
-    missing = sorted(named - reports.keys() or named)  # who reports something is there
+    missing = sorted(named - reports.keys() or named)  # a rank that reports something is there
     return TimedOut(late[-1].op, late[-1].seconds, missing, late[-1].hint)
 
 

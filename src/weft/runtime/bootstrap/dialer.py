@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SHORTEST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 _ANSWERED_PAUSE_S: Final = 0.1
-"""Longest pause while somebody listens there, as opposed to nobody yet."""
+"""Longest pause after an attempt that a listener answered; the other one is for none."""
 
 _FIRST_CONNECT_S: Final = 0.5
 """The kernel repeats a connection request that was dropped after a second; a new attempt is sooner."""
@@ -81,7 +81,7 @@ class Dialer:
     secret
         What both know.
     hello, record
-        Who this process is.
+        The claim of this process, and the record of its member.
     longest
         Payload that a frame from the listener may have at most.
     connect_s
@@ -162,7 +162,7 @@ class Dialer:
         return admitted
 
     def advance(self) -> tuple[FramedConnection, bytes] | None:
-        """Do what can be done now; once this process is admitted, the channel and what came with it.
+        """Do what can be done now; once this process is admitted, return the connection and the payload.
 
         Raises
         ------

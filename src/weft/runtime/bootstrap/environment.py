@@ -1,9 +1,9 @@
 """The place of a process in its job, from its environment: rank, size, and the address of rank 0.
 
-``weft run`` says everything. Other launchers say who is who, but have no secret that only the job knows, and
-none is made up from what others could guess. Without ``WEFT_SECRET`` or ``WEFT_SECRET_FILE`` rank 0 makes one
-and leaves it where the other ranks find it (`weft.runtime.bootstrap.secret_exchange`), if there is such a
-place; else meeting is refused.
+``weft run`` sets everything. Other launchers set rank and size, but have no secret that only the job knows,
+and none is made up from what others could guess. Without ``WEFT_SECRET`` or ``WEFT_SECRET_FILE`` rank 0 makes
+one and leaves it where the other ranks find it (`weft.runtime.bootstrap.secret_exchange`), if there is such a
+place; else joining is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Place:
     local_rank, local_size
         The same among the ranks of this machine, where the launcher tells.
     launcher
-        Who started it; ``none`` if the variables were set by hand.
+        The launcher that started it; ``none`` if the variables were set by hand.
     address, port
         Where rank 0 listens; `None` if the launcher does not tell.
     job
@@ -87,7 +87,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Dialect:
-    """Names under which one launcher says who is who.
+    """Names of the variables in which one launcher gives rank and size.
 
     ``identity`` tells one of its jobs from another; ``machines`` says how many machines a job is on.
     """
@@ -176,7 +176,7 @@ def find_place(variables: Mapping[str, str] | None = None) -> Place:
     Raises
     ------
     InputError
-        Nobody said who this process is, or what was said cannot be; names the variable.
+        If the variables are missing or wrong; names the variable.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Join through the store of a process group of torch.distributed, which only its members know.
 
-Whoever can reach the store can read the note that is left there, and so could come in a rank's place; that is
+A process that can reach the store can read the note, and so could come in a rank's place; that is
 true of every backend of torch.
 """
 
@@ -148,7 +148,7 @@ class GroupExchangeStore:
 
 
 def find_place_in_group(store: Any, rank: int, size: int, key: str, timeout: float) -> Place:
-    """Place of a member of a group, who meets the others through a key of its store that nobody has used."""
+    """Place of a member of a group that joins through an unused key of the group's store."""
     address = find_own_address(store, timeout) if rank == 0 and size > 1 else None
     patient = AnsweringStore(store, min(timeout, _ANSWER_S))
     return Place(rank, size, address=address, job=key, secret_exchange=GroupExchangeStore(patient, key))

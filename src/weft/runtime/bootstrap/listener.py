@@ -1,7 +1,7 @@
 """The one accept loop of the runtime: it lets members of a job in, whatever else connects.
 
-A listener is a socket that anybody who reaches its address can connect to. This loop separates the members of
-the job, who know a secret, from unauthenticated peers, who do not. It must let every member through while
+Every process that reaches the address of a listener can connect to it. This loop separates members of the
+job, which know a secret, from unauthenticated peers, which do not. It must let every member through while
 unauthenticated peers open connections as fast as they can, and these must cost the process a bounded number
 of descriptors, bytes and seconds. That holds for the following reasons.
 
@@ -12,7 +12,7 @@ kernel does not defer, because it answers a flood of connection requests with co
 the kernel's queue before it is accepted: the longer the queue, the more certain it is that the hello has come
 meanwhile.
 
-**Who knows the secret is known after one message.** Each connection is read as soon as it is accepted. Bytes
+**One message tells if a peer knows the secret.** Each connection is read as soon as it is accepted. Bytes
 that are no hello end it at once, for the price of a comparison; a hello with a wrong proof, for the price of
 one HMAC. A hello that was overheard and is sent again is recognised by its nonce, and ends the same way.
 
@@ -113,7 +113,7 @@ def open_socket(family: int, where: Any) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted connections inherit this; who is admitted gets the usual close back.
+        # Accepted connections inherit this; an admitted peer gets the usual close back.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         if family != socket.AF_UNIX:
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _DEFER_S)

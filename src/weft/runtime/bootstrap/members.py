@@ -81,7 +81,7 @@ class LossVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     @staticmethod
     def of(error: WeftError, op: str) -> LossVerdict:
-        """Verdict that `error` is; `op` if it does not say what was being done."""
+        """Make the verdict of an error; `op` is the operation, where the error does not name it."""
         if isinstance(error, PeerLost):
             reason = error.reason and error.reason[:_LONGEST_TEXT]
             return LossVerdict(error.op or op, lost=error.rank, host=error.host, pid=error.pid, text=reason)
@@ -91,7 +91,7 @@ class LossVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return LossVerdict(op, text=str(error)[:_LONGEST_TEXT])
 
     def error(self) -> RuntimeFailure:
-        """Error that this verdict is, on whichever rank."""
+        """Make the error of this verdict, the same on all ranks."""
         if self.lost is not None:
             return PeerLost(self.lost, self.host, self.pid, self.op, reason=self.text)
         if self.seconds is not None:

@@ -2,8 +2,8 @@
 
 Every rank keeps the listener open at which it was called when the job connected, and knows those of all
 others, each with its token. The survivor with the lowest rank leads: it serves its listener, the others call
-it. Each tells which ranks it knows to be lost and how many operations it has completed. When everybody who is
-not lost has come, the leader tells all who they are now: survivors keep their order and are numbered anew.
+it. Each tells which ranks it knows to be lost and how many operations it has completed. When all ranks that
+are not lost have come, the leader sends them the new group: survivors keep their order, with new numbers.
 
 A leader that dies meanwhile is followed by the next. A rank that was declared lost and is still alive,
 because it was frozen, is refused. So that a network that fell apart does not leave two jobs that both go on,
@@ -49,7 +49,7 @@ _Set = Annotated[bytes, msgspec.Meta(max_length=limits.MAX_JOB_RANKS // 8)]
 
 
 class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a survivor says: who it is, what it has completed, and whom it knows to be lost or dead."""
+    """The report of a survivor: its member, its completed operations, and the ranks it knows to be lost."""
 
     member: Member
     completed: _Count
@@ -58,7 +58,7 @@ class _Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the leader answers: the survivors by their new rank, and their ranks before."""
+    """The answer of the leader: the survivors by their new rank, and their ranks before."""
 
     members: tuple[Member, ...]
     before: tuple[_Rank, ...]
@@ -283,7 +283,7 @@ class Regroup:
             channel.close()
 
     def _collect(self, listener: Listener) -> None:
-        """Wait for everybody who is not lost."""
+        """Wait for all ranks that are not lost."""
         probe_at = time.monotonic() + _PROBE_S
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)

@@ -96,7 +96,7 @@ class BootstrapServer:
     Parameters
     ----------
     place, point
-        Whom it waits for, and where.
+        The job whose ranks it waits for, and where it listens.
     listener
         Where they come.
     timeout
@@ -124,7 +124,7 @@ class BootstrapServer:
         self._selector.close()
 
     def admit_all(self, me: Member) -> ControlPlane:
-        """Wait for every rank, then tell each of them who is there."""
+        """Wait for every rank, then send the members of the job to each of them."""
         self._members[0] = me
         self._selector.register(self._listener, selectors.EVENT_READ)
         try:
@@ -166,7 +166,7 @@ class BootstrapServer:
             self._listener.turn_away(applicant, reason)
             return
         self._members[rank] = member
-        # Who rank 0 is, should it die before everybody has come.
+        # The member of rank 0, for errors should it die before all ranks have come.
         self._channels[rank] = applicant.admit(msgspec.msgpack.encode(self._members[0]))
         self._selector.register(self._channels[rank], selectors.EVENT_READ, rank)
 

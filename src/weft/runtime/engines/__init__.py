@@ -80,7 +80,7 @@ class AwaitedPeer:
     Parameters
     ----------
     rank, host, pid
-        Who it is.
+        Of the peer's process.
     seconds
         Since the operation began on this rank.
     silent_s
@@ -175,7 +175,7 @@ class Buffer(Protocol):
         ...
 
     def give_back(self) -> Any:
-        """The user's array, with what was computed in it."""
+        """Return the user's array, with the result in it."""
         ...
 
     def take(self) -> Any:
@@ -265,7 +265,7 @@ class Engine(ABC, Generic[B]):
         """
 
     def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:  # noqa: ARG002
-        """Connect all ranks anew after a link was lost; learn what is left, and what all have completed.
+        """Connect all ranks anew after a link was lost, and agree on what all have completed.
 
         Raises
         ------

@@ -84,7 +84,7 @@ def connect_gloo(store: Any, watch: PeerWatch, rank: int, name: str, timeout: fl
 
 
 def _interruptible(store: AnsweringStore, watch: PeerWatch, timeout: float, awaited: set[int]) -> Any:
-    """A store for gloo in which nobody waits for a key of a rank that is lost, nor longer than so long.
+    """A store for gloo whose waits end when a rank is lost, or after so many seconds.
 
     Ranks that were waited for in vain are put into `awaited`.
     """

@@ -1,7 +1,7 @@
 """The interpreter: runs one rank's part of a schedule in Python, over any channel and any arithmetic.
 
 The meaning is that of `weft.schedule.ir`. A rank takes its steps one after the other. At the beginning of a
-step it starts all sends and receives of the step; what arrives goes into memory of its own first. Then, in
+step it starts all sends and receives of the step; arrivals go into separate memory first. Then, in
 row order, each arrival is waited for and applied, once the sends that still read its place are over. Other
 sends may go on while later steps begin.
 
@@ -89,7 +89,7 @@ class Script:
 
 
 class Move(NamedTuple):
-    """Values to be sent to a peer, or room for what it sends."""
+    """Values to send to a peer, or room for the values that it sends."""
 
     peer: int
     values: Any

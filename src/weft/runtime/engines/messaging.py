@@ -189,7 +189,7 @@ class MessagingEngine(Engine[B], Generic[B, V]):
 
 
 def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:
-    """What a rank told when it gave up; who hears of itself takes it for news about the teller."""
+    """The failure that a rank reported when it gave up; if it names this rank, the reporting rank is lost."""
     kind, rank = FailureKind(words[0]), words[1]
     return OperationFailure(
         FailureKind.LOST if kind == FailureKind.LATE else kind, teller if rank == me else rank
@@ -197,11 +197,11 @@ def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:
 
 
 def encode_member(rank: int) -> NDArray[np.uint8]:
-    """Who this process is, as bytes that are as many for every rank."""
+    """Encode the member that this process is, in as many bytes on every rank."""
     record = msgspec.msgpack.encode(Member.here(rank))
     return np.frombuffer(len(record).to_bytes(2) + record.ljust(MEMBER_BYTES - 2, b"\0"), np.uint8).copy()
 
 
 def decode_member(record: bytes) -> Member:
-    """Who another process is."""
+    """Decode the member that another process is."""
     return msgspec.msgpack.decode(record[2 : 2 + int.from_bytes(record[:2])], type=Member)

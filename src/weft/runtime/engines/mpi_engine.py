@@ -146,7 +146,7 @@ class MpiChannel:
         return started
 
     def wait(self, handle: tuple[int, list[Any]], deadline: float) -> None:
-        """Test until it is over, or somebody tells that this cannot be."""
+        """Test until it is over, or until a rank reports a failure."""
         peer, requests = handle
 
         def over() -> bool:

@@ -217,7 +217,7 @@ class NativeEngine(Engine[Flat]):
         return np.array([known.get(rank, IN_TURN) for rank in range(self.size)], np.int32)
 
     def recover(self, topology: Topology | None, failed: bool, timeout: float) -> Recovery:
-        """Connect all ranks anew, without what was cut.
+        """Connect all ranks anew, without the links that were lost.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class NativeEngine(Engine[Flat]):
         PeerLost, TimedOut
             If a rank is gone or does not come.
         DisconnectedError
-            If what is left does not hang together.
+            If the links that are left do not connect all ranks.
         """
         if self.control_plane is None:
             msg = "only the communicator of all ranks can be repaired; split it again afterwards"

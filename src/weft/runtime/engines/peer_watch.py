@@ -1,6 +1,6 @@
 """The watch over the ranks of an engine whose data moves through connections that are not Weft's own.
 
-gloo and NCCL do not see that a peer is frozen, and tell of a dead one only those who happen to talk to it. So
+gloo and NCCL do not see that a peer is frozen, and report a dead one only to ranks that talk to it. So
 the ranks also meet by Weft's own means, and watch each other as those of the native engine do: processes and
 heartbeats within a machine, heartbeats over one connection to rank 0 between machines, all of it in native
 threads that Python cannot hold up.
@@ -73,7 +73,7 @@ class PeerWatch:
 
     @property
     def members(self) -> list[Member]:
-        """Who these ranks are, each with its number among them."""
+        """The members of the job that these ranks are, each with its number among them."""
         return [replace(self._control_plane.members[rank], rank=new) for new, rank in enumerate(self.ranks)]
 
     @property

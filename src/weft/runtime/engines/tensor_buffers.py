@@ -81,7 +81,7 @@ class TensorFlat:
         self.values.div_(by, rounding_mode=None if self.values.is_floating_point() else "trunc")
 
     def give_back(self) -> Any:
-        """The user's tensor or array, with what was computed in it."""
+        """Return the user's tensor or array, with the result in it."""
         if self.copied:
             shaped = self.values.reshape(self.array.shape)
             if isinstance(self.array, np.ndarray):

@@ -137,7 +137,7 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
             super().run(prepared, flat, out, op, wait)
 
     def close(self) -> None:
-        """Leave: who waits for this rank hears of it."""
+        """Leave the job, and tell the ranks that wait for this one."""
         super().close()
         self._interrupter.close()
         if self._owns_watch:
@@ -271,7 +271,7 @@ class GroupedChannel:
         self._group, self._watch = group, watch
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
-        """Start sends and receives in one call; who waits for one of them waits for the call."""
+        """Start sends and receives in one call; waiting for one of them is waiting for the call."""
         import torch.distributed as dist
 
         transfers = [

@@ -152,7 +152,7 @@ def job_variables(ranks: int, port: int, attempt: int = 0) -> dict[str, str]:
     variables = dict(os.environ)
     for name in ("WEFT_SECRET_FILE", failure_reports.VARIABLE):
         variables.pop(name, None)
-    variables.setdefault("PYTHONUNBUFFERED", "1")  # a rank that is killed has said what it said
+    variables.setdefault("PYTHONUNBUFFERED", "1")  # the output of a rank that is killed is not lost
     return variables | {
         "WEFT_LAUNCHER": "weft",
         "WEFT_SIZE": str(ranks),
@@ -182,7 +182,7 @@ class _Rank:
             self.pidfd = None
 
     def signal_group(self, number: int) -> None:
-        """Signal the rank and what it started; its own number cannot have been reused before it is reaped."""
+        """Signal the rank and its children; its own number cannot have been reused before it is reaped."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
@@ -242,7 +242,7 @@ class _Job:
         self._selector.register(reader, selectors.EVENT_READ, None)
 
     def _hear_signal(self, number: int, _frame: FrameType | None) -> None:
-        # Here and not in the loop, which may be waiting for somebody to read the output.
+        # Here and not in the loop, which may be blocked because the output is not read.
         if self._signal is not None:
             self._signal_running(signal.SIGKILL)
             raise KeyboardInterrupt
@@ -305,7 +305,7 @@ class _Job:
                 self._signal_running(signal.SIGKILL)
                 self._kill_at = None
         for rank in self._ranks:
-            rank.signal_group(signal.SIGKILL)  # what it started and did not end
+            rank.signal_group(signal.SIGKILL)  # children that it has not ended
         self._drain()
         results = tuple(rank.result for rank in self._ranks)
         # All have ended by themselves, of those that were not to go on perhaps before one was judged.

@@ -43,7 +43,7 @@ class RankOutput:
         return bool(data)
 
     def finish(self) -> None:
-        """Give on what is left; does not wait for a process in a session of its own, which may hold on."""
+        """Pass on the rest; does not wait for a process in another session, which may keep the pipe open."""
         os.set_blocking(self.fileno(), False)
         with suppress(BlockingIOError):
             for _ in range(_PIPE_READS):
