@@ -122,15 +122,7 @@ class CommunicatorInputs:
 
     def make_selector(self, ranks: int, hosts: Sequence[Sequence[int]] | None = None) -> ScheduleSelector:
         """Selector of the schedules of so many ranks."""
-        return ScheduleSelector(
-            ranks,
-            plan=self.plan,
-            schedule=self.schedule,
-            topology=self.topology,
-            algorithm=self.algorithm,
-            hosts=hosts,
-            max_work=self.max_work,
-        )
+        return ScheduleSelector(ranks, hosts=hosts, **vars(self))  # it takes all inputs by their names
 
 
 def load_inputs(

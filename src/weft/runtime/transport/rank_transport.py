@@ -157,17 +157,24 @@ class Transport:
         """Close all connections; the other ranks see that this rank left on purpose."""
         if self.heartbeats is not None:
             self.heartbeats.close()
-        self.close_data()
+        self._leave_channel()
         if not self.channels:
-            self.host.close()
+            self.host.close()  # before the sockets, so that a peer that sees these close learns why
+        self._close_sockets()
         for connection in self.watched.values():
             connection.close()
         if self.regroup_kit is not None:
             self.regroup_kit.close()
 
     def close_data(self) -> None:
-        """Close the data connections and free the channel."""
+        """Close the data connections only; the shared memory and the heartbeats stay."""
+        self._leave_channel()
+        self._close_sockets()
+
+    def _leave_channel(self) -> None:
         self.executor.close()
         self.channels.discard(self.channel)
+
+    def _close_sockets(self) -> None:
         for connection in chain.from_iterable(self.sockets.values()):
             connection.close()
