@@ -92,14 +92,14 @@ void bind_forest(nb::module_& m) {
     m.def("cheapest_column", &cheapest_column_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
           nb::arg("twin"), nb::arg("price"), nb::arg("up"), nb::arg("down"), nb::arg("root"), nb::arg("every_root"),
           "Price of the cheapest in-tree plus out-tree, whether it is exact, and the tree.");
-    m.def("pack_trees", &pack_trees_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
+    m.def("pack_trees", &pack_trees_py, nb::kw_only(), nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
           nb::arg("twin"), nb::arg("slot"), nb::arg("roots"), nb::arg("trees"), nb::arg("sweeps"),
           nb::arg("raise_every"), nb::arg("sharpness"), nb::arg("depth_price"), nb::arg("up"), nb::arg("down"),
           nb::arg("seed"),
           "Load and price of every link, and the trees.");
     m.def("rank_eccentricities", &rank_eccentricities_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"),
           nb::arg("dst"), "Links between each rank and the rank farthest from it, the longer way of the two.");
-    m.def("schedule_trees", &schedule_trees_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
+    m.def("schedule_trees", &schedule_trees_py, nb::kw_only(), nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
           nb::arg("root"), nb::arg("up"), nb::arg("down"), nb::arg("route_offsets"), nb::arg("route_links"),
           nb::arg("duration"), nb::arg("latency"), nb::arg("passes"), nb::arg("patience"), nb::arg("alternatives"),
           nb::arg("good_enough"), nb::arg("seed"), "Ticks in all, start of every transfer up and down, and the trees.");

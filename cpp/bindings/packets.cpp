@@ -2,9 +2,8 @@
 // Python half: src/weft/packets/execution.py.
 #include <nanobind/typing.h>
 
-#include <new>
-
 #include "bindings/arrays.hpp"
+#include "bindings/constructor.hpp"
 #include "bindings/module.hpp"
 #include "packets/execution.hpp"
 
@@ -70,12 +69,6 @@ nb::typed<nb::dict, nb::str, nb::any> execute_tables_py(const TableColumns& tabl
     result["send_arrived_ps"] = to_numpy(std::move(outcome.send_arrived_ps));
     return result;
 }
-
-// The constructor of an aggregate, which takes its fields in their order.
-template <typename Struct, typename... Fields>
-struct Constructor {
-    static void init(Struct* self, Fields... fields) { new (self) Struct{fields...}; }
-};
 
 void bind_columns(nb::module_& m) {
     nb::class_<TableColumns>(m, "TableColumns", "The schedule tables of all ranks, in columns; see weft.packets.table.")

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "bindings/arrays.hpp"
+#include "bindings/constructor.hpp"
 #include "bindings/module.hpp"
 #include "bindings/table.hpp"
 #include "simulation/workflow.hpp"
@@ -38,18 +39,39 @@ Pattern* make_pattern_py(const Table& table, int32_t ranks, int32_t slots, In<in
                                     endpoint_hops(after)));
 }
 
-std::vector<Stage> make_stages(const In<int32_t>& pattern, const In<int32_t>& part, const In<int32_t>& resource,
-                               const In<int64_t>& amounts, const In<int32_t>& pool) {
-    std::vector<Stage> stages(pattern.shape(0));
-    for (size_t i = 0; i < stages.size(); ++i) {
-        stages[i] = {pattern.data()[i], part.data()[i], resource.data()[i], amounts.data()[i], pool.data()[i]};
+// The stages of all tasks, in columns.
+struct StageColumns {
+    In<int32_t> pattern, part, resource;
+    In<int64_t> amounts;
+    In<int32_t> pool;
+};
+
+// The tasks of a workflow, in columns.
+struct TaskColumns {
+    In<int64_t> priority;
+    In<int32_t> stage_start, pool;
+    In<int64_t> need_start;
+    In<int32_t> needs;
+};
+
+std::vector<Stage> make_stages(const StageColumns& columns) {
+    size_t count = columns.pattern.shape(0);
+    if (columns.part.shape(0) != count || columns.resource.shape(0) != count || columns.amounts.shape(0) != count ||
+        columns.pool.shape(0) != count) {
+        throw std::invalid_argument("columns differ in length");
+    }
+    std::vector<Stage> stages(count);
+    for (size_t i = 0; i < count; ++i) {
+        stages[i] = {columns.pattern.data()[i], columns.part.data()[i], columns.resource.data()[i],
+                     columns.amounts.data()[i], columns.pool.data()[i]};
     }
     return stages;
 }
 
 // Tasks from their columns; the edges are turned round, from what a task waits for to what waits for it.
-void make_tasks(WorkflowInput& input, std::span<const int64_t> priority, std::span<const int32_t> stage_start,
-                std::span<const int32_t> pool, std::span<const int64_t> need_start, std::span<const int32_t> needs) {
+void make_tasks(WorkflowInput& input, const TaskColumns& columns) {
+    auto priority = view(columns.priority), need_start = view(columns.need_start);
+    auto stage_start = view(columns.stage_start), pool = view(columns.pool), needs = view(columns.needs);
     input.tasks.resize(priority.size());
     std::vector<int64_t> count(priority.size() + 1, 0);
     for (int32_t before : needs) ++count[before + 1];
@@ -79,13 +101,11 @@ void make_tasks(WorkflowInput& input, std::span<const int64_t> priority, std::sp
 
 nb::typed<nb::dict, nb::str, nb::any> run_workflow_py(
     int32_t ranks, In<int64_t> rate, In<int64_t> latency_ps, In<int32_t> capacity,
-    const std::vector<const Pattern*>& patterns, In<int32_t> stage_pattern, In<int32_t> stage_part,
-    In<int32_t> stage_resource, In<int64_t> stage_amounts, In<int32_t> stage_pool, In<int64_t> amounts,
-    In<int64_t> priority, In<int32_t> stage_start, In<int32_t> task_pool, In<int64_t> need_start, In<int32_t> needs,
-    bool record, int64_t max_segments, int64_t max_time_ps) {
+    const std::vector<const Pattern*>& patterns, const StageColumns& stages, In<int64_t> amounts,
+    const TaskColumns& tasks, bool record, int64_t max_segments, int64_t max_time_ps) {
     WorkflowInput input{ranks, view(rate), view(latency_ps), view(capacity), patterns, {}, {}, {}, view(amounts)};
-    input.stages = make_stages(stage_pattern, stage_part, stage_resource, stage_amounts, stage_pool);
-    make_tasks(input, view(priority), view(stage_start), view(task_pool), view(need_start), view(needs));
+    input.stages = make_stages(stages);
+    make_tasks(input, tasks);
     WorkflowOutcome outcome;
     {
         nb::gil_scoped_release release;
@@ -128,10 +148,18 @@ void bind_workflow(nb::module_& m) {
           nb::arg("slots"), nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"),
           nb::arg("explicit_routes"), nb::arg("path_offsets"), nb::arg("path_links"), nb::arg("part_of_step"),
           nb::arg("before"), nb::arg("after"), nb::arg("max_segments"), "Lower a schedule once, for many tasks.");
-    m.def("run_workflow", &run_workflow_py, nb::arg("ranks"), nb::arg("rate"), nb::arg("latency_ps"),
-          nb::arg("capacity"), nb::arg("patterns"), nb::arg("stage_pattern"), nb::arg("stage_part"),
-          nb::arg("stage_resource"), nb::arg("stage_amounts"), nb::arg("stage_pool"), nb::arg("amounts"),
-          nb::arg("priority"), nb::arg("stage_start"), nb::arg("task_pool"), nb::arg("need_start"), nb::arg("needs"),
+    nb::class_<StageColumns>(m, "StageColumns", "The stages of all tasks of a workflow, in columns.")
+        .def("__init__",
+             &Constructor<StageColumns, In<int32_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>>::init,
+             nb::kw_only(), nb::arg("pattern"), nb::arg("part"), nb::arg("resource"), nb::arg("amounts"),
+             nb::arg("pool"));
+    nb::class_<TaskColumns>(m, "TaskColumns", "The tasks of a workflow, in columns.")
+        .def("__init__",
+             &Constructor<TaskColumns, In<int64_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>>::init,
+             nb::kw_only(), nb::arg("priority"), nb::arg("stage_start"), nb::arg("pool"), nb::arg("need_start"),
+             nb::arg("needs"));
+    m.def("run_workflow", &run_workflow_py, nb::kw_only(), nb::arg("ranks"), nb::arg("rate"), nb::arg("latency_ps"),
+          nb::arg("capacity"), nb::arg("patterns"), nb::arg("stages"), nb::arg("amounts"), nb::arg("tasks"),
           nb::arg("record"), nb::arg("max_segments"), nb::arg("max_time_ps"),
           "Carry out a graph of tasks; see weft.simulation.workflow.");
 }

@@ -179,20 +179,21 @@ def grow_trees(
     # Feeling its own load after every edge makes a tree best, but costs ranks x links on switches.
     raise_every = 1 if topology.ranks <= (256 if topology.direct else 128) else 4
     _, price, root, up, down, offsets, links = _core.pack_trees(
-        topology.nodes,
-        topology.ranks,
-        topology.link_src,
-        topology.link_dst,
-        find_twins(topology),
-        1.0 / topology.bandwidth,
-        roots,
-        growth.trees,
-        growth.sweeps,
-        raise_every,
-        growth.sharpness,
-        growth.depth_price,
-        *halves,
-        growth.seed,
+        nodes=topology.nodes,
+        ranks=topology.ranks,
+        src=topology.link_src,
+        dst=topology.link_dst,
+        twin=find_twins(topology),
+        slot=1.0 / topology.bandwidth,
+        roots=roots,
+        trees=growth.trees,
+        sweeps=growth.sweeps,
+        raise_every=raise_every,
+        sharpness=growth.sharpness,
+        depth_price=growth.depth_price,
+        up=halves[0],
+        down=halves[1],
+        seed=growth.seed,
     )
     shape = (growth.trees, topology.ranks)
     return TreeColumns(root, up.reshape(shape), down.reshape(shape), offsets, links), price

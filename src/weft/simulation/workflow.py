@@ -316,25 +316,29 @@ class Workflow:
         pattern, part, resource, amounts, pool = (np.ascontiguousarray(column) for column in stages)
         try:
             return _core.run_workflow(
-                ranks,
-                np.concatenate([self.topology.bandwidth, *rates]),
-                np.concatenate([self.topology.latency_ps, *latencies]),
-                np.array(self.pools, np.int32),
-                self._patterns,
-                pattern.astype(np.int32),
-                part.astype(np.int32),
-                resource.astype(np.int32),
-                amounts,
-                pool.astype(np.int32),
-                np.concatenate([*self._amounts, np.zeros(0, np.int64)]),
-                np.array(self._priority, np.int64),
-                np.array(self._stage_start, np.int32),
-                np.array(self._pool, np.int32),
-                np.array(self._needs_start, np.int64),
-                np.array(self._needs, np.int32),
-                record,
-                limits.MAX_SEGMENTS,
-                limits.MAX_TIME_PS,
+                ranks=ranks,
+                rate=np.concatenate([self.topology.bandwidth, *rates]),
+                latency_ps=np.concatenate([self.topology.latency_ps, *latencies]),
+                capacity=np.array(self.pools, np.int32),
+                patterns=self._patterns,
+                stages=_core.StageColumns(
+                    pattern=pattern.astype(np.int32),
+                    part=part.astype(np.int32),
+                    resource=resource.astype(np.int32),
+                    amounts=amounts,
+                    pool=pool.astype(np.int32),
+                ),
+                amounts=np.concatenate([*self._amounts, np.zeros(0, np.int64)]),
+                tasks=_core.TaskColumns(
+                    priority=np.array(self._priority, np.int64),
+                    stage_start=np.array(self._stage_start, np.int32),
+                    pool=np.array(self._pool, np.int32),
+                    need_start=np.array(self._needs_start, np.int64),
+                    needs=np.array(self._needs, np.int32),
+                ),
+                record=record,
+                max_segments=limits.MAX_SEGMENTS,
+                max_time_ps=limits.MAX_TIME_PS,
             )
         except OverflowError as error:
             msg = f"takes more than the {limits.MAX_TIME_PS // units.PS_PER_S:,} s that the engine counts"

@@ -152,22 +152,22 @@ def make_timetable(
     """
     floor = busiest_ticks(topology, trees, clock)
     ticks, up_start, down_start, root, up, down, offsets, links = _core.schedule_trees(
-        topology.nodes,
-        topology.ranks,
-        topology.link_src,
-        topology.link_dst,
-        trees.root,
-        trees.up.ravel(),
-        trees.down.ravel(),
-        trees.route_offsets,
-        trees.route_links,
-        clock.duration,
-        clock.latency,
-        passes,
-        _PATIENCE,
-        alternatives,
-        floor + math.floor(floor * _GOOD_ENOUGH),
-        seed,
+        nodes=topology.nodes,
+        ranks=topology.ranks,
+        src=topology.link_src,
+        dst=topology.link_dst,
+        root=trees.root,
+        up=trees.up.ravel(),
+        down=trees.down.ravel(),
+        route_offsets=trees.route_offsets,
+        route_links=trees.route_links,
+        duration=clock.duration,
+        latency=clock.latency,
+        passes=passes,
+        patience=_PATIENCE,
+        alternatives=alternatives,
+        good_enough=floor + math.floor(floor * _GOOD_ENOUGH),
+        seed=seed,
     )
     shape = trees.up.shape
     grown = TreeColumns(root, up.reshape(shape), down.reshape(shape), offsets, links)
