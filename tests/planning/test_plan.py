@@ -345,3 +345,23 @@ def test_a_time_limit_is_kept_on_many_ranks() -> None:
 def test_a_warm_start_of_another_collective_is_refused(torus: Plan) -> None:
     with pytest.raises(InputError, match="that plan is for all_reduce, this one for broadcast"):
         plan("torus:4x4", collective="broadcast", warm_start=torus)
+
+
+def test_a_comparison_introduces_itself_in_one_line() -> None:
+    found = compare(
+        "ring:4@bw=1GB/s,lat=0s", "4MB", algorithms=["ring", "bidirectional_ring"], segment="none"
+    )
+    what = "all_reduce of 4MB on ring:4@bw=1GB/s,lat=0s"
+    good = "bidirectional_ring is the fastest of 2; 3 ms, 100.0 % of the bound"
+    assert repr(found) == f"<Comparison {what}: {good}>"
+
+
+def test_a_plan_introduces_itself_in_one_line() -> None:
+    found = plan("ring:4", "1MiB", algorithms=["ring"])
+    assert repr(found) == "<Plan all_reduce on ring:4: ring; 49.2 % of the bound>"
+
+
+def test_a_simulation_introduces_itself_in_one_line() -> None:
+    ring = weft.algorithms.ring.all_reduce(load_topology("ring:4@bw=1GB/s,lat=1us"))
+    found = simulate(ring, "4MB", segment_bytes=None)
+    assert repr(found) == "<SimulationResult ring all_reduce of 4MB: 6.006 ms, 0.67 GB/s>"

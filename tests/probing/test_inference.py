@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.imagined import Noise, cables_of, probe_imagined
 
 from weft.probing import Measurements, ProbeFinding, infer
-from weft.probing.probe_report import finding_as_dict, format_finding
+from weft.probing.probe_report import format_finding
 from weft.simulation.fair_sharing import share_fairly
 from weft.topology import Topology, load_topology
 from weft.topology.cable_notes import CableNotes
@@ -189,4 +189,4 @@ def test_the_file_loads_again(spec: str) -> None:
     text = format_finding(finding)
     assert parse_toml(text, "probed.toml") == finding.topology
     assert text.count("# ") >= finding.topology.links
-    assert len(finding_as_dict(finding, None)["links"]) == finding.topology.links
+    assert len(finding.to_dict()["links"]) == finding.topology.links

@@ -7,6 +7,11 @@ differ in size. Where every rank has a network interface of its own, all but the
 Inside a group data runs along a pipelined chain that ends at the leader: each member sends and receives the
 buffer once. In a star the leader would receive it g - 1 times, in a binomial tree log2 g times; both are only
 better when the buffer is so small that latency counts, and then groups are small as well.
+
+All three collectives take a cluster with groups, of any sizes. The leader of a group is the member with the
+most bandwidth, the first of equals; the root of a broadcast or reduce leads its group. `parts` are pieces of
+the buffer that follow one another through the stages. All three raise `UnsupportedError` if the topology has
+no groups, and `InputError` if an option makes no sense.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from weft.algorithms.common.host_groups import (
     port_speeds,
     require_groups,
 )
-from weft.errors import InputError
+from weft.errors import check_choice
 from weft.schedule import Op, ScheduleBuilder
 
 if TYPE_CHECKING:
@@ -48,27 +53,17 @@ def all_reduce(topology: Topology, *, across: str = "halving_doubling", parts: i
 
     Parameters
     ----------
-    topology
-        A cluster with groups, of any sizes. The leader is the member with the most bandwidth, the first of
-        equals.
+    topology, parts
+        As the module says.
     across
         How leaders all-reduce: ``halving_doubling`` (default), or ``ring`` in the order of groups. Both send
         the same volume; halving-doubling needs 2 ceil(log2 G) steps instead of 2 (G - 1), a ring only ever
         talks to neighbours.
-    parts
-        Pieces of the buffer that follow one another through the three stages.
 
     Returns
     -------
     Schedule
         ``parts`` times the number of groups chunks.
-
-    Raises
-    ------
-    UnsupportedError
-        If the topology has no groups.
-    InputError
-        If `across` is unknown or `parts` below 1.
 
     Examples
     --------
@@ -84,9 +79,7 @@ def all_reduce(topology: Topology, *, across: str = "halving_doubling", parts: i
     2 (G - 1)/G of the buffer across groups, and every link of a chain carries the buffer once in each
     direction.
     """
-    if across not in _ACROSS:
-        msg = f"{_NAME}: across={across!r} is unknown, expected {' or '.join(_ACROSS)}"
-        raise InputError(msg)
+    check_choice(f"{_NAME}: across", across, _ACROSS)
     check_count(_NAME, "parts", parts)
     groups = require_groups(topology, _NAME, _INSTEAD)
     speeds = port_speeds(topology)
@@ -115,12 +108,12 @@ def broadcast(topology: Topology, *, root: int = 0, parts: int | None = None) ->
     Parameters
     ----------
     topology
-        A cluster with groups, of any sizes. The root leads its group; elsewhere as in `all_reduce`.
+        As the module says.
     root
         Rank that has the buffer.
     parts
-        Pieces that follow one another. The default is four times the longest way, at most 512, so that
-        filling the pipeline takes about a quarter of the time.
+        The default is four times the longest way, at most 512, so that filling the pipeline takes about a
+        quarter of the time.
 
     Returns
     -------
@@ -129,12 +122,8 @@ def broadcast(topology: Topology, *, root: int = 0, parts: int | None = None) ->
 
     Raises
     ------
-    UnsupportedError
-        If the topology has no groups.
     ScheduleError
         If `root` is not a rank.
-    InputError
-        If `parts` is below 1.
 
     Examples
     --------
@@ -157,12 +146,10 @@ def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Sc
 
     Parameters
     ----------
-    topology
-        A cluster with groups, of any sizes.
-    root
-        Rank that gets the sum; leads its group.
-    parts
+    topology, parts
         As in `broadcast`.
+    root
+        Rank that gets the sum.
 
     Returns
     -------
@@ -171,8 +158,8 @@ def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Sc
 
     Raises
     ------
-    UnsupportedError, ScheduleError, InputError
-        As in `broadcast`.
+    ScheduleError
+        If `root` is not a rank.
 
     Examples
     --------

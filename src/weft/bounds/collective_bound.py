@@ -9,7 +9,20 @@ no sums or copies made by switches). Each names a set, or a division of all rank
 checked by hand. Up to some thousand ranks they are the best of their sort, because maximum flows look at
 every set and every division (`weft.bounds.tight_cuts`); beyond, only those that have a name are tried. An
 all-reduce may have a sharper bound still, proved by prices of links that a linear programme over trees finds.
-docs/bounds.md derives each of them.
+
+All-reduce: if disjoint sets P_1 .. P_p cover all ranks, each element crosses from one set to another at least
+2 (p - 1) times, so T >= 2 (p - 1) M / (capacity leaving P_1 + .. + capacity leaving P_p); and for each single
+set T >= M / capacity leaving it, and entering it. Broadcast, reduce, reduce-scatter and all-gather: p - 1
+crossings likewise. Single sets S for reduce-scatter and all-gather (equal shards of M/N): all-gather has
+|S| M/N leave S, reduce-scatter (N - |S|) M/N; all-to-all |S| (N - |S|) M/N; broadcast M if the root is in S.
+Entering is the mirror image. All sets and divisions are searched, except for all-to-all, and except where
+`weft.bounds.tight_cuts.affordable` says no: then single ranks, groups, a grid's slabs, and what they divide
+the ranks into. docs/bounds.md derives each of them.
+
+References
+----------
+.. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+   IJHPCA 19(1), 2005.
 """
 
 from __future__ import annotations
@@ -92,11 +105,6 @@ def lower_bound(
     certificate
         A further proof to take into account, for all_reduce only.
 
-    Returns
-    -------
-    Bound
-        Seconds, the kind of bound and its explanation.
-
     Raises
     ------
     InputError
@@ -115,25 +123,27 @@ def lower_bound(
 
     Notes
     -----
-    All-reduce: if disjoint sets P_1 .. P_p cover all ranks, each element crosses from one set to another at
-    least 2 (p - 1) times, so T >= 2 (p - 1) M / (capacity leaving P_1 + .. + capacity leaving P_p); and for
-    each single set T >= M / capacity leaving it, and entering it. Broadcast, reduce, reduce-scatter and
-    all-gather: p - 1 crossings likewise. Single sets S for reduce-scatter and all-gather (equal shards of
-    M/N): all-gather has |S| M/N leave S, reduce-scatter (N - |S|) M/N; all-to-all |S| (N - |S|) M/N;
-    broadcast M if the root is in S. Entering is the mirror image. All sets and divisions are searched, except
-    for all-to-all, and except where `weft.bounds.tight_cuts.affordable` says no: then single ranks, groups, a
-    grid's slabs, and what they divide the ranks into. Cost: 0.1 CPU s for a torus of 1024 ranks.
-
-    References
-    ----------
-    .. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
-       MPICH", IJHPCA 19(1), 2005.
+    Cost: 0.1 CPU s for a torus of 1024 ranks.
     """
     _check(topology, collective, size_bytes, root, element_bytes)
     if size_bytes == 0:
         return Bound(0.0, "latency", 0.0, 0.0, "an empty buffer needs no transfer")
     demand = Demand(collective, topology.ranks, size_bytes, element_bytes, root)
-    findings = [_worst_set(topology, demand, family) for family in node_sets.families(topology, root)]
+    best = _best_bandwidth(topology, demand, certificate)
+    path = longest_path(topology, *demand.ends())
+    latency = Fraction(path.latency_ps, units.PS_PER_S)
+    if latency > best.seconds:
+        ends, delay = f"rank {path.src} to rank {path.dst}", units.format_time(path.latency_ps)
+        text = f"{ends}: {delay} by the shortest path"
+        return Bound(float(latency), "latency", float(best.seconds), float(latency), text)
+    return Bound(
+        float(best.seconds), f"bandwidth: {best.kind}", float(best.seconds), float(latency), best.explanation
+    )
+
+
+def _best_bandwidth(topology: Topology, demand: Demand, certificate: Certificate | None) -> SingleBound:
+    """Find the set, division or certificate that takes longest."""
+    findings = [_worst_set(topology, demand, family) for family in node_sets.families(topology, demand.root)]
     if tight_cuts.affordable(topology):
         findings.append(_worst_set(topology, demand, _searched(topology, demand)))
     if demand.passes:
@@ -141,17 +151,7 @@ def lower_bound(
     if certificate is not None:
         findings.append(_certified(topology, demand, certificate))
     # The first of equals: single sets come before divisions, and those with a name before others.
-    best = max(findings, key=lambda finding: finding.seconds)
-    path = longest_path(topology, *demand.ends())
-    latency = Fraction(path.latency_ps, units.PS_PER_S)
-    if latency > best.seconds:
-        text = (
-            f"rank {path.src} to rank {path.dst}: {units.format_time(path.latency_ps)} by the shortest path"
-        )
-        return Bound(float(latency), "latency", float(best.seconds), float(latency), text)
-    return Bound(
-        float(best.seconds), f"bandwidth: {best.kind}", float(best.seconds), float(latency), best.explanation
-    )
+    return max(findings, key=lambda finding: finding.seconds)
 
 
 def equal_shard_all_reduce_seconds(topology: Topology, size_bytes: int) -> float:

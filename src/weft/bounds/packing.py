@@ -13,6 +13,13 @@ to stop.
 
 Here the good ones come first: trees grown one by one where the others left room are mostly within a per cent
 of the best, and one or two rounds of the programme close the rest.
+
+References
+----------
+.. [1] J. Edmonds, "Edge-disjoint branchings", 1972; W. T. Tutte, "On the problem of decomposing a graph into
+   n connected factors", 1961: what the optimum is on symmetric direct networks.
+.. [2] N. Garg, J. Koenemann, "Faster and simpler algorithms for multicommodity flow and other fractional
+   packing problems", 1998: prices that rise with the load.
 """
 
 from __future__ import annotations
@@ -176,15 +183,6 @@ def pack(
     Notes
     -----
     Cost: CPU seconds are 0.05 to 0.5 for 64 ranks, most of it HiGHS; a few for a thousand.
-
-    References
-    ----------
-    .. [1] J. Edmonds, "Edge-disjoint branchings", 1972; W. T. Tutte, "On the problem of decomposing a graph
-    into n
-       connected factors", 1961: what the optimum is on symmetric direct networks.
-    .. [2] N. Garg, J. Koenemann, "Faster and simpler algorithms for multicommodity flow and other fractional
-    packing
-       problems", 1998: prices that rise with the load.
     """
     if collective not in TREE_COLLECTIVES:
         msg = f"collective {collective!r} is not made of trees, expected one of {', '.join(TREE_COLLECTIVES)}"

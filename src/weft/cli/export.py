@@ -9,7 +9,7 @@ import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.nic_tables import describe_tables, make_tables_of, table_facts
+from weft.cli.nic_tables import make_tables_of, table_facts
 from weft.cli.output import check_outputs, make_console, print_facts, print_json, progress, write_output
 from weft.cli.terminal_text import printable
 from weft.errors import InputError
@@ -173,7 +173,7 @@ def encode_tables(tables: Tables, form: str) -> bytes:
 
 def _show_tables(tables: Tables, output: str, form: str, size: int, *, as_json: bool) -> None:
     if as_json:
-        print_json({"file": output, "format": form, "bytes": size, **describe_tables(tables)})
+        print_json({"file": output, "format": form, "bytes": size, **tables.to_dict()})
     elif output != "-":
         facts = [
             ("wrote", f"{printable(output)}, {size:,} bytes, {form}"),

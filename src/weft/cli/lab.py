@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -269,7 +268,5 @@ def _document(network: Network, given: dict[str, Any], outcomes: list[EntrantRes
         "ranks": network.topology.ranks,
         "size_bytes": given["size"] // 4 * 4,
         "rounds": given["rounds"],
-        "results": [
-            {**asdict(one), "deviation": one.deviation, "ratio": one.median_seconds / own} for one in outcomes
-        ],
+        "results": [{**one.to_dict(), "ratio": one.median_seconds / own} for one in outcomes],
     }

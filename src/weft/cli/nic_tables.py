@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.cli import options
 from weft.errors import InputError
@@ -41,26 +41,8 @@ def make_tables_of(
     return make_tables(schedule, size, ports=ports, max_work=max_work), schedule
 
 
-def describe_tables(tables: Tables) -> dict[str, Any]:
-    """What tables are for and what they take, as data."""
-    bits = tables.entry_bits()
-    return {
-        "topology": tables.topology.name,
-        "collective": tables.collective,
-        "algorithm": tables.algorithm,
-        "size_bytes": tables.size_bytes,
-        "ports": tables.ports,
-        "steps": tables.steps,
-        "messages": tables.messages,
-        "entries": tables.entries,
-        "entry_bits": bits,
-        "bits_per_entry": sum(bits.values()),
-        "table_bits": tables.table_bits,
-    }
-
-
 def table_facts(tables: Tables) -> list[tuple[str, str]]:
-    """The same for people: how long the longest table is, and the fields of an entry."""
+    """What tables take, for people: how long the longest table is, and the fields of an entry."""
     bits = tables.entry_bits()
     fields = ", ".join(f"{name} {count}" for name, count in bits.items())
     ports = "1 port a rank" if tables.ports == 1 else f"{tables.ports} ports a rank"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from weft import limits
 from weft.cli import options
 from weft.cli.busiest import busiest, busy_cells, print_busiest_links
-from weft.cli.nic_tables import describe_tables, make_tables_of, table_facts
+from weft.cli.nic_tables import make_tables_of, table_facts
 from weft.cli.output import (
     human_speed,
     make_console,
@@ -128,21 +128,9 @@ def command(
         problem = None if schedule is None else inspect(schedule, max_work=max_work).problem
     warn_of(problem)
     if as_json:
-        print_json(_as_dict(result) | {"verified": None if schedule is None else problem is None})
+        print_json(result.to_dict() | {"verified": None if schedule is None else problem is None})
     else:
         _show(result, make_console())
-
-
-def _heads(result: PacketResult) -> int:
-    """Flits that are heads."""
-    per_message = result.rules.flow_control == "message"
-    return result.hardware.head_flits * (result.tables.messages if per_message else result.packets)
-
-
-def _overhead(result: PacketResult) -> float:
-    """Heads over what follows them."""
-    heads = _heads(result)
-    return heads / (result.flits - heads) if result.flits > heads else 0.0
 
 
 def _show(result: PacketResult, console: Console) -> None:
@@ -154,7 +142,7 @@ def _show(result: PacketResult, console: Console) -> None:
     what = f"{tables.algorithm} {tables.collective} of {format_size(tables.size_bytes)}"
     print_line(console, printable(f"{what} on {tables.topology.name}"), "bold")
     last = int(np.argmax(result.rank_finish_ps))
-    cycle = human_seconds(hardware.cycle_ps / 1e12)
+    cycle, overhead = human_seconds(hardware.cycle_ps / 1e12), 100 * result.head_overhead
     print_facts(
         console,
         [
@@ -165,10 +153,7 @@ def _show(result: PacketResult, console: Console) -> None:
             ("hardware", hardware.name),
             ("rules", _rules_text(result.rules) + f"; detail of {result.detail}s"),
             ("packets", f"{result.packets:,} of {tables.messages:,} messages"),
-            (
-                "flits",
-                f"{result.flits:,} of {hardware.flit_bytes} bytes; heads add {100 * _overhead(result):.2f} %",
-            ),
+            ("flits", f"{result.flits:,} of {hardware.flit_bytes} bytes; heads add {overhead:.2f} %"),
             ("fullest", f"{result.most_flits:,} of {result.buffer_flits:,} flits in a virtual channel"),
             *_credit_facts(result),
             ("last rank", f"{last}, at {human_seconds(int(result.rank_finish_ps[last]) / 1e12)}"),
@@ -207,37 +192,3 @@ def _show_ports(result: PacketResult, console: Console) -> None:
         name = f"rank {rest // ports}, port {rest % ports} {'in' if way else 'out'}"
         table.add_row(name, *busy_cells(int(result.port_busy_ps[number]), result.time_ps))
     print_table(console, table)
-
-
-def _as_dict(result: PacketResult) -> dict[str, Any]:
-    out, into = result.port_busy_ps.reshape(2, -1).tolist()
-    rules = result.rules
-    return {
-        **describe_tables(result.tables),
-        "hardware": result.hardware.name,
-        "flow_control": rules.flow_control,
-        "strict": rules.strict,
-        "lockstep": rules.lockstep,
-        "prioritised": rules.prioritised,
-        "detail": result.detail,
-        "seconds": result.seconds,
-        "time_ps": result.time_ps,
-        "cycles": result.cycles,
-        "quiet_ps": result.quiet_ps,
-        "total_cycles": result.total_cycles,
-        "algbw_GBps": result.algbw_GBps,
-        "packets": result.packets,
-        "flits": result.flits,
-        "head_flits": _heads(result),
-        "head_overhead": _overhead(result),
-        "most_flits": result.most_flits,
-        "buffer_flits": result.buffer_flits,
-        "credit_share": result.credit_share,
-        "units": result.units,
-        "events": result.events,
-        "simulation_seconds": result.cpu_seconds,
-        "rank_finish_ps": result.rank_finish_ps.tolist(),
-        "link_busy_ps": result.link_busy_ps.tolist(),
-        "port_out_busy_ps": out,
-        "port_in_busy_ps": into,
-    }

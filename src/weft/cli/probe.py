@@ -142,13 +142,13 @@ def _measure(roster: ControlPlane, effort: ProbeEffort, name: str) -> ProbeFindi
 
 
 def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | None, *, as_json: bool) -> None:
-    from weft.probing.probe_report import finding_as_dict, format_finding
+    from weft.probing.probe_report import format_finding
 
     text = format_finding(finding)
     if output is not None:
         write_output(output, text.encode())
     if as_json:
-        print_json(finding_as_dict(finding, verdict))
+        print_json(finding.to_dict() | ({} if verdict is None else verdict.to_dict()))
         return
     if output is None and verdict is None:
         click.echo(text, nl=False)

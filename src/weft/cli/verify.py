@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from weft.errors import VerificationError
     from weft.planning import Plan
-    from weft.verification import ContentionReport, VerificationReport
+    from weft.verification import VerificationReport
 
 _LONGEST_PROBLEM = 200
 """Characters on standard error."""
@@ -84,7 +84,7 @@ def command(
             report(f"{plan.transfers:,} transfers", index, len(plans))
             reports.append(inspect(plan, slots=slots, fused=fused, contention=contention, max_work=max_work))
     if as_json:
-        print_json(_plan_dict(found, reports) if isinstance(found, Plan) else _as_dict(reports[0]))
+        print_json(_plan_dict(found, reports) if isinstance(found, Plan) else reports[0].to_dict())
     else:
         _show(reports, make_console())
     wrong = [result.problem for result in reports if result.problem is not None]
@@ -125,49 +125,5 @@ def _plan_dict(plan: Plan, reports: list[VerificationReport]) -> dict[str, Any]:
         "plan": f"{plan.collective} on {plan.topology.name}",
         "topology_digest": plan.topology.digest,
         "verified": all(found.ok for found in reports),
-        "schedules": [_as_dict(found) for found in reports],
-    }
-
-
-def _as_dict(found: VerificationReport) -> dict[str, Any]:
-    problem = found.problem
-    document: dict[str, Any] = {
-        "schedule": found.title,
-        "digest": found.digest,
-        "verified": found.ok,
-        "checks": list(found.checks),
-        "problem": problem
-        and {
-            "check": problem.check,
-            "problem": problem.problem,
-            "transfer": problem.transfer,
-            "rank": problem.rank,
-            "chunk": problem.chunk,
-        },
-        "slots": found.slots,
-        "fused": found.fused,
-        "ranks": found.ranks,
-        "chunks": found.chunks,
-        "steps": found.steps,
-        "transfers": found.transfers,
-        "messages": found.messages,
-        "cpu_seconds": found.cpu_seconds,
-    }
-    if found.contention is not None:
-        document["contention"] = _contention_dict(found.contention)
-    return document
-
-
-def _contention_dict(contention: ContentionReport) -> dict[str, Any]:
-    return {
-        "max_flows": contention.max_flows,
-        "contended_steps": contention.contended_steps,
-        "worst": [{"step": m.step, "link": m.link, "flows": m.flows} for m in contention.worst],
-        "busiest_link": contention.busiest,
-        "link_flows": contention.link_flows.tolist(),
-        "link_share": contention.link_share.tolist(),
-        "switch_pairs": [
-            {"src": p.src, "dst": p.dst, "links": p.links, "flows": p.flows, "share": p.share}
-            for p in contention.switch_pairs
-        ],
+        "schedules": [found.to_dict() for found in reports],
     }

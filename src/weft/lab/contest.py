@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,6 +78,10 @@ class EntrantResult:
         if self.predicted_seconds is None:
             return None
         return self.median_seconds / self.predicted_seconds - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields as ``weft lab bench --json`` prints them."""
+        return {**asdict(self), "deviation": self.deviation}
 
 
 def peers_of(network: Network, names: Sequence[str]) -> list[Entrant]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft import _core, limits, units
 from weft.errors import LimitError, SimulationError, check_choice
 from weft.packets.engine_input import Program
 from weft.packets.execution_work import estimate_preparation, estimate_run
 from weft.packets.hardware import Hardware, find_hardware
-from weft.packets.network_channels import Ways, make_channels
+from weft.packets.network_channels import Channels, Ways, make_channels
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,6 +63,16 @@ class Rules:
 
 CODESIGNED: Final = Rules("message", strict=True, lockstep=True)
 """MultiTree's interface with its own flow control; the authors' arbiters know no priority either."""
+
+
+_COUNTED: Final = ("time_ps", "quiet_ps", "packets", "flits", "most_flits", "buffer_flits", "credit_share")
+_WORK: Final = ("units", "events")
+_FOUND: Final = (*_COUNTED, *_WORK, "rank_finish_ps")
+"""Fields of a result that the engine gives as they are."""
+
+_DERIVED: Final = ("seconds", "cycles", "total_cycles", "algbw_GBps", "head_flits", "head_overhead")
+_NUMBERS: Final = (*_DERIVED, *_COUNTED, *_WORK)
+"""Fields and properties of a result that are numbers of its document."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +141,34 @@ class PacketResult:
         """Buffer size over time, in 10^9 bytes per second."""
         return self.tables.size_bytes / self.seconds / 1e9 if self.time_ps else 0.0
 
+    @property
+    def head_flits(self) -> int:
+        """Flits that are heads."""
+        per_message = self.rules.flow_control == "message"
+        return self.hardware.head_flits * (self.tables.messages if per_message else self.packets)
+
+    @property
+    def head_overhead(self) -> float:
+        """Flits that are heads, over the others."""
+        heads = self.head_flits
+        return heads / (self.flits - heads) if self.flits > heads else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Make the document that ``weft packets --json`` prints."""
+        out, into = self.port_busy_ps.reshape(2, -1).tolist()
+        return {
+            **self.tables.to_dict(),
+            "hardware": self.hardware.name,
+            **asdict(self.rules),
+            "detail": self.detail,
+            **{name: getattr(self, name) for name in _NUMBERS},
+            "simulation_seconds": self.cpu_seconds,
+            "rank_finish_ps": self.rank_finish_ps.tolist(),
+            "link_busy_ps": self.link_busy_ps.tolist(),
+            "port_out_busy_ps": out,
+            "port_in_busy_ps": into,
+        }
+
 
 def simulate_tables(
     tables: Tables,
@@ -187,20 +225,36 @@ def simulate_tables(
         hardware=found_hardware,
         rules=rules,
         detail=detail,
-        time_ps=found["time_ps"],
-        quiet_ps=found["quiet_ps"],
-        packets=found["packets"],
-        flits=found["flits"],
-        units=found["units"],
-        events=found["events"],
-        most_flits=found["most_flits"],
-        buffer_flits=found["buffer_flits"],
-        credit_share=found["credit_share"],
         link_busy_ps=busy[:links],
         port_busy_ps=busy[links:],
-        rank_finish_ps=found["rank_finish_ps"],
         cpu_seconds=time.process_time() - began,
+        **{name: found[name] for name in _FOUND},
     )
+
+
+class _Network(NamedTuple):
+    """Channels and ways of a topology, and what follows from the hardware for them."""
+
+    channels: Channels
+    ways: Ways
+    switched: bool
+    router_ps: int
+    round_trip_ps: NDArray[np.int64]
+    buffer_flits: int
+
+
+def _lay_out(tables: Tables, hardware: Hardware) -> _Network:
+    topology = tables.topology
+    buffers = (topology.links + 2 * topology.ranks * tables.ports) * hardware.virtual_channels
+    what = f"{topology.name}: virtual channels of all links and ports"
+    limits.check(what, buffers, limits.MAX_VIRTUAL_BUFFERS)
+    channels = make_channels(topology, hardware, tables.ports)
+    switched = not bool(channels.routers.all())
+    router_ps = (hardware.switch_cycles if switched else hardware.router_cycles) * hardware.cycle_ps
+    trips = 2 * channels.latency_ps + router_ps + hardware.credit_cycles * hardware.cycle_ps
+    buffer_flits = hardware.buffer_flits or int((-(-trips // channels.flit_ps)).max()) + hardware.packet_flits
+    ways = Ways(topology, channels, hardware.virtual_channels)
+    return _Network(channels, ways, switched, router_ps, trips, buffer_flits)
 
 
 def _run(
@@ -208,18 +262,9 @@ def _run(
 ) -> tuple[dict[str, Any], Program]:
     title = f"packets of {tables.algorithm} on {tables.topology.name}"
     limits.check_work(title, estimate_preparation(tables), max_work)
-    topology = tables.topology
-    buffers = (topology.links + 2 * topology.ranks * tables.ports) * hardware.virtual_channels
-    limits.check(
-        f"{topology.name}: virtual channels of all links and ports", buffers, limits.MAX_VIRTUAL_BUFFERS
-    )
-    channels = make_channels(topology, hardware, tables.ports)
-    ways = Ways(topology, channels, hardware.virtual_channels)
-    program = Program(tables, hardware, ways)
-    switched = not bool(channels.routers.all())
-    router_ps = (hardware.switch_cycles if switched else hardware.router_cycles) * hardware.cycle_ps
-    trips = 2 * channels.latency_ps + router_ps + hardware.credit_cycles * hardware.cycle_ps
-    buffer_flits = hardware.buffer_flits or int((-(-trips // channels.flit_ps)).max()) + hardware.packet_flits
+    network = _lay_out(tables, hardware)
+    channels = network.channels
+    program = Program(tables, hardware, network.ways)
     biggest = max((entry.size_bytes for entry in tables.all_entries()), default=0)
     slowest = max(int(channels.flit_ps.max()), hardware.cycle_ps)
     if max(hardware.flits(biggest) * slowest, hardware.aggregate_ps(biggest)) > limits.MAX_TIME_PS:
@@ -237,13 +282,13 @@ def _run(
                 inject=channels.inject,
                 eject=channels.eject,
                 virtual_channels=hardware.virtual_channels,
-                classes=ways.classes,
-                buffer_flits=buffer_flits,
-                router_ps=router_ps,
+                classes=network.ways.classes,
+                buffer_flits=network.buffer_flits,
+                router_ps=network.router_ps,
                 credit_ps=hardware.credit_cycles * hardware.cycle_ps,
             ),
             _packet_form(hardware, rules),
-            _execution_rules(tables, hardware, rules, biggest, switched, max_work),
+            _execution_rules(tables, hardware, rules, biggest, network.switched, max_work),
             pieces,
         )
     except OverflowError as error:
@@ -252,12 +297,9 @@ def _run(
         if str(error) == "operations":
             raise limits.too_much_work(title, max_work) from error
         msg = f"more than {limits.MAX_PACKET_EVENTS:,} {error}; use detail='message' or a smaller buffer"
-        raise LimitError(f"{tables.algorithm} on {topology.name}: {msg}") from error
-    found["buffer_flits"] = buffer_flits
-    own = 1 if rules.flow_control == "message" else hardware.virtual_channels // ways.classes
-    whole = -(-buffer_flits // hardware.packet_flits) * hardware.packet_flits
-    used = (trips / channels.flit_ps)[found["channel_busy_ps"] > 0]
-    found["credit_share"] = min(1.0, own * whole / float(used.max())) if used.size else 1.0
+        raise LimitError(f"{tables.algorithm} on {tables.topology.name}: {msg}") from error
+    found["buffer_flits"] = network.buffer_flits
+    found["credit_share"] = _credit_share(network, hardware, rules, found["channel_busy_ps"])
     return found, program
 
 
@@ -302,6 +344,14 @@ def _execution_rules(
         max_events=limits.MAX_PACKET_EVENTS,
         max_work=math.inf if max_work is None else max_work,
     )
+
+
+def _credit_share(network: _Network, hardware: Hardware, rules: Rules, busy_ps: NDArray[np.int64]) -> float:
+    """How much of the time credits let one message at a time keep the longest link that was used busy."""
+    own = 1 if rules.flow_control == "message" else hardware.virtual_channels // network.ways.classes
+    whole = -(-network.buffer_flits // hardware.packet_flits) * hardware.packet_flits
+    used = (network.round_trip_ps / network.channels.flit_ps)[busy_ps > 0]
+    return min(1.0, own * whole / float(used.max())) if used.size else 1.0
 
 
 def _too_long(tables: Tables) -> LimitError:

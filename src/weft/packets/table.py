@@ -9,7 +9,7 @@ MultiTree's, widened where other algorithms need it: messages waited for may bel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -148,6 +148,23 @@ class Tables:
             "step": _bits(self.steps),
             "address": _bits(self.space_bytes),
             "size": _bits(1 + largest),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the tables are for and what they take, without their entries."""
+        bits = self.entry_bits()
+        return {
+            "topology": self.topology.name,
+            "collective": self.collective,
+            "algorithm": self.algorithm,
+            "size_bytes": self.size_bytes,
+            "ports": self.ports,
+            "steps": self.steps,
+            "messages": self.messages,
+            "entries": self.entries,
+            "entry_bits": bits,
+            "bits_per_entry": sum(bits.values()),
+            "table_bits": self.table_bits,
         }
 
     @property

@@ -104,7 +104,7 @@ class ComparisonRow:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """All algorithms on one topology, fastest first, wrong ones last."""
 
@@ -125,6 +125,14 @@ class Comparison:
     def verified(self) -> bool:
         """Whether every candidate is correct."""
         return all(row.verified for row in self.results)
+
+    def __repr__(self) -> str:
+        what = f"{self.collective} of {units.format_size(self.size_bytes)} on {self.topology.name}"
+        best = self.best
+        if best is None or best.seconds is None or best.fraction_of_bound is None:
+            return f"<Comparison {what}: none of {len(self.results)} is correct>"
+        good = f"{units.human_seconds(best.seconds)}, {100 * best.fraction_of_bound:.1f} % of the bound"
+        return f"<Comparison {what}: {best.algorithm} is the fastest of {len(self.results)}; {good}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Make the document that ``weft compare --json`` prints."""
@@ -157,16 +165,12 @@ def compare(
 
     Parameters
     ----------
-    topology
-        Whatever `weft.load_topology` takes.
-    size
-        Bytes of the buffer, such as ``"64MiB"``; see `Schedule.chunk_bytes` for what it counts.
-    collective
-        One of `weft.schedule.COLLECTIVES`.
+    topology, size
+        Whatever `weft.load_topology` takes, and bytes of the buffer (`Schedule.chunk_bytes`) or ``"64MiB"``.
+    collective, root
+        One of `weft.schedule.COLLECTIVES`; the root counts for broadcast and reduce.
     algorithms
         Registry name or names; by default all that offer the collective.
-    root
-        For broadcast and reduce.
     sharing
         How links are shared, ``queue`` or ``fluid``.
     segment
@@ -198,21 +202,8 @@ def compare(
     topology.check_root(root)
     chosen = _choose(collective, algorithms)
     bound = lower_bound(topology, collective, size_bytes, root)
-
     trial = _Trial(topology, collective, root, size_bytes, cut, sharing, bound, budget)
-    rows: list[ComparisonRow] = []
-    skipped: list[Refusal] = []
-    for index, algorithm in enumerate(sorted(chosen, key=lambda line: line.cost)):
-        if progress is not None:
-            progress(algorithm.name, index, len(chosen))
-        found = trial.run(algorithm, must=not rows)
-        if isinstance(found, Refusal):
-            skipped.append(found)
-        else:
-            rows.append(found)
-    if not rows and skipped[0].error is not None:
-        raise skipped[0].error
-    rows.sort(key=lambda row: (row.seconds is None, row.seconds or 0.0, row.algorithm))
+    rows, skipped = trial.run_all(chosen, progress)
     if not algorithms:
         others = [line.name for line in registry.ALGORITHMS.values() if line not in chosen]
         skipped += [Refusal(name, f"has no {collective}") for name in others]
@@ -231,6 +222,31 @@ class _Trial:
     sharing: str
     bound: Bound
     budget: Budget
+
+    def run_all(
+        self, algorithms: list[Algorithm], progress: Callable[[str, int, int], None] | None
+    ) -> tuple[list[ComparisonRow], list[Refusal]]:
+        """Try all, those of few transfers first; rows are sorted by their time.
+
+        Raises
+        ------
+        InputError
+            If nothing applies: the first refusal's error.
+        """
+        rows: list[ComparisonRow] = []
+        skipped: list[Refusal] = []
+        for index, algorithm in enumerate(sorted(algorithms, key=lambda line: line.cost)):
+            if progress is not None:
+                progress(algorithm.name, index, len(algorithms))
+            found = self.run(algorithm, must=not rows)
+            if isinstance(found, Refusal):
+                skipped.append(found)
+            else:
+                rows.append(found)
+        if not rows and skipped[0].error is not None:
+            raise skipped[0].error
+        rows.sort(key=lambda row: (row.seconds is None, row.seconds or 0.0, row.algorithm))
+        return rows, skipped
 
     def run(self, algorithm: Algorithm, *, must: bool) -> ComparisonRow | Refusal:
         """Build one algorithm and time it; unless it `must` be tried, only where the time suffices."""

@@ -1,11 +1,10 @@
-"""A plan in words, on one screen, and as a JSON document."""
+"""A plan in words, on one screen."""
 
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from weft.units import format_bandwidth, format_size, human_seconds
 
@@ -164,70 +163,3 @@ def human_size(size_bytes: int) -> str:
     while value >= 1000 and unit < 4:
         value, unit = value / 1024, unit + 1
     return f"{value:.3g}{('', 'Ki', 'Mi', 'Gi', 'Ti')[unit]}B"
-
-
-def to_document(plan: Plan) -> dict[str, Any]:
-    """Everything but the transfers, as plain data."""
-    point = plan.headline
-    labels = plan.schedules
-    return {
-        "topology": plan.topology.name,
-        "topology_digest": plan.topology.digest,
-        "collective": plan.collective,
-        "root": plan.root,
-        "complete": plan.complete,
-        "size_bytes": point.size_bytes,
-        "algorithm": plan.algorithm,
-        "seconds": plan.seconds,
-        "bound_seconds": plan.bound_seconds,
-        "bound_kind": point.bound_kind,
-        "fraction_of_bound": plan.fraction_of_bound,
-        "bottleneck": plan.topology.link_name(point.busiest_link),
-        "ranges": [
-            {
-                "first_bytes": span.first_bytes,
-                "last_bytes": span.last_bytes,
-                "algorithm": labels[span.schedule].algorithm,
-                "variant": labels[span.schedule].variant,
-                "segment_share": span.segment_share,
-                "schedule": span.schedule,
-            }
-            for span in plan.ranges
-        ],
-        "points": [_point_document(plan, one) for one in plan.points],
-        "schedules": [
-            {
-                "algorithm": planned.algorithm,
-                "variant": planned.variant,
-                "digest": planned.schedule.digest,
-                "chunks": planned.schedule.chunks,
-                "steps": planned.schedule.steps,
-                "transfers": planned.schedule.transfers,
-                "verified": True,
-            }
-            for planned in plan.schedules
-        ],
-        "contenders": [asdict(contender) for contender in plan.contenders],
-        "skipped": [refusal.to_dict() for refusal in plan.skipped],
-        "simulations": plan.simulations,
-        "planning_seconds": plan.cpu_seconds,
-    }
-
-
-def _point_document(plan: Plan, point: PlanPoint) -> dict[str, Any]:
-    choice = plan.choose(point.size_bytes)
-    return {
-        "size_bytes": point.size_bytes,
-        "algorithm": choice.algorithm,
-        "variant": choice.variant,
-        "segment_bytes": choice.segment_bytes,
-        "seconds": point.seconds,
-        "simulated": point.simulated,
-        "bound_seconds": point.bound_seconds,
-        "bound_kind": point.bound_kind,
-        "fraction_of_bound": point.fraction_of_bound,
-        "busiest_link": plan.topology.link_name(point.busiest_link),
-        "busy": point.busy,
-        "runner_up": point.runner_up,
-        "runner_up_seconds": point.runner_up_seconds,
-    }

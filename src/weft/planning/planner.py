@@ -148,9 +148,6 @@ def plan_steps(
     recipes = _recipes(topology, collective, algorithms, known, time_limit)
     planner = _Planner(topology, collective, root, points, named=size is not None)
 
-    def late() -> bool:
-        return deadline is not None and time.monotonic() >= deadline
-
     def tell(what: str, done: int) -> None:
         if progress is not None:
             progress(what, done, 2 * len(recipes))
@@ -163,7 +160,7 @@ def plan_steps(
     planner.require_candidates(chosen=bool(algorithms))
     tell("sizes", len(recipes))
     complete = False
-    while not late():
+    while deadline is None or time.monotonic() < deadline:
         if not planner.improve():
             complete = not planner.hurried
             break

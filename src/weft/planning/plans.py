@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -59,6 +59,16 @@ class PlannedSchedule:
     def label(self) -> str:
         """Algorithm and variant, for people."""
         return make_label(self.algorithm, self.variant)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Algorithm and variant, for documents."""
+        return {"algorithm": self.algorithm, "variant": self.variant}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields as ``weft plan --json`` prints them, without the transfers."""
+        size = {name: getattr(self.schedule, name) for name in ("digest", "chunks", "steps", "transfers")}
+        return {**self.names, **size, "verified": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +265,40 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Make the document that ``weft plan --json`` prints: everything but the schedules' transfers."""
-        from weft.planning.plan_text import to_document
+        point = self.headline
+        return {
+            "topology": self.topology.name,
+            "topology_digest": self.topology.digest,
+            "collective": self.collective,
+            "root": self.root,
+            "complete": self.complete,
+            "size_bytes": point.size_bytes,
+            "algorithm": self.algorithm,
+            "seconds": self.seconds,
+            "bound_seconds": self.bound_seconds,
+            "bound_kind": point.bound_kind,
+            "fraction_of_bound": self.fraction_of_bound,
+            "bottleneck": self.topology.link_name(point.busiest_link),
+            "ranges": [{**asdict(one), **self.schedules[one.schedule].names} for one in self.ranges],
+            "points": [self._point_dict(one) for one in self.points],
+            "schedules": [planned.to_dict() for planned in self.schedules],
+            "contenders": [asdict(contender) for contender in self.contenders],
+            "skipped": [refusal.to_dict() for refusal in self.skipped],
+            "simulations": self.simulations,
+            "planning_seconds": self.cpu_seconds,
+        }
 
-        return to_document(self)
+    def _point_dict(self, point: PlanPoint) -> dict[str, Any]:
+        choice, fields = self.choose(point.size_bytes), asdict(point)
+        del fields["range"]
+        return {
+            **fields,
+            "algorithm": choice.algorithm,
+            "variant": choice.variant,
+            "segment_bytes": choice.segment_bytes,
+            "fraction_of_bound": point.fraction_of_bound,
+            "busiest_link": self.topology.link_name(point.busiest_link),
+        }
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(self.schedules[span.schedule].algorithm for span in self.ranges))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import floor, log10
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.errors import name_ranks
@@ -53,6 +53,39 @@ class ProbeFinding:
     groups: tuple[tuple[int, ...], ...]
     explained: float | None
     measurements: Measurements
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for programs; rates in bytes per second, times in seconds."""
+        topology, hosts = self.topology, self.measurements.hosts
+        return {
+            "topology": topology.name,
+            "digest": topology.digest,
+            "ranks": topology.ranks,
+            "hosts": [list(host) for host in hosts],
+            "groups": [[hosts[host][0] for host in group] for group in self.groups],
+            "explained": self.explained,
+            "notes": list(topology.notes),
+            "links": [self._link_dict(link) for link in range(topology.links)],
+            "rounds": [
+                {
+                    "kind": one.kind,
+                    "flows": [[flow.src, flow.dst, flow.cable, rate] for flow, rate in one.rates.items()],
+                }
+                for one in self.measurements.rounds
+            ],
+        }
+
+    def _link_dict(self, link: int) -> dict[str, Any]:
+        topology, estimate = self.topology, self.estimates[link]
+        return {
+            "link": topology.link_name(link),
+            "bandwidth": int(topology.bandwidth[link]),
+            "latency_s": int(topology.latency_ps[link]) / 1e12,
+            "measured": estimate.value,
+            "spread": estimate.spread,
+            "samples": estimate.samples,
+            "seen": estimate.seen,
+        }
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.errors import InputError
 from weft.probing.measurements import FABRIC, plateau
@@ -45,6 +45,10 @@ class SpeedVerdict(NamedTuple):
     slow: list[Slow]
     judged: int
     links: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields as ``weft probe --verify --json`` prints them."""
+        return {"slow": [one._asdict() for one in self.slow], "judged": self.judged}
 
 
 def compare_with_claim(

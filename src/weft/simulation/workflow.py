@@ -175,42 +175,48 @@ class Workflow:
         int
             Its number, for `Part`.
         """
+        given = Collective(schedule, size_bytes, segment_bytes, tuple(parts), tuple(before), tuple(after))
+        self._check_collective(given)
+        self._patterns.append(self._lower(given))
+        self._collectives.append(given)
+        return len(self._patterns) - 1
+
+    def _check_collective(self, given: Collective) -> None:
+        schedule, segment_bytes, parts = given.schedule, given.segment_bytes, given.parts
         if schedule.topology != self.topology:
             msg = f"{schedule.algorithm} was made for {schedule.topology.name}, not for {self.topology.name}"
             raise InputError(msg)
-        check_whole(f"pattern of {schedule.algorithm}", size_bytes, segment_bytes or 0, *parts)
+        check_whole(f"pattern of {schedule.algorithm}", given.size_bytes, segment_bytes or 0, *parts)
         if segment_bytes is not None and segment_bytes < 1:
             msg = f"segment_bytes {segment_bytes}: must be at least 1, or None to send each message whole"
             raise InputError(msg)
-        limits.check("size_bytes", max(size_bytes, segment_bytes or 0), limits.MAX_SIZE_BYTES)
+        limits.check("size_bytes", max(given.size_bytes, segment_bytes or 0), limits.MAX_SIZE_BYTES)
         steps = schedule.steps
         if list(parts) != sorted({step for step in parts if 0 < step < steps}):
             msg = (
                 f"parts {list(parts)}: each begins at a later step than the one before, from 1 to {steps - 1}"
             )
             raise InputError(f"{schedule.algorithm} of {steps} steps: {msg}")
-        ranks = self.topology.ranks
-        number = np.searchsorted(np.asarray(parts, np.int64), np.arange(steps), side="right")
+
+    def _lower(self, given: Collective) -> _core.Pattern:
+        schedule = given.schedule
+        number = np.searchsorted(np.asarray(given.parts, np.int64), np.arange(schedule.steps), side="right")
         try:
-            found = _core.make_pattern(
+            return _core.make_pattern(
                 schedule.table,
-                ranks,
+                self.topology.ranks,
                 schedule.slots,
-                schedule.chunk_bytes(size_bytes, 1),
-                segment_bytes or 0,
+                schedule.chunk_bytes(given.size_bytes, 1),
+                given.segment_bytes or 0,
                 *find_paths(schedule),
                 number.astype(np.int32),
-                self._passages(before),
-                self._passages(after),
+                self._passages(given.before),
+                self._passages(given.after),
                 limits.MAX_SEGMENTS,
             )
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use larger segments"
             raise LimitError(f"{schedule.algorithm}: {msg}") from error
-        self._patterns.append(found)
-        given = Collective(schedule, size_bytes, segment_bytes, tuple(parts), tuple(before), tuple(after))
-        self._collectives.append(given)
-        return len(self._patterns) - 1
 
     def task(
         self,

@@ -8,8 +8,8 @@ about. Chunks without weight send nothing and count for nothing. The C++ half is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -98,6 +98,18 @@ class ContentionReport:
     switch_pairs: tuple[SwitchPair, ...]
     busiest: str
     size_bytes: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Make the part of the document of ``weft verify --contention --json``."""
+        return {
+            "max_flows": self.max_flows,
+            "contended_steps": self.contended_steps,
+            "worst": [asdict(one) for one in self.worst],
+            "busiest_link": self.busiest,
+            "link_flows": self.link_flows.tolist(),
+            "link_share": self.link_share.tolist(),
+            "switch_pairs": [asdict(one) for one in self.switch_pairs],
+        }
 
     def __str__(self) -> str:
         steps = len(self.step_flows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from weft.errors import VerificationError
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 CHECKS: Final = ("hazard", "semantics", "route", "deadlock")
 """In the order they are made; hazards and semantics are one replay."""
+
+_PROBLEM: Final = ("check", "problem", "transfer", "rank", "chunk")
+_FIELDS: Final = ("slots", "fused", "ranks", "chunks", "steps", "transfers", "messages", "cpu_seconds")
+"""What a document says of a problem, and which fields of a report it has as they are."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,20 @@ class VerificationReport:
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return self.problem is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Make the document that ``weft verify --json`` prints."""
+        found: dict[str, Any] = {
+            "schedule": self.title,
+            "digest": self.digest,
+            "verified": self.ok,
+            "checks": list(self.checks),
+            "problem": self.problem and {name: getattr(self.problem, name) for name in _PROBLEM},
+            **{name: getattr(self, name) for name in _FIELDS},
+        }
+        if self.contention is not None:
+            found["contention"] = self.contention.to_dict()
+        return found
 
     def __str__(self) -> str:
         size = (

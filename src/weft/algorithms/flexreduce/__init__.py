@@ -5,8 +5,14 @@ groups may have any size (`weft.algorithms.flexreduce.intervals`), and portions 
 is busy as short as possible (`weft.algorithms.flexreduce.balancing`): a slow link carries no more than it
 must. Where all is even, even portions come out, and the cost is BlueConnect's.
 
-The idea is that of "FlexReduce" (DAC 2020), whose equations are not public; those here are derived in
-docs/flexreduce.md.
+The idea is that of "FlexReduce" [1]_, whose equations are not public; those here are derived in
+docs/flexreduce.md. There is no reduce_scatter or all_gather of this name because their shards are equal by
+definition.
+
+References
+----------
+.. [1] J. Lee et al., "FlexReduce: flexible all-reduce for distributed deep learning on asymmetric network
+   topology", DAC 2020.
 """
 
 from __future__ import annotations
@@ -89,17 +95,12 @@ def all_reduce(
     Returns
     -------
     Schedule
-        Whoever owns a portion has its sum after the first half: `weft.schedule.halves` applies. There is no
-        reduce_scatter or all_gather of this name because their shards are equal by definition.
+        The owner of a portion has its sum after the first half: `weft.schedule.halves` applies.
 
     Raises
     ------
     UnsupportedError
         If `shape` is ``levels`` and the topology has no groups.
-    InputError
-        If an option makes no sense.
-    LimitError
-        If the table of transfers would be too large.
 
     Examples
     --------
@@ -115,18 +116,12 @@ def all_reduce(
     Steps: 2 * sum over levels of (n_i - 1), and one per piece in both halves; of a direct exchange only one
     step waits for others. Link loads are at most those of even portions, which are BlueConnect's; on one
     switch with any port speeds b they reach the minimum max(2 (N - 1) / sum(b), 1 / min(b)) per byte.
-
-    References
-    ----------
-    .. [1] J. Lee et al., "FlexReduce: flexible all-reduce for distributed deep learning on asymmetric network
-       topology", DAC 2020.
     """
     _check_options(topology, shape, portions, parts, size_bytes)
     bound = lower_bound(topology, "all_reduce", 10**12).bandwidth_seconds / 10**12
     even = list(_even_plans(topology, shape))
     plans = [balance_plan(plan, bound) for plan in even] if portions == "balanced" else even
-    least = min(plan.busiest for plan in plans)
-    most = min(_ALIKE * least, *(plan.busiest for plan in even))
+    most = min(_ALIKE * min(plan.busiest for plan in plans), *(plan.busiest for plan in even))
     eligible = [plan for plan in plans if plan.busiest <= most * (1 + 1e-9)]
     chosen = min(eligible, key=lambda plan: plan.seconds(size_bytes, _PER_PART * parts))
     return _write(chosen, parts, bound)

@@ -5,7 +5,19 @@ hands on what it had before the step; the next step begins with all links free a
 all-gather whose every step is free of contention by construction; run backwards it is a reduce-scatter.
 `weft.algorithms.multitree.growth` says who grows where.
 
-From "Communication Algorithm-Architecture Co-Design for Distributed Deep Learning", ISCA 2021, section 4.
+All three collectives take any topology: direct, switched, mixed, uneven, with failed links. Ranks never
+forward for others except as tree members; switches are passed through. Links so slow that the rest is faster
+without them are left out, unless `paper_order`. Every transfer has an explicit route. The options:
+
+- `trees_per_root` cuts each shard in so many parts with a tree each. More trees fill steps better and shorten
+  each.
+- `paper_order` grows the trees exactly as the authors' program does, for their step counts. The default needs
+  no more steps, and mostly fewer.
+
+References
+----------
+.. [1] J. Huang et al., "Communication algorithm-architecture co-design for distributed deep learning",
+   ISCA 2021, section 4.
 """
 
 from __future__ import annotations
@@ -38,20 +50,13 @@ def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
 
     Parameters
     ----------
-    topology
-        Any: direct, switched, mixed, uneven, with failed links. Ranks never forward for others except as tree
-        members; switches are passed through. Links so slow that the rest is faster without them are left out,
-        unless `paper_order`.
-    trees_per_root
-        Cut each shard in so many parts with a tree each. More trees fill steps better and shorten each.
-    paper_order
-        Grow the trees exactly as the authors' program does, for their step counts. The default needs no more
-        steps, and mostly fewer.
+    topology, trees_per_root, paper_order
+        As the module says.
 
     Returns
     -------
     Schedule
-        With prescribed ownership and an explicit route for every transfer.
+        With prescribed ownership.
 
     Raises
     ------
@@ -73,44 +78,13 @@ def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     Cost: T steps of M/N bytes per link and tree. T is at least the largest of (N - 1)/links into a rank and
     the farthest two ranks' distance, which on all tori and hypercubes tried, and most meshes, is what it is.
     Building a torus of 1024 ranks takes 0.2 CPU s, a fat-tree some seconds.
-
-    References
-    ----------
-    .. [1] J. Huang et al., "Communication algorithm-architecture co-design for distributed deep learning",
-       ISCA 2021.
     """
     if not 1 <= trees_per_root <= limits.MAX_TREES_PER_ROOT:
         msg = f"{NAME}: trees_per_root is {trees_per_root}, expected 1..{limits.MAX_TREES_PER_ROOT}"
         raise InputError(msg)
     trees = topology.ranks * trees_per_root
     limits.check(f"{NAME}: transfers", trees * (topology.ranks - 1), limits.MAX_TRANSFERS)
-    grown = grow_trees(topology, trees_per_root, paper_order=paper_order)
-    columns = (grown.step, grown.tree, grown.parent, grown.child, grown.route)
-    step, tree, parent, child, route = columns
-    rows = row_order([step, parent, child, route, tree])
-    if rows is not None:
-        step, tree, parent, child, route = (column[rows] for column in columns)
-    owner = np.arange(trees, dtype=np.int32) // trees_per_root
-    source, target = make_condition("all_gather", topology.ranks, trees, owner=owner)
-    return Schedule(
-        topology=topology,
-        collective="all_gather",
-        algorithm=NAME,
-        weights=np.ones(trees, np.int64),
-        denominator=trees,
-        source=source,
-        target=target,
-        ownership="prescribed",
-        step=step,
-        chunk=tree,
-        src=parent,
-        dst=child,
-        op=np.full(len(step), Op.COPY, np.uint8),
-        route=route,
-        route_offsets=grown.route_offsets,
-        route_links=grown.route_links,
-        notes=tuple(_notes(topology, grown)),
-    )
+    return _down_the_trees(topology, grow_trees(topology, trees_per_root, paper_order=paper_order), trees)
 
 
 def reduce_scatter(topology: Topology, *, trees_per_root: int = 1, paper_order: bool = False) -> Schedule:
@@ -119,7 +93,7 @@ def reduce_scatter(topology: Topology, *, trees_per_root: int = 1, paper_order: 
     Parameters
     ----------
     topology, trees_per_root, paper_order
-        As in `all_gather`.
+        As the module says.
 
     Returns
     -------
@@ -146,7 +120,7 @@ def all_reduce(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     Parameters
     ----------
     topology, trees_per_root, paper_order
-        As in `all_gather`.
+        As the module says.
 
     Returns
     -------
@@ -166,6 +140,35 @@ def all_reduce(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     scatter = reduce_scatter(topology, trees_per_root=trees_per_root, paper_order=paper_order)
     gather = all_gather(topology, trees_per_root=trees_per_root, paper_order=paper_order)
     return passes.compose(scatter, gather, "all_reduce")
+
+
+def _down_the_trees(topology: Topology, grown: Trees, trees: int) -> Schedule:
+    columns = (grown.step, grown.tree, grown.parent, grown.child, grown.route)
+    step, tree, parent, child, route = columns
+    rows = row_order([step, parent, child, route, tree])
+    if rows is not None:
+        step, tree, parent, child, route = (column[rows] for column in columns)
+    owner = np.arange(trees, dtype=np.int32) // (trees // topology.ranks)
+    source, target = make_condition("all_gather", topology.ranks, trees, owner=owner)
+    return Schedule(
+        topology=topology,
+        collective="all_gather",
+        algorithm=NAME,
+        weights=np.ones(trees, np.int64),
+        denominator=trees,
+        source=source,
+        target=target,
+        ownership="prescribed",
+        step=step,
+        chunk=tree,
+        src=parent,
+        dst=child,
+        op=np.full(len(step), Op.COPY, np.uint8),
+        route=route,
+        route_offsets=grown.route_offsets,
+        route_links=grown.route_links,
+        notes=tuple(_notes(topology, grown)),
+    )
 
 
 def _notes(topology: Topology, trees: Trees) -> Iterator[str]:
