@@ -2,6 +2,11 @@
 
 On full-duplex links the way back costs nothing, so two opposite rings take half the time of one. Shares are
 equal where both directions are equally fast, and in proportion to speed where they are not.
+
+References
+----------
+.. [1] E. Chan, M. Heimlich, A. Purkayastha and R. van de Geijn, "Collective communication: theory,
+   practice, and experience", Concurrency Computat.: Pract. Exper. 19 (2007).
 """
 
 from __future__ import annotations
@@ -55,11 +60,6 @@ def all_reduce(topology: Topology) -> Schedule:
     Notes
     -----
     Cost: 2(N-1) steps; each link of the ring carries (N-1)/N of the buffer in either direction.
-
-    References
-    ----------
-    .. [1] E. Chan, M. Heimlich, A. Purkayastha and R. van de Geijn, "Collective communication: theory,
-       practice, and experience", Concurrency Computat.: Pract. Exper. 19 (2007).
     """
     return _two_rings(topology, "all_reduce", (Op.REDUCE, Op.COPY))
 
@@ -93,10 +93,6 @@ def reduce_scatter(topology: Topology) -> Schedule:
     Notes
     -----
     Cost: N-1 steps; each link of the ring carries (N-1)/2N of the buffer in either direction.
-
-    References
-    ----------
-    .. [1] E. Chan et al., Concurrency Computat.: Pract. Exper. 19 (2007).
     """
     return _two_rings(topology, "reduce_scatter", (Op.REDUCE,))
 
@@ -104,22 +100,7 @@ def reduce_scatter(topology: Topology) -> Schedule:
 def all_gather(topology: Topology) -> Schedule:
     """Hand every rank's shard to every rank, one part either way round.
 
-    Parameters
-    ----------
-    topology
-        Any cluster.
-
-    Returns
-    -------
-    Schedule
-        Two chunks per rank, with prescribed ownership.
-
-    Raises
-    ------
-    UnsupportedError
-        If the way back needs detours that make two rings slower than one.
-    LimitError
-        Beyond 5,793 ranks.
+    Parameters, result and errors are those of `reduce_scatter`.
 
     Examples
     --------
@@ -130,10 +111,6 @@ def all_gather(topology: Topology) -> Schedule:
     Notes
     -----
     Cost: N-1 steps; each link of the ring carries (N-1)/2N of the gathered buffer in either direction.
-
-    References
-    ----------
-    .. [1] E. Chan et al., Concurrency Computat.: Pract. Exper. 19 (2007).
     """
     return _two_rings(topology, "all_gather", (Op.COPY,))
 

@@ -2,6 +2,11 @@
 
 The inner, fast level takes the whole buffer and leaves a part of 1/n to the next, so that slow links carry
 little. Levels are the dimensions of a grid, or the ranks inside a group and the groups themselves.
+
+References
+----------
+.. [1] M. Cho, U. Finkler, D. Kung, "BlueConnect: Novel hierarchical all-reduce on multi-tiered network
+   for deep learning", MLSys 2019.
 """
 
 from __future__ import annotations
@@ -71,11 +76,6 @@ def all_reduce(topology: Topology, *, levels: Sequence[int] | None = None) -> Sc
     Steps: 2 * sum of (n_i - 1). At level i each rank sends 2 (n_i - 1)/n_i of 1/(n_1 .. n_{i-1}) of the
     buffer, all levels together 2 (N - 1)/N. On a torus a link of dimension i carries just that, in one
     direction.
-
-    References
-    ----------
-    .. [1] M. Cho, U. Finkler, D. Kung, "BlueConnect: Novel hierarchical all-reduce on multi-tiered network
-       for deep learning", MLSys 2019.
     """
     sizes, placement = _find_levels(topology, levels)
     builder = ScheduleBuilder(topology, "all_reduce", _NAME)
@@ -115,11 +115,6 @@ def reduce_scatter(topology: Topology, *, levels: Sequence[int] | None = None) -
     -----
     Steps: sum of (n_i - 1). Each rank sends (N - 1)/N of the buffer, split over the levels as in
     `all_reduce`.
-
-    References
-    ----------
-    .. [1] M. Cho, U. Finkler, D. Kung, "BlueConnect: Novel hierarchical all-reduce on multi-tiered network
-       for deep learning", MLSys 2019.
     """
     sizes, placement = _find_levels(topology, levels)
     builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
@@ -131,36 +126,13 @@ def reduce_scatter(topology: Topology, *, levels: Sequence[int] | None = None) -
 def all_gather(topology: Topology, *, levels: Sequence[int] | None = None) -> Schedule:
     """All-gather inside each level, outermost first.
 
-    Parameters
-    ----------
-    topology, levels
-        As in `all_reduce`.
-
-    Returns
-    -------
-    Schedule
-        Ownership is prescribed, so that inner levels send single chunks.
-
-    Raises
-    ------
-    UnsupportedError, InputError
-        As in `all_reduce`.
+    Parameters, result, errors and cost are those of `reduce_scatter`.
 
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> all_gather(load_topology("torus:4x4"))
     <Schedule blueconnect all_gather on torus:4x4: 16 chunks, 6 steps, 240 transfers>
-
-    Notes
-    -----
-    Steps: sum of (n_i - 1). Each rank sends (N - 1)/N of the buffer, split over the levels as in
-    `all_reduce`.
-
-    References
-    ----------
-    .. [1] M. Cho, U. Finkler, D. Kung, "BlueConnect: Novel hierarchical all-reduce on multi-tiered network
-       for deep learning", MLSys 2019.
     """
     sizes, placement = _find_levels(topology, levels)
     builder = ScheduleBuilder(topology, "all_gather", _NAME)

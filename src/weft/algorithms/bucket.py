@@ -10,6 +10,12 @@ other way is faster.
 On a torus of equal sides the parts are equal. Otherwise an axis that is long, slow or open would be the
 last to finish: a small linear programme weighs the parts so that the busiest link is busy for the
 shortest time.
+
+References
+----------
+.. [1] N. Jain and Y. Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus
+   interconnects", ICS 2010.
+.. [2] P. Sack and W. Gropp, "Collective algorithms for multiported torus networks", ACM TOPC 1 (2015).
 """
 
 from __future__ import annotations
@@ -83,12 +89,6 @@ def all_reduce(topology: Topology, *, halfway: bool = False) -> Schedule:
     link carries 2(N-1)/N / 2D of the buffer. On a mesh each link carries n/(n-1) (N-1)/N / D, although in
     either half alone the links at corners carry (N-1)/N / D: there the two halves gain from overlapping. No
     algorithm with an equal shard for each rank puts less on the busiest link of either half.
-
-    References
-    ----------
-    .. [1] N. Jain and Y. Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus
-       interconnects", ICS 2010.
-    .. [2] P. Sack and W. Gropp, "Collective algorithms for multiported torus networks", ACM TOPC 1 (2015).
     """
     return _bucket(topology, "all_reduce", (Op.REDUCE, Op.COPY), halfway)
 
@@ -122,10 +122,6 @@ def reduce_scatter(topology: Topology, *, halfway: bool = False) -> Schedule:
     Notes
     -----
     Cost: sum(n_i - 1) steps; half the bytes of `all_reduce`.
-
-    References
-    ----------
-    .. [1] N. Jain and Y. Sabharwal, ICS 2010.
     """
     return _bucket(topology, "reduce_scatter", (Op.REDUCE,), halfway)
 
@@ -133,36 +129,13 @@ def reduce_scatter(topology: Topology, *, halfway: bool = False) -> Schedule:
 def all_gather(topology: Topology, *, halfway: bool = False) -> Schedule:
     """Hand every rank's shard to every rank.
 
-    Parameters
-    ----------
-    topology
-        A mesh or torus with all its links.
-    halfway
-        As in `all_reduce`.
-
-    Returns
-    -------
-    Schedule
-        One chunk per rank and part, with prescribed ownership.
-
-    Raises
-    ------
-    UnsupportedError
-        If the topology is not a grid, or has lost a link.
+    Parameters, result, errors and cost are those of `reduce_scatter`.
 
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> all_gather(load_topology("torus:4x8")).notes
     ('parts: axes 0,1 17/84 + 17/84; axes 1,0 25/84 + 25/84',)
-
-    Notes
-    -----
-    Cost: sum(n_i - 1) steps; half the bytes of `all_reduce`.
-
-    References
-    ----------
-    .. [1] N. Jain and Y. Sabharwal, ICS 2010.
     """
     return _bucket(topology, "all_gather", (Op.COPY,), halfway)
 

@@ -81,25 +81,13 @@ def reduce_scatter(topology: Topology) -> Schedule:
 def all_gather(topology: Topology) -> Schedule:
     """Each rank sends its shard to everyone.
 
-    Parameters
-    ----------
-    topology
-        Any cluster.
-
-    Returns
-    -------
-    Schedule
-        Ownership is prescribed.
+    Parameters, result and cost are those of `reduce_scatter`.
 
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> all_gather(load_topology("fullmesh:4"))
     <Schedule direct all_gather on fullmesh:4: 4 chunks, 3 steps, 12 transfers>
-
-    Notes
-    -----
-    Steps: N - 1. On a full mesh each link carries 1/N of the buffer.
     """
     builder = ScheduleBuilder(topology, "all_gather", _NAME)
     _add_all_gather(builder, topology.ranks, 0)
@@ -175,22 +163,14 @@ def broadcast(topology: Topology, *, root: int = 0) -> Schedule:
 def reduce(topology: Topology, *, root: int = 0) -> Schedule:
     """Let each other rank sum one chunk and send it to the root: `broadcast` backwards.
 
+    Result and errors are those of `broadcast`.
+
     Parameters
     ----------
     topology
         Any cluster.
     root
         Rank that gets the sum.
-
-    Returns
-    -------
-    Schedule
-        N - 1 chunks.
-
-    Raises
-    ------
-    ScheduleError
-        If `root` is not a rank.
 
     Examples
     --------

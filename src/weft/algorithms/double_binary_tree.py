@@ -11,6 +11,12 @@ Edges of both trees are coloured with two colours such that no rank sends twice,
 colour. That is always possible: a rank has at most one parent per tree and two children in all, so senders
 and receivers form a bipartite graph of degree two. Colour c is used in steps of parity c; each tree takes a
 new chunk every two.
+
+References
+----------
+.. [1] S. Jeaugey, "Massively scale your deep learning training with NCCL 2.4", NVIDIA, 2019.
+.. [2] P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+   scan", Parallel Computing 35(12), 2009.
 """
 
 from __future__ import annotations
@@ -71,12 +77,6 @@ def all_reduce(topology: Topology, *, chunks: int | None = None, overlap: bool =
     Steps: at most 2 (chunks - 1) + 4 ceil(log2 N). In a step a rank sends at most once up and once down,
     and receives likewise. Each rank sends and receives at most twice the buffer in all; the root of a tree,
     half of it less.
-
-    References
-    ----------
-    .. [1] S. Jeaugey, "Massively scale your deep learning training with NCCL 2.4", NVIDIA, 2019.
-    .. [2] P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
-       scan", Parallel Computing 35(12), 2009.
     """
     count = _chunks_per_tree(topology, chunks)
     builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=2 * count)
@@ -130,17 +130,14 @@ def broadcast(topology: Topology, *, root: int = 0, chunks: int | None = None) -
     -----
     Steps: at most 2 (chunks - 1) + 2 ceil(log2 N). In a step a rank sends at most once and receives at
     most once. Every rank sends the buffer at most once, the root exactly once.
-
-    References
-    ----------
-    .. [1] P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
-       scan", Parallel Computing 35(12), 2009.
     """
     return _rooted(topology, "broadcast", root, chunks)
 
 
 def reduce(topology: Topology, *, root: int = 0, chunks: int | None = None) -> Schedule:
     """Sum up the two trees of `broadcast`.
+
+    Result and errors are those of `broadcast`.
 
     Parameters
     ----------
@@ -150,18 +147,6 @@ def reduce(topology: Topology, *, root: int = 0, chunks: int | None = None) -> S
         Rank that gets the sum.
     chunks
         Chunks per tree, 8 ceil(log2 N) by default; see `all_reduce`.
-
-    Returns
-    -------
-    Schedule
-        ``2 * chunks`` chunks.
-
-    Raises
-    ------
-    ScheduleError
-        If `root` is not a rank.
-    InputError
-        If `chunks` is below 1.
 
     Examples
     --------
@@ -173,11 +158,6 @@ def reduce(topology: Topology, *, root: int = 0, chunks: int | None = None) -> S
     -----
     Steps: at most 2 (chunks - 1) + 2 ceil(log2 N). In a step a rank sends at most once and receives at
     most once. Every rank receives the buffer at most once, the root exactly once.
-
-    References
-    ----------
-    .. [1] P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
-       scan", Parallel Computing 35(12), 2009.
     """
     return _rooted(topology, "reduce", root, chunks)
 

@@ -123,6 +123,8 @@ def reduce_scatter(topology: Topology, *, order: str = "farthest") -> Schedule:
 def all_gather(topology: Topology, *, order: str = "farthest") -> Schedule:
     """Bring every rank's shard to all ranks, in doubling steps.
 
+    Result, errors and cost are those of `reduce_scatter`.
+
     Parameters
     ----------
     topology
@@ -131,25 +133,11 @@ def all_gather(topology: Topology, *, order: str = "farthest") -> Schedule:
         As in `reduce_scatter`, of which this is the exact reverse: the default ends with the farthest
         partner, and is one message per step.
 
-    Returns
-    -------
-    Schedule
-        Ownership is prescribed.
-
-    Raises
-    ------
-    InputError
-        If `order` is neither.
-
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> all_gather(load_topology("torus:4x4"))
     <Schedule halving_doubling all_gather on torus:4x4: 16 chunks, 4 steps, 240 transfers>
-
-    Notes
-    -----
-    Steps: ceil(log2 N). Each rank sends and receives (N - 1)/N of the buffer.
 
     References
     ----------

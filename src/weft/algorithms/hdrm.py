@@ -131,25 +131,13 @@ def reduce_scatter(topology: Topology) -> Schedule:
 def all_gather(topology: Topology) -> Schedule:
     """Bring every rank's shard to all ranks: `reduce_scatter` backwards.
 
-    Parameters
-    ----------
-    topology
-        A BiGraph, by its wiring.
-
-    Raises
-    ------
-    UnsupportedError
-        As `all_reduce`.
+    Parameters, errors and cost are those of `reduce_scatter`.
 
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> all_gather(load_topology("bigraph:3,8"))
     <Schedule hdrm all_gather on bigraph:3,8: 24 chunks, 5 steps, 552 transfers>
-
-    Notes
-    -----
-    Steps: ceil(log2 N). Each rank sends and receives (N - 1)/N of the buffer.
     """
     network, seats = _place(topology)
     builder = ScheduleBuilder(topology, "all_gather", _NAME)

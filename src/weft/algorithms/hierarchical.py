@@ -144,22 +144,14 @@ def broadcast(topology: Topology, *, root: int = 0, parts: int | None = None) ->
 def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Schedule:
     """Sum along each group's chain, and along the chain of leaders: `broadcast` backwards.
 
+    Result and errors are those of `broadcast`.
+
     Parameters
     ----------
     topology, parts
         As in `broadcast`.
     root
         Rank that gets the sum.
-
-    Returns
-    -------
-    Schedule
-        ``parts`` chunks.
-
-    Raises
-    ------
-    ScheduleError
-        If `root` is not a rank.
 
     Examples
     --------

@@ -4,6 +4,11 @@ Chunk r belongs to rank r; the ring follows `weft.algorithms.common.ring_orders.
 travels once round the ring it is summed, and while it travels round once more the sum is handed out.
 Broadcast and reduce use the same ring as a chain that starts or ends at the root, with chunks following each
 other along it.
+
+References
+----------
+.. [1] P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+   J. Parallel Distrib. Comput. 69 (2009).
 """
 
 from __future__ import annotations
@@ -59,11 +64,6 @@ def all_reduce(topology: Topology, *, order: Sequence[int] | None = None) -> Sch
     -----
     Cost: 2(N-1) steps; each link of the ring carries 2(N-1)/N of the buffer, which is the least for N ranks
     with one link each.
-
-    References
-    ----------
-    .. [1] P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-       J. Parallel Distrib. Comput. 69 (2009).
     """
     if order is not None and sorted(order) != list(range(topology.ranks)):
         msg = f"ring: an order names each of the ranks 0..{topology.ranks - 1} once"
@@ -98,10 +98,6 @@ def reduce_scatter(topology: Topology) -> Schedule:
     Notes
     -----
     Cost: N-1 steps; each link of the ring carries (N-1)/N of the buffer.
-
-    References
-    ----------
-    .. [1] P. Patarasuk and X. Yuan, J. Parallel Distrib. Comput. 69 (2009), section 3.
     """
     return _ring(topology, "reduce_scatter", (Op.REDUCE,))
 
@@ -109,20 +105,7 @@ def reduce_scatter(topology: Topology) -> Schedule:
 def all_gather(topology: Topology) -> Schedule:
     """Hand every rank's shard to every rank.
 
-    Parameters
-    ----------
-    topology
-        Any cluster.
-
-    Returns
-    -------
-    Schedule
-        One chunk per rank, with prescribed ownership.
-
-    Raises
-    ------
-    LimitError
-        Beyond 8,192 ranks.
+    Parameters, result and errors are those of `reduce_scatter`.
 
     Examples
     --------
@@ -133,10 +116,6 @@ def all_gather(topology: Topology) -> Schedule:
     Notes
     -----
     Cost: N-1 steps; each link of the ring carries (N-1)/N of the gathered buffer.
-
-    References
-    ----------
-    .. [1] P. Patarasuk and X. Yuan, J. Parallel Distrib. Comput. 69 (2009), section 3.
     """
     return _ring(topology, "all_gather", (Op.COPY,))
 
@@ -178,6 +157,8 @@ def broadcast(topology: Topology, *, root: int = 0) -> Schedule:
 def reduce(topology: Topology, *, root: int = 0) -> Schedule:
     """Sum every rank's buffer at the root, in chunks along a chain that ends there.
 
+    Errors and cost are those of `broadcast`.
+
     Parameters
     ----------
     topology
@@ -190,20 +171,11 @@ def reduce(topology: Topology, *, root: int = 0) -> Schedule:
     Schedule
         Chunks as in `broadcast`.
 
-    Raises
-    ------
-    ScheduleError
-        If the root is not a rank.
-
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> reduce(load_topology("hosts:3,2"), root=1).steps
     8
-
-    Notes
-    -----
-    Cost: C+N-2 steps for C chunks; each link of the chain carries the buffer once.
     """
     return _chain(topology, "reduce", root)
 

@@ -9,6 +9,11 @@ into equal parts that start along different axes, each once as it is and once mi
 What a rank sends in a step are the chunks of all ranks that its partner still reaches in later steps.
 Those sets are nested like the ranges of recursive halving, so that chunks can be numbered to make each
 message one run.
+
+References
+----------
+.. [1] D. De Sensi et al., "Swing: Short-cutting Rings for Higher Bandwidth Allreduce", NSDI 2024,
+   arXiv:2401.09356, sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -69,11 +74,6 @@ def all_reduce(topology: Topology) -> Schedule:
     Cost: 2 log2 N steps. Each rank sends 2(N-1)/N of the buffer, the least possible, but over more than one
     link where partners are apart: on a torus of D equal sides the links carry 1.19 (D = 2) or 1.03 (D = 3)
     times the least in the limit of many ranks.
-
-    References
-    ----------
-    .. [1] D. De Sensi et al., "Swing: Short-cutting Rings for Higher Bandwidth Allreduce", NSDI 2024,
-       arXiv:2401.09356, sections 3 and 4.
     """
     return _swing(topology, "all_reduce", (Op.REDUCE, Op.COPY))
 
@@ -105,10 +105,6 @@ def reduce_scatter(topology: Topology) -> Schedule:
     Notes
     -----
     Cost: log2 N steps; half the bytes of `all_reduce`.
-
-    References
-    ----------
-    .. [1] D. De Sensi et al., NSDI 2024, arXiv:2401.09356.
     """
     return _swing(topology, "reduce_scatter", (Op.REDUCE,))
 
@@ -116,34 +112,13 @@ def reduce_scatter(topology: Topology) -> Schedule:
 def all_gather(topology: Topology) -> Schedule:
     """Hand every rank's shard to every rank.
 
-    Parameters
-    ----------
-    topology
-        As in `all_reduce`.
-
-    Returns
-    -------
-    Schedule
-        One chunk per rank and part, with prescribed ownership.
-
-    Raises
-    ------
-    UnsupportedError
-        If the number of ranks is not a power of two.
+    Parameters, result, errors and cost are those of `reduce_scatter`.
 
     Examples
     --------
     >>> from weft.topology import load_topology
     >>> all_gather(load_topology("torus:2x8")).steps
     4
-
-    Notes
-    -----
-    Cost: log2 N steps; half the bytes of `all_reduce`.
-
-    References
-    ----------
-    .. [1] D. De Sensi et al., NSDI 2024, arXiv:2401.09356.
     """
     return _swing(topology, "all_gather", (Op.COPY,))
 

@@ -51,10 +51,7 @@ _scale = click.option(
 def _read_scale(text: str) -> float | None:
     if text == "auto":
         return None
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = -1.0
+    factor = options.read_float(text)
     if not 0 < factor <= _LARGEST_SCALE:
         msg = f"--scale {text}: give a factor such as 0.001, or auto"
         raise InputError(msg)

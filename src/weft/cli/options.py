@@ -49,14 +49,19 @@ def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) ->
     raise InputError(msg)
 
 
+def read_float(text: str) -> float:
+    """Read a number; what is none becomes nan, which no range contains."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def read_time_limit(_ctx: click.Context, option: click.Parameter, text: str) -> float | None:
     """Seconds of wall-clock time, or None for the word ``none``."""
     if text == "none":
         return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
+    seconds = read_float(text)
     if not 0 <= seconds < math.inf:
         msg = f"{option.opts[0]} {text!r}: give seconds, such as 300, or none"
         raise InputError(msg)
@@ -65,10 +70,7 @@ def read_time_limit(_ctx: click.Context, option: click.Parameter, text: str) -> 
 
 def read_timeout(_ctx: click.Context, option: click.Parameter, text: str) -> float:
     """Seconds, more than none and at most a day."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
+    seconds = read_float(text)
     if not 0 < seconds <= _DAY:
         msg = f"{option.opts[0]} {text!r}: give seconds, such as 300; at most {_DAY:,.0f}, a day"
         raise InputError(msg)
@@ -79,10 +81,7 @@ def read_work(_ctx: click.Context, option: click.Parameter, text: str | None) ->
     """Operations, more than none, or None for the word ``none``."""
     if text == "none":
         return None
-    try:
-        work = float(text) if text is not None else math.nan
-    except ValueError:
-        work = math.nan
+    work = math.nan if text is None else read_float(text)
     if not 0 < work < math.inf:
         msg = f"{option.opts[0]} {text!r}: give operations, such as 1e11, or none"
         raise InputError(msg)

@@ -85,10 +85,10 @@ def command(
 
     if claim is None:
         options.refuse_unused("tolerance", reason="there is nothing to compare with; add --verify TOPOLOGY")
-    with join(find_place(), timeout=_JOIN_S) as roster:
-        claimed = _prepare(ctx, roster, output, claim, as_json=as_json)
-        finding = _measure(roster, ProbeEffort(seconds, max_bytes), _name(output))
-    if roster.rank != 0:
+    with join(find_place(), timeout=_JOIN_S) as control_plane:
+        claimed = _prepare(ctx, control_plane, output, claim, as_json=as_json)
+        finding = _measure(control_plane, ProbeEffort(seconds, max_bytes), _name(output))
+    if control_plane.rank != 0:
         return
     verdict = None
     if claimed is not None:
@@ -101,17 +101,17 @@ def command(
 
 
 def _prepare(
-    ctx: click.Context, roster: ControlPlane, output: str | None, claim: str | None, *, as_json: bool
+    ctx: click.Context, control_plane: ControlPlane, output: str | None, claim: str | None, *, as_json: bool
 ) -> Topology | None:
     """Read what is claimed, on rank 0; if something is wrong there, all ranks end, and rank 0 says why."""
     claimed, problem = None, None
-    if roster.rank == 0:
+    if control_plane.rank == 0:
         try:
             check_outputs(output, as_json=as_json)
-            claimed = None if claim is None else _read_claim(claim, roster.size)
+            claimed = None if claim is None else _read_claim(claim, control_plane.size)
         except InputError as error:
             problem = error
-    told = roster.exchange(b"" if problem is None else b"wrong", _JOIN_S)
+    told = control_plane.exchange(b"" if problem is None else b"wrong", _JOIN_S)
     if problem is not None:
         raise problem
     if told[0]:
@@ -131,14 +131,14 @@ def _name(output: str | None) -> str:
     return "probed" if output in (None, "-") else Path(str(output)).stem or "probed"
 
 
-def _measure(roster: ControlPlane, effort: ProbeEffort, name: str) -> ProbeFinding:
+def _measure(control_plane: ControlPlane, effort: ProbeEffort, name: str) -> ProbeFinding:
     from weft.probing.inference import infer
     from weft.probing.session import probe
 
-    if roster.rank != 0:
-        return infer(probe(roster, effort), name)
+    if control_plane.rank != 0:
+        return infer(probe(control_plane, effort), name)
     with progress("probing") as report:
-        return infer(probe(roster, effort, report), name)
+        return infer(probe(control_plane, effort, report), name)
 
 
 def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | None, *, as_json: bool) -> None:

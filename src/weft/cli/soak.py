@@ -140,12 +140,14 @@ def _watch(report: Callable[[str, int, int], None], seconds: float) -> Callable[
 
 
 def _show(outcome: SoakOutcome) -> None:
+    from weft.cli.facts import count
+
     tally, failure = outcome.tally, outcome.failure
     size = f"{tally.checked_bytes / 2**20:,.0f} MiB"
     done = f"{tally.operations.total():,} operations in {tally.seconds:.1f} s, {size} of results compared"
-    kinds = ", ".join(f"{kind} {count:,}" for kind, count in tally.operations.most_common())
+    kinds = ", ".join(f"{kind} {number:,}" for kind, number in tally.operations.most_common())
     facts = [
-        ("done", f"{done}; {_count(tally.episodes, 'episode')}, {_count(tally.joins, 'job')}"),
+        ("done", f"{done}; {count(tally.episodes, 'episode')}, {count(tally.joins, 'job')}"),
         ("operations", kinds or "none"),
         ("kills", _say_kills(tally)),
         ("growth", _say_growth(outcome.growth)),
@@ -160,10 +162,6 @@ def _show(outcome: SoakOutcome) -> None:
         facts += [("finding", printable(text)) for text in failure.findings]
         facts.append(("repeat", outcome.repeat or ""))
     print_facts(make_console(), facts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _say_kills(tally: Tally) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from weft.algorithms import registry
 from weft.algorithms.registry import Refusal
 from weft.errors import InputError, VerificationError, check_choice
+from weft.planning.plans import PlannedSchedule, make_label
 from weft.planning.segments import message_shares, segments_of
 from weft.schedule import COLLECTIVES
 from weft.verification import verify
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.algorithms.registry import Algorithm
-    from weft.schedule import Schedule
     from weft.topology import Topology
 
 PROMPT: Final = ("multitree", "ring", "double_binary_tree")
@@ -47,19 +47,8 @@ class Recipe:
         return make_label(self.algorithm.name, self.variant)
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A verified schedule, and what it cost to make."""
-
-    algorithm: str
-    variant: str
-    schedule: Schedule
-    synthesis_seconds: float
-
-    @property
-    def label(self) -> str:
-        """Algorithm and variant."""
-        return make_label(self.algorithm, self.variant)
+class Candidate(PlannedSchedule):
+    """A schedule that a plan may choose, and how its messages are cut."""
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
@@ -74,11 +63,6 @@ class Candidate:
     def segments(self, cuts: float) -> int:
         """How many segments a run has whose longest message is cut into so many."""
         return segments_of(self.shares, cuts)
-
-
-def make_label(algorithm: str, variant: str) -> str:
-    """Text for people: ``multitree (trees_per_root=2)``."""
-    return f"{algorithm} ({variant})" if variant else algorithm
 
 
 def list_recipes(

@@ -21,7 +21,7 @@ from weft.errors import InputError, LimitError, UnsupportedError
 from weft.planning.budget import expect_rows
 from weft.planning.candidates import Candidate, Recipe, build, list_recipes
 from weft.planning.plan_file import load_plan
-from weft.planning.plans import Contender, Plan, PlannedSchedule, PlanPoint, Range
+from weft.planning.plans import Contender, Plan, PlanPoint, Range
 from weft.planning.search import PlanSearch, Stretch
 from weft.topology import load_topology
 
@@ -264,7 +264,6 @@ class _Planner:
         starts = self._starts(self.search.stretches(), refine=complete)
         curves = [self.search.curves[number] for number, _ in starts]
         used = list(dict.fromkeys(curve.candidate for curve in curves))
-        candidates = [self.search.candidates[number] for number in used]
         ends = [*(start - 1 for _, start in starts[1:]), None]
         spans = tuple(
             Range(start, end, used.index(curve.candidate), self.search.share(curve))
@@ -280,9 +279,7 @@ class _Planner:
             topology=self.topology,
             collective=self.collective,
             root=self.root,
-            schedules=tuple(
-                PlannedSchedule(c.algorithm, c.variant, c.schedule, c.synthesis_seconds) for c in candidates
-            ),
+            schedules=tuple(self.search.candidates[number] for number in used),
             ranges=spans,
             points=points,
             contenders=self._contenders(),

@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
 from weft.errors import InputError, TopologyError
-from weft.planning.candidates import make_label
 from weft.planning.segments import LEAST_SEGMENT, segment_size
 
 if TYPE_CHECKING:
     from weft.algorithms.registry import Refusal
     from weft.schedule import Schedule
     from weft.topology import Topology
+
+
+def make_label(algorithm: str, variant: str) -> str:
+    """Text for people: ``multitree (trees_per_root=2)``."""
+    return f"{algorithm} ({variant})" if variant else algorithm
 
 
 @dataclass(frozen=True, slots=True)

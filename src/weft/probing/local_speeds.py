@@ -32,7 +32,7 @@ def measure_memory(
 ) -> tuple[dict[int, list[float]], float]:
     """Bytes per second of each rank of each host with several, and seconds of the fastest small message.
 
-    Every rank calls this. The control_plane cannot be used afterwards.
+    Every rank calls this. The control plane cannot be used afterwards.
     """
     engine = NativeEngine.connect(control_plane, TransportSettings(streams=1), timeout=timeout)
     with Communicator(

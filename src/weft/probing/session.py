@@ -59,20 +59,20 @@ class ProbeEffort:
 
 
 def probe(
-    roster: ControlPlane, effort: ProbeEffort, report: Report | None = None, *, memory: bool = True
+    control_plane: ControlPlane, effort: ProbeEffort, report: Report | None = None, *, memory: bool = True
 ) -> Measurements:
     """Measure the cluster that a job runs on; every rank calls this.
 
     Parameters
     ----------
-    roster
+    control_plane
         The job.
     effort
         That of rank 0 counts.
     report
         Told now and then what is measured, how many rounds are done, and how many there will be.
     memory
-        Also inside of hosts; the roster is of no use afterwards.
+        Also inside of hosts; the control plane is of no use afterwards.
 
     Raises
     ------
@@ -81,34 +81,38 @@ def probe(
     PeerLost, TimedOut
         If a host does not answer.
     """
-    if roster.size < 2:
+    if control_plane.size < 2:
         msg = "one rank alone has no network; start more, such as weft run -n 4 -- weft probe"
         raise InputError(msg)
-    hosts = tuple(tuple(host) for host in group_by_host(roster.members))
+    hosts = tuple(tuple(host) for host in group_by_host(control_plane.members))
     limits.check("hosts to probe", len(hosts), MAX_HOSTS)
-    told = roster.exchange(msgspec.msgpack.encode((effort.seconds, effort.max_bytes)), _WAIT_S)
+    told = control_plane.exchange(msgspec.msgpack.encode((effort.seconds, effort.max_bytes)), _WAIT_S)
     effort = ProbeEffort(*msgspec.msgpack.decode(told[0], type=tuple[float, int]))
-    session = _Session(roster, hosts, effort, report or (lambda _now, _done, _total: None))
+    session = _Session(control_plane, hosts, effort, report or (lambda _now, _done, _total: None))
     if len(hosts) > 1:
         try:
             session.measure_network()
         except RuntimeFailure as error:
-            raise roster.fail(error, "probe") from error
+            raise control_plane.fail(error, "probe") from error
     found = session.found
     if memory and any(len(host) > 1 for host in hosts):
         found.memory, found.memory_latency_s = measure_memory(
-            roster, hosts, max_bytes=effort.max_bytes, timeout=_WAIT_S
+            control_plane, hosts, max_bytes=effort.max_bytes, timeout=_WAIT_S
         )
     return found
 
 
 class _Session:
     def __init__(
-        self, roster: ControlPlane, hosts: tuple[tuple[int, ...], ...], effort: ProbeEffort, report: Report
+        self,
+        control_plane: ControlPlane,
+        hosts: tuple[tuple[int, ...], ...],
+        effort: ProbeEffort,
+        report: Report,
     ) -> None:
         self.found = Measurements(hosts)
-        self._roster, self._effort, self._report = roster, effort, report
-        self._reach = ProbeConnections(roster, hosts, _WAIT_S)
+        self._control_plane, self._effort, self._report = control_plane, effort, report
+        self._reach = ProbeConnections(control_plane, hosts, _WAIT_S)
         self._round_s = LONGEST_ROUND_S
         self._done = self._planned = 0
         self._began = time.monotonic()
@@ -146,13 +150,13 @@ class _Session:
         reach, leaders = self._reach, self._reach.leaders
         for meeting in meetings:
             seen: dict[int, float] = {}
-            self._roster.barrier(_WAIT_S)
+            self._control_plane.barrier(_WAIT_S)
             for number, flow in enumerate(meeting):
                 if reach.me is not None:
                     one_way = ping(reach.me, reach.connections, flow, times=_PINGS, leaders=leaders)
                     if one_way is not None:
                         seen[number] = one_way
-            told = self._roster.exchange(msgspec.msgpack.encode(seen), _WAIT_S)
+            told = self._control_plane.exchange(msgspec.msgpack.encode(seen), _WAIT_S)
             for part in told:
                 for number, one_way in msgspec.msgpack.decode(part, type=dict[int, float]).items():
                     self.found.latency_s[meeting[number]] = one_way
@@ -167,7 +171,7 @@ class _Session:
 
     def _run_one(self, kind: str, flows: tuple[Flow, ...]) -> None:
         reach = self._reach
-        self._roster.barrier(_WAIT_S)
+        self._control_plane.barrier(_WAIT_S)
         seen: dict[int, float] = {}
         if reach.me is not None:
             rates = run_flows(
@@ -180,7 +184,7 @@ class _Session:
             )
             seen = {number: rates[flow] for number, flow in enumerate(flows) if flow in rates}
         elapsed = time.monotonic() - self._began
-        told = self._roster.exchange(msgspec.msgpack.encode((elapsed, seen)), _WAIT_S)
+        told = self._control_plane.exchange(msgspec.msgpack.encode((elapsed, seen)), _WAIT_S)
         parts = [msgspec.msgpack.decode(part, type=tuple[float, dict[int, float]]) for part in told]
         found = {flows[number]: rate for _, part in parts for number, rate in part.items()}
         self.found.rounds.append(Round(kind, {flow: found[flow] for flow in flows}))

@@ -36,6 +36,7 @@ _PIECE_WORK: Final = 30.0
 _SEGMENT_WORK: Final = 120.0
 _CROSSING_WORK: Final = 150.0
 
+_FOUND: Final = ("time_ps", "segments", "events", "link_busy_ps", "rank_finish_ps")
 _PATH: Final = ("row", "segment", "waited", "start_ps", "end_ps")
 
 
@@ -197,14 +198,10 @@ def run_once(
         size_bytes=size_bytes,
         segment_bytes=segment_bytes,
         sharing=sharing,
-        time_ps=found["time_ps"],
-        segments=found["segments"],
-        events=found["events"],
-        link_busy_ps=found["link_busy_ps"],
-        rank_finish_ps=found["rank_finish_ps"],
         critical_path=CriticalPath(schedule, *(found[f"path_{name}"] for name in _PATH)),
         timeline=_timeline(found) if record else None,
         cpu_seconds=time.process_time() - began,
+        **{name: found[name] for name in _FOUND},
     )
 
 

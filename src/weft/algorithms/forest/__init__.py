@@ -10,6 +10,12 @@ proves to be the limit (`packing`).
 
 Compared with MultiTree, which grows trees slot by slot and never looks back, every tree and every slot is
 reconsidered many times, from both ends of time.
+
+References
+----------
+.. [1] J. Edmonds, "Edge-disjoint branchings", 1972.
+.. [2] K. Y. Li, R. J. Willis, "An iterative scheduling technique for resource-constrained project
+   scheduling", EJOR 56, 1992: passes forward and backward in time.
 """
 
 from __future__ import annotations
@@ -120,13 +126,6 @@ def all_reduce(topology: Topology, *, trees: int | None = None, size_bytes: int 
     Cost: with T trees 2 (N - 1) T transfers; a link carries M/T bytes in each tick that it is used. On a
     mesh of 8x8 the busiest link carries 577 chunks of 1024, where equal shards load it with 1008. Building
     takes about 1 CPU s for 64 ranks, 2 to 5 for up to a thousand, and more on large fat-trees.
-
-    References
-    ----------
-    .. [1] J. Edmonds, "Edge-disjoint branchings", 1972.
-    .. [2] K. Y. Li, R. J. Willis, "An iterative scheduling technique for resource-constrained project
-    scheduling",
-       EJOR 56, 1992: passes forward and backward in time.
     """
     return _by_trees(topology, "all_reduce", find_centres(topology, _SLACK), trees, size_bytes)
 
@@ -172,22 +171,14 @@ def reduce(
 ) -> Schedule:
     """Reduce: each chunk up a tree of its own to the root.
 
+    Result and errors are those of `broadcast`.
+
     Parameters
     ----------
     topology, trees, size_bytes
         As in `all_reduce`.
     root
         The rank that needs the sum.
-
-    Returns
-    -------
-    Schedule
-        With an explicit route for every transfer.
-
-    Raises
-    ------
-    InputError
-        If `trees`, `size_bytes` or `root` makes no sense.
 
     Examples
     --------
@@ -252,20 +243,12 @@ def reduce_scatter(
 ) -> Schedule:
     """Reduce-scatter: `all_gather` on the transposed topology, run backwards.
 
+    Result and errors are those of `all_gather`.
+
     Parameters
     ----------
     topology, trees_per_root, size_bytes
         As in `all_gather`.
-
-    Returns
-    -------
-    Schedule
-        With prescribed ownership and an explicit route for every transfer.
-
-    Raises
-    ------
-    InputError
-        If `trees_per_root` or `size_bytes` makes no sense.
 
     Examples
     --------
