@@ -77,6 +77,17 @@ def shorten(text: str, longest: int) -> str:
     return f"{text[: longest - 5 - tail]} ... {text[len(text) - tail :]}"
 
 
+def printable(text: str) -> str:
+    r"""Text on one line and without what a terminal would obey; files may come from anywhere.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[31mb\nc"))
+    a\x1b[31mb\nc
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def quote(text: str) -> str:
     """Put text from somewhere else in quotes; only its ends if it is long.
 

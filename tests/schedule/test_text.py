@@ -9,9 +9,10 @@ from hypothesis import given
 from support.golden import check_golden
 from support.schedules import all_gathers, columns, relayed_all_to_all, ring_all_reduce, routed_all_reduce
 
+from weft.errors import printable
 from weft.schedule import Op, Schedule, ScheduleBuilder
 from weft.schedule.passes import halves
-from weft.schedule.text import format_schedule, format_weights, printable
+from weft.schedule.text import format_schedule, format_weights
 from weft.topology import load_topology
 
 RING = ring_all_reduce(load_topology("ring:4"))

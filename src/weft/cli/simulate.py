@@ -135,8 +135,7 @@ def _find_bound(plan: Schedule, size: int) -> Bound | None:
 
     if plan.ownership == "free":
         return None
-    roots = {"broadcast": plan.source, "reduce": plan.target}.get(plan.collective)
-    return lower_bound(plan.topology, plan.collective, size, 0 if roots is None else int(roots[0]))
+    return lower_bound(plan.topology, plan.collective, size, plan.root or 0)
 
 
 def _check_trace(plan: Schedule, size: int, segment: str | int, max_work: float | None) -> None:

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from weft.errors import shorten
+from weft.errors import printable, shorten
 
-
-def printable(text: str) -> str:
-    r"""Spell out what a terminal would obey instead of show.
-
-    Examples
-    --------
-    >>> printable("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+__all__ = ["one_line", "printable"]
 
 
 def one_line(text: str, longest: int) -> str:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.errors import ScheduleError
+from weft.errors import ScheduleError, printable
 from weft.schedule.ir import Op
-from weft.schedule.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

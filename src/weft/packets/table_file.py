@@ -29,14 +29,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from weft import limits, units
-from weft.errors import FormatError, LimitError, ScheduleError
+from weft.errors import FormatError, LimitError, ScheduleError, printable
 from weft.packets.table import (
     GATHER,
     Send,
     TableEntry,
     Tables,
 )
-from weft.schedule.text import printable
 from weft.topology.json_reading import check_length, decode_json, embedded_topology
 from weft.topology.record import TopologyRecord, to_record
 

@@ -342,8 +342,7 @@ def _check_schedule(plan: Plan, schedule: Schedule) -> None:
         found = f"{schedule.collective} on {schedule.topology.name}"
         msg = f"{schedule.algorithm}: a schedule of {found} in a plan of {what}"
         raise InputError(msg)
-    roots = {"broadcast": schedule.source, "reduce": schedule.target}.get(plan.collective)
-    if roots is not None and (roots != plan.root).any():
+    if schedule.root not in (None, plan.root):
         msg = f"{schedule.algorithm}: another root than {plan.root} in a plan of {what}"
         raise InputError(msg)
 

@@ -73,8 +73,7 @@ def check_condition(schedule: Schedule) -> None:
         msg = f"{collective} with ownership {schedule.ownership!r}: it must be {expects}"
         raise ScheduleError(msg)
     expected: dict[str, ArrayLike] = {"owner": owner} if owner is not None else {}
-    root = int(source[0]) if collective == "broadcast" else int(target[0]) if collective == "reduce" else 0
-    want = make_condition(collective, ranks, schedule.chunks, root=root, **expected)
+    want = make_condition(collective, ranks, schedule.chunks, root=schedule.root or 0, **expected)
     if not (np.array_equal(want[0], source) and np.array_equal(want[1], target)):
         msg = f"source and target of the chunks do not describe {collective}"
         raise ScheduleError(msg)

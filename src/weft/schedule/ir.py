@@ -120,6 +120,12 @@ class Schedule:
         _check_columns(self)
 
     @property
+    def root(self) -> int | None:
+        """Root of a broadcast or reduce; None for other collectives, which have none."""
+        ends = {"broadcast": self.source, "reduce": self.target}.get(self.collective)
+        return None if ends is None else int(ends[0])
+
+    @property
     def ranks(self) -> int:
         """Ranks of the topology."""
         return self.topology.ranks

@@ -123,7 +123,6 @@ def schedule_to_json(schedule: Schedule) -> bytes:
 
 def _write(schedule: Schedule) -> bytes:
     owner = owners(schedule)
-    ends = {"broadcast": schedule.source, "reduce": schedule.target}.get(schedule.collective)
     offsets, links = schedule.route_offsets.tolist(), schedule.route_links.tolist()
     document = _Document(
         weft_schedule=VERSION,
@@ -136,7 +135,7 @@ def _write(schedule: Schedule) -> bytes:
         denominator=schedule.denominator,
         owner=None if owner is None else owner.tolist(),
         ownership=None if owner is None else schedule.ownership,
-        root=0 if ends is None else int(ends[0]),
+        root=schedule.root or 0,
         routes=[links[a:b] for a, b in pairwise(offsets)],
     )
     fields = msgspec.to_builtins(document)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weft.errors import printable
 from weft.schedule.chunks import owners
 from weft.schedule.ir import DEFAULT_ROUTE, Op
 
@@ -63,17 +64,6 @@ def format_schedule(schedule: Schedule, *, max_rows: int = 200) -> str:
     return "\n".join(lines)
 
 
-def printable(text: str) -> str:
-    r"""Text on one line and without what a terminal would obey; files may come from anywhere.
-
-    Examples
-    --------
-    >>> print(printable("a\x1b[31mb\nc"))
-    a\x1b[31mb\nc
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
 def format_weights(schedule: Schedule) -> str:
     """How the buffer is cut, in a few words.
 
@@ -106,9 +96,8 @@ def _header(schedule: Schedule) -> Iterator[str]:
         if schedule.ownership == "free":
             of_chunks = f", owners {_listed(owner[: _MAX_LISTED + 1].tolist(), schedule.chunks)}"
         yield f"  ownership  {schedule.ownership}{of_chunks}"
-    if schedule.collective in ("broadcast", "reduce"):
-        end = schedule.source if schedule.collective == "broadcast" else schedule.target
-        yield f"  root       {int(end[0])}"
+    if schedule.root is not None:
+        yield f"  root       {schedule.root}"
     for note in schedule.notes:
         yield f"  note       {printable(note)}"
     yield f"  digest     {schedule.digest}"
