@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from weft.schedule.codec import load_schedule, save_schedule
     from weft.simulation import SimulationResult, simulate
     from weft.topology import Topology, load_topology, save_topology
+    from weft.training import train
     from weft.verification import VerificationReport, verify
 
 _LAZY = {
@@ -72,6 +73,7 @@ _LAZY = {
     "save_schedule": "weft.schedule.codec",
     "save_topology": "weft.topology",
     "simulate": "weft.simulation",
+    "train": "weft.training",
     "verify": "weft.verification",
 }
 _PACKAGES = (
@@ -140,6 +142,7 @@ __all__ = [
     "simulation",
     "topology",
     "torch",
+    "train",
     "training",
     "verification",
     "verify",

@@ -17,8 +17,8 @@ import pytest
 from cli.running import Run
 from support.engines import AS_ROOT, MPIRUN
 
-from weft.cli.train_point import TrainingJob
-from weft.cli.train_sweep import expand, sweep
+from weft.training.job import TrainingJob
+from weft.training.sweep import expand, sweep
 
 SLOW = "switch:4@bw=125MB/s,lat=25us"
 SMALL = """
@@ -155,11 +155,11 @@ def test_a_job_of_a_sweep_that_cannot_be_says_so_beside_the_others(weft: Run) ->
 
 
 def test_any_executor_of_concurrent_futures_will_do() -> None:
-    point = TrainingJob("ring:{scale}", "multitree-alphagozero", "v100", policy="wfbp")
-    places = expand(point, ["scale=2,3", "fusion=1,1GB"])
+    job = TrainingJob("multitree-alphagozero", "ring:{scale}", policy="wfbp")
+    points = expand(job, {"scale": ["2", "3"], "fusion": ["1", "1GB"]})
     seen: list[int] = []
     with ThreadPoolExecutor(2) as executor:
-        found = sweep(places, executor, lambda _text, done, _all: seen.append(done))
+        found = sweep(points, executor, report=lambda _text, done, _all: seen.append(done))
     assert [row["ranks"] for row in found] == [2, 2, 3, 3]
     assert seen[0] == 0
     assert seen[-1] == 4

@@ -21,7 +21,8 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("topology",),
     ("schedule",),
     (("bounds", "algorithms"), "verification", "simulation", "export", "packets"),
-    ("training", ("planning", "runtime", "bench", "lab")),
+    ("planning",),
+    ("training", ("runtime", "bench", "lab")),
     ("torch", "papers", "report", "probing", "soak"),
     (("cli", "__main__"),),
 )

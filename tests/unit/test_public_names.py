@@ -58,6 +58,7 @@ PUBLIC = [
     "simulation",
     "topology",
     "torch",
+    "train",
     "training",
     "verification",
     "verify",

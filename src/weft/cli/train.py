@@ -1,14 +1,17 @@
-"""``weft train``: simulate an iteration of training, or many, and say what is exposed."""
+"""``weft train``: simulate an iteration of training, or many, and print what is exposed."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft import units
 from weft.cli import options
+from weft.cli.inputs import obtain_network
 from weft.cli.output import (
     check_outputs,
     make_console,
@@ -25,26 +28,46 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from weft.cli.train_point import TrainingJob, TrainingOutcome
+    from weft.training.job import TrainingJob, TrainingResult
+
+_network = lru_cache(maxsize=4)(obtain_network)
+"""Topologies and plans by their names; a process that simulates many jobs reads each once."""
 
 
-def _read_pairs(
+def _read_options(
     _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Read ``NAME=VALUE`` words."""
-    pairs = []
+) -> dict[str, float | None]:
+    """Read ``NAME=VALUE`` words: sizes, times, numbers, or none."""
+    found: dict[str, float | None] = {}
     for word in words:
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
+        name, equals, text = word.partition("=")
+        if not (name and equals and text):
             msg = f"{option.opts[0]} {word}: expected NAME=VALUE"
             raise InputError(msg)
-        pairs.append((name, value))
-    return tuple(pairs)
+        if name in found:
+            msg = f"{option.opts[0]} {word}: it is set already, by another {option.opts[0]}"
+            raise InputError(msg)
+        found[name] = _read_option(name, text)
+    return found
+
+
+def _read_option(name: str, text: str) -> float | None:
+    if text == "none":
+        return None
+    if name.endswith("_bytes"):
+        return units.parse_size(text)
+    if name.endswith("_s"):
+        return units.parse_time(text) / units.PS_PER_S
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError as error:
+        msg = f"--option {name}={text}: expected a number, or none"
+        raise InputError(msg) from error
 
 
 def _read_stragglers(
     _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
-) -> tuple[tuple[int, float], ...]:
+) -> dict[int, float]:
     found: dict[int, float] = {}
     for word in words:
         rank, _, factor = word.partition("=")
@@ -56,15 +79,25 @@ def _read_stragglers(
         if len(found) == known:
             msg = f"{option.opts[0]} {word}: rank {rank} is slow already"
             raise InputError(msg)
-    return tuple(found.items())
+    return found
+
+
+def _read_sweeps(
+    _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Read ``KEY=VALUE,VALUE,..`` words."""
+    axes: dict[str, list[str]] = {}
+    for word in words:
+        key, _, text = word.partition("=")
+        if key in axes:
+            msg = f"{option.opts[0]} {word}: {key} comes twice"
+            raise InputError(msg)
+        axes[key] = [value for value in text.split(",") if value]
+    return axes
 
 
 def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
     return units.parse_time(text) / units.PS_PER_S
-
-
-def _read_fusion(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | None:
-    return None if text is None else units.parse_size(text)
 
 
 @click.command(
@@ -94,12 +127,14 @@ def _read_fusion(_ctx: click.Context, _option: click.Parameter, text: str | None
     metavar="NAME",
     help="When gradients are sent; auto chooses WFBP or DeAR and its fusion.",
 )
-@click.option("--fusion", callback=_read_fusion, metavar="SIZE", help="How much is sent together.")
+@click.option(
+    "--fusion", callback=options.read_optional_size, metavar="SIZE", help="How much is sent together."
+)
 @click.option(
     "--option",
-    "policy_options",
+    "options",
     multiple=True,
-    callback=_read_pairs,
+    callback=_read_options,
     metavar="NAME=VALUE",
     help="Further option of the policy; repeat for several.",
 )
@@ -122,6 +157,7 @@ def _read_fusion(_ctx: click.Context, _option: click.Parameter, text: str | None
 )
 @click.option(
     "--overhead",
+    "overhead_s",
     default="0s",
     show_default=True,
     callback=_read_time,
@@ -152,8 +188,9 @@ def _read_fusion(_ctx: click.Context, _option: click.Parameter, text: str | None
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the jitter.")
 @click.option(
     "--sweep",
-    "sweeps",
+    "axes",
     multiple=True,
+    callback=_read_sweeps,
     metavar="KEY=VALUE,..",
     help="Simulate every combination: policy, fusion, scale, batch, endpoint, device, algorithm, model.",
 )
@@ -170,27 +207,12 @@ def _read_fusion(_ctx: click.Context, _option: click.Parameter, text: str | None
 @click.option("--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
 @options.as_json
 def command(
-    topology: str,
-    model: str,
-    device: str,
-    batch: int | None,
-    dtype: str | None,
-    policy: str,
-    fusion: int | None,
-    policy_options: tuple[tuple[str, str], ...],
-    endpoint: str,
-    algorithm: str,
-    channels: int,
-    overhead: float,
-    iterations: int | None,
-    jitter: float,
-    stragglers: tuple[tuple[int, float], ...],
-    seed: int,
-    sweeps: tuple[str, ...],
+    axes: dict[str, list[str]],
     jobs: int | None,
     executor: str,
     trace: str | None,
     as_json: bool,
+    **fields: Any,
 ) -> None:
     """Simulate an iteration of training on a cluster.
 
@@ -198,54 +220,44 @@ def command(
     computes the layers of the model on its device and sends its gradients by the policy, over the network,
     through its endpoint: all of it at once, so that what contends is seen to contend.
     """
-    from weft.cli.train_point import TrainingJob, as_dict, run_point
+    from weft.training.job import TrainingJob
 
     check_outputs(trace, as_json=as_json)
-    point = TrainingJob(
-        topology,
-        model,
-        device,
-        batch,
-        dtype,
-        policy,
-        fusion,
-        policy_options,
-        endpoint,
-        algorithm,
-        channels,
-        overhead,
-        iterations,
-        jitter,
-        stragglers,
-        seed,
-    )
-    if sweeps:
+    job = TrainingJob(**fields)
+    if axes:
         if trace is not None:
             msg = "--trace: a sweep writes none; trace one of its jobs by itself"
             raise InputError(msg)
-        _sweep(point, sweeps, executor, jobs, as_json)
+        _sweep(job, axes, executor, jobs, as_json)
         return
     options.refuse_unused("jobs", "executor", reason="one job runs by itself; they are for --sweep")
     with progress("train") as report:
         report("simulating", 0, 0)
-        outcome = run_point(point, record=trace is not None)
+        result = read_inputs(job).run(record=trace is not None)
         if trace is not None:
-            from weft.training.timeline_trace import write_training_trace
-
-            write_training_trace(outcome.graph, outcome.run, trace)
+            result.save_trace(trace)
     if as_json:
-        print_json(as_dict(outcome))
+        print_json(result.to_dict())
     elif trace != "-":
-        _show(outcome, make_console())
+        _show(result, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
 
 
-def _show(outcome: TrainingOutcome, console: Console) -> None:
-    from weft.cli.train_point import as_dict
+def read_inputs(job: TrainingJob) -> TrainingJob:
+    """Read the files that a job names: a plan or topology, and a script that makes the model."""
+    model = job.model
+    if isinstance(model, str) and ":" in model:
+        from weft.torch.tracing import trace
+
+        model = trace(model)
+    return replace(job, topology=_network(str(job.topology)), model=model)
+
+
+def _show(result: TrainingResult, console: Console) -> None:
     from weft.units import human_seconds
 
-    found = as_dict(outcome)
+    found = result.to_dict()
     seconds = found["seconds"]
 
     def share(part: float) -> str:
@@ -260,9 +272,9 @@ def _show(outcome: TrainingOutcome, console: Console) -> None:
         console,
         [
             ("model", _model(found)),
-            ("policy", f"{found['policy']}{f', {settings}' if settings else ''}: {outcome.policy.summary}"),
-            *([("advice", printable(outcome.reason))] if outcome.reason else []),
-            ("endpoint", f"{found['endpoint']}: {outcome.endpoint.summary}"),
+            ("policy", f"{found['policy']}{f', {settings}' if settings else ''}: {result.policy.summary}"),
+            *([("advice", printable(result.reason))] if result.reason else []),
+            ("endpoint", f"{found['endpoint']}: {result.cluster.endpoint.summary}"),
             ("schedules", by or "none"),
             ("iteration", f"{human_seconds(seconds)}, {_rate(found['samples_per_s'])} samples/s"),
             ("computing", share(found["computing_s"])),
@@ -279,7 +291,7 @@ def _show(outcome: TrainingOutcome, console: Console) -> None:
 
 
 def _refuse_failure(found: list[dict[str, Any]]) -> None:
-    """End as one job would where none of a sweep could be."""
+    """Raise the first error of a sweep if none of its jobs could be simulated, as one job would."""
     if all("error" in row for row in found):
         msg = f"none of the {len(found):,} jobs could be simulated; the first: {found[0]['error']}"
         raise InputError(msg)
@@ -292,7 +304,7 @@ def _model(found: dict[str, Any]) -> str:
 
 
 def _schedules(collective: str, algorithms: list[str], planned: str | None) -> str:
-    """Who carries out a collective; with a plan, whether it says so."""
+    """The algorithms that carry out a collective; with a plan, whether they are the planned ones."""
     source = "" if planned is None else " (planned)" if collective == planned else " (not in the plan)"
     return f"{collective} by {' and '.join(algorithms)}{source}"
 
@@ -315,24 +327,24 @@ def _plain(name: str, value: Any) -> str:
 
 
 def _sweep(
-    point: TrainingJob, sweeps: tuple[str, ...], executor: str, jobs: int | None, as_json: bool
+    job: TrainingJob, axes: dict[str, list[str]], executor: str, jobs: int | None, as_json: bool
 ) -> None:
-    from weft.cli.train_sweep import expand, heeding_interrupts, open_executor, sweep
+    from weft.training.sweep import expand, heeding_interrupts, open_executor, sweep
 
-    places = expand(point, sweeps)
+    points = expand(job, axes)
     with (
         progress("train") as report,
         heeding_interrupts() as stopped,
-        open_executor(executor, jobs and min(jobs, len(places))) as pool,
+        open_executor(executor, jobs and min(jobs, len(points))) as pool,
     ):
-        found = sweep(places, pool, report, stopped)
+        found = sweep(points, pool, report=report, stopped=stopped, prepare=read_inputs)
     if as_json:
         print_json({"results": found})
         _refuse_failure(found)
         return
-    keys = list(places[0].values)
+    keys = list(axes)
     console = make_console()
-    chosen = ["runs as"] if any(place.point.policy == "auto" for place in places) else []
+    chosen = ["runs as"] if any(point.job.policy == "auto" for point in points) else []
     left = (*keys, *chosen)
     table = make_table(*left, "iteration", "samples/s", "exposed", "% exposed", left=left)
     for row in found:

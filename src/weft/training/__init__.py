@@ -2,8 +2,9 @@
 
 Nothing here trains. Layers and costs go in, measured or assumed, and times come out, so that a choice can be
 made, explained, and held against what really happens. Three ways lead from layers to times, from fast to
-faithful: `iteration` adds up two policies by hand, which is what a job decides by while it runs; `channel`
-runs the graph of any policy on one channel; `cluster` simulates every rank and link.
+faithful: `iteration` adds up two policies by hand, which is what a job decides by while it runs;
+`single_channel` runs the graph of any policy on one channel; `cluster` simulates every rank and link. `job`
+puts a whole job together for the last of them, and `sweep` runs many jobs.
 """
 
 from weft.training.choice import Option, PolicyChoice, best
@@ -24,6 +25,7 @@ from weft.training.iteration import (
     serial,
     wfbp,
 )
+from weft.training.job import TrainingJob, TrainingResult, train
 from weft.training.layers import Layer, LayerExchange
 from weft.training.schedules import by_algorithm
 from weft.training.task_graph import Graph, RankTask
@@ -53,6 +55,8 @@ __all__ = [
     "RankTask",
     "Simulated",
     "TimelineSpan",
+    "TrainingJob",
+    "TrainingResult",
     "Workload",
     "best",
     "by_algorithm",
@@ -66,5 +70,6 @@ __all__ = [
     "ideal_wfbp",
     "load_workload",
     "serial",
+    "train",
     "wfbp",
 ]

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
-from weft.errors import InputError
+from weft.errors import InputError, UnsupportedError
 from weft.training.fusion import distinct_thresholds, fuse
 from weft.training.iteration import FORMULAS, ideal_dear, ideal_wfbp
 from weft.training.layers import backward_seconds, total_bytes
+from weft.training.policies import find
+from weft.training.single_channel import run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.training.costs import Costs
+    from weft.training.endpoints import Endpoint
     from weft.training.fusion import Groups
     from weft.training.iteration import IterationTimeline
     from weft.training.layers import Layer
+    from weft.training.policies import Policy
+
+AUTO: Final = "auto"
+"""In place of the name of a policy or an algorithm: the one that suits the job."""
+
+_FUSION: Final = {
+    "threshold_bytes": ("threshold_bytes",),
+    "bucket_bytes": ("bucket_bytes", "first_bucket_bytes"),
+    "partition_bytes": ("partition_bytes",),
+}
+"""Options that a fusion sets, by the one that a policy has."""
+
+_FUSIONS_WITH_EXCHANGES: Final = 40
 
 MOST_CANDIDATES: Final = 200
 """Fusions that are tried; a model of a few dozen layers has fewer."""
@@ -104,15 +120,7 @@ def best(
         problem = f"policy {unknown[0]!r} is unknown" if unknown else "no policies"
         msg = f"{problem}; expected some of {', '.join(FORMULAS)}"
         raise InputError(msg)
-    if candidates is None:
-        candidates = distinct_thresholds(layers, MOST_CANDIDATES)
-    limits.check("candidates", len(candidates), limits.MAX_LAYERS)
-    fusions: dict[Groups, int] = {}
-    for threshold in sorted(candidates):
-        fusions.setdefault(fuse(layers, threshold), threshold)
-    if not fusions:
-        msg = "no candidates; give at least one threshold, or None for all that differ"
-        raise InputError(msg)
+    fusions = _distinct_fusions(layers, candidates)
     options = [
         min(
             (
@@ -127,6 +135,20 @@ def best(
     first, others = options[0], tuple(options[1:])
     reason = _reason(first, others, layers, costs, margin)
     return PolicyChoice(first.policy, first.threshold_bytes, first.groups, first.timeline, others, reason)
+
+
+def _distinct_fusions(layers: Sequence[Layer], candidates: Sequence[int] | None) -> dict[Groups, int]:
+    """Every different fusion of the candidates, with the smallest threshold that makes it."""
+    if candidates is None:
+        candidates = distinct_thresholds(layers, MOST_CANDIDATES)
+    limits.check("candidates", len(candidates), limits.MAX_LAYERS)
+    fusions: dict[Groups, int] = {}
+    for threshold in sorted(candidates):
+        fusions.setdefault(fuse(layers, threshold), threshold)
+    if not fusions:
+        msg = "no candidates; give at least one threshold, or None for all that differ"
+        raise InputError(msg)
+    return fusions
 
 
 def _rank(option: Option, margin: float) -> tuple[float, bool]:
@@ -176,3 +198,114 @@ def _gain(slow_s: float, fast_s: float) -> str:
 
 def _time(seconds: float) -> str:
     return units.human_seconds(seconds)
+
+
+def choose_policy(
+    name: str,
+    fusion: int | None,
+    options: Mapping[str, Any],
+    endpoint: Endpoint,
+    layers: Sequence[Layer],
+    costs: Costs,
+) -> tuple[Policy, Mapping[str, Any], str]:
+    """Give the policy of a job with its options, and why it is this one or what speaks against it.
+
+    Parameters
+    ----------
+    name
+        Of a policy, or `AUTO`.
+    fusion, options
+        Bytes that are sent together, if given, and further options of a policy that is given by name.
+    endpoint
+        Of every rank; one that does not overlap needs the policy ``serial``.
+    layers, costs
+        The model, and its collectives.
+
+    Raises
+    ------
+    InputError
+        If an option or the endpoint does not go with the policy.
+    """
+    if not endpoint.overlaps and name not in (AUTO, "serial"):
+        msg = f"endpoint {endpoint.name} communicates after the backward pass; use --policy serial"
+        raise InputError(msg)
+    if name != AUTO:
+        policy = find(name)
+        chosen = _check_options(policy, fusion, options)
+        return policy, chosen, _advise(policy, layers, costs)
+    if options:
+        msg = f"--option {next(iter(options))}: goes with a --policy by name; {AUTO} chooses options, too"
+        raise InputError(msg)
+    if not endpoint.overlaps:
+        policy = find("serial")
+        reason = f"serial: endpoint {endpoint.name} does not overlap"
+        return policy, _check_options(policy, fusion, options), reason
+    return _choose(fusion, layers, costs)
+
+
+def _choose(
+    fusion: int | None, layers: Sequence[Layer], costs: Costs
+) -> tuple[Policy, Mapping[str, Any], str]:
+    """WFBP or DeAR, with the fusion that suits it."""
+    names = ("dear", "wfbp") if _has_halves(layers, costs) else ("wfbp",)
+    candidates = None if fusion is None else [fusion]
+    if any(layer.exchange for layer in layers):
+        return _choose_with_exchanges(names, layers, costs, candidates)
+    choice = best(layers, costs, names, candidates)
+    options: dict[str, Any] = {"threshold_bytes": choice.threshold_bytes}
+    if choice.policy == "dear":
+        options["prefetch"] = None  # all-gathers queue at once, as in weft.torch.DeAR and in that model
+    reason = choice.reason if len(names) > 1 else "wfbp: this algorithm has no halves, which dear needs"
+    return find(choice.policy), options, reason
+
+
+def _choose_with_exchanges(
+    names: Sequence[str], layers: Sequence[Layer], costs: Costs, candidates: Sequence[int] | None
+) -> tuple[Policy, Mapping[str, Any], str]:
+    """Find the best policy where all-to-alls take part, which `best` does not model."""
+    thresholds = distinct_thresholds(layers, _FUSIONS_WITH_EXCHANGES) if candidates is None else candidates
+    found: dict[str, tuple[float, dict[str, Any]]] = {}
+    for name in names:
+        for more in ({"prefetch": None}, {"prefetch": 1}) if name == "dear" else ({},):
+            for threshold in thresholds:
+                options: dict[str, Any] = {"threshold_bytes": threshold} | more
+                seconds = run(find(name).build(layers, **options), costs).seconds
+                if name not in found or seconds < found[name][0]:
+                    found[name] = seconds, options
+    first, *others = sorted(found, key=lambda name: found[name][0])
+    times = ", ".join(f"{name} {_time(found[name][0])}" for name in (first, *others))
+    return find(first), found[first][1], f"{first}: with its exchanges an iteration takes {times}"
+
+
+def _advise(policy: Policy, layers: Sequence[Layer], costs: Costs) -> str:
+    """Say so where DeAR is asked for and cannot win."""
+    if policy.name != "dear" or any(layer.exchange for layer in layers):
+        return ""
+    choice = best(layers, costs)
+    return f"use WFBP: {choice.reason.removeprefix('wfbp: ')}" if choice.policy == "wfbp" else ""
+
+
+def _has_halves(layers: Sequence[Layer], costs: Costs) -> bool:
+    """Whether there is a reduce-scatter for these layers at all."""
+    try:
+        costs.reduce_scatter(total_bytes(layers))
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _check_options(policy: Policy, fusion: int | None, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """All options of a policy that are set, by the fusion and one by one."""
+    policy.check_options(options)
+    if fusion is None:
+        return options
+    names = next((names for name, names in _FUSION.items() if name in policy.options), None)
+    if names is None:
+        known = ", ".join(policy.options)
+        msg = f"policy {policy.name} fuses nothing that --fusion could set; its options: {known}"
+        raise InputError(msg)
+    twice = [name for name in names if name in options]
+    if twice:
+        msg = f"option {twice[0]} is set already, by the fusion; give one of them"
+        raise InputError(msg)
+    return {**dict.fromkeys(names, fusion), **options}

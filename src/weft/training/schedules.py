@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from weft.algorithms import registry
 from weft.errors import ScheduleError, UnsupportedError
 from weft.schedule.passes import halves
+from weft.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -62,3 +64,40 @@ def by_algorithm(
         return known[collective], segment_bytes
 
     return choose
+
+
+def by_schedule(schedule: Schedule) -> Chooser:
+    """One schedule for every collective and size, in whole messages."""
+    return lambda _collective, _size: (schedule, None)
+
+
+def by_plan(plan: Plan, otherwise: Chooser) -> Chooser:
+    """What a plan says of its collective; for the others, halves of all-reduces included, `otherwise`."""
+
+    def choose(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+        if collective != plan.collective:
+            return otherwise(collective, size_bytes)
+        choice = plan.choose(size_bytes)
+        return choice.schedule, choice.segment_bytes
+
+    return choose
+
+
+def verified(choose: Chooser) -> Chooser:
+    """The same schedules, each verified when it is chosen for the first time.
+
+    Raises
+    ------
+    VerificationError
+        From the chooser: if a schedule does not compute its collective.
+    """
+    known: set[Schedule] = set()
+
+    def choose_verified(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+        schedule, segment_bytes = choose(collective, size_bytes)
+        if schedule not in known:
+            verify(schedule, max_work=None)
+            known.add(schedule)
+        return schedule, segment_bytes
+
+    return choose_verified

@@ -17,7 +17,7 @@ from weft.training.iteration import ideal_dear, ideal_wfbp
 from weft.training.layers import backward_seconds, check_layers, forward_seconds, total_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from weft.training.costs import Costs
     from weft.training.layers import Layer
@@ -93,11 +93,7 @@ class Policy:
         >>> len(find("wfbp").build([Layer("a", 1000, 0.1, 0.2)], iterations=2).tasks)
         8
         """
-        unknown = [name for name in options if name not in self.options]
-        if unknown:
-            known = ", ".join(self.options) or "none"
-            msg = f"policy {self.name} has no option {unknown[0]!r}; its options: {known}"
-            raise InputError(msg)
+        self.check_options(options)
         if self.needs_costs:
             if costs is None:
                 msg = f"policy {self.name} decides by what collectives cost; give costs"
@@ -107,6 +103,14 @@ class Policy:
             options["iterations"] = iterations
         graph: Graph = self._module().build(layers, **options)
         return graph
+
+    def check_options(self, names: Iterable[str]) -> None:
+        """Raise an `InputError` if there is no option of one of these names."""
+        unknown = [name for name in names if name not in self.options]
+        if unknown:
+            known = ", ".join(self.options) or "none"
+            msg = f"policy {self.name} has no option {unknown[0]!r}; its options: {known}"
+            raise InputError(msg)
 
     def _module(self) -> Any:
         return import_module(f"weft.training.policies.{self.name.replace('-', '_')}")

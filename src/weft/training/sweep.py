@@ -1,7 +1,8 @@
-"""Many simulated jobs: every combination of what is swept over, on any executor."""
+"""Many simulated jobs: every combination of some values, on any executor of `concurrent.futures`."""
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -14,11 +15,11 @@ from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
-from weft.cli.train_point import TrainingJob, measure
 from weft.errors import InputError, WeftError
+from weft.training.job import TrainingJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 KEYS: Final = ("policy", "fusion", "scale", "batch", "endpoint", "device", "algorithm", "model")
 """What can be swept over; a scale takes the place of ``{scale}`` in the topology."""
@@ -30,54 +31,56 @@ _DIED: Final = "its process died, or that of a job beside it; run it by itself t
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One combination: what was swept over, and the job."""
+    """One combination: the values that were swept over, and the job that has them."""
 
-    values: dict[str, str]
-    point: TrainingJob
+    values: Mapping[str, str]
+    job: TrainingJob
 
 
-def expand(point: TrainingJob, sweeps: Sequence[str]) -> list[SweepPoint]:
-    """Every combination of ``KEY=VALUE,VALUE,..``; the last key changes fastest.
+def expand(job: TrainingJob, axes: Mapping[str, Sequence[str]]) -> list[SweepPoint]:
+    """Every combination of the values of some fields of a job; the last field changes fastest.
+
+    Parameters
+    ----------
+    job
+        What all of them have in common.
+    axes
+        Values by `KEYS`, as text.
 
     Raises
     ------
     InputError
         If a key is unknown or has no values, or a scale has no place.
+
+    Examples
+    --------
+    >>> job = TrainingJob("resnet50", "torus:{scale}")
+    >>> [point.job.topology for point in expand(job, {"scale": ["4x4", "8x8"]})]
+    ['torus:4x4', 'torus:8x8']
     """
-    axes: dict[str, list[str]] = {}
-    for sweep in sweeps:
-        key, _, text = sweep.partition("=")
-        values = [value for value in text.split(",") if value]
-        if key not in KEYS or not values or key in axes:
-            problem = "comes twice" if key in axes else "expected KEY=VALUE,VALUE,.."
-            msg = f"--sweep {sweep}: {problem}; keys are {', '.join(KEYS)}"
+    for key, values in axes.items():
+        if key not in KEYS or not values:
+            msg = f"--sweep {key}={','.join(values)}: expected KEY=VALUE,VALUE,..; keys are {', '.join(KEYS)}"
             raise InputError(msg)
-        axes[key] = values
-    if ("scale" in axes) != (_SCALE in point.topology):
+    if ("scale" in axes) != (_SCALE in str(job.topology)):
         msg = (
             f"--sweep scale=.. goes with {_SCALE} in the topology, as in torus:{_SCALE} --sweep scale=4x4,8x8"
         )
         raise InputError(msg)
-    count = 1
-    for values in axes.values():
-        count *= len(values)
-    limits.check("jobs of a sweep", count, limits.MAX_SWEEP)
+    limits.check("jobs of a sweep", math.prod(map(len, axes.values())), limits.MAX_SWEEP)
     combinations = (dict(zip(axes, chosen, strict=True)) for chosen in product(*axes.values()))
-    return [SweepPoint(values, _with(point, values)) for values in combinations]
+    return [SweepPoint(values, _with(job, values)) for values in combinations]
 
 
-def _with(point: TrainingJob, values: dict[str, str]) -> TrainingJob:
-    changes: dict[str, Any] = {}
-    for key, text in values.items():
-        if key == "scale":
-            changes["topology"] = point.topology.replace(_SCALE, text)
-        elif key == "fusion":
-            changes["fusion"] = units.parse_size(text)
-        elif key == "batch":
-            changes["batch"] = _whole(text)
-        else:
-            changes[key] = text
-    return replace(point, **changes)
+def _with(job: TrainingJob, values: Mapping[str, str]) -> TrainingJob:
+    changes: dict[str, Any] = dict(values)
+    if "scale" in values:
+        changes["topology"] = str(job.topology).replace(_SCALE, changes.pop("scale"))
+    if "fusion" in values:
+        changes["fusion"] = units.parse_size(values["fusion"])
+    if "batch" in values:
+        changes["batch"] = _whole(values["batch"])
+    return replace(job, **changes)
 
 
 def _whole(text: str) -> int:
@@ -119,7 +122,7 @@ def open_executor(kind: str, jobs: int | None) -> Iterator[Executor]:
     try:
         yield executor
     except BaseException:
-        # Whoever stops a sweep does not want to wait for what is under way. Without its processes the pool is
+        # A sweep that is stopped does not wait for the jobs under way. Without its processes the pool is
         # broken and ends; to cancel its jobs as well would make it trip over them.
         for process in multiprocessing.active_children():
             process.kill()
@@ -152,17 +155,41 @@ def _begin_worker() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def measure(job: TrainingJob, prepare: Callable[[TrainingJob], TrainingJob]) -> dict[str, Any]:
+    """Prepare and simulate a job in a worker, and give its figures.
+
+    Raises
+    ------
+    InputError
+        If it cannot be. A user's script may raise what no other process can read, so only text goes back.
+    """
+    try:
+        return prepare(job).run().to_dict()
+    except WeftError:
+        raise
+    except BaseException as error:  # noqa: BLE001
+        msg = f"{type(error).__name__}: {error}; run it by itself to see more"
+        raise InputError(msg) from None
+
+
+def as_given(job: TrainingJob) -> TrainingJob:
+    """The same job: nothing is to be prepared."""
+    return job
+
+
 def sweep(
-    places: Sequence[SweepPoint],
+    points: Sequence[SweepPoint],
     executor: Executor,
+    *,
     report: Callable[[str, int, int], None] = lambda *_: None,
     stopped: Callable[[], bool] = lambda: False,
+    prepare: Callable[[TrainingJob], TrainingJob] = as_given,
 ) -> list[dict[str, Any]]:
-    """Figures of every job, in order, whichever ends first; a job that cannot be has its ``error`` instead.
+    """Give the figures of every job, in order; a job that cannot be simulated has its ``error`` instead.
 
     Parameters
     ----------
-    places
+    points
         Of `expand`.
     executor
         Any of `concurrent.futures`.
@@ -170,16 +197,19 @@ def sweep(
         Called with a text, jobs done and jobs in all.
     stopped
         Asked several times a second whether to give up.
+    prepare
+        A function of a module that makes of each job, in the process that simulates it, one that can run:
+        it loads what is only named so far.
 
     Raises
     ------
     KeyboardInterrupt
-        If so.
+        If `stopped` says so.
     """
-    futures = {executor.submit(measure, place.point): number for number, place in enumerate(places)}
-    found: list[dict[str, Any]] = [{} for _ in places]
+    futures = {executor.submit(measure, point.job, prepare): number for number, point in enumerate(points)}
+    found: list[dict[str, Any]] = [{} for _ in points]
     waiting = set(futures)
-    report("simulating", 0, len(places))
+    report("simulating", 0, len(points))
     while waiting:
         done, waiting = wait(waiting, _PATIENCE_S, FIRST_COMPLETED)
         if stopped():
@@ -192,5 +222,5 @@ def sweep(
                 found[number] = {"error": str(error)}
             except BrokenExecutor:
                 found[number] = {"error": _DIED}
-        report("simulating", len(places) - len(waiting), len(places))
-    return [{"sweep": place.values} | figures for place, figures in zip(places, found, strict=True)]
+        report("simulating", len(points) - len(waiting), len(points))
+    return [{"sweep": point.values} | figures for point, figures in zip(points, found, strict=True)]
