@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from weft.algorithms import hdrm
-from weft.papers import eflops
+from weft.papers import eflops, reproduce
 from weft.papers.claims import Reproduction
 from weft.papers.eflops import fabrics, scaling, sharing
 from weft.papers.eflops.all_reduces import (
@@ -188,7 +188,7 @@ def reduced() -> tuple[Reproduction, list[tuple[int, int]]]:
         training_seeds=2,
         checked=16,
     )
-    return eflops.reproduce(lambda _text, done, steps: told.append((done, steps)), effort), told
+    return reproduce("eflops", lambda _text, done, steps: told.append((done, steps)), effort), told
 
 
 def test_progress_counts_up_to_all_steps(reduced: tuple[Reproduction, list[tuple[int, int]]]) -> None:
@@ -202,7 +202,7 @@ def test_every_claim_has_a_row_and_a_reason(reduced: tuple[Reproduction, list[tu
     assert {row.paper for row in found.rows} == {AT_THE_NIC, BEYOND, None} == {11.3, 6.08, None}
     assert all(row.why and row.setup and row.ours >= 0 for row in found.rows)
     assert all(row.at_most == (row.paper is not None) for row in found.rows)
-    assert json.loads(json.dumps(found.as_dict()))["paper"] == "eflops"
+    assert json.loads(json.dumps(found.to_dict()))["paper"] == "eflops"
 
 
 def test_rows_are_made_of_the_data(reduced: tuple[Reproduction, list[tuple[int, int]]]) -> None:

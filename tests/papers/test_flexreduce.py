@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.algorithms.common.levels import find_levels
-from weft.papers import PAPERS, flexreduce
-from weft.papers.claims import Reproduction
+from weft.papers import PAPERS, Reproduction, flexreduce, reproduce
 from weft.papers.flexreduce.baselines import (
     CONVENTIONAL,
     FLEX,
@@ -131,7 +130,7 @@ def test_times_are_above_the_bound_and_the_best_of_options_counts(one_slow: list
         assert set(point.seconds) == {*NAMES, EQUAL}
         assert min(point.seconds.values()) >= point.bound_s
         assert point.default_s >= point.seconds[FLEX]
-        assert point.seconds[point.best] == min(point.seconds[name] for name in CONVENTIONAL)
+        assert point.seconds[point.best_conventional] == min(point.seconds[name] for name in CONVENTIONAL)
         assert point.packed_s >= point.size_bytes / 3.125e9 * (1 - 1e-9)
 
 
@@ -160,7 +159,7 @@ def reduced() -> tuple[Reproduction, list[tuple[int, int]]]:
         draws=2,
         draw_size="1MiB",
     )
-    return flexreduce.reproduce(lambda _text, done, steps: told.append((done, steps)), effort), told
+    return reproduce("flexreduce", lambda _text, done, steps: told.append((done, steps)), effort), told
 
 
 def test_progress_counts_up_to_all_steps(reduced: tuple[Reproduction, list[tuple[int, int]]]) -> None:
@@ -177,7 +176,7 @@ def test_no_number_is_called_the_papers_and_every_row_has_a_reason(
     assert any("not known" in text for text in found.assumptions)
     claims = [row.claim for row in found.rows]
     assert len(set(claims)) == len(claims)
-    assert json.loads(json.dumps(found.as_dict()))["paper"] == "flexreduce"
+    assert json.loads(json.dumps(found.to_dict()))["paper"] == "flexreduce"
     assert "flexreduce" in PAPERS
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.papers import multitree
+from weft.papers import multitree, reproduce
 from weft.papers.claims import Reproduction
 from weft.papers.multitree import iterations_study, reference, sweeps
 from weft.papers.multitree.machines import (
@@ -49,7 +49,7 @@ def compared() -> list[Compared]:
 
 @pytest.fixture(scope="module")
 def found() -> Reproduction:
-    return multitree.reproduce(lambda _text, _done, _all: None, SMALL)
+    return reproduce("multitree", effort=SMALL)
 
 
 @pytest.mark.parametrize("algorithm", ALLOWED)
@@ -117,7 +117,7 @@ def test_messages_save_their_heads_and_trees_beat_rings() -> None:
 
 
 def test_rows_name_what_they_compare_and_survive_json(found: Reproduction) -> None:
-    rows = found.as_dict()["rows"]
+    rows = found.to_dict()["rows"]
     assert json.loads(json.dumps(rows)) == rows
     claims = " ".join(row.claim for row in found.rows)
     for word in ("validation", "all-reduce", "overlapped", "weak scaling", "table", "share of links"):

@@ -44,7 +44,7 @@ def command(paper: str, charts: str | None, as_json: bool) -> None:
         for name, picture in found.charts.items():
             write_output(str(folder / f"{paper}-{name}.svg"), picture.encode())
     if as_json:
-        print_json(found.as_dict())
+        print_json(found.to_dict())
         return
     _show(found, make_console())
     if charts is not None:

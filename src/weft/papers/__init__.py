@@ -6,11 +6,12 @@ set-up that the paper leaves open is a named assumption.
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import no_such
-from weft.papers.claims import ClaimRow, Reproduction
+from weft.papers.claims import ClaimRow, Reproduction, StepCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +28,15 @@ __all__ = ["PAPERS", "ClaimRow", "Reproduction", "reproduce"]
 
 
 def reproduce(
-    paper: str, report: Callable[[str, int, int], None] = lambda _text, _done, _all: None
+    paper: str,
+    report: Callable[[str, int, int], None] = lambda _text, _done, _all: None,
+    effort: object | None = None,
 ) -> Reproduction:
     """Run what a paper claims.
+
+    The package of a paper has ``TITLE``, ``REFERENCE`` and ``ASSUMPTIONS``; an ``Effort``, which says how
+    much is simulated; ``count_steps(effort)``; and ``study(effort, tell)``, which calls `tell` with a text
+    before each step and gives the rows, the data and the charts.
 
     Parameters
     ----------
@@ -37,6 +44,8 @@ def reproduce(
         One of `PAPERS`.
     report
         Called with a text, steps done and steps in all.
+    effort
+        The paper's ``Effort``, to simulate less than all of it.
 
     Raises
     ------
@@ -45,5 +54,17 @@ def reproduce(
     """
     if paper not in PAPERS:
         raise no_such("paper", paper, PAPERS)
-    found: Reproduction = import_module(f"weft.papers.{paper}").reproduce(report)
-    return found
+    module = import_module(f"weft.papers.{paper}")
+    effort = effort or module.Effort()
+    began = time.process_time()
+    rows, data, charts = module.study(effort, StepCounter(report, module.count_steps(effort)))
+    return Reproduction(
+        paper,
+        module.TITLE,
+        module.REFERENCE,
+        module.ASSUMPTIONS,
+        tuple(rows),
+        data,
+        charts,
+        cpu_seconds=time.process_time() - began,
+    )

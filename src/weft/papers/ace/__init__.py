@@ -7,7 +7,6 @@ abstract does not have are recalled and were not checked; each is a field of an 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +15,12 @@ from weft.papers.ace.byte_counts import SHAPES, ByteCounts, arithmetic
 from weft.papers.ace.charts import draw
 from weft.papers.ace.iterations import BATCHES, NAMES, IterationCase, contended, point, rates, simulated
 from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows
-from weft.papers.claims import Reproduction
 from weft.training.endpoints import ENDPOINTS, EndpointEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from weft.papers.claims import Findings
 
 TITLE: Final = "ACE: enabling compute-communication overlap in training platforms (ISCA 2021)"
 REFERENCE: Final = "S. Rashidi et al., ISCA 2021, arXiv:2007.00156"
@@ -75,18 +75,13 @@ class Effort:
     checked: tuple[tuple[str, str], ...] = (("resnet50", "4x2x2"),)
 
 
-def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = None) -> Reproduction:
-    """Run all of it; `effort` allows for less."""
-    effort = effort or Effort()
-    began = time.process_time()
-    steps = 2 * len(effort.shapes) + 7 + 2 * len(effort.checked)
-    done = 0
+def count_steps(effort: Effort) -> int:
+    """How many steps `study` reports."""
+    return 2 * len(effort.shapes) + 7 + 2 * len(effort.checked)
 
-    def tell(text: str) -> None:
-        nonlocal done
-        report(text, done, steps)
-        done += 1
 
+def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
+    """Run all of it."""
     counted = {shape: arithmetic(shape) for shape in effort.shapes}
     driven = {}
     for shape in effort.shapes:
@@ -111,26 +106,17 @@ def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = N
         *(row for name in ("roofline", "peak") for row in speed_rows(name, points)),
     )
     data: dict[str, Any] = {
-        "arithmetic": [one.as_dict() for one in counted.values()],
+        "arithmetic": [one.to_dict() for one in counted.values()],
         "payload_gbs": driven,
         "least_memory_gbs": knees,
         "sensitivity": {
             what: {curve.name: [list(pair) for pair in curve.points] for curve in found}
             for what, found in curves.items()
         },
-        "iterations": [one.as_dict() for one in points],
+        "iterations": [one.to_dict() for one in points],
         "checks": checks,
     }
-    return Reproduction(
-        paper="ace",
-        title=TITLE,
-        reference=REFERENCE,
-        assumptions=ASSUMPTIONS,
-        rows=rows,
-        data=data,
-        charts=draw(counted, driven, arithmetic(effort.study), curves, points),
-        cpu_seconds=time.process_time() - began,
-    )
+    return rows, data, draw(counted, driven, arithmetic(effort.study), curves, points)
 
 
 def least_bandwidth(counted: ByteCounts, size_bytes: int) -> dict[str, float]:

@@ -5,12 +5,13 @@ All of it is counted in the rows of the schedule and the speeds of the links; no
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft.algorithms import four_phase
+from weft.papers.claims import StudyCase
 from weft.schedule import Op
 from weft.topology import load_topology
 from weft.training.equipment import phase_steps
@@ -26,7 +27,7 @@ _EXAMPLE_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ByteCounts:
+class ByteCounts(StudyCase):
     """An all-reduce of many small chunks on one size of platform.
 
     Parameters
@@ -45,6 +46,14 @@ class ByteCounts:
     ideal_us
         Microseconds of 64 MiB.
     """
+
+    derived = (
+        "kernel_read_gbs",
+        "ring_kernel_read_gbs",
+        "engine_read_gbs",
+        "engine_cap_at_128",
+        "kernel_cap_at_128",
+    )
 
     shape: str
     ranks: int
@@ -65,8 +74,23 @@ class ByteCounts:
         """GB/s that an engine reads, which reads each byte of the buffer once."""
         return self.payload_gbs
 
+    @property
+    def ring_kernel_read_gbs(self) -> float:
+        """GB/s that kernels read, with the first step and the last sum of each ring."""
+        return self.driven_gbs * self.ring_reads
+
+    @property
+    def engine_cap_at_128(self) -> float:
+        """Largest share of the network that an engine drives which reads 128 GB/s."""
+        return self.cap(128, engine=True)
+
+    @property
+    def kernel_cap_at_128(self) -> float:
+        """Largest share of the network that kernels drive which read 128 GB/s."""
+        return self.cap(128, engine=False)
+
     def cap(self, read_gbs: float, *, engine: bool) -> float:
-        """Largest share of the network that somebody who reads so much can drive.
+        """Largest share of the network that an engine, or kernels, can drive by reading so much.
 
         Examples
         --------
@@ -74,16 +98,6 @@ class ByteCounts:
         0.96
         """
         return min(1.0, read_gbs / (self.engine_read_gbs if engine else self.kernel_read_gbs))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self) | {
-            "kernel_read_gbs": self.kernel_read_gbs,
-            "ring_kernel_read_gbs": self.driven_gbs * self.ring_reads,
-            "engine_read_gbs": self.engine_read_gbs,
-            "engine_cap_at_128": self.cap(128, engine=True),
-            "kernel_cap_at_128": self.cap(128, engine=False),
-        }
 
 
 def arithmetic(shape: str) -> ByteCounts:

@@ -55,7 +55,7 @@ def draw(
             "times as fast",
             list(dict.fromkeys(one.shape for one in mine)),
             {
-                model: [one.speedup() for one in mine if one.model == model]
+                model: [one.speedup for one in mine if one.model == model]
                 for model in dict.fromkeys(one.model for one in mine)
             },
             line_at=1.0,

@@ -9,9 +9,10 @@ the smaller models to see what that leaves out.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from weft.papers.ace.bandwidth import GB, all_reduce, drive, exchange_seconds
+from weft.papers.claims import StudyCase
 from weft.training import (
     AlphaBeta,
     Linear,
@@ -54,7 +55,7 @@ def devices() -> dict[str, Device]:
 
 
 @dataclass(frozen=True, slots=True)
-class IterationCase:
+class IterationCase(StudyCase):
     """One model on one size of platform.
 
     Parameters
@@ -68,6 +69,8 @@ class IterationCase:
     sending_s, exchanging_s
         What all its collectives take one after the other, and its all-to-alls of that.
     """
+
+    derived = ("best_baseline", "speedup", "ideal_speedup")
 
     computing: str
     model: str
@@ -93,28 +96,19 @@ class IterationCase:
         return self.seconds["no-overlap"] / self.computing_s["no-overlap"]
 
     @property
-    def best(self) -> str:
+    def best_baseline(self) -> str:
         """The fastest of the baselines."""
         return min(BASELINES, key=lambda name: self.seconds[name])
 
-    def speedup(self, name: str = "ace") -> float:
-        """How many times as fast as the best baseline."""
-        return self.seconds[self.best] / self.seconds[name]
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as the best baseline ACE is."""
+        return self.seconds[self.best_baseline] / self.seconds["ace"]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "computing": self.computing,
-            "model": self.model,
-            "shape": self.shape,
-            "seconds": dict(self.seconds),
-            "computing_s": dict(self.computing_s),
-            "sending_s": dict(self.sending_s),
-            "exchanging_s": dict(self.exchanging_s),
-            "best_baseline": self.best,
-            "speedup": self.speedup(),
-            "ideal_speedup": self.speedup("ideal"),
-        }
+    @property
+    def ideal_speedup(self) -> float:
+        """How many times as fast as the best baseline an endpoint is that costs nothing."""
+        return self.seconds[self.best_baseline] / self.seconds["ideal"]
 
 
 def layers_of(model: str, name: str, device: Device) -> tuple[Layer, ...]:

@@ -137,10 +137,10 @@ def speed_rows(computing: str, points: Sequence[IterationCase]) -> Iterator[Clai
     """Iterations of the three models, on average over sizes and at most."""
     for model, (mean, most) in SPEEDUPS.items():
         found = [one for one in points if (one.computing, one.model) == (computing, model)]
-        gains = [one.speedup() for one in found]
+        gains = [one.speedup for one in found]
         shares = [one.share for one in found]
-        bests = sorted({one.best for one in found}, key=BASELINES.index)
-        ideal = max(one.speedup("ideal") for one in found)
+        bests = sorted({one.best_baseline for one in found}, key=BASELINES.index)
+        ideal = max(one.ideal_speedup for one in found)
         why = (
             f"sending takes {min(shares):.1%} to {max(shares):.1%} of computing, {_hidden(found)}; an "
             f"endpoint that costs nothing gains {ideal:.2f}x at most over the best baseline "

@@ -8,10 +8,11 @@ the others are made. So every figure here stands beside the ideal lines of both.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.claims import Reproduction
+from weft.papers.claims import against_channel
 from weft.papers.dear import rows as dear_rows
 from weft.papers.dear.cells import fill
 from weft.papers.dear.charts import draw
@@ -19,22 +20,22 @@ from weft.papers.dear.forms import RATIOS, UNIFORM_LAYERS, WORKERS, gains, scali
 from weft.papers.dear.setup import (
     ALGORITHM,
     ASSUMPTIONS,
+    DEVICE,
     MODELS,
     NETWORKS,
     Setting,
     authors_lines,
     layers_of,
 )
-from weft.training.cluster import Cluster
-from weft.training.policies import find
-from weft.training.schedules import by_algorithm
-from weft.training.single_channel import run
+from weft.training import train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from weft.papers.claims import Findings
     from weft.papers.dear.cells import Cell
-    from weft.training.layers import Layer
+
+__all__ = ["ASSUMPTIONS", "REFERENCE", "TITLE", "Effort", "count_steps", "study"]
 
 TITLE: Final = "DeAR: reduce-scatter behind backward, all-gather behind the next forward"
 REFERENCE: Final = (
@@ -50,77 +51,70 @@ CHECKED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (("ddp", {}), ("dear", 
 _CHECKED_ITERATIONS: Final = 3
 
 
-def reproduce(
-    report: Callable[[str, int, int], None] = lambda _text, _done, _all: None,
-    *,
-    models: Sequence[str] = MODELS,
-    scaled: str = SCALED,
-    workers: Sequence[int] = WORKERS,
-) -> Reproduction:
-    """Run what the paper claims.
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is simulated.
 
     Parameters
     ----------
-    report
-        Called with a text, steps done and steps in all.
     models
         Some of the five.
     scaled, workers
         The model whose start-up latency is shown over these numbers of workers.
     """
-    began = time.process_time()
+
+    models: Sequence[str] = MODELS
+    scaled: str = SCALED
+    workers: Sequence[int] = WORKERS
+
+
+def count_steps(effort: Effort) -> int:
+    """How many steps `study` reports."""
+    return 2 * len(NETWORKS) * len(effort.models) + 3
+
+
+def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
+    """Run all of it."""
     settings = [Setting(network, "simulated", network.costs()) for network in NETWORKS]
     settings += [Setting(network, "authors", authors_lines(network)) for network in NETWORKS]
-    steps = len(settings) * len(models) + 3
-    layers = {model: layers_of(model) for model in dict.fromkeys((*models, scaled))}
+    layers = {model: layers_of(model) for model in dict.fromkeys((*effort.models, effort.scaled))}
     cells: list[Cell] = []
     for setting in settings:
-        for model in models:
-            report(f"{model}, {setting.name}", len(cells), steps)
+        for model in effort.models:
+            tell(f"{model}, {setting.name}")
             cells.append(fill(model, layers[model], setting))
-    report("closed forms", steps - 3, steps)
+    tell("closed forms")
     points = gains(RATIOS, UNIFORM_LAYERS)
-    report("start-up latency", steps - 2, steps)
-    startup = scaling(scaled, layers[scaled], NETWORKS[0], workers)
-    report("every link", steps - 1, steps)
+    tell("start-up latency")
+    startup = scaling(effort.scaled, layers[effort.scaled], NETWORKS[0], effort.workers)
+    tell("every link")
     checked = [
-        check(model, layers[model], setting, *plain)
+        check(model, setting, *plain)
         for setting in settings[: len(NETWORKS)]
-        for model in models
+        for model in effort.models
         for plain in CHECKED
     ]
-    report("done", steps, steps)
     data = {
-        "cells": [cell.as_dict() for cell in cells],
+        "cells": [cell.to_dict() for cell in cells],
         "gains": points,
         "scaling": startup,
         "checked": checked,
     }
-    return Reproduction(
-        paper="dear",
-        title=TITLE,
-        reference=REFERENCE,
-        assumptions=ASSUMPTIONS,
-        rows=tuple(dear_rows.rows(cells, points, startup, checked)),
-        data=data,
-        charts=draw(cells, points, startup),
-        cpu_seconds=time.process_time() - began,
-    )
+    return dear_rows.rows(cells, points, startup, checked), data, draw(cells, points, startup)
 
 
-def check(
-    model: str, layers: Sequence[Layer], setting: Setting, policy: str, options: dict[str, Any]
-) -> dict[str, Any]:
+def check(model: str, setting: Setting, policy: str, options: dict[str, Any]) -> dict[str, Any]:
     """Hold the one channel with costs against a simulation of every rank and every link."""
-    graph = find(policy).build(layers, costs=setting.costs, iterations=_CHECKED_ITERATIONS, **options)
-    channel = run(graph, setting.costs).seconds
     topology = setting.network.topology()
-    cluster = Cluster(topology, by_algorithm(topology, ALGORITHM)).run(graph).seconds
-    return {
-        "model": model,
-        "setting": setting.name,
-        "policy": policy,
-        "channel_s": channel,
-        "cluster_s": cluster,
-        "difference": channel / cluster - 1,
-    }
+    whole = train(
+        model,
+        topology,
+        device=DEVICE,
+        dtype="fp32",
+        policy=policy,
+        options=options,
+        algorithm=ALGORITHM,
+        iterations=_CHECKED_ITERATIONS,
+    )
+    case = {"model": model, "setting": setting.name, "policy": policy}
+    return case | against_channel(whole, setting.costs)

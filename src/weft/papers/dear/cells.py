@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
+from weft.papers.claims import StudyCase
 from weft.papers.dear.fusion_searches import QuickFusions, search
 from weft.training.exhaustive import FIRST_GUESS
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
@@ -50,7 +51,7 @@ MOST_TUNED: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(StudyCase):
     """What came out, ready for rows and charts.
 
     Parameters
@@ -59,8 +60,8 @@ class Cell:
         Which one.
     setting
         Name of a `Setting`.
-    computing_s
-        Forward and backward.
+    forward_s, backward_s
+        What the model computes.
     all_reduce_s
         Of everything in one piece.
     seconds
@@ -71,9 +72,12 @@ class Cell:
         Of `weft.papers.dear.fusion_searches`.
     """
 
+    derived = ("ideal_gain", "reached", "verdict")
+
     model: str
     setting: str
-    computing_s: tuple[float, float]
+    forward_s: float
+    backward_s: float
     all_reduce_s: float
     seconds: Mapping[str, float]
     lines: Mapping[str, float]
@@ -84,15 +88,16 @@ class Cell:
         """How much faster the ideal line of DeAR is than that of WFBP; 0 where it is not."""
         return max(0.0, self.lines["ideal-wfbp"] / self.lines["ideal-dear"] - 1)
 
-    def reached(self, policy: str = OURS) -> float | None:
-        """Share of the way from a perfect WFBP to a perfect DeAR; below 0 if slower than the former.
+    @property
+    def reached(self) -> float | None:
+        """DeAR's share of the way from a perfect WFBP to a perfect DeAR; below 0 if slower than the former.
 
         None where a perfect DeAR is no faster.
         """
         possible = self.lines["ideal-wfbp"] - self.lines["ideal-dear"]
         if not self.ideal_gain:
             return None
-        return (self.lines["ideal-wfbp"] - self.seconds[policy]) / possible
+        return (self.lines["ideal-wfbp"] - self.seconds[OURS]) / possible
 
     def gain(self, over: str, policy: str = OURS) -> float:
         """How much faster a policy is than another, as a share."""
@@ -105,9 +110,8 @@ class Cell:
     @property
     def verdict(self) -> str:
         """Whether to use DeAR here, and why not."""
-        backward = self.computing_s[1]
-        if self.all_reduce_s <= backward:
-            sent, behind = units.human_seconds(self.all_reduce_s), units.human_seconds(backward)
+        if self.all_reduce_s <= self.backward_s:
+            sent, behind = units.human_seconds(self.all_reduce_s), units.human_seconds(self.backward_s)
             return f"use WFBP: an all-reduce ({sent}) is shorter than backward ({behind}), DeAR cannot win"
         best = min((*FUSED, "wfbp-tuned"), key=lambda name: self.seconds[name])
         queued = f"with all all-gathers queued at the step {self.gain(best, QUEUED):+.1%}"
@@ -115,22 +119,6 @@ class Cell:
             slower = self.seconds[OURS] / self.seconds[best] - 1
             return f"use WFBP: {best} is {slower:.1%} faster than DeAR as published; {queued} for DeAR"
         return f"use DeAR: {self.gain(best):.1%} faster than {best}, the best without it; {queued}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "model": self.model,
-            "setting": self.setting,
-            "forward_s": self.computing_s[0],
-            "backward_s": self.computing_s[1],
-            "all_reduce_s": self.all_reduce_s,
-            "seconds": dict(self.seconds),
-            "lines": dict(self.lines),
-            "ideal_gain": self.ideal_gain,
-            "reached": self.reached(),
-            "verdict": self.verdict,
-            "tuner": self.tuner,
-        }
 
 
 def fill(model: str, layers: Sequence[Layer], setting: Setting) -> Cell:
@@ -155,7 +143,8 @@ def fill(model: str, layers: Sequence[Layer], setting: Setting) -> Cell:
     return Cell(
         model,
         setting.name,
-        (forward_seconds(layers), backward_seconds(layers)),
+        forward_seconds(layers),
+        backward_seconds(layers),
         costs.all_reduce(total_bytes(layers)),
         seconds,
         {name: line.seconds(layers, costs) for name, line in LINES.items()},

@@ -70,7 +70,7 @@ def _gain(points: Sequence[dict[str, float]], simulated: dict[str, list[Cell]]) 
 
 
 def _models(cells: Sequence[Cell], policy: str) -> list[tuple[float, float]]:
-    return [(cell.all_reduce_s / cell.computing_s[0], 1 + cell.gain("wfbp-tuned", policy)) for cell in cells]
+    return [(cell.all_reduce_s / cell.forward_s, 1 + cell.gain("wfbp-tuned", policy)) for cell in cells]
 
 
 def _tuner(cells: Sequence[Cell]) -> str:

@@ -72,7 +72,7 @@ def _over_best(network: TestbedNetwork, cells: Sequence[Cell], setup: str) -> Cl
     best = max(cells, key=lambda cell: cell.gain_over_best(FUSED))
     rival = min(FUSED, key=lambda name: best.seconds[name])
     why = ", ".join(f"{cell.model} {cell.gain_over_best(FUSED):+.1%}" for cell in cells)
-    if all(cell.all_reduce_s <= cell.computing_s[1] for cell in cells):
+    if all(cell.all_reduce_s <= cell.backward_s for cell in cells):
         why += "; each model's all-reduce is shorter than its backward pass, so DeAR cannot win: use WFBP"
     return ClaimRow(
         f"{network.title}: up to {network.claimed:g} % faster than the state of the art",
@@ -95,7 +95,7 @@ def _model(cell: Cell) -> ClaimRow:
         for name, seconds in cell.seconds.items()
         if name.startswith("dear-")
     )
-    share = cell.reached()
+    share = cell.reached
     if share is None:
         reached = "even a perfect DeAR gains nothing"
     elif share > 0:
@@ -107,8 +107,8 @@ def _model(cell: Cell) -> ClaimRow:
     )
     return ClaimRow(
         f"{cell.model}, {cell.setting}: DeAR over the best of {', '.join(FUSED)}",
-        f"forward {units.human_seconds(cell.computing_s[0])}, backward "
-        f"{units.human_seconds(cell.computing_s[1])}, all-reduce {units.human_seconds(cell.all_reduce_s)}",
+        f"forward {units.human_seconds(cell.forward_s)}, backward "
+        f"{units.human_seconds(cell.backward_s)}, all-reduce {units.human_seconds(cell.all_reduce_s)}",
         None,
         1 + cell.gain_over_best(FUSED),
         "x",

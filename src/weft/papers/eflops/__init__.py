@@ -7,17 +7,17 @@ of these can be held against the paper's own; each says what comes out for cases
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.claims import Reproduction
 from weft.papers.eflops import fabrics, scaling, sharing
 from weft.papers.eflops.charts import draw
 from weft.papers.eflops.rows import fabric_rows, scaling_rows, sharing_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from weft.papers.claims import Findings
 
 TITLE: Final = "EFLOPS: algorithm and system co-design for a high performance distributed training platform"
 REFERENCE: Final = "J. Dong et al., HPCA 2020"
@@ -92,18 +92,13 @@ class Effort:
     checked: int = 32
 
 
-def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = None) -> Reproduction:
-    """Run all of it; `effort` allows for less."""
-    effort = effort or Effort()
-    began = time.process_time()
-    steps = len(effort.gpus) + len(effort.shapes) + len(effort.workers) + bool(effort.checked)
-    done = 0
+def count_steps(effort: Effort) -> int:
+    """How many steps `study` reports."""
+    return len(effort.gpus) + len(effort.shapes) + len(effort.workers) + bool(effort.checked)
 
-    def tell(text: str) -> None:
-        nonlocal done
-        report(text, done, steps)
-        done += 1
 
+def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
+    """Run all of it."""
     shared = list(sharing.sweep(effort.gpus, effort.nics, effort.sizes, tell))
     against = list(
         fabrics.sweep(effort.shapes, effort.oversubscriptions, effort.sizes, range(effort.seeds), tell)
@@ -119,18 +114,9 @@ def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = N
         *scaling_rows(scaled, checks),
     )
     data: dict[str, Any] = {
-        "sharing": [one.as_dict() for one in shared],
-        "fabrics": [one.as_dict() for one in against],
-        "scaling": [one.as_dict() for one in scaled],
+        "sharing": [one.to_dict() for one in shared],
+        "fabrics": [one.to_dict() for one in against],
+        "scaling": [one.to_dict() for one in scaled],
         "checks": checks,
     }
-    return Reproduction(
-        paper="eflops",
-        title=TITLE,
-        reference=REFERENCE,
-        assumptions=ASSUMPTIONS,
-        rows=rows,
-        data=data,
-        charts=draw(shared, against, scaled),
-        cpu_seconds=time.process_time() - began,
-    )
+    return rows, data, draw(shared, against, scaled)

@@ -6,11 +6,12 @@ A Clos has as many ranks on each leaf as the BiGraph on each switch, and cables 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from weft.algorithms import hdrm
+from weft.papers.claims import StudyCase
 from weft.papers.eflops.all_reduces import (
     ALGORITHMS,
     FARTHEST,
@@ -33,7 +34,7 @@ SAME: Final = "same BiGraph"
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class Against(StudyCase):
     """HDRM on a BiGraph against one rival on one network.
 
     Parameters
@@ -54,6 +55,8 @@ class Against:
     flows
         Of the rival on the busiest link in one step, with the worst seed.
     """
+
+    derived = ("mean", "most")
 
     per_switch: int
     switches: int
@@ -84,10 +87,6 @@ class Against:
     def mean(self) -> float:
         """The mean over seeds."""
         return fmean(self.gains)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self) | {"gains": list(self.gains), "mean": self.mean, "most": self.most}
 
 
 def clos(per_switch: int, switches: int, oversubscription: int, seed: int) -> str:

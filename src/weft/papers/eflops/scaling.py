@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.papers.claims import StudyCase, against_channel
 from weft.papers.eflops.all_reduces import (
     ALGORITHMS,
     FARTHEST,
@@ -14,8 +15,8 @@ from weft.papers.eflops.all_reduces import (
     mapped,
 )
 from weft.topology.servers import Fabric, Server, connect
-from weft.training import Simulated, find_device, load_workload, policies
-from weft.training.cluster import Cluster
+from weft.training import Simulated, find_device, load_workload, policies, train
+from weft.training.schedules import by_schedule
 from weft.training.single_channel import run
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ GPUS: Final = 8
 PORTS: Final = 4
 """Servers on a leaf where each has one NIC."""
 
+MODEL: Final = "resnet50"
 BATCH: Final = 64
 DEVICE: Final = "v100"
 DTYPES: Final = ("fp32", "fp16")
+ITERATIONS: Final = 3
 POLICIES: Final = ("wfbp", "ddp")
 WORKERS: Final = (8, 16, 32, 64, 128, 256, 512)
 
@@ -52,7 +55,7 @@ _BIGRAPHS: Final = {16: (2, 8), 32: (4, 8), 64: (4, 16), 128: (8, 16), 256: (8, 
 
 
 @dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(StudyCase):
     """One set-up at one size of cluster.
 
     Parameters
@@ -64,6 +67,8 @@ class Scaled:
     seconds
         Of an iteration, for each seed of the hash; one where nothing is hashed.
     """
+
+    derived = ("efficiency", "worst")
 
     setup: str
     workers: int
@@ -81,11 +86,6 @@ class Scaled:
     def worst(self) -> float:
         """The same with the worst seed."""
         return self.computing_s / max(self.seconds)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        more = {"seconds": list(self.seconds), "efficiency": self.efficiency, "worst": self.worst}
-        return asdict(self) | more
 
 
 def cluster(setup: str, workers: int, seed: int) -> Topology:
@@ -120,7 +120,7 @@ def all_reduce(setup: str, topology: Topology) -> Schedule:
 
 def layers_of(dtype: str) -> tuple[Layer, ...]:
     """ResNet-50 as it is computed here."""
-    return load_workload("resnet50").layers(find_device(DEVICE), batch=BATCH, dtype=dtype)
+    return load_workload(MODEL).layers(find_device(DEVICE), batch=BATCH, dtype=dtype)
 
 
 def scale(workers: Sequence[int], seeds: Sequence[int], report: Callable[[str], None]) -> Iterator[Scaled]:
@@ -141,11 +141,14 @@ def scale(workers: Sequence[int], seeds: Sequence[int], report: Callable[[str], 
         for setup in SETUPS:
             made = [cluster(setup, many, seed) for seed in seeds]
             hashed = made[0].routing.kind == "ecmp"
-            costs = [_costs(all_reduce(setup, topology)) for topology in (made if hashed else made[:1])]
+            costs = [
+                Simulated(by_schedule(all_reduce(setup, topology)))
+                for topology in (made if hashed else made[:1])
+            ]
             for dtype in DTYPES:
                 computing = sum(layer.forward_s + layer.backward_s for layer in layers[dtype])
                 for policy in POLICIES:
-                    graph = policies.find(policy).build(layers[dtype], costs=costs[0], iterations=3)
+                    graph = policies.find(policy).build(layers[dtype], costs=costs[0], iterations=ITERATIONS)
                     seconds = tuple(run(graph, one).seconds for one in costs)
                     yield Scaled(setup, many, dtype, policy, computing, seconds)
 
@@ -154,20 +157,15 @@ def check(setup: str, workers: int, policy: str, dtype: str) -> dict[str, Any]:
     """Hold one channel with the times of all-reduces alone against every rank and link simulated together."""
     topology = cluster(setup, workers, 0)
     schedule = all_reduce(setup, topology)
-    costs = _costs(schedule)
-    graph = policies.find(policy).build(layers_of(dtype), costs=costs, iterations=3)
-    channel = run(graph, costs).seconds
-    whole = Cluster(topology, lambda _collective, _size: (schedule, None)).run(graph).seconds
-    return {
-        "setup": setup,
-        "workers": workers,
-        "policy": policy,
-        "dtype": dtype,
-        "channel_s": channel,
-        "cluster_s": whole,
-        "difference": channel / whole - 1,
-    }
-
-
-def _costs(schedule: Schedule) -> Simulated:
-    return Simulated(lambda _collective, _size: (schedule, None))
+    whole = train(
+        MODEL,
+        topology,
+        device=DEVICE,
+        batch=BATCH,
+        dtype=dtype,
+        policy=policy,
+        algorithm=by_schedule(schedule),
+        iterations=ITERATIONS,
+    )
+    case = {"setup": setup, "workers": workers, "policy": policy, "dtype": dtype}
+    return case | against_channel(whole, Simulated(by_schedule(schedule)))

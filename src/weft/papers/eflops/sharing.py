@@ -5,9 +5,10 @@ The fabric is one switch that never is a bottleneck, so that all there is to see
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from weft.papers.claims import StudyCase
 from weft.papers.eflops.all_reduces import ALGORITHMS
 from weft.simulation import simulate
 from weft.topology.servers import Fabric, Server, connect
@@ -23,7 +24,7 @@ USUAL: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(StudyCase):
     """One all-reduce on both kinds of server.
 
     Parameters
@@ -37,6 +38,8 @@ class Shared:
     shared_s, own_s
         Seconds with shared NICs, and with one for each GPU.
     """
+
+    derived = ("gain",)
 
     gpus: int
     nics: int
@@ -55,10 +58,6 @@ class Shared:
     def gain(self) -> float:
         """How many times as fast a NIC of one's own is."""
         return self.shared_s / self.own_s
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self) | {"gain": self.gain}
 
 
 def servers(gpus: int, nics: int, count: int = SERVERS) -> Topology:

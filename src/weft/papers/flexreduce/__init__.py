@@ -7,11 +7,9 @@ Two studies: clusters that are given (`clusters.SCENARIOS`), and what a shared c
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.claims import Reproduction
 from weft.papers.flexreduce.charts import draw
 from weft.papers.flexreduce.clusters import SCENARIOS, STUDIES, Scenario, Study, is_symmetric
 from weft.papers.flexreduce.rows import case_rows, draw_rows, summary_rows
@@ -20,6 +18,7 @@ from weft.papers.flexreduce.timing import measure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.papers.claims import Findings
     from weft.papers.flexreduce.rows import Case, Draws
 
 TITLE: Final = "FlexReduce: flexible all-reduce on asymmetric network topology (DAC 2020)"
@@ -79,52 +78,43 @@ class Effort:
     draw_size: str = "64MiB"
 
 
-def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = None) -> Reproduction:
-    """Run all of it; `effort` allows for less."""
-    effort = effort or Effort()
-    began = time.process_time()
-    pairs = [(scenario, inside) for scenario in effort.scenarios for inside in scenario.inside]
-    steps, done = len(pairs) + len(effort.studies) * effort.draws, 0
+def count_steps(effort: Effort) -> int:
+    """How many steps `study` reports."""
+    return sum(len(scenario.inside) for scenario in effort.scenarios) + len(effort.studies) * effort.draws
+
+
+def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
+    """Run all of it."""
     cases: list[Case] = []
-    for scenario, inside in pairs:
-        report(f"{scenario.name}, {inside}", done, steps)
-        cases.append((scenario, inside, measure(scenario.topology(inside), effort.sizes)))
-        done += 1
+    for scenario in effort.scenarios:
+        for inside in scenario.inside:
+            tell(f"{scenario.name}, {inside}")
+            cases.append((scenario, inside, measure(scenario.topology(inside), effort.sizes)))
     studies: dict[str, Draws] = {}
-    for study in effort.studies:
-        studies[study.name] = []
+    for kind in effort.studies:
+        studies[kind.name] = []
         for seed in range(effort.draws):
-            report(f"{study.name}, draw {seed}", done, steps)
-            topology = study.topology(seed)
+            tell(f"{kind.name}, draw {seed}")
+            topology = kind.topology(seed)
             (point,) = measure(topology, [effort.draw_size], as_it_comes=True)
-            studies[study.name].append((point, is_symmetric(topology)))
-            done += 1
+            studies[kind.name].append((point, is_symmetric(topology)))
     rows = (
         *summary_rows(cases),
-        *(row for study in effort.studies for row in draw_rows(study, studies[study.name])),
+        *(row for kind in effort.studies for row in draw_rows(kind, studies[kind.name])),
         *case_rows(cases),
     )
-    return Reproduction(
-        paper="flexreduce",
-        title=TITLE,
-        reference=REFERENCE,
-        assumptions=ASSUMPTIONS,
-        rows=rows,
-        data=_data(cases, studies),
-        charts=draw(cases, studies),
-        cpu_seconds=time.process_time() - began,
-    )
+    return rows, _data(cases, studies), draw(cases, studies)
 
 
 def _data(cases: list[Case], studies: dict[str, Draws]) -> dict[str, Any]:
     return {
         "clusters": [
-            {"name": scenario.name, "kind": scenario.kind, "inside": inside, **point.as_dict()}
+            {"name": scenario.name, "kind": scenario.kind, "inside": inside, **point.to_dict()}
             for scenario, inside, points in cases
             for point in points
         ],
         "placements": {
-            name: [{"symmetric": symmetric, **point.as_dict()} for point, symmetric in draws]
+            name: [{"symmetric": symmetric, **point.to_dict()} for point, symmetric in draws]
             for name, draws in studies.items()
         },
     }

@@ -98,7 +98,7 @@ def draw_rows(study: Study, draws: Draws) -> Iterator[ClaimRow]:
     size = units.format_size(points[0].size_bytes)
     setup = f"{len(draws)} draws of the cloud, {size}, FlexReduce as it comes"
     claim = f"beats others where GPUs are spread unevenly: {study.name}"
-    reached = fmean(point.fraction(point.best) for point in points)
+    reached = fmean(point.fraction(point.best_conventional) for point in points)
     remark = (
         f"of the bound it reaches {fmean(point.fraction(FLEX) for point in points):.1%} on average, the "
         f"fastest conventional one {reached:.1%}; {even} of the draws are symmetric"
@@ -120,7 +120,8 @@ def draw_rows(study: Study, draws: Draws) -> Iterator[ClaimRow]:
         None,
         most.speedup,
         "x",
-        f"over {most.best}, which reaches {most.fraction(most.best):.1%} of the bound",
+        f"over {most.best_conventional}, which reaches "
+        f"{most.fraction(most.best_conventional):.1%} of the bound",
     )
 
 
@@ -175,7 +176,7 @@ def _yardstick(points: Sequence[TimingCase]) -> ClaimRow:
     """How near to the proven limit FlexReduce is, and how near that is to what can be had."""
     apart = max(point.packed_s / point.bound_s - 1 for point in points)
     worst = min(points, key=lambda point: point.fraction(FLEX))
-    bests = Counter(point.best for point in points)
+    bests = Counter(point.best_conventional for point in points)
     return ClaimRow(
         "how near the certified optimum",
         f"{len(points)} clusters at {units.format_size(points[0].size_bytes)}, mean share of the bound",
@@ -183,7 +184,7 @@ def _yardstick(points: Sequence[TimingCase]) -> ClaimRow:
         100 * fmean(point.fraction(FLEX) for point in points),
         " %",
         f"the least is {worst.fraction(FLEX):.1%}, on {worst.topology}; the fastest conventional one "
-        f"reaches {fmean(point.fraction(point.best) for point in points):.1%} "
+        f"reaches {fmean(point.fraction(point.best_conventional) for point in points):.1%} "
         f"({', '.join(f'{name} {count} times' for name, count in bests.most_common())}); forest's packing of "
         f"trees takes at most {apart:.2%} more than the bound",
     )
@@ -191,8 +192,8 @@ def _yardstick(points: Sequence[TimingCase]) -> ClaimRow:
 
 def _explain(point: TimingCase) -> str:
     return (
-        f"{units.format_size(point.size_bytes)} {point.speedup:.2f}x over {point.best} "
-        f"({point.fraction(FLEX):.0%} and {point.fraction(point.best):.0%} of the bound)"
+        f"{units.format_size(point.size_bytes)} {point.speedup:.2f}x over {point.best_conventional} "
+        f"({point.fraction(FLEX):.0%} and {point.fraction(point.best_conventional):.0%} of the bound)"
     )
 
 
@@ -205,8 +206,8 @@ def _losses(points: Sequence[TimingCase]) -> str:
         reason = (
             "filling its pipeline is not hidden behind so little data" if filling else "its plan is worse"
         )
-        return f"; slower at {where}, where {slower[0].best} is nearer the bound: {reason}"
+        return f"; slower at {where}, where {slower[0].best_conventional} is nearer the bound: {reason}"
     last = points[-1]
-    if last.speedup <= 1 + ALIKE and last.fraction(last.best) >= _NEAR:
-        return f"; at {units.format_size(last.size_bytes)} {last.best} leaves nothing to gain"
+    if last.speedup <= 1 + ALIKE and last.fraction(last.best_conventional) >= _NEAR:
+        return f"; at {units.format_size(last.size_bytes)} {last.best_conventional} leaves nothing to gain"
     return ""

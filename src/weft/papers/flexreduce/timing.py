@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from weft import units
 from weft.algorithms import flexreduce
 from weft.bounds.collective_bound import lower_bound
 from weft.bounds.packing import pack
+from weft.papers.claims import StudyCase
 from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX, schedules
 from weft.planning.comparison import NEAR_ENOUGH
 from weft.simulation.simulator import search_segments
@@ -26,7 +27,7 @@ evenly, so those of small hosts still own more."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimingCase:
+class TimingCase(StudyCase):
     """One cluster and one size.
 
     Parameters
@@ -47,6 +48,8 @@ class TimingCase:
         nothing between the two.
     """
 
+    derived = ("best_conventional", "speedup", "balance_gain", "fraction_of_bound")
+
     topology: str
     size_bytes: int
     seconds: Mapping[str, float]
@@ -55,19 +58,19 @@ class TimingCase:
     packed_s: float
 
     @property
-    def best(self) -> str:
+    def best_conventional(self) -> str:
         """The fastest of the conventional ones."""
         return min((name for name in CONVENTIONAL if name in self.seconds), key=self.seconds.__getitem__)
 
     @property
     def speedup(self) -> float:
         """FlexReduce over the fastest of the conventional ones."""
-        return self.over(self.best)
+        return self.over(self.best_conventional)
 
     @property
     def default_speedup(self) -> float:
         """The same without other options of FlexReduce."""
-        return self.seconds[self.best] / self.default_s
+        return self.seconds[self.best_conventional] / self.default_s
 
     @property
     def balance_gain(self) -> float:
@@ -78,24 +81,14 @@ class TimingCase:
         """How many times as fast as another FlexReduce is."""
         return self.seconds[name] / self.seconds[FLEX]
 
+    @property
+    def fraction_of_bound(self) -> dict[str, float]:
+        """Share of the bound that each contender reaches."""
+        return {name: self.fraction(name) for name in self.seconds}
+
     def fraction(self, name: str) -> float:
         """Share of the bound that a contender reaches."""
         return self.bound_s / self.seconds[name]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {
-            "topology": self.topology,
-            "size_bytes": self.size_bytes,
-            "seconds": dict(self.seconds),
-            "default_s": self.default_s,
-            "bound_s": self.bound_s,
-            "packed_s": self.packed_s,
-            "best_conventional": self.best,
-            "speedup": self.speedup,
-            "balance_gain": self.balance_gain,
-            "fraction_of_bound": {name: self.fraction(name) for name in self.seconds},
-        }
 
 
 def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = False) -> list[TimingCase]:

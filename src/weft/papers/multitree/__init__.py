@@ -7,12 +7,10 @@ nodes (`sweeps`), and what the interface's table takes.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.packets import make_tables
-from weft.papers.claims import Reproduction
 from weft.papers.multitree import iterations_study, reference, sweeps
 from weft.papers.multitree.charts import draw
 from weft.papers.multitree.machines import MULTITREE, RING, RING_2D, RING_2D_WHOLE, PaperMachine
@@ -30,6 +28,8 @@ from weft.papers.multitree.rows import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from weft.papers.claims import Findings
 
 WHOLE_BYTES: Final = 4 << 20
 TITLE: Final = "Communication algorithm-architecture co-design for distributed deep learning"
@@ -95,23 +95,18 @@ class Effort:
     sizes: tuple[int, ...] = sweeps.SIZES
 
 
-def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = None) -> Reproduction:
-    """Run all of it; `effort` allows for less."""
-    effort = effort or Effort()
-    began = time.process_time()
-    steps = (
+def count_steps(effort: Effort) -> int:
+    """How many steps `study` reports."""
+    return (
         reference.rows_up_to(effort.most_kib)
         + 4 * (1 + len(effort.networks))
         + len(effort.sides)
         + len(effort.swept)
     )
-    done = 0
 
-    def tell(text: str) -> None:
-        nonlocal done
-        report(text, done, steps)
-        done += 1
 
+def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
+    """Run all of it."""
     compared = list(reference.compare(tell, effort.most_kib))
     machine = PaperMachine("torus", 64, fine_packets=effort.fine_packets)
     trained = list(iterations_study.train(machine, effort.networks, tell))
@@ -131,19 +126,10 @@ def reproduce(report: Callable[[str, int, int], None], effort: Effort | None = N
         *table_rows(tables, float((idle > 0).mean())),
     )
     data: dict[str, Any] = {
-        "reference": [row.as_dict() for row in compared],
-        "training": [row.as_dict() for row in trained],
-        "scaling": [point.as_dict() for point in scaled],
-        "sizes": [point.as_dict() for point in swept],
+        "reference": [row.to_dict() for row in compared],
+        "training": [row.to_dict() for row in trained],
+        "scaling": [point.to_dict() for point in scaled],
+        "sizes": [point.to_dict() for point in swept],
         "table": {"entries": tables.entries, "entry_bits": tables.entry_bits(), "bits": tables.table_bits},
     }
-    return Reproduction(
-        paper="multitree",
-        title=TITLE,
-        reference=REFERENCE,
-        assumptions=ASSUMPTIONS,
-        rows=rows,
-        data=data,
-        charts=draw(compared, trained, scaled, swept),
-        cpu_seconds=time.process_time() - began,
-    )
+    return rows, data, draw(compared, trained, scaled, swept)

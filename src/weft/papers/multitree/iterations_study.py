@@ -7,9 +7,10 @@ element. Then all gradients are reduced at once, or each layer's as soon as it i
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from weft.papers.claims import StudyCase
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D
 from weft.training import find_device, load_workload, policies
 from weft.training.single_channel import run
@@ -38,7 +39,7 @@ _STEP: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class Trained(StudyCase):
     """One network by one algorithm.
 
     Parameters
@@ -52,6 +53,8 @@ class Trained:
     overlapped_s
         Of an iteration that reduces each layer's gradients while it computes the next.
     """
+
+    derived = ("iteration_s", "share")
 
     network: str
     algorithm: str
@@ -69,10 +72,6 @@ class Trained:
     def share(self) -> float:
         """Of such an iteration, what is spent reducing."""
         return self.reducing_s / self.iteration_s
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self) | {"iteration_s": self.iteration_s, "share": self.share}
 
 
 class AllReduceTimes:

@@ -8,9 +8,10 @@ run to run, because its event queues are unordered sets: MultiTree with messages
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from weft.papers.claims import StudyCase
 from weft.papers.multitree.machines import (
     DOUBLE_TREE,
     HDRM,
@@ -57,8 +58,10 @@ _TOTALS: Final[dict[tuple[str, int, int], tuple[tuple[str, ...], tuple[int | Non
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(StudyCase):
     """One all-reduce in both simulators."""
+
+    derived = ("deviation",)
 
     network: str
     nodes: int
@@ -72,10 +75,6 @@ class Compared:
     def deviation(self) -> float:
         """How much more cycles ours takes, as a share."""
         return self.ours / self.theirs - 1
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self) | {"deviation": self.deviation}
 
 
 def compare(report: Callable[[str], None], most_kib: int = 2048) -> Iterator[Compared]:

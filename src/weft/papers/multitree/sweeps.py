@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from weft.papers.claims import StudyCase
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D, PaperMachine
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ BYTES_PER_NODE: Final = 98304 * 4
 
 
 @dataclass(frozen=True, slots=True)
-class AllReduceCase:
+class AllReduceCase(StudyCase):
     """One all-reduce."""
+
+    derived = ("GBps",)
 
     network: str
     nodes: int
@@ -32,10 +35,6 @@ class AllReduceCase:
     def GBps(self) -> float:
         """Buffer size over time, in 10^9 bytes per second."""
         return self.size_bytes / self.seconds / 1e9
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self) | {"GBps": self.GBps}
 
 
 def over_sizes(
