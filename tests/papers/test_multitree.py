@@ -99,7 +99,7 @@ def test_beyond_what_is_simulated_times_follow_a_line() -> None:
 
 def test_a_curve_passes_through_what_is_simulated() -> None:
     machine = PaperMachine("torus", 16, fine_packets=1 << 15)
-    curve = iterations_study.AllReduceTimes(machine, MULTITREE_MSG, 1 << 20)
+    curve = iterations_study.AllReduceTimes(machine, MULTITREE_MSG)
     assert curve.all_reduce(64 << 10) == machine.seconds(MULTITREE_MSG, 64 << 10)
     between = curve.all_reduce(100 << 10)
     assert curve.all_reduce(64 << 10) < between < curve.all_reduce(256 << 10)

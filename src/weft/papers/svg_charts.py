@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, TypeVar
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 WIDTH: Final = 720
 HEIGHT: Final = 360
@@ -17,6 +18,18 @@ _TOP: Final = 44
 _BOTTOM: Final = 52
 _COLOURS: Final = ("#3465a4", "#cc5500", "#2e8b57", "#8b3a8b", "#a0862c", "#555555", "#b22222", "#20908d")
 _DASHES: Final = ("", "6 4", "2 3")
+
+_Cell = TypeVar("_Cell")
+
+
+def curves(
+    cells: Iterable[_Cell], name: str, x: Callable[[_Cell], float], y: Callable[[_Cell], float]
+) -> dict[str, list[tuple[float, float]]]:
+    """Points of a line chart, one line for each value of an attribute, in the order of the cells."""
+    lines: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for cell in cells:
+        lines[getattr(cell, name)].append((x(cell), y(cell)))
+    return dict(lines)
 
 
 def line_chart(

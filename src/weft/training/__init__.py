@@ -9,10 +9,9 @@ puts a whole job together for the last of them, and `sweep` runs many jobs.
 
 from weft.training.choice import Option, PolicyChoice, best
 from weft.training.cluster import Cluster, ClusterRun, Noise
-from weft.training.costs import AlphaBeta, Bounded, Costs, Linear, Simulated
+from weft.training.costs import AlphaBeta, Bounded, Costs, Linear, Simulated, fit
 from weft.training.devices import find_device
 from weft.training.endpoints import Endpoint, EndpointEngine, find_endpoint
-from weft.training.fitting import fit
 from weft.training.fusion import Groups, digest, fuse
 from weft.training.fusion_tuner import BayesianSearch, BoundedSearch, FusionSearch
 from weft.training.iteration import (

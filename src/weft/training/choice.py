@@ -115,11 +115,7 @@ def best(
     >>> print(choice.reason)
     wfbp: communication (120.6 ms in one piece) is shorter than backward (160 ms), so dear cannot win
     """
-    unknown = [name for name in policies if name not in FORMULAS]
-    if unknown or not policies:
-        problem = f"policy {unknown[0]!r} is unknown" if unknown else "no policies"
-        msg = f"{problem}; expected some of {', '.join(FORMULAS)}"
-        raise InputError(msg)
+    _check_policies(policies)
     fusions = _distinct_fusions(layers, candidates)
     options = [
         min(
@@ -135,6 +131,14 @@ def best(
     first, others = options[0], tuple(options[1:])
     reason = _reason(first, others, layers, costs, margin)
     return PolicyChoice(first.policy, first.threshold_bytes, first.groups, first.timeline, others, reason)
+
+
+def _check_policies(names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in FORMULAS]
+    if unknown or not names:
+        problem = f"policy {unknown[0]!r} is unknown" if unknown else "no policies"
+        msg = f"{problem}; expected some of {', '.join(FORMULAS)}"
+        raise InputError(msg)
 
 
 def _distinct_fusions(layers: Sequence[Layer], candidates: Sequence[int] | None) -> dict[Groups, int]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
 
 from weft import limits
 from weft.bounds.collective_bound import lower_bound
@@ -19,7 +22,10 @@ from weft.topology import load_topology
 from weft.training.schedules import by_algorithm
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from weft.topology import Topology
     from weft.training.schedules import Chooser
@@ -29,6 +35,10 @@ SMALLEST_BYTES: Final = 1 << 10
 
 STEP: Final = 4
 """Factor between sizes that are simulated; between them time is close to a line."""
+
+_ROUNDS: Final = 40
+_TOO_GOOD: Final = 1e-3
+"""Relative errors below this count as this, so that no single sample is followed blindly."""
 
 
 class Costs(Protocol):
@@ -152,11 +162,43 @@ class Bounded(_ByName):
         return lower_bound(self.topology, collective, size_bytes).seconds if size_bytes else 0.0
 
 
-class Simulated(_ByName):
-    """Times of the simulator for the schedules that would run, at few sizes, with lines between these.
+class Interpolated(_ByName):
+    """Times at few sizes, a factor of `STEP` apart, with lines between these.
 
-    Sizes are simulated when they are first needed, one above and one below what is asked for, so that
-    nothing is extrapolated.
+    A size is measured when it is first needed, one above and one below what is asked for, so that nothing is
+    extrapolated; what is smaller than `smallest_bytes` takes as long as that.
+    """
+
+    def __init__(self, smallest_bytes: int = SMALLEST_BYTES) -> None:
+        self._smallest_bytes = smallest_bytes
+        self._known: dict[tuple[str, int], float] = {}
+
+    @abstractmethod
+    def measure(self, collective: str, size_bytes: int) -> float:
+        """Seconds of a collective at one of the few sizes; called once for each."""
+
+    def _seconds(self, collective: str, size_bytes: int) -> float:
+        if not size_bytes:
+            return 0.0
+        limits.check("bytes of a collective", size_bytes, limits.MAX_SIZE_BYTES)
+        low = self._smallest_bytes
+        if size_bytes <= low:
+            return self._at(collective, low)
+        while low * STEP < size_bytes:
+            low *= STEP
+        high = low * STEP
+        first, last = self._at(collective, low), self._at(collective, high)
+        return first + (last - first) * (size_bytes - low) / (high - low)
+
+    def _at(self, collective: str, size_bytes: int) -> float:
+        key = collective, size_bytes
+        if key not in self._known:
+            self._known[key] = self.measure(collective, size_bytes)
+        return self._known[key]
+
+
+class Simulated(Interpolated):
+    """Times of the simulator for the schedules that would run, at few sizes, with lines between these.
 
     Parameters
     ----------
@@ -173,8 +215,8 @@ class Simulated(_ByName):
     """
 
     def __init__(self, choose: Chooser, *, sharing: str = "queue") -> None:
+        super().__init__()
         self._choose, self._sharing = choose, sharing
-        self._known: dict[tuple[str, int], float] = {}
 
     @classmethod
     def on(
@@ -189,25 +231,79 @@ class Simulated(_ByName):
         choose = by_algorithm(load_topology(topology), algorithm, segment_bytes, halved=True)
         return cls(choose, sharing=sharing)
 
-    def _seconds(self, collective: str, size_bytes: int) -> float:
-        if not size_bytes:
-            return 0.0
-        limits.check("bytes of a collective", size_bytes, limits.MAX_SIZE_BYTES)
-        low = SMALLEST_BYTES
-        if size_bytes <= low:
-            return self._simulate(collective, low)
-        while low * STEP < size_bytes:
-            low *= STEP
-        high = low * STEP
-        first, last = self._simulate(collective, low), self._simulate(collective, high)
-        return first + (last - first) * (size_bytes - low) / (high - low)
+    def measure(self, collective: str, size_bytes: int) -> float:
+        """Simulate the schedule that is chosen for this size."""
+        schedule, segment_bytes = self._choose(collective, size_bytes)
+        result = simulate(
+            schedule, size_bytes, segment_bytes=segment_bytes, sharing=self._sharing, max_work=None
+        )
+        return result.seconds
 
-    def _simulate(self, collective: str, size_bytes: int) -> float:
-        key = collective, size_bytes
-        if key not in self._known:
-            schedule, segment_bytes = self._choose(collective, size_bytes)
-            result = simulate(
-                schedule, size_bytes, segment_bytes=segment_bytes, sharing=self._sharing, max_work=None
-            )
-            self._known[key] = result.seconds
-        return self._known[key]
+
+def fit(samples: Iterable[tuple[int, float]]) -> AlphaBeta:
+    """Fit a line of seconds over bytes that a few bad measurements cannot bend.
+
+    Several times of one size count as their lower quartile, because what disturbs a collective, such as a
+    rank that comes late, only ever makes it longer. Through these goes the line whose relative errors add up
+    to least, so that small sizes count as much as large ones and one size that went wrong counts little;
+    neither of its parts is negative.
+
+    Parameters
+    ----------
+    samples
+        Pairs of bytes and seconds.
+
+    Raises
+    ------
+    InputError
+        If they are not of at least two sizes, or not times.
+
+    Examples
+    --------
+    >>> line = fit([(1000, 0.002), (1000, 0.002), (1000, 0.5), (3000, 0.004)])
+    >>> round(line.alpha_s, 6), round(line.beta_s_per_byte, 9)
+    (0.001, 1e-06)
+    """
+    by_size: defaultdict[int, list[float]] = defaultdict(list)
+    for count, (size_bytes, seconds) in enumerate(samples, 1):
+        limits.check("samples", count, limits.MAX_SAMPLES)
+        if size_bytes < 1 or not 0 < seconds < math.inf:
+            msg = f"{seconds} s for {size_bytes} bytes: expected a time above 0 of at least one byte"
+            raise InputError(msg)
+        by_size[size_bytes].append(seconds)
+    if len(by_size) < 2:
+        msg = f"a line needs times of at least two sizes, not of {len(by_size)}; measure another size"
+        raise InputError(msg)
+    sizes = np.array(sorted(by_size), dtype=np.float64)
+    times = np.array([_lower_quartile(by_size[size]) for size in sorted(by_size)])
+    weights = np.ones(len(sizes))
+    alpha = beta = 0.0
+    for _ in range(_ROUNDS):
+        alpha, beta = _weighted(sizes / times, 1 / times, weights)
+        errors = np.abs((alpha + beta * sizes) / times - 1)
+        weights = 1 / np.maximum(errors, _TOO_GOOD)
+    return AlphaBeta(alpha, beta)
+
+
+def _lower_quartile(times: list[float]) -> float:
+    return sorted(times)[(len(times) - 1) // 4]
+
+
+def _weighted(
+    size: NDArray[np.float64], one: NDArray[np.float64], weights: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Least squares of ``alpha * one + beta * size = 1`` without negative parts."""
+    one_one, one_size, size_size = (
+        (weights * one * one).sum(),
+        (weights * one * size).sum(),
+        (weights * size * size).sum(),
+    )
+    one_sum, size_sum = (weights * one).sum(), (weights * size).sum()
+    determinant = one_one * size_size - one_size * one_size
+    alpha = (one_sum * size_size - size_sum * one_size) / determinant
+    beta = (size_sum * one_one - one_sum * one_size) / determinant
+    if alpha < 0:
+        return 0.0, float(size_sum / size_size)
+    if beta < 0:
+        return float(one_sum / one_one), 0.0
+    return float(alpha), float(beta)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.errors import InputError
-from weft.training.costs import Linear
-from weft.training.fitting import fit
+from weft.training.costs import Linear, fit
 from weft.training.fusion import condense, distinct_thresholds, fuse
 from weft.training.fusion_tuner import MEBIBYTE, BayesianSearch, BoundedSearch
 from weft.training.layers import total_bytes

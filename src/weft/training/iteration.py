@@ -50,6 +50,7 @@ class TimelineSpan(NamedTuple):
 
 
 COLLECTIVES: Final = ("reduce_scatter", "all_gather", "all_reduce")
+"""Those of `weft.schedule.COLLECTIVES` that gradients travel by, in the order of DeAR's iteration."""
 
 
 @dataclass(frozen=True, slots=True)

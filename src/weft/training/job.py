@@ -46,7 +46,37 @@ _BUSIEST: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A job to simulate; `train` documents the fields."""
+    """A job to simulate.
+
+    Every rank computes the layers of the model on its device and sends its gradients by the policy, over the
+    network, through its endpoint, all at once.
+
+    Parameters
+    ----------
+    model
+        Name of a workload, or a workload; `weft.torch.tracing.trace` makes one of a torch module.
+    topology
+        Whatever `weft.load_topology` takes, or a plan, which brings its schedules.
+    device
+        Name of what computes, or a device of one's own.
+    batch, dtype
+        Samples of each rank, and the number format; by default the model's own and the device's usual one.
+    policy
+        When gradients are sent; ``"auto"`` chooses WFBP or DeAR and its fusion.
+    fusion, options
+        Bytes that are sent together, and further options of a policy that is given by name.
+    endpoint
+        Name of what communication costs a rank, or an endpoint of one's own.
+    algorithm
+        Of the collectives. ``"auto"`` takes the fastest of a few, or what the plan says; a function is asked
+        for the schedule of each collective and size, and the bytes of a segment or None.
+    channels, overhead_s
+        Collectives under way at a time, and seconds that each takes before it sends.
+    iterations
+        How many are simulated, at least 2; by default as many as the policy needs.
+    jitter, stragglers, seed
+        How ranks differ in what they compute, as in `Noise`.
+    """
 
     model: str | Workload
     topology: str | Path | Topology | Plan
@@ -66,12 +96,14 @@ class TrainingJob:
     seed: int = 0
 
     def run(self, *, record: bool = False) -> TrainingResult:
-        """Simulate the job; `record` keeps what a trace shows.
+        """Simulate the job; `record` keeps what every link and resource did, for a trace.
 
         Raises
         ------
         InputError
-            If something of it is unknown or cannot be; says what there is.
+            If something of it is unknown or does not go together; says what there is.
+        VerificationError
+            If a schedule of a plan or of a function does not compute its collective.
         """
         endpoint = find_endpoint(self.endpoint) if isinstance(self.endpoint, str) else self.endpoint
         device = find_device(self.device) if isinstance(self.device, str) else self.device
@@ -238,43 +270,8 @@ def train(
 ) -> TrainingResult:
     """Simulate an iteration of training on a cluster, as ``weft train`` does.
 
-    Every rank computes the layers of the model on its device and sends its gradients by the policy, over the
-    network, through its endpoint, all at once.
-
-    Parameters
-    ----------
-    model
-        Name of a workload, or a workload; `weft.torch.tracing.trace` makes one of a torch module.
-    topology
-        Whatever `weft.load_topology` takes, or a plan, which brings its schedules.
-    device
-        Name of what computes, or a device of one's own.
-    batch, dtype
-        Samples of each rank, and the number format; by default the model's own and the device's usual one.
-    policy
-        When gradients are sent; ``"auto"`` chooses WFBP or DeAR and its fusion.
-    fusion, options
-        Bytes that are sent together, and further options of a policy that is given by name.
-    endpoint
-        Name of what communication costs a rank, or an endpoint of one's own.
-    algorithm
-        Of the collectives. ``"auto"`` takes the fastest of a few, or what the plan says; a function is asked
-        for the schedule of each collective and size, and the bytes of a segment or None.
-    channels, overhead_s
-        Collectives under way at a time, and seconds that each takes before it sends.
-    iterations
-        How many are simulated, at least 2; by default as many as the policy needs.
-    jitter, stragglers, seed
-        How ranks differ in what they compute, as in `Noise`.
-    record
-        Keep what every link and resource did, for `TrainingResult.save_trace`.
-
-    Raises
-    ------
-    InputError
-        If something is unknown or does not go together; says what there is.
-    VerificationError
-        If a schedule of a plan or of the given function does not compute its collective.
+    The arguments are the fields of `TrainingJob`, which says what they mean; with `record` the result can
+    write a trace. Errors are those of `TrainingJob.run`.
 
     Examples
     --------

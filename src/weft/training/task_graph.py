@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 from weft import limits
 from weft.errors import InputError
+from weft.schedule import COLLECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 
 
 class TaskKind(StrEnum):
@@ -108,22 +107,13 @@ class Graph:
         """Add a computation; returns its number."""
         if len(self.starts) <= self._iteration:
             self.starts.append(len(self.tasks))
-        known = self._known(after)
-        return self._add(
-            RankTask(
-                TaskKind.COMPUTE, name, known, _time(name, seconds), phase, layer, iteration=self._iteration
-            )
-        )
+        return self._add(TaskKind.COMPUTE, name, after, seconds=seconds, phase=phase, layer=layer)
 
     def delay(
         self, name: str, seconds: float, after: Iterable[int] = (), *, phase: str = "", group: int = -1
     ) -> int:
         """Add a time that passes while others compute and send; returns its number."""
-        known = self._known(after)
-        task = RankTask(
-            TaskKind.DELAY, name, known, _time(name, seconds), phase, group=group, iteration=self._iteration
-        )
-        return self._add(task)
+        return self._add(TaskKind.DELAY, name, after, seconds=seconds, phase=phase, group=group)
 
     def collective(
         self,
@@ -144,25 +134,29 @@ class Graph:
             msg = f"{collective} of {size_bytes} bytes; a size is at least 0"
             raise InputError(msg)
         limits.check("bytes of a collective", size_bytes, limits.MAX_SIZE_BYTES)
-        task = RankTask(
+        return self._add(
             TaskKind.COLLECTIVE,
             name or collective,
-            self._known(after),
+            after,
             layer=layer,
             group=group,
-            iteration=self._iteration,
             collective=collective,
             size_bytes=size_bytes,
             priority=priority,
         )
-        return self._add(task)
 
-    def _add(self, task: RankTask) -> int:
+    def _add(
+        self, kind: TaskKind, name: str, after: Iterable[int], *, seconds: float = 0.0, **fields: Any
+    ) -> int:
+        known = self._known(after)
+        if not 0 <= seconds < math.inf:
+            msg = f"task {name}: {seconds} s; a time is at least 0 and finite"
+            raise InputError(msg)
         if self._iteration < 0:
-            msg = f"task {task.name}: no iteration has begun; call begin() first"
+            msg = f"task {name}: no iteration has begun; call begin() first"
             raise InputError(msg)
         limits.check("tasks of a graph", len(self.tasks) + 1, limits.MAX_TASKS)
-        self.tasks.append(task)
+        self.tasks.append(RankTask(kind, name, known, seconds, iteration=self._iteration, **fields))
         return len(self.tasks) - 1
 
     def _known(self, after: Iterable[int]) -> tuple[int, ...]:
@@ -172,10 +166,3 @@ class Graph:
             msg = f"task {len(self.tasks)} cannot wait for {wrong[0]}: a task waits only for earlier ones"
             raise InputError(msg)
         return known
-
-
-def _time(name: str, seconds: float) -> float:
-    if not 0 <= seconds < math.inf:
-        msg = f"task {name}: {seconds} s; a time is at least 0 and finite"
-        raise InputError(msg)
-    return seconds

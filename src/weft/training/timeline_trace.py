@@ -89,16 +89,8 @@ def _rank_events(graph: Graph, run: ClusterRun, rank: int, tracks: Tracks) -> It
             yield from _place(tracks, _FIRST_RANK + rank, 0, "computing", name, start, end, facts)
         elif task.kind is TaskKind.COLLECTIVE and end > start:
             facts = {"iteration": task.iteration, "group": task.group, "bytes": task.size_bytes}
-            yield from _place(
-                tracks,
-                _FIRST_RANK + rank,
-                2,
-                "collectives",
-                _collective(task.name, task.group),
-                start,
-                end,
-                facts,
-            )
+            name = f"{task.name} {task.group}" if task.group >= 0 else task.name
+            yield from _place(tracks, _FIRST_RANK + rank, 2, "collectives", name, start, end, facts)
 
 
 def _resource_events(run: ClusterRun, ranks: int, tracks: Tracks) -> Iterator[dict[str, Any]]:
@@ -116,10 +108,6 @@ def _resource_events(run: ClusterRun, ranks: int, tracks: Tracks) -> Iterator[di
         facts = {"bytes": int(spans.size_bytes[index])}
         name = flow.names[int(spans.task[index])]
         yield from _place(tracks, pid, resource, flow.resource_name(resource), name, start, end, facts)
-
-
-def _collective(name: str, group: int) -> str:
-    return f"{name} {group}" if group >= 0 else name
 
 
 def _place(

@@ -112,7 +112,7 @@ class BandwidthCurve:
 
         Examples
         --------
-        >>> Curve("", ((1, 10.0), (2, 20.0), (3, 20.1))).knee(0.98)
+        >>> BandwidthCurve("", ((1, 10.0), (2, 20.0), (3, 20.1))).knee(0.98)
         2
         """
         return next(x for x, rate in self.points if rate >= share * self.most)

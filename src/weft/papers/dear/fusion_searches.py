@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -114,16 +114,7 @@ def search(layers: Sequence[Layer], costs: Costs, *, misjudged: bool = True) -> 
         "fusions": right.fusions,
         "best_threshold_bytes": right.threshold_bytes,
         "best_seconds": right.seconds,
-        "searches": {
-            name: {
-                "evaluations": line.evaluations,
-                "needed": line.needed,
-                "threshold_bytes": line.threshold_bytes,
-                "seconds": line.seconds,
-                "distance": line.distance,
-            }
-            for name, line in outcomes.items()
-        },
+        "searches": {name: asdict(line) for name, line in outcomes.items()},
     }
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from weft.papers.eflops.all_reduces import FARTHEST, NEAREST, RING
 from weft.papers.eflops.fabrics import SAME
 from weft.papers.eflops.rows import AT_THE_NIC, BEYOND
-from weft.papers.eflops.scaling import DTYPES, SETUPS
+from weft.papers.eflops.scaling import DTYPES
 from weft.papers.eflops.sharing import USUAL
-from weft.papers.svg_charts import bar_chart, line_chart
+from weft.papers.svg_charts import bar_chart, curves, line_chart
 from weft.units import format_size
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ def draw(shared: Sequence[Shared], against: Sequence[Against], scaled: Sequence[
 def _over_gpus(cells: Sequence[Shared]) -> str:
     size = max(one.size_bytes for one in cells)
     mine = [one for one in cells if one.nics == 1 and one.size_bytes == size]
-    lines = {
-        name: [(one.gpus, one.gain) for one in mine if one.algorithm == name]
-        for name in dict.fromkeys(one.algorithm for one in mine)
-    }
+    lines = curves(mine, "algorithm", lambda one: one.gpus, lambda one: one.gain)
     gpus = sorted({one.gpus for one in mine})
     lines[_IDEAL] = [(many, many) for many in gpus]
     lines[_PAPER] = [(gpus[0], AT_THE_NIC), (gpus[-1], AT_THE_NIC)]
@@ -55,10 +52,7 @@ def _over_gpus(cells: Sequence[Shared]) -> str:
 
 def _over_sizes(cells: Sequence[Shared]) -> str:
     mine = [one for one in cells if (one.gpus, one.nics) == (USUAL, 1)]
-    lines = {
-        name: [(one.size_bytes / _MIB, one.gain) for one in mine if one.algorithm == name]
-        for name in dict.fromkeys(one.algorithm for one in mine)
-    }
+    lines = curves(mine, "algorithm", lambda one: one.size_bytes / _MIB, lambda one: one.gain)
     title = f"What a NIC for each GPU gains over one for {USUAL}"
     return line_chart(title, "MiB", "times as fast", lines, log_x=True)
 
@@ -96,9 +90,6 @@ def _rivals_over_sizes(cells: Sequence[Against]) -> str:
 
 
 def _efficiency(cells: Sequence[Scaled], policy: str, dtype: str) -> str:
-    lines = {
-        setup: [(one.workers, 100 * one.efficiency) for one in cells if one.setup == setup]
-        for setup in SETUPS
-    }
+    lines = curves(cells, "setup", lambda one: one.workers, lambda one: 100 * one.efficiency)
     title = f"ResNet-50, {dtype}, {policy}: share of linear scaling"
     return line_chart(title, "V100 GPUs", "%", lines, log_x=True)

@@ -158,7 +158,20 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     )
     for name in (FARTHEST, NEAREST):
         plain = [one for one in halving if (one.network, one.algorithm) == ("1:1", name)]
-        yield from _hashed_rows(claim, plain, seeds)
+        yield _hashed_row(claim, plain, seeds)
+    yield from _ring_rows(claim, cells)
+    yield from _map_rows(claim, cells)
+    yield ClaimRow(
+        "HDRM on a BiGraph, on average over all of these",
+        f"{len(cells)} cells: networks, rivals and sizes",
+        None,
+        fmean(one.mean for one in cells),
+        "x",
+        "a mean over what we chose to try, and so no result of anybody's",
+    )
+
+
+def _ring_rows(claim: str, cells: Sequence[Against]) -> Iterator[ClaimRow]:
     rings = [one for one in cells if one.hashed and one.algorithm == RING]
     for pick, when in ((max, "small buffers"), (min, "large buffers")):
         one = pick(rings, key=lambda one: one.most)
@@ -168,6 +181,9 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
             else "both send as little as can be, and a ring from leaf to leaf never meets itself: no gain"
         )
         yield ClaimRow(f"{claim}: over a ring, {when}", _where(one), BEYOND, one.most, "x", why, at_most=True)
+
+
+def _map_rows(claim: str, cells: Sequence[Against]) -> Iterator[ClaimRow]:
     for name in (FARTHEST, NEAREST):
         here = [one for one in cells if one.network == SAME and one.algorithm == name]
         one = max(here, key=lambda one: one.most)
@@ -180,19 +196,11 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
             f"{one.flows} flows on the busiest link, with HDRM one",
             at_most=True,
         )
-    yield ClaimRow(
-        "HDRM on a BiGraph, on average over all of these",
-        f"{len(cells)} cells: networks, rivals and sizes",
-        None,
-        fmean(one.mean for one in cells),
-        "x",
-        "a mean over what we chose to try, and so no result of anybody's",
-    )
 
 
-def _hashed_rows(claim: str, cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
+def _hashed_row(claim: str, cells: Sequence[Against], seeds: int) -> ClaimRow:
     one = max(cells, key=lambda one: one.most)
-    yield ClaimRow(
+    return ClaimRow(
         f"{claim}: Clos not oversubscribed, {one.algorithm}",
         f"the most of {seeds} seeds and all sizes: {_where(one)}",
         BEYOND,

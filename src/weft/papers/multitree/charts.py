@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.papers.multitree.iterations_study import speedups
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D
-from weft.papers.svg_charts import bar_chart, line_chart
+from weft.papers.svg_charts import bar_chart, curves, line_chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,17 +38,14 @@ def draw(
 
 
 def _validation(compared: Sequence[Compared]) -> str:
-    names = dict.fromkeys(row.algorithm for row in compared)
+    lines = curves(compared, "algorithm", lambda row: row.kib, lambda row: 100 * row.deviation)
     return line_chart(
         "Total cycles beside the authors' simulator",
         "KiB",
         "% more than theirs",
-        {
-            name: [(row.kib, 100 * row.deviation) for row in compared if row.algorithm == name]
-            for name in names
-        },
+        lines,
         log_x=True,
-        loose=tuple(names),
+        loose=tuple(lines),
         y_from=-20,
     )
 
@@ -63,27 +60,11 @@ def _speedups(trained: Sequence[Trained], quantity: str, title: str) -> str:
 
 
 def _scaling(points: Sequence[AllReduceCase]) -> str:
-    names = dict.fromkeys(point.algorithm for point in points)
-    return line_chart(
-        "Weak scaling on tori, 384 KiB for each node",
-        "nodes",
-        "microseconds",
-        {
-            name: [(point.nodes, 1e6 * point.seconds) for point in points if point.algorithm == name]
-            for name in names
-        },
-    )
+    lines = curves(points, "algorithm", lambda point: point.nodes, lambda point: 1e6 * point.seconds)
+    return line_chart("Weak scaling on tori, 384 KiB for each node", "nodes", "microseconds", lines)
 
 
 def _sizes(points: Sequence[AllReduceCase], network: str) -> str:
-    names = dict.fromkeys(point.algorithm for point in points)
-    return line_chart(
-        f"All-reduce on the {network} of {points[0].nodes} nodes",
-        "KiB",
-        "GB/s",
-        {
-            name: [(point.size_bytes / 1024, point.GBps) for point in points if point.algorithm == name]
-            for name in names
-        },
-        log_x=True,
-    )
+    lines = curves(points, "algorithm", lambda point: point.size_bytes / 1024, lambda point: point.GBps)
+    title = f"All-reduce on the {network} of {points[0].nodes} nodes"
+    return line_chart(title, "KiB", "GB/s", lines, log_x=True)

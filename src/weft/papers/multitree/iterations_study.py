@@ -6,13 +6,13 @@ element. Then all gradients are reduced at once, or each layer's as soon as it i
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from weft.papers.claims import StudyCase
 from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RING, RING_2D
 from weft.training import find_device, load_workload, policies
+from weft.training.costs import Interpolated
 from weft.training.single_channel import run
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ CONVOLUTIONAL: Final = ("alexnet", "alphagozero", "fasterrcnn", "googlenet", "re
 COMPARED: Final = (RING, RING_2D, MULTITREE, MULTITREE_MSG)
 DEVICE: Final = "multitree-array"
 _SMALLEST: Final = 16 << 10
-_STEP: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,47 +73,26 @@ class Trained(StudyCase):
         return self.reducing_s / self.iteration_s
 
 
-class AllReduceTimes:
-    """Times of one algorithm over sizes: simulated at powers of four, with lines between them.
+class AllReduceTimes(Interpolated):
+    """Times of one algorithm on a machine; the halves of an all-reduce are mirror images, and take half."""
 
-    The halves of an all-reduce take half each: their schedules are mirror images.
-    """
+    def __init__(self, machine: PaperMachine, algorithm: str) -> None:
+        super().__init__(_SMALLEST)
+        self._machine, self._algorithm = machine, algorithm
 
-    def __init__(self, machine: PaperMachine, algorithm: str, most_bytes: int) -> None:
-        sizes = [_SMALLEST]
-        while sizes[-1] < most_bytes:
-            sizes.append(sizes[-1] * _STEP)
-        self.sizes = sizes
-        self.seconds = [machine.seconds(algorithm, size) for size in sizes]
-
-    def all_reduce(self, size_bytes: int, /) -> float:
-        """Seconds until every rank has all sums."""
-        if size_bytes == 0:
-            return 0.0
-        place = bisect_left(self.sizes, size_bytes)
-        if place == 0:
-            return self.seconds[0]
-        low, high = self.sizes[place - 1], self.sizes[place]
-        first, last = self.seconds[place - 1], self.seconds[place]
-        return first + (last - first) * (size_bytes - low) / (high - low)
-
-    def reduce_scatter(self, size_bytes: int, /) -> float:
-        """Seconds until every rank has the sums of its part."""
-        return self.all_reduce(size_bytes) / 2
-
-    def all_gather(self, size_bytes: int, /) -> float:
-        """Seconds until every rank has all parts."""
-        return self.all_reduce(size_bytes) / 2
+    def measure(self, collective: str, size_bytes: int) -> float:
+        """Simulate the all-reduce packet by packet."""
+        whole = self._machine.seconds(self._algorithm, size_bytes)
+        return whole if collective == "all_reduce" else whole / 2
 
 
 def train(machine: PaperMachine, networks: Sequence[str], report: Callable[[str], None]) -> Iterator[Trained]:
     """Every network by every algorithm."""
     device = find_device(DEVICE)
     models = {name: load_workload(f"multitree-{name}").layers(device) for name in networks}
-    largest = max(layer.size_bytes for layers in models.values() for layer in layers)
     for algorithm in COMPARED:
         report(f"layers by {algorithm}")
-        curve = AllReduceTimes(machine, algorithm, largest)
+        curve = AllReduceTimes(machine, algorithm)
         for name, layers in models.items():
             report(f"{name} by {algorithm}")
             size = sum(layer.size_bytes for layer in layers)

@@ -139,7 +139,7 @@ class PaperMachine:
 
         Examples
         --------
-        >>> Machine("bigraph", 32).total_cycles("HDRM", 32 << 10)
+        >>> PaperMachine("bigraph", 32).total_cycles("HDRM", 32 << 10)
         9246
         """
         return times(algorithm) * self.run(algorithm, size_bytes).total_cycles

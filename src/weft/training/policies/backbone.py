@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
@@ -19,7 +20,7 @@ from weft.training.layers import check_layers
 from weft.training.task_graph import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from weft.training.fusion import Groups
     from weft.training.layers import Layer
@@ -125,6 +126,31 @@ class Backbone:
         self._arrivals[needed_by].append(task)
         if self._blocking:
             self.computed = (*self.computed, task)
+
+
+def with_barrier(backbone: Backbone, backward: Callable[[], Sequence[int]]) -> Graph:
+    """Build iterations whose forward pass waits for all that the one before has sent.
+
+    Parameters
+    ----------
+    backbone
+        Has no iteration yet.
+    backward
+        Adds a backward pass and its collectives, which it returns.
+    """
+    after: tuple[int, ...] = ()
+    for _ in range(backbone.iterations):
+        backbone.graph.begin()
+        backbone.all_forward(after)
+        after = (backbone.step(backward()),)
+    backbone.graph.finish(after)
+    return backbone.graph
+
+
+def ready_times(layers: Sequence[Layer]) -> list[float]:
+    """Seconds from the start of the backward pass until the gradients of each layer are there."""
+    passed = list(accumulate(layer.backward_s for layer in reversed(layers)))
+    return passed[::-1]
 
 
 def tensors(layers: Sequence[Layer]) -> list[Bucket]:

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from weft.errors import InputError
-from weft.training.policies.backbone import MEBIBYTE, Backbone, merged, tensors
+from weft.training.policies.backbone import MEBIBYTE, Backbone, merged, ready_times, tensors, with_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,19 +62,17 @@ def build(
     fused: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for number, (bucket, delay_s) in enumerate(fusions(layers, threshold_bytes, cycle_s, host_share)):
         fused[bucket.last].append((number, bucket.size_bytes, delay_s))
-    after: tuple[int, ...] = ()
-    for _ in range(iterations):
-        graph.begin()
-        backbone.all_forward(after)
+
+    def backward() -> list[int]:
         sent = []
         for index in range(len(layers) - 1, -1, -1):
             task = backbone.backward(index)
             for number, size_bytes, delay_s in fused[index]:
                 woken = graph.delay("cycle", delay_s, (task,), group=number)
                 sent.append(graph.collective("all_reduce", size_bytes, (woken,), group=number))
-        after = (backbone.step(sent),)
-    graph.finish(after)
-    return graph
+        return sent
+
+    return with_barrier(backbone, backward)
 
 
 def fusions(
@@ -89,11 +87,7 @@ def fusions(
     >>> [(bucket.layers, round(delay, 9)) for bucket, delay in fusions(model, 100, 1.0)]
     [((3, 2), 0.2), ((1, 0), 0.4)]
     """
-    ready: dict[int, float] = {}
-    passed = 0.0
-    for index in range(len(layers) - 1, -1, -1):
-        passed += layers[index].backward_s
-        ready[index] = passed
+    ready = ready_times(layers)
 
     def waking(tensor: Bucket) -> float:
         seen_s = host_share * ready[tensor.last]
@@ -109,6 +103,6 @@ def fusions(
         yield _fusion(parts, wakes, ready)
 
 
-def _fusion(parts: Sequence[Bucket], wakes_s: float, ready: dict[int, float]) -> tuple[Bucket, float]:
+def _fusion(parts: Sequence[Bucket], wakes_s: float, ready: Sequence[float]) -> tuple[Bucket, float]:
     bucket = merged(parts)
     return bucket, max(0.0, wakes_s - ready[bucket.last])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.errors import InputError
-from weft.training.policies.backbone import merged, tensors
+from weft.training.policies.backbone import merged, ready_times, tensors
 from weft.training.policies.wfbp import behind_backward
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ def merge(layers: Sequence[Layer], costs: Costs, smallest_bytes: int) -> list[Bu
     if smallest_bytes < 0:
         msg = f"merging below {smallest_bytes} bytes: give at least 0, which merges by time alone"
         raise InputError(msg)
-    ready: dict[int, float] = {}
-    passed = 0.0
-    for index in range(len(layers) - 1, -1, -1):
-        passed += layers[index].backward_s
-        ready[index] = passed
+    ready = ready_times(layers)
     latency_s = costs.all_reduce(1)
     closed: list[Bucket] = []
     filling: list[Bucket] = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.training.fusion import fuse
 from weft.training.layers import total_bytes
-from weft.training.policies.backbone import Backbone, of_groups
+from weft.training.policies.backbone import Backbone, of_groups, with_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,20 +27,16 @@ def build(layers: Sequence[Layer], *, iterations: int = 4, threshold_bytes: int 
     threshold_bytes
         As for `weft.training.fuse`; None sends everything in one piece.
     """
-    backbone = Backbone(layers, iterations, blocking=True)
-    graph = backbone.graph
     if threshold_bytes is None:
         threshold_bytes = max(1, total_bytes(layers))
     buckets = of_groups(layers, fuse(layers, threshold_bytes))
-    after: tuple[int, ...] = ()
-    for _ in range(iterations):
-        graph.begin()
-        backbone.all_forward(after)
+    backbone = Backbone(layers, iterations, blocking=True)
+
+    def backward() -> list[int]:
         backbone.all_backward("all_reduce", ())
-        sent = [
-            graph.collective("all_reduce", bucket.size_bytes, backbone.computed, group=number)
+        return [
+            backbone.graph.collective("all_reduce", bucket.size_bytes, backbone.computed, group=number)
             for number, bucket in enumerate(buckets)
         ]
-        after = (backbone.step(sent),)
-    graph.finish(after)
-    return graph
+
+    return with_barrier(backbone, backward)

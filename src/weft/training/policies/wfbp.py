@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.training.fusion import fuse
-from weft.training.policies.backbone import Backbone, of_groups, tensors
+from weft.training.policies.backbone import Backbone, of_groups, tensors, with_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +35,4 @@ def build(layers: Sequence[Layer], *, iterations: int = 4, threshold_bytes: int 
 def behind_backward(layers: Sequence[Layer], buckets: Sequence[Bucket], iterations: int) -> Graph:
     """All-reduces of these buckets behind the backward pass; the next forward pass waits for all of them."""
     backbone = Backbone(layers, iterations)
-    after: tuple[int, ...] = ()
-    for _ in range(iterations):
-        backbone.graph.begin()
-        backbone.all_forward(after)
-        after = (backbone.step(backbone.all_backward("all_reduce", buckets)),)
-    backbone.graph.finish(after)
-    return backbone.graph
+    return with_barrier(backbone, lambda: backbone.all_backward("all_reduce", buckets))
