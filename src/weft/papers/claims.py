@@ -43,7 +43,7 @@ class StepCounter:
         self._report, self._steps, self._done = report, steps, 0
 
     def __call__(self, text: str) -> None:
-        """Begin the next step."""
+        """Report that the next step begins."""
         self._report(text, self._done, self._steps)
         self._done += 1
 
@@ -56,7 +56,7 @@ def against_channel(whole: TrainingResult, costs: Costs) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow(StudyCase):
-    """One claim.
+    """One claim of a paper beside the same quantity here.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class ClaimRow(StudyCase):
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """A paper, run.
+    """The outcome of running a paper's claims.
 
     Parameters
     ----------

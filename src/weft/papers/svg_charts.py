@@ -17,7 +17,7 @@ _RIGHT: Final = 190
 _TOP: Final = 44
 _BOTTOM: Final = 52
 _COLOURS: Final = ("#3465a4", "#cc5500", "#2e8b57", "#8b3a8b", "#a0862c", "#555555", "#b22222", "#20908d")
-_DASHES: Final = ("", "6 4", "2 3")
+_DASHED: Final = "6 4"
 
 _Cell = TypeVar("_Cell")
 
@@ -67,7 +67,7 @@ def line_chart(
     parts = [*_frame(title, x_label, y_label, scale), *_x_numbers(scale, joined)]
     for number, (name, line) in enumerate(series.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        dash = _DASHES[1] if name in dashed else _DASHES[0]
+        dash = _DASHED if name in dashed else ""
         path = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in sorted(line))
         if name not in loose:
             parts.append(

@@ -1,7 +1,7 @@
 """A quick choice of schedules for one size after another: a few algorithms, timed once each.
 
-`weft.plan` finds the best for every size and proves it verified; that takes its time. Whoever wants to know
-what an iteration of training takes asks for a handful of sizes, and wants an answer at once.
+`weft.plan` finds the best schedule for every size, and takes its time. A simulated iteration of training
+needs schedules for a handful of sizes at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CANDIDATES: Final = (
     "direct",
     "hdrm",
 )
-"""Those that are best somewhere, and built within a second on a hundred ranks."""
+"""Algorithms that are best on some network and build within a second on a hundred ranks."""
 
 FEW: Final = ("ring", "halving_doubling")
 MANY_RANKS: Final = 256

@@ -91,7 +91,7 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class ClusterRun:
-    """What a cluster did.
+    """The times of a graph on a cluster.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class ClusterRun:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a graph runs.
+    """A network with endpoints and schedules, on which graphs of tasks run.
 
     Parameters
     ----------

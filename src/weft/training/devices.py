@@ -39,11 +39,11 @@ LAUNCH_S: Final = 3e-6
 
 
 class OperatorTimer(Protocol):
-    """Whatever can say how long an operator takes."""
+    """A device that says how long an operator takes."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the device, as reports show it."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:

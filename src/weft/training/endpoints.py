@@ -181,7 +181,7 @@ ENDPOINTS: Final = {
 
 
 def find_endpoint(name: str) -> Endpoint:
-    """Endpoint of a name.
+    """Give the endpoint of a name.
 
     Raises
     ------

@@ -126,7 +126,7 @@ class Fusions:
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    """How a search did.
+    """How near a search for a fusion came to the best, and after how many evaluations.
 
     Parameters
     ----------

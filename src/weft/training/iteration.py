@@ -45,7 +45,7 @@ class TimelineSpan(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Seconds from the start to the end."""
         return self.end_s - self.start_s
 
 
@@ -114,7 +114,7 @@ class _Clock:
         return self.sent_s
 
     def wait(self, group: int, until_s: float) -> None:
-        """Compute nothing until then."""
+        """Let the computing unit idle until a time, for a group; a time that has passed changes nothing."""
         if until_s > self.computed_s:
             self.spans.append(TimelineSpan("wait", group, self.computed_s, until_s))
             self.computed_s = until_s

@@ -139,7 +139,7 @@ class TrainingJob:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """What came out of a job.
+    """The outcome of a job.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _HALVES: Final = ("reduce_scatter", "all_gather")
 def by_algorithm(
     topology: Topology, algorithm: str, segment_bytes: int | None = None, *, halved: bool = False
 ) -> Chooser:
-    """One algorithm for everything.
+    """Choose the schedules of one algorithm for every collective and size.
 
     An all-to-all goes straight from rank to rank where the algorithm has none.
 
@@ -67,12 +67,12 @@ def by_algorithm(
 
 
 def by_schedule(schedule: Schedule) -> Chooser:
-    """One schedule for every collective and size, in whole messages."""
+    """Choose one schedule for every collective and size, in whole messages."""
     return lambda _collective, _size: (schedule, None)
 
 
 def by_plan(plan: Plan, otherwise: Chooser) -> Chooser:
-    """What a plan says of its collective; for the others, halves of all-reduces included, `otherwise`."""
+    """Choose what a plan says of its collective, and ask `otherwise` for others, halves included."""
 
     def choose(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
         if collective != plan.collective:
@@ -84,7 +84,7 @@ def by_plan(plan: Plan, otherwise: Chooser) -> Chooser:
 
 
 def verified(choose: Chooser) -> Chooser:
-    """The same schedules, each verified when it is chosen for the first time.
+    """Choose the same schedules, each verified when it is chosen for the first time.
 
     Raises
     ------

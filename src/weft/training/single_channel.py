@@ -1,7 +1,7 @@
 """Runs a graph of tasks on one computing unit and one channel, with the times that costs give.
 
 Fast and exact, and blind to what happens inside the network: a collective takes as long as `Costs` says,
-whoever else computes meanwhile. The searches for a fusion and the checks against closed forms use this.
+whatever else happens meanwhile. The searches for a fusion and the checks against closed forms use this.
 
 The rules: the computing unit does one task at a time, the channel one collective at a time, and neither ever
 breaks one off. Among those that wait, the one of the smallest priority goes next; then the one that was ready

@@ -81,7 +81,7 @@ def count_steps(effort: Effort) -> int:
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
-    """Run all of it."""
+    """Run the arithmetic, the bandwidth studies and the iterations."""
     counted = {shape: arithmetic(shape) for shape in effort.shapes}
     driven = {}
     for shape in effort.shapes:

@@ -74,7 +74,7 @@ def count_steps(effort: Effort) -> int:
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
-    """Run all of it."""
+    """Run every model on every network, the closed forms and the checks."""
     settings = [Setting(network, "simulated", network.costs()) for network in NETWORKS]
     settings += [Setting(network, "authors", authors_lines(network)) for network in NETWORKS]
     layers = {model: layers_of(model) for model in dict.fromkeys((*effort.models, effort.scaled))}

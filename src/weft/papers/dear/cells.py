@@ -52,7 +52,7 @@ MOST_TUNED: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Cell(StudyCase):
-    """What came out, ready for rows and charts.
+    """The times of one model on one network under every policy.
 
     Parameters
     ----------

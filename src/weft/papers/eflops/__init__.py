@@ -98,7 +98,7 @@ def count_steps(effort: Effort) -> int:
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
-    """Run all of it."""
+    """Run the studies of sharing, of fabrics and of scaling."""
     shared = list(sharing.sweep(effort.gpus, effort.nics, effort.sizes, tell))
     against = list(
         fabrics.sweep(effort.shapes, effort.oversubscriptions, effort.sizes, range(effort.seeds), tell)

@@ -70,7 +70,7 @@ class Against(StudyCase):
 
     @property
     def ranks(self) -> int:
-        """How many."""
+        """How many ranks the BiGraph has."""
         return self.per_switch * self.switches
 
     @property

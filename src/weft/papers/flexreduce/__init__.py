@@ -84,7 +84,7 @@ def count_steps(effort: Effort) -> int:
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
-    """Run all of it."""
+    """Run the given clusters and the draws of the cloud."""
     cases: list[Case] = []
     for scenario in effort.scenarios:
         for inside in scenario.inside:

@@ -94,8 +94,8 @@ def symmetric_part(topology: Topology) -> list[tuple[int, ...]]:
 def fold(topology: Topology, part: list[tuple[int, ...]]) -> Schedule:
     """BlueConnect on a symmetric part of a cluster; every rank outside hands its data to one inside.
 
-    Ranks outside find a partner in their own host, or anywhere if nobody of it takes part; partners are taken
-    in turn.
+    Ranks outside find a partner in their own host, or anywhere if no rank of that takes part; partners are
+    taken in turn.
 
     Examples
     --------

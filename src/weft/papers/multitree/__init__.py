@@ -106,7 +106,7 @@ def count_steps(effort: Effort) -> int:
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
-    """Run all of it."""
+    """Run the comparison, the training study and the sweeps."""
     compared = list(reference.compare(tell, effort.most_kib))
     machine = PaperMachine("torus", 64, fine_packets=effort.fine_packets)
     trained = list(iterations_study.train(machine, effort.networks, tell))

@@ -64,7 +64,7 @@ class Trained(StudyCase):
 
     @property
     def iteration_s(self) -> float:
-        """Computing first, reducing after."""
+        """Seconds of an iteration that computes first and reduces after."""
         return self.computing_s + self.reducing_s
 
     @property

@@ -61,15 +61,12 @@ class PaperMachine:
         ``torus``, ``mesh``, ``fattree`` or ``bigraph``.
     nodes
         How many: a square for the first two; 4 on a switch of a BiGraph.
-    own_trees
-        MultiTree's trees as Weft grows them rather than as the authors do.
     fine_packets
         See `FINE_PACKETS`.
     """
 
     network: str
     nodes: int
-    own_trees: bool = False
     fine_packets: int = FINE_PACKETS
     _schedules: dict[str, Schedule] = field(default_factory=dict)
     _known: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -109,7 +106,7 @@ class PaperMachine:
             return ring2d.all_reduce(self.topology)
         if algorithm == HDRM:
             return hdrm.all_reduce(self.topology)
-        return multitree.all_reduce(self.topology, paper_order=not self.own_trees)
+        return multitree.all_reduce(self.topology, paper_order=True)
 
     def _ring_order(self) -> list[int] | None:
         """The authors' rings leave the switch with each hop; on grids any ring of neighbours is theirs."""

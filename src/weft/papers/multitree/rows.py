@@ -200,7 +200,7 @@ def overlap_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
 
 
 def scaling_rows(points: Sequence[AllReduceCase]) -> Iterator[ClaimRow]:
-    """Weak scaling."""
+    """Speed-ups on tori of more nodes, with as much data for each node."""
     most = max((point.nodes for point in points), default=0)
     by = {point.algorithm: point.seconds for point in points if point.nodes == most}
     if not by:

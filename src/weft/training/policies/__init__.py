@@ -182,7 +182,7 @@ POLICIES: Final[dict[str, Policy]] = {
 
 
 def find(name: str) -> Policy:
-    """Line of a policy.
+    """Give the policy of a name.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """What every policy shares: layers that compute one after the other, exchanges between them, and buckets.
 
 A layer with an exchange (the embeddings of DLRM) sends an all-to-all when its forward work is done, and the
-layer that needs the result waits for it; backward goes the other way round. Somebody always waits for these,
+layer that needs the result waits for it; backward goes the other way round. A layer always waits for these,
 so they go before gradients wherever both wait.
 
 Nothing is charged for the optimizer's update: it reads and writes memory for a time that is the same under
@@ -169,7 +169,7 @@ def of_groups(layers: Sequence[Layer], groups: Groups) -> list[Bucket]:
 
 
 def merged(parts: Sequence[Bucket]) -> Bucket:
-    """One bucket of several."""
+    """Make one bucket of several."""
     return Bucket(
         sum(part.size_bytes for part in parts),
         tuple(dict.fromkeys(index for part in parts for index in part.layers)),

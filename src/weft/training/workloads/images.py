@@ -36,7 +36,7 @@ class Picture:
 
     @property
     def elements(self) -> int:
-        """Numbers in it."""
+        """How many numbers the picture has."""
         height, width, channels = self.shape
         return height * width * channels
 
@@ -66,11 +66,11 @@ class Picture:
         self.shape = (product.out_height, product.out_width, filters)
 
     def normalise(self, name: str) -> None:
-        """Batch normalisation."""
+        """Add a batch normalisation."""
         self.operators.append(normalisation(name, self.elements, self.shape[2], over_batch=True))
 
     def activate(self, name: str) -> None:
-        """A ReLU."""
+        """Add a ReLU."""
         self.operators.append(pointwise(name, self.elements))
 
     def add(self, name: str) -> None:

@@ -79,7 +79,7 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Of all `count`, forward."""
+        """FLOPs of the forward pass of one sample, all `count` products together."""
         return 2 * self.out_height * self.out_width * self.weights * self.count
 
 
@@ -287,23 +287,22 @@ def pooling(name: str, inputs: int, outputs: int) -> Operator:
     return Operator(name, forward_elements=inputs + outputs, backward_elements=inputs + 2 * outputs)
 
 
-def attention(name: str, tokens: int, width: int, heads: int, *, keys: int | None = None) -> Operator:
+def attention(name: str, tokens: int, width: int, heads: int) -> Operator:
     """Products of queries with keys and of weights with values; scale, mask, softmax and dropout between.
 
     Each of these is a kernel of its own that reads and writes the table of weights, as in the model code of
     BERT; a fused kernel (FlashAttention) would move much less.
     """
-    keys = tokens if keys is None else keys
     if width % heads:
         msg = f"{name}: a width of {width} is no multiple of {heads} heads"
         raise InputError(msg)
-    table = heads * tokens * keys
-    vectors = (2 * tokens + 2 * keys) * width
+    table = heads * tokens * tokens
+    vectors = 4 * tokens * width
     return Operator(
         name,
         products=(
-            Product(tokens, 1, width // heads, keys, count=heads),
-            Product(tokens, 1, keys, width // heads, count=heads),
+            Product(tokens, 1, width // heads, tokens, count=heads),
+            Product(tokens, 1, tokens, width // heads, count=heads),
         ),
         forward_elements=vectors + 10 * table,
         backward_elements=2 * vectors + 11 * table,

@@ -26,7 +26,7 @@ class Workload:
     operators
         In the order of the forward pass.
     batch
-        Samples per rank and iteration unless somebody asks for others.
+        Samples per rank and iteration, unless a job sets another number.
     source
         Where the shapes and the batch are from.
 
@@ -64,7 +64,7 @@ class Workload:
         return sum(len(operator.tensors) for operator in self.operators)
 
     def modules(self) -> list[list[Operator]]:
-        """Operators of each layer.
+        """Divide the operators into layers.
 
         A layer is a module with parameters and what follows it without any: activations, pooling, attention's
         products. What comes before the first belongs to it.
