@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,21 @@ def test_a_worker_that_ends_finishes_what_it_has_and_takes_nothing_more() -> Non
     assert done == [0, 1, 2, 3]
     assert all(work.is_completed() for work in works)
     Worker().close()
+
+
+def test_a_worker_that_closes_names_the_operation_whose_callback_does_not_return(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weft.runtime.handles._CALLBACKS_WITHIN_S", 0.2)
+    worker, begin, release = Worker(), threading.Event(), threading.Event()
+    for name in ("all_reduce", "broadcast"):
+        handle = worker.submit(begin.wait, name)
+        wait = release.wait if name == "broadcast" else begin.wait
+        handle.future.add_done_callback(lambda _, wait=wait: wait(30))
+    begin.set()
+    with pytest.warns(RuntimeWarning, match="callbacks of broadcast have not returned after 0.2 s"):
+        worker.close()
+    release.set()
 
 
 def test_an_engine_that_cannot_cancel_says_so_and_goes_on(tmp_path: Path) -> None:

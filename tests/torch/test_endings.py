@@ -267,6 +267,7 @@ def test_a_group_that_is_aborted_cancels_what_is_under_way(tmp_path: Path) -> No
 
 
 AFTERWARDS = """
+import gc, weakref
 from datetime import timedelta
 
 def raises(kind, text, call):
@@ -311,6 +312,13 @@ assert (x == 1).all()
 for _ in range(3):
     dist.broadcast(x.fill_(R), 1, group=group)
     assert (x == 1).all()
+# The group keeps neither the works of that block nor those of later calls.
+work = group.broadcast([x])
+work.wait()
+kept = weakref.ref(work)
+del work
+gc.collect()
+assert kept() is None
 dist.destroy_process_group(group)
 
 # The same store serves a second group of all ranks.

@@ -25,8 +25,8 @@ def guard() -> Iterator[DeferredFailures]:
 
 
 def pending() -> tuple[Handle, OperationFuture]:
-    future = OperationFuture()
-    return Handle(future), future
+    handle = Handle()
+    return handle, handle.future
 
 
 def descend(tensor: torch.Tensor, hook: Any) -> None:

@@ -14,9 +14,8 @@ from weft import limits
 from weft.errors import InputError, LimitError
 from weft.export.chrome_trace import write_events
 from weft.torch.profiling.expected_times import Prediction, match, predict
-from weft.torch.profiling.figures import reckon
+from weft.torch.profiling.figures import RankFigures, compute_figures, rank_figures, stragglers
 from weft.torch.profiling.profile_trace import events, rank_spans
-from weft.torch.profiling.ranks import RankFigures, rank_figures, stragglers
 from weft.torch.profiling.recording import Recorder, Recording
 from weft.torch.profiling.summary import summarize
 from weft.training import FORMULAS, AlphaBeta, Layer, Linear, fuse
@@ -85,7 +84,7 @@ def imagined(policy: str, iterations: int = 5, rank: int = 0, **known: Any) -> R
 @pytest.mark.parametrize("policy", ["dear", "wfbp"])
 def test_the_parts_of_imagined_iterations_are_found(policy: str) -> None:
     timeline = FORMULAS[policy](LAYERS, GROUPS, COSTS)
-    figures = reckon(imagined(policy))
+    figures = compute_figures(imagined(policy))
     assert figures.iterations == 5
     assert figures.whole.median_s == pytest.approx(timeline.seconds + UPDATE_S)
     assert figures.parts["forward"].median_s == pytest.approx(0.06)
@@ -99,7 +98,7 @@ def test_the_parts_of_imagined_iterations_are_found(policy: str) -> None:
 
 
 def test_every_group_has_its_times_and_rates() -> None:
-    figures = reckon(imagined("dear"))
+    figures = compute_figures(imagined("dear"))
     assert [group.number for group in figures.groups] == [0, 1, 2]
     for group in figures.groups:
         assert (group.size_bytes, group.parameters) == (2_000_000, 4)
@@ -111,7 +110,7 @@ def test_every_group_has_its_times_and_rates() -> None:
 def test_the_prediction_of_what_the_model_made_is_right() -> None:
     for policy in ("dear", "wfbp"):
         recording = imagined(policy)
-        found = predict(recording, reckon(recording))
+        found = predict(recording, compute_figures(recording))
         assert isinstance(found, Prediction)
         assert found.deviation == pytest.approx(0, abs=0.02)
         assert found.timeline.seconds >= (found.ideal_dear_s if policy == "dear" else found.ideal_wfbp_s)
@@ -119,11 +118,16 @@ def test_the_prediction_of_what_the_model_made_is_right() -> None:
 
 def test_without_measured_layers_there_is_a_reason_instead_of_a_prediction() -> None:
     recording = imagined("dear", layers=None)
-    reason = predict(recording, reckon(recording))
+    reason = predict(recording, compute_figures(recording))
     assert isinstance(reason, str)
-    assert "no prediction: DeAR measured neither" in summarize(recording, reckon(recording), [], reason)
+    assert "no prediction: DeAR measured neither" in summarize(
+        recording, compute_figures(recording), [], reason
+    )
     strange = imagined("dear", layers=LAYERS[:2])
-    assert predict(strange, reckon(strange)) == "the groups are not made of the layers that were measured"
+    assert (
+        predict(strange, compute_figures(strange))
+        == "the groups are not made of the layers that were measured"
+    )
 
 
 def test_parameters_are_matched_to_the_nearest_module_above_them() -> None:
@@ -141,7 +145,7 @@ def test_a_layer_in_several_groups_counts_in_the_last() -> None:
 
 def test_one_screen_says_it_all() -> None:
     recording = imagined("dear", left_out=12)
-    figures = reckon(recording)
+    figures = compute_figures(recording)
     ranks = [rank_figures(recording, figures), RankFigures(1, "slow", 0.227, 0.225, 0.001, 0.001)]
     text = summarize(recording, figures, ranks, predict(recording, figures))
     lines = text.splitlines()
@@ -167,7 +171,7 @@ def test_many_groups_and_ranks_still_fit_a_screen() -> None:
     groups = tuple(Group(number + 1, (f"layer{number}." + "x" * 200,)) for number in range(300))
     spans = [Span("step", -1, 0.0, 1.0), Span("step", -1, 1.0, 2.0)]
     recording = Recording(0, 200, Fusion(groups, "wfbp"), tuple(spans))
-    figures = reckon(recording)
+    figures = compute_figures(recording)
     ranks = [RankFigures(rank, "host", 1.0, 0.5, 0.0, 0.5) for rank in range(200)]
     text = summarize(recording, figures, ranks, "none")
     assert len(text.splitlines()) <= 45
@@ -187,7 +191,7 @@ def test_the_rank_that_waits_least_is_the_straggler_whatever_keeps_it_busy() -> 
 def test_too_few_steps_say_how_to_get_more() -> None:
     recording = Recording(0, 2, fusion("dear"), (Span("step", -1, 0.0, 1.0),))
     with pytest.raises(InputError, match=r"1 steps were recorded .* wait until optimizer.tuning is False"):
-        reckon(recording)
+        compute_figures(recording)
 
 
 def test_a_recorder_begins_anew_with_another_fusion() -> None:
@@ -195,10 +199,10 @@ def test_a_recorder_begins_anew_with_another_fusion() -> None:
     now = plans[0]
     recorder = Recorder(lambda: now, None)
     for number in range(4):
-        recorder.hear(Span("all_reduce", 0, number, number + 0.5))
+        recorder.add(Span("all_reduce", 0, number, number + 0.5))
         if number == 2:
             now = plans[1]
-        recorder.hear(Span("step", -1, number + 0.5, number + 1))
+        recorder.add(Span("step", -1, number + 0.5, number + 1))
     assert recorder.plan is plans[1]
     assert recorder.left_out == 2
     assert recorder.spans == (
@@ -212,7 +216,7 @@ def test_a_recorder_stops_after_the_iterations_asked_for() -> None:
     plan = fusion("dear")
     recorder = Recorder(lambda: plan, 2)
     for number in range(9):
-        recorder.hear(Span("step", -1, number, number + 1))
+        recorder.add(Span("step", -1, number, number + 1))
     assert recorder.full
     assert Recording(0, 1, plan, recorder.spans).iterations == 2
 
@@ -222,14 +226,14 @@ def test_a_recorder_keeps_no_more_than_its_limit(monkeypatch: pytest.MonkeyPatch
     plan = fusion("dear")
     recorder = Recorder(lambda: plan, None)
     for number in range(30):
-        recorder.hear(Span("wait", 0, number, number + 1))
+        recorder.add(Span("wait", 0, number, number + 1))
     assert recorder.full
     assert len(recorder.spans) == 10
 
 
 def test_a_trace_has_a_process_per_rank_and_no_spans_over_each_other(tmp_path: Path) -> None:
     recordings = [imagined("dear", rank=rank) for rank in range(2)]
-    prediction = predict(recordings[0], reckon(recordings[0]))
+    prediction = predict(recordings[0], compute_figures(recordings[0]))
     write_events(events([rank_spans(one) for one in recordings], prediction), tmp_path / "trace.json")
     found = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
     names = {one["pid"]: one["args"]["name"] for one in found if one["name"] == "process_name"}

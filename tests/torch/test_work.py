@@ -36,6 +36,34 @@ for _ in range(200):
 """
 
 
+# A group that is destroyed gives up a callback that does not return, and says whose it is.
+STUCK = """
+import threading, warnings
+import weft.runtime.handles
+
+weft.runtime.handles._CALLBACKS_WITHIN_S = 0.5
+begun, release = threading.Event(), threading.Event()
+group = dist.new_group()
+work = dist.all_reduce(torch.ones(2), group=group, async_op=True)
+def hold(future):
+    begun.set()
+    return release.wait(60)
+held = work.get_future().then(hold)
+assert begun.wait(30)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    dist.destroy_process_group(group)
+found = [str(one.message) for one in caught]
+assert any("callbacks of all_reduce have not returned after 0.5 s" in text for text in found), found
+release.set()
+assert held.wait() is True
+"""
+
+
+def test_a_group_that_is_destroyed_names_the_operation_of_a_callback_that_hangs(tmp_path: Path) -> None:
+    run_group(tmp_path, 2, STUCK, timeout=60)
+
+
 def test_callbacks_may_wait_for_collectives_and_messages(tmp_path: Path) -> None:
     run_group(tmp_path, 2, CALLBACKS, timeout=60)
 

@@ -1,8 +1,8 @@
 """Threads in which the callbacks of operations run.
 
-The thread that completes an operation is the one that carries out the next. A callback may wait for that one,
-or for a future that another callback completes, so it runs elsewhere, and no fixed number of threads would
-suffice: a callback gets a thread that is idle, or a new one.
+The thread that completes an operation also carries out the next one. A callback may wait for that one, or for
+a future that another callback completes. So callbacks run in other threads, and no fixed number of threads
+would suffice: each callback gets an idle thread or a new one.
 """
 
 from __future__ import annotations
@@ -15,61 +15,61 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _IDLE_S: Final = 5.0
-"""How long a thread without a callback stays for the next one."""
+"""How long an idle thread waits for the next callback before it ends."""
 
 
 class CallbackThreads:
-    """Runs callbacks, each at once; threads start with the first callback and end when they are idle."""
+    """Threads that run callbacks, each at once; they start when needed and end when idle."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[tuple[Callable[[], None], str]] = deque()
         self._idle = 0
         self._closed = False
-        self._busy: set[int] = set()
+        self._busy: dict[int, str] = {}
 
-    def run(self, call: Callable[[], None]) -> None:
-        """Have a function called in a thread that nothing else waits for."""
+    def run(self, call: Callable[[], None], name: str) -> None:
+        """Call a function of the operation `name` in a thread that nothing else waits for."""
         with self._changed:
-            self._calls.append(call)
+            self._calls.append((call, name))
             if self._idle >= len(self._calls):
                 self._changed.notify()
                 return
         threading.Thread(target=self._work, name="weft-callbacks", daemon=True).start()
 
-    def is_current(self) -> bool:
-        """Whether this is a thread that runs a callback."""
-        return threading.get_ident() in self._busy
-
     def close(self) -> None:
-        """Let threads end that are idle; callbacks that come later are still called."""
+        """Let idle threads end; callbacks that are added later are still called."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def join(self, patience_s: float) -> bool:
-        """Whether all callbacks have returned within so many seconds; one that calls this does not count."""
-        mine = {threading.get_ident()}
+    def join(self, patience_s: float) -> list[str]:
+        """Wait for all callbacks but one that calls this; return the operations of those that are left."""
+
+        def left() -> list[str]:
+            running = [name for thread, name in self._busy.items() if thread != threading.get_ident()]
+            return running + [name for _, name in self._calls]
+
         with self._changed:
-            return self._changed.wait_for(lambda: not self._calls and not self._busy - mine, patience_s)
+            self._changed.wait_for(lambda: not left(), patience_s)
+            return left()
 
     def _work(self) -> None:
-        me = threading.get_ident()
-        while (call := self._next(me)) is not None:
+        while (call := self._next()) is not None:
             try:
                 call()
             finally:
                 with self._changed:
-                    self._busy.discard(me)
+                    del self._busy[threading.get_ident()]
                     self._changed.notify_all()
 
-    def _next(self, me: int) -> Callable[[], None] | None:
-        """The next callback, which keeps this thread busy from here on; None if none comes for long."""
+    def _next(self) -> Callable[[], None] | None:
+        """Return the next callback, and mark this thread as busy with it; None if it was idle for long."""
         with self._changed:
             self._idle += 1
             self._changed.wait_for(lambda: self._calls or self._closed, _IDLE_S)
             self._idle -= 1
             if not self._calls:
                 return None
-            self._busy.add(me)
-            return self._calls.popleft()
+            call, self._busy[threading.get_ident()] = self._calls.popleft()
+            return call

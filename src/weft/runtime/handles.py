@@ -1,12 +1,19 @@
-"""Operations under way."""
+"""Handles of operations that were started, and the thread that carries them out.
+
+Whatever is started and waited for later has one kind of handle, `Handle`, and runs on a `Worker`: the
+collectives of a communicator, the buckets of DeAR, the messages of a process group. torch's ``Work`` is made
+around a handle.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
+import warnings
+import weakref
 from concurrent.futures import Future, InvalidStateError
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,27 +26,31 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("weft.runtime")
 
 _CALLBACKS_WITHIN_S: Final = 10.0
-"""How long `Worker.close` waits for callbacks of operations that are over."""
+"""How long `Worker.close` waits for callbacks of completed operations."""
 
 
 class OperationFuture(Future[Any]):
-    """Future of an operation, whose callbacks may wait for other operations.
+    """The future of an operation; its callbacks may wait for other operations.
 
     Parameters
     ----------
+    handle
+        The handle of the operation, which a user who completes the future completes as well.
     threads
-        In which its callbacks run; by default its own.
+        The threads in which its callbacks run.
+    name
+        The name of the operation, for messages.
     """
 
-    def __init__(self, threads: CallbackThreads | None = None) -> None:
+    def __init__(self, handle: Handle, threads: CallbackThreads, name: str) -> None:
         super().__init__()
-        self._threads = threads
+        self._handle, self._threads, self._name = weakref.ref(handle), threads, name
         self._watchers: list[Callable[[], None]] = []
         self._callbacks: list[Callable[[Future[Any]], object]] = []
         self.set_running_or_notify_cancel()  # what was started can no longer be cancelled
 
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
-        """Have a function called when this is over, in a thread of its own; at once if it is over already."""
+        """Call a function in a callback thread when this is complete; here, if it is complete now."""
         with self._condition:
             if not self.done():
                 self._callbacks.append(fn)
@@ -47,7 +58,7 @@ class OperationFuture(Future[Any]):
         self._call(fn)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Have a function called when this is over, by the thread that completes it; it must never wait."""
+        """Call a function, which must never block, in the thread that completes this; now if it is."""
         with self._condition:
             if not self.done():
                 self._watchers.append(watcher)
@@ -55,22 +66,23 @@ class OperationFuture(Future[Any]):
         watcher()
 
     def in_callback_thread(self, call: Callable[[], None]) -> None:
-        """Have a function called where callbacks run."""
-        if self._threads is None:
-            self._threads = CallbackThreads()
-        self._threads.run(call)
+        """Call a function in a callback thread."""
+        self._threads.run(call, self._name)
 
     def set_result(self, result: Any) -> None:
-        """Complete it."""
+        """Complete it with a result."""
         super().set_result(result)
-        self._tell()
+        self._notify(result, None)
 
     def set_exception(self, exception: BaseException | None) -> None:
         """Complete it with an error."""
         super().set_exception(exception)
-        self._tell()
+        self._notify(None, exception)
 
-    def _tell(self) -> None:
+    def _notify(self, result: Any, error: BaseException | None) -> None:
+        handle = self._handle()
+        if handle is not None:
+            handle.complete(result, error)
         # Nothing is added to either list any more.
         for watcher in self._watchers:
             watcher()
@@ -89,138 +101,215 @@ class OperationFuture(Future[Any]):
 
 
 class Handle:
-    """A collective that was started and may not be over.
+    """An operation that was started and may still be running.
+
+    It costs little where only `wait` and `is_completed` are used: a future, and an event to wait for, are
+    made when they are needed.
 
     Parameters
     ----------
-    future
-        What it will have been; also for those who wait with `concurrent.futures`. It cannot be cancelled. Its
-        callbacks run in threads of their own, and may wait for other operations.
+    name
+        The name of the operation, for messages.
     worker
-        Whose thread completes it, if it is one.
+        The worker whose thread completes it, if there is one.
     """
 
-    def __init__(self, future: OperationFuture, worker: Worker | None = None) -> None:
-        self.future = future
-        self._worker = worker
+    __slots__ = (
+        "__weakref__",
+        "_done",
+        "_error",
+        "_event",
+        "_future",
+        "_lock",
+        "_name",
+        "_result",
+        "_worker",
+    )
+
+    def __init__(self, name: str = "an operation", worker: Worker | None = None) -> None:
+        self._name, self._worker = name, worker
+        self._lock = threading.Lock() if worker is None else worker.lock
+        self._done = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._event: threading.Event | None = None
+        self._future: OperationFuture | None = None
+
+    @property
+    def future(self) -> OperationFuture:
+        """The future, also for waiting with `concurrent.futures`; it cannot be cancelled.
+
+        Its callbacks run in threads of their own, and may wait for other operations.
+        """
+        with self._lock:
+            future, is_new = self._future, self._future is None
+            if future is None:
+                threads = CallbackThreads() if self._worker is None else self._worker.callbacks
+                future = self._future = OperationFuture(self, threads, self._name)
+        if is_new and self._done:
+            self._complete_future()
+        return future
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Result of the operation, as its blocking form would return it.
+        """Return the result of the operation, as its blocking form would.
 
         Raises
         ------
         TimedOut
-            If it is not over after so many seconds; it goes on.
+            If the operation is still running after `timeout` seconds; it keeps running.
         RuntimeFailure
-            If this is the thread that would have to complete it, as within `Communicator.in_turn`.
+            If this is the thread that would have to complete it, as within `Communicator.in_turn`, or a
+            forked child, which does not have that thread.
         """
-        if timeout is not None and not timeout >= 0:  # nor is it a number
+        if timeout is not None and not timeout >= 0:  # also where it is not a number
             msg = f"timeout {timeout}: expected seconds, 0 or more, or None"
             raise InputError(msg)
-        if self._worker is not None and self._worker.is_current() and not self.future.done():
-            msg = "an operation that waits for a later one of its communicator would wait for itself"
-            raise RuntimeFailure(f"{msg}; wait in another thread, or in a callback of its future")
-        try:
-            return self.future.result(timeout)
-        except FutureTimeoutError as error:
-            if self.future.done():
-                raise
-            raise TimedOut("wait", timeout or 0.0, hint="the operation goes on") from error
+        if not self._done:
+            self._wait_until_done(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._result
 
     result = wait
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
-        return self.future.done()
+        """Return whether the operation is over, successfully or not."""
+        return self._done
 
     is_done = is_completed
 
+    def complete(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Complete the operation with a result or an error; if it is complete already, nothing happens."""
+        with self._lock:
+            if self._done:
+                return
+            self._result, self._error, self._done = result, error, True
+        if self._future is not None:
+            self._complete_future()
+        if self._event is not None:
+            self._event.set()
 
-def done(run: Callable[[], Any]) -> Handle:
-    """Do this at once, and return it as something that was started."""
-    future = OperationFuture()
+    def _complete_future(self) -> None:
+        assert self._future is not None
+        with suppress(InvalidStateError):  # the user, or another thread, has completed it
+            if self._error is None:
+                self._future.set_result(self._result)
+            else:
+                self._future.set_exception(self._error)
+
+    def _wait_until_done(self, timeout: float | None) -> None:
+        if self._worker is not None:
+            self._worker.check_waiter()
+        with self._lock:
+            if self._done:
+                return
+            if self._event is None:
+                self._event = threading.Event()
+        if not self._event.wait(timeout):
+            raise TimedOut("wait", timeout or 0.0, hint="the operation goes on")
+
+
+def done(run: Callable[[], Any] = lambda: None) -> Handle:
+    """Run an operation at once, and return the handle of a completed one."""
+    handle = Handle()
     try:
-        future.set_result(run())
-    except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
-        future.set_exception(error)
-    return Handle(future)
+        handle.complete(run())
+    except Exception as error:  # noqa: BLE001 - `Handle.wait` raises it
+        handle.complete(error=error)
+    return handle
 
 
 class Worker:
-    """One thread that does one thing after the other; it starts with the first."""
+    """A queue of operations and the one thread that carries them out in order; it starts with the first."""
 
     def __init__(self) -> None:
-        self._callbacks = CallbackThreads()
-        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], OperationFuture] | None] = queue.SimpleQueue()
+        self.callbacks = CallbackThreads()
+        self.lock = threading.Lock()
+        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Handle] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
         self._pending = 0
         self._ended = False
-        self._lock = threading.Lock()
 
     def idle(self) -> bool:
-        """Whether nothing is queued or under way."""
+        """Return whether nothing is queued or running."""
         return self._pending == 0
 
     def is_current(self) -> bool:
-        """Whether this is the thread that works."""
+        """Return whether the calling thread is the one that carries out the operations."""
         return threading.current_thread() is self._thread
 
-    def submit(self, run: Callable[[], Any]) -> Handle:
-        """Do this after what was submitted before.
+    def check_waiter(self) -> None:
+        """Refuse a thread that would wait for ever: the worker's own, and that of a forked child."""
+        if self.is_current():
+            msg = "an operation that waits for a later one of its communicator would wait for itself"
+            raise RuntimeFailure(f"{msg}; wait in another thread, or in a callback of its future")
+        if self._process != os.getpid():
+            msg = "this process was forked while an operation was running, which only its parent completes"
+            raise RuntimeFailure(f"{msg}; fork before weft.init, or start the process by 'spawn'")
+
+    def submit(self, run: Callable[[], Any], name: str = "an operation") -> Handle:
+        """Queue an operation behind those that were submitted before.
+
+        Parameters
+        ----------
+        name
+            The name of the operation, for messages.
 
         Raises
         ------
         RuntimeFailure
-            If it was told to end.
+            If `end` was called.
         """
-        future = OperationFuture(self._callbacks)
-        with self._lock:
+        handle = Handle(name, self)
+        with self.lock:
             if self._ended:
                 msg = "an operation was started while another thread closed what it is for"
                 raise RuntimeFailure(msg)
-            self._submit(run, future)
-        return Handle(future, self)
+            self._submit(run, handle)
+        return handle
 
     def end(self, run: Callable[[], Any] | None = None) -> None:
-        """Let the thread end after what was submitted, and after `run`; more cannot be submitted."""
-        with self._lock:
+        """Let the thread end after the operations in the queue and after `run`; refuse further ones."""
+        with self.lock:
             if self._ended:
                 return
             self._ended = True
             if run is not None:
-                self._submit(run, OperationFuture(self._callbacks))
+                self._submit(run, Handle(worker=self))
             if self._thread is not None:
                 self._queue.put(None)
 
     def close(self) -> None:
-        """Finish what was submitted, and end; callbacks that are slow to return go on without this."""
+        """Finish the queued operations and end; callbacks that do not return are left with a warning."""
         self.end()
         if self._thread is not None:
             self._thread.join()
-        self._callbacks.join(_CALLBACKS_WITHIN_S)
-        self._callbacks.close()
+        late = self.callbacks.join(_CALLBACKS_WITHIN_S)
+        if late:
+            msg = f"callbacks of {', '.join(late)} have not returned after {_CALLBACKS_WITHIN_S:g} s"
+            warnings.warn(f"{msg}; they are left running", RuntimeWarning, stacklevel=2)
+        self.callbacks.close()
 
-    def _submit(self, run: Callable[[], Any], future: OperationFuture) -> None:
+    def _submit(self, run: Callable[[], Any], handle: Handle) -> None:
         self._pending += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="weft", daemon=True)
             self._thread.start()
-        self._queue.put((run, future))
+        self._queue.put((run, handle))
 
     def _work(self) -> None:
         while (task := self._queue.get()) is not None:
-            run, future = task
+            run, handle = task
             try:
                 result = run()
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            except BaseException as error:  # noqa: BLE001 - `Handle.wait` raises it
                 self._settle()
-                with suppress(InvalidStateError):  # a user who has completed it does not end this thread
-                    future.set_exception(error)
+                handle.complete(error=error)
             else:
                 self._settle()
-                with suppress(InvalidStateError):
-                    future.set_result(result)
+                handle.complete(result)
 
     def _settle(self) -> None:
-        with self._lock:
+        with self.lock:
             self._pending -= 1

@@ -1,8 +1,14 @@
-"""How a communicator does one operation after the other.
+"""The ordered queue of operations of a communicator.
 
-A blocking call works in the caller's own thread when nothing is queued; what was started with ``async_op`` is
-done by one worker thread. What was prepared once is kept ready, and after a failure nothing goes on until it
-was mended.
+There is one queue and one kind of handle. An operation that is started with ``async_op``, by a user, by a
+process group of torch or by DeAR, goes to the communicator's `Worker`: one thread, which carries operations
+out in the order in which they were started, and a `Handle` for each. A blocking call runs in the caller's own
+thread if the queue is empty, else it is queued and waited for. `OperationQueue.in_turn` queues several calls
+as one operation; calls that are made within it run at once. `_busy` is no second queue: it is the lock that
+keeps a blocking call which found the queue empty apart from an operation that another thread starts at the
+same moment.
+
+Operations of a kind that ran before are kept prepared. After a failure every further operation is refused.
 """
 
 from __future__ import annotations
@@ -41,14 +47,14 @@ if TYPE_CHECKING:
 _Known: TypeAlias = "tuple[Prepared, Callable[[Any, float], bool]]"
 
 _MOST_KEPT: Final = 4096
-"""Operations that are kept ready; who has more kinds than that makes them anew."""
+"""Prepared operations that are kept; when there are more kinds, all of them are prepared anew."""
 
 SEGMENT_BYTES: Final = 256 << 10
 """Fits into a core's cache while several ranks' pieces are added to it."""
 
 
 class OperationQueue:
-    """What `Communicator` does its collectives with; parameters as there."""
+    """The base of `Communicator` that queues, prepares and runs operations; parameters as there."""
 
     def __init__(
         self,
@@ -80,30 +86,28 @@ class OperationQueue:
 
     @property
     def failure(self) -> RuntimeFailure | None:
-        """What ended this communicator; None as long as it can be used."""
+        """The failure that ended this communicator; None as long as it can be used."""
         return self._failure
 
     def use(self, chooser: ScheduleSelector) -> None:
-        """Take other schedules from here on; every rank calls this between the same two operations."""
+        """Use other schedules from here on; every rank calls this between the same two operations."""
         with self._busy:
             self._chooser = chooser
             self._prepared.clear()
             self._known.clear()
 
-    def check_open(self) -> None:
-        """Refuse to go on after `close`."""
-        self._check_open()
-
-    def in_turn(self, run: Callable[[], Any], *, async_op: bool = False) -> Any:
-        """Do several operations as if they were one.
+    def in_turn(self, run: Callable[[], Any], *, async_op: bool = False, name: str = "an operation") -> Any:
+        """Run several operations as if they were one.
 
         Parameters
         ----------
         run
-            Called when all that was started before is over; the calls that it makes are done at once, also
-            with ``async_op=True``. What it returns is the result.
+            A function that is called when all operations that were started before are over. Operations that
+            it calls run at once, also with ``async_op=True``. Its result is the result.
         async_op
-            Return a `Work` at once instead of waiting.
+            Return a `Handle` at once instead of waiting.
+        name
+            The name of the operation, for messages.
         """
 
         def one_after_the_other() -> Any:
@@ -113,15 +117,16 @@ class OperationQueue:
             finally:
                 self._turn = None
 
-        return self._do(one_after_the_other, async_op=async_op)
+        return self._do(one_after_the_other, async_op=async_op, name=name)
 
-    def _do(self, run: Callable[[], Any], *, async_op: bool) -> Any:
-        if not self._has_turn():  # what was started before `close` is finished, with all calls that it makes
+    def _do(self, run: Callable[[], Any], *, async_op: bool, name: str = "an operation") -> Any:
+        """Run an operation now or queue it; return its result or, with `async_op`, its handle."""
+        if not self._has_turn():  # an operation that was started before `close` may still make calls
             self._check_open()
         if async_op and self._has_turn():
             return done(run)
         if async_op:
-            return self._worker.submit(run)
+            return self._worker.submit(run, name)
         if self._may_run():
             return run()
         if self._worker.is_current():
@@ -130,11 +135,11 @@ class OperationQueue:
         return self._worker.submit(run).wait()
 
     def _may_run(self) -> bool:
-        """Whether a blocking call is to be done by the thread that makes it."""
+        """Return whether a blocking call runs in the thread that makes it."""
         return self._worker.idle() or self._has_turn()
 
     def _has_turn(self) -> bool:
-        """Whether this thread is running what was given to `in_turn`."""
+        """Return whether this thread runs a function that was given to `in_turn`."""
         return self._turn == threading.get_ident()
 
     def _check_open(self) -> None:
@@ -155,7 +160,7 @@ class OperationQueue:
         timeout: float | None,
         kind: str = "",
     ) -> Prepared | None:
-        """Run one operation; None where there is nobody to run it with."""
+        """Run one operation; return None if this is the only rank."""
         if self.size == 1:
             return None
         prepared = self._find(collective, flat, op, root, kind)
@@ -175,7 +180,7 @@ class OperationQueue:
     def _execute_chosen(
         self, name: str, chosen: Chosen, flat: Buffer, timeout: float | None, kind: str = ""
     ) -> None:
-        """Run one half of an all-reduce, in place; the two halves go together, so they were chosen before."""
+        """Run one half of an all-reduce, in place; the schedules of the two halves were chosen together."""
         key = (name, flat.elements, flat.dtype, chosen[0].digest, chosen[1], kind)
         prepared = self._prepared.get(key) or self._prepare(key, chosen, flat)
         with self._busy:
@@ -197,7 +202,7 @@ class OperationQueue:
         return self._keep_ready(key, Prepared(schedule, script, record, mark, start, share))
 
     def _keep_ready(self, key: tuple[Any, ...], prepared: Prepared) -> Prepared:
-        """Keep what was prepared, for the next operation of the same kind."""
+        """Keep a prepared operation for the next one of the same kind."""
         if len(self._prepared) >= _MOST_KEPT:
             self._prepared.clear()
             self._known.clear()
@@ -233,7 +238,7 @@ class OperationQueue:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Refuse to go on after a failure, and remember one."""
+        """Refuse to run after a failure, and keep a new one."""
         if self._failure is not None:
             msg = f"this communicator is of no further use: {self._failure}"
             raise RuntimeFailure(msg) from self._failure
@@ -250,7 +255,7 @@ class OperationQueue:
         self._reporter.tell(failure)  # last: a launcher that has heard it may end this process
 
     def flight(self) -> Path | None:
-        """Write the flight record of this process: what its communicators did lately, and what they wait for.
+        """Write the flight record of this process: the latest operations of all its communicators.
 
         The file is ``flight-JOB-rN.json`` in the folder that ``WEFT_FLIGHT_DIR`` names, by default the
         working directory; ``weft explain`` merges those of all ranks. It is also written when an operation
@@ -277,7 +282,7 @@ class OperationQueue:
             raise InputError(msg)
 
     def _into(self, name: str, out: Any, flat: Buffer, elements: float) -> Buffer:
-        """The array that the user gave for the result."""
+        """Return the array that the user gave for the result, checked."""
         into: Buffer = self._engine.flatten(out, writable=True)
         if into.dtype != flat.dtype:
             msg = f"{name}: out is {into.dtype}, the array {flat.dtype}; both have one type"
@@ -289,13 +294,13 @@ class OperationQueue:
         return into
 
     def _learn(self, prepared: Prepared, flat: Buffer, key: tuple[int, Any, str, str]) -> None:
-        """Keep an all-reduce ready for the next array of the same size, type, op and kind."""
+        """Keep an all-reduce prepared for the next array of the same size, type, op and kind."""
         shortcut = None if key in self._known else self._engine.shortcut(prepared, flat, key[2])
         if shortcut is not None:
             self._known[key] = prepared, shortcut
 
     def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
-        """Do again what was done before with an array like this; False if that is not possible."""
+        """Repeat an all-reduce that ran before with such an array; return False if that is not possible."""
         if self._closed or self._failure is not None or not self._may_run():
             return False
         prepared, shortcut = known
@@ -312,17 +317,17 @@ class OperationQueue:
 
 
 def is_rank(value: Any, size: int) -> bool:
-    """Whether something that a caller gave is the number of one of so many ranks."""
+    """Return whether a value is the number of one of `size` ranks."""
     return isinstance(value, int | np.integer) and 0 <= int(value) < size
 
 
 def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
-    """First element of each chunk, and the end."""
+    """Return the first element of each chunk, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
 
 
 def share_of(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[int, int]:
-    """First element that a rank has after a reduce-scatter, and the end; `start` is of `cut_into_chunks`."""
+    """Return the range that a rank has after a reduce-scatter; `start` is of `cut_into_chunks`."""
     owned = np.flatnonzero(schedule.target == rank)
     return (int(start[owned[0]]), int(start[owned[-1] + 1])) if len(owned) else (0, 0)
 
@@ -331,7 +336,7 @@ _here: weakref.WeakSet[OperationQueue] = weakref.WeakSet()
 
 
 def _forget() -> None:
-    """A forked child must not speak for its parent: to the others there is only one of them."""
+    """Close all communicators in a forked child: to the other ranks it would look like its parent."""
     for communicator in _here:
         communicator._closed = communicator._forked = True
         communicator._turn = None

@@ -15,6 +15,8 @@ from weft.errors import InputError
 from weft.runtime.operation_queue import cut_into_chunks, share_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weft.runtime.communicator import Communicator
     from weft.runtime.engines import Buffer
     from weft.runtime.schedule_selection import Chosen
@@ -78,6 +80,14 @@ class SplitAllReduce:
         op
             ``sum``, or ``avg`` for averages instead.
         """
+        return self._communicator._do(self.reduction(array, op, timeout=timeout), async_op=async_op)
+
+    def gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
+        """Send the part that each rank owns to all ranks."""
+        return self._communicator._do(self.gathering(array, timeout=timeout), async_op=async_op)
+
+    def reduction(self, array: Any, op: str = "sum", *, timeout: float | None = None) -> Callable[[], Any]:
+        """Check the arguments of `reduce`, and return its work for `Communicator.in_turn`."""
         if op not in ("sum", "avg"):
             msg = f"op {str(op)[:40]!r} has no halves, only sum and avg"
             raise InputError(msg)
@@ -90,10 +100,10 @@ class SplitAllReduce:
                 flat.part(*self.owned[self._communicator.rank]).divide(self._communicator.size)
             return flat.give_back()
 
-        return self._communicator._do(run, async_op=async_op)
+        return run
 
-    def gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
-        """Send the part that each rank owns to all ranks."""
+    def gathering(self, array: Any, *, timeout: float | None = None) -> Callable[[], Any]:
+        """Check the arguments of `gather`, and return its work for `Communicator.in_turn`."""
         flat = self._take(SECOND, array)
 
         def run() -> Any:
@@ -101,7 +111,7 @@ class SplitAllReduce:
                 self._communicator._execute_chosen(SECOND, self._pair[1], flat, timeout)
             return flat.give_back()
 
-        return self._communicator._do(run, async_op=async_op)
+        return run
 
     def _take(self, name: str, array: Any) -> Buffer:
         flat: Buffer = self._communicator._engine.flatten(array, writable=True)

@@ -15,9 +15,8 @@ from weft.torch.dear import DeAR
 from weft.torch.group_options import Options
 from weft.torch.hook import ddp_hook
 from weft.torch.methods import BACKEND
-from weft.torch.process_group import WeftProcessGroup, communicator, create
+from weft.torch.process_group import WeftProcessGroup, communicator, create, init_process_group
 from weft.torch.profiling import profile
-from weft.torch.regrouping import init_process_group
 from weft.torch.scaler import GradScaler
 from weft.torch.store_bootstrap import connect
 

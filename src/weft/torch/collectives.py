@@ -63,7 +63,7 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
         for tensor, given, (name, kind) in zip(tensors, inputs, found, strict=True):
             staged = Staged(given)
             comm.all_reduce(staged.numbers, name, timeout=timeout, kind=kind)
-            staged.settle()
+            staged.write_back()
             if not apart:
                 write(tensor, given)
 
@@ -82,7 +82,7 @@ def reduce(comm: Communicator, tensors: Sequence[Tensor], root: int, op: Any) ->
         for tensor, (name, kind) in zip(tensors, found, strict=True):
             staged = Staged(tensor)
             comm.reduce(staged.numbers, root, name, timeout=timeout, kind=kind)
-            staged.settle()
+            staged.write_back()
 
     return run
 
@@ -98,7 +98,7 @@ def broadcast(comm: Communicator, tensors: Sequence[Tensor], root: int) -> Job:
         for tensor in tensors:
             staged = Staged(tensor)
             comm.broadcast(staged.array, root, timeout=timeout, kind=kind_of("broadcast", tensor))
-            staged.settle()
+            staged.write_back()
 
     return run
 
@@ -112,7 +112,7 @@ def all_gather(comm: Communicator, output: Tensor, source: Tensor) -> Job:
     def run(timeout: float) -> None:
         staged = Staged(output)
         comm.all_gather(array_of(flat_of(source)), out=staged.array, timeout=timeout, kind=kind)
-        staged.settle()
+        staged.write_back()
 
     return run
 
@@ -148,7 +148,7 @@ def _gather_unequal(comm: Communicator, outputs: Sequence[Tensor], source: Tenso
         for root, output in enumerate(outputs):
             staged = Staged(output)
             comm.broadcast(staged.array, root, timeout=timeout, kind=kind)
-            staged.settle()
+            staged.write_back()
 
     return run
 
@@ -163,7 +163,7 @@ def reduce_scatter(comm: Communicator, output: Tensor, source: Tensor, op: Any) 
         staged = Staged(output)
         numbers = Staged(source).numbers
         comm.reduce_scatter(numbers, name, out=staged.numbers, timeout=timeout, kind=kind)
-        staged.settle()
+        staged.write_back()
 
     return run
 
@@ -184,7 +184,7 @@ def reduce_scatter_list(comm: Communicator, output: Tensor, sources: Sequence[Te
         whole = joined(sources)
         whole = torch.cat([flat_of(source) for source in sources]) if whole is None else whole
         comm.reduce_scatter(Staged(whole).numbers, name, out=staged.numbers, timeout=timeout, kind=kind)
-        staged.settle()
+        staged.write_back()
 
     return run
 
@@ -251,7 +251,7 @@ def scatter(
             whole = joined(sources)
             given = array_of(torch.cat([flat_of(source) for source in sources]) if whole is None else whole)
         comm.scatter(given, root, out=staged.array, timeout=timeout, kind=kind)
-        staged.settle()
+        staged.write_back()
 
     return checked(run, windows.close())
 
@@ -275,7 +275,7 @@ def all_to_all(comm: Communicator, outputs: Sequence[Tensor], sources: Sequence[
             staged = Staged(outputs[source])
             sent = array_of(flat_of(parts[dest]))
             comm.send_recv(sent, dest, staged.array, source, timeout=timeout, kind=kind)
-            staged.settle()
+            staged.write_back()
 
     return run
 
@@ -298,7 +298,7 @@ def all_to_all_single(
     def run(timeout: float) -> None:
         staged = Staged(output)
         comm.all_to_all(array_of(flat_of(source)), out=staged.array, timeout=timeout, kind=kind)
-        staged.settle()
+        staged.write_back()
 
     return run
 

@@ -58,8 +58,8 @@ def dispatch(
                 found = mode.__torch_dispatch__(operation, types, args, kwargs)
             if found is not NotImplemented:
                 return found
-        for kind in types if asked.isdisjoint(map(id, _each(given))) else ():
-            asked.update(map(id, _each(given)))
+        for kind in types if offered.isdisjoint(map(id, _each(given))) else ():
+            offered.update(map(id, _each(given)))
             found = kind.__torch_dispatch__(operation, types, args, kwargs)
             if found is not NotImplemented:
                 return found
@@ -72,7 +72,9 @@ def dispatch(
     def give(first: Any, work: Work) -> Any:
         return (first, work) if returns_tensors else work
 
-    asked: set[int] = set()  # tensors whose subclass has been asked; asked again, it would go on for ever
+    offered: set[int] = (
+        set()
+    )  # tensors whose subclass has been offered; offered again, it would go on for ever
     operation, returns_tensors = make_overload(name, call)
     found = call(*tensors, *others)
     work: Work = found[-1] if isinstance(found, tuple | list) else found

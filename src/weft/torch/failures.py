@@ -1,7 +1,7 @@
-"""A failure reaches the user before an optimizer steps.
+"""Deferred failures: the failure of an operation is kept, and raised in the user's thread.
 
 torch swallows the errors of futures that Python completes, or crashes on them. So no future of Weft's ever
-completes with one: the failure is kept here instead, and raised wherever the user's thread comes by next:
+completes with one. The failure is kept here instead, and raised at the next opportunity in the user's thread:
 where it waits, at the next collective, at the end of the backward pass in which the operation was started,
 and before any optimizer steps.
 """
@@ -33,19 +33,19 @@ _FORKED: Final = (
 
 
 class DeferredFailures:
-    """Keeps the first failure among the operations of one communicator.
+    """The first failure among the operations of one communicator.
 
     Parameters
     ----------
     timeout
-        Seconds that an operation may take.
+        The seconds that an operation may take.
     """
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self.failure: BaseException | None = None
         self.forked = False
-        self._told = self._closed = False
+        self._reported = self._closed = False
         self._lock = threading.Lock()
         self._under_way: dict[Future[Any], tuple[type[BaseException], ...]] = {}
         self._in_backward: dict[int, list[Handle]] = {}
@@ -53,18 +53,18 @@ class DeferredFailures:
             if not _installed.is_set():
                 _installed.set()
                 refuse_steps(_check_all)
-            _guards.add(self)
+            _instances.add(self)
 
     def started(self, work: Handle, *, harmless: tuple[type[BaseException], ...] = ()) -> None:
-        """Watch over an operation that was just started.
+        """Watch an operation that was just started.
 
-        If this thread is in a backward pass, that ends only when the operation has. Others that are under way
-        do not concern it: what they wait for may depend on this rank's going on.
+        If this thread is in a backward pass, the pass ends only when the operation has. It does not wait for
+        other running operations, which may depend on something that this rank does later.
 
         Parameters
         ----------
         harmless
-            Errors after which the communicator can go on; only `wait` raises them.
+            The errors after which the communicator can be used further; only `wait` raises them.
         """
         with self._lock:
             self._under_way[work.future] = harmless
@@ -85,43 +85,43 @@ class DeferredFailures:
             at_end_of_backward(lambda: self._end_backward(number))
 
     @property
-    def untold(self) -> BaseException | None:
-        """The failure, if nobody has been told of it yet."""
-        return None if self._told else self.failure
+    def unreported(self) -> BaseException | None:
+        """The failure, if it was not raised yet."""
+        return None if self._reported else self.failure
 
-    def failed(self, failure: BaseException, *, told: bool = False) -> None:
-        """Keep a failure; only the first counts, what follows comes from it.
+    def failed(self, failure: BaseException, *, reported: bool = False) -> None:
+        """Keep a failure, if it is the first; later ones are consequences of it.
 
         Parameters
         ----------
-        told
+        reported
             Whether the caller raises it.
         """
         with self._lock:
             self.failure = self.failure or failure
-            self._told = self._told or told
+            self._reported = self._reported or reported
 
-    def check(self, *, tells: bool = True) -> None:
-        """Raise what has failed, if something has: an error of the same type, for as often as it is asked.
+    def check(self, *, reports: bool = True) -> None:
+        """Raise an error of the same type as the first failure, if there is one, at every call.
 
         Parameters
         ----------
-        tells
-            Whether the user sees it; an operation under way keeps it until somebody waits for that.
+        reports
+            Whether the user sees it; the error of a running operation is seen only where that is waited for.
         """
         self.check_process()
         if self.failure is not None:
-            self._told = self._told or tells
+            self._reported = self._reported or reports
             again = copy.copy(self.failure) if isinstance(self.failure, WeftError) else self.failure
             raise again from self.failure
 
     def check_process(self) -> None:
-        """Refuse a forked child: the threads that would do its work are its parent's."""
+        """Refuse a forked child: the threads that carry out operations are its parent's."""
         if self.forked:
             raise RuntimeFailure(_FORKED)
 
     def drain(self, patience: float | None) -> int:
-        """Wait until all operations have ended; return how many have not within `patience` seconds.
+        """Wait until all operations have ended; return the number of those that have not in time.
 
         Without `patience` each operation has its own deadline.
         """
@@ -133,7 +133,7 @@ class DeferredFailures:
         return len(late)
 
     def close(self) -> None:
-        """Let optimizers step again: whoever closes a communicator knows that it is of no use any more."""
+        """Let optimizers step again: the user has closed the communicator."""
         self._closed = True
 
     def _ended(self, future: Future[Any]) -> None:
@@ -157,22 +157,22 @@ class DeferredFailures:
             self.check()
 
 
-_guards: weakref.WeakSet[DeferredFailures] = weakref.WeakSet()
+_instances: weakref.WeakSet[DeferredFailures] = weakref.WeakSet()
 _lock: Final = threading.Lock()
 _installed: Final = threading.Event()
 
 
 def _check_all() -> None:
     with _lock:
-        guards = tuple(_guards)
-    for guard in guards:
-        guard._check_step()
+        instances = tuple(_instances)
+    for failures in instances:
+        failures._check_step()
 
 
 def _forget() -> None:
-    """In a forked child: none of its parent's groups is its own."""
-    for guard in _guards:
-        guard.forked = True
+    """Mark all groups in a forked child: they are its parent's."""
+    for failures in _instances:
+        failures.forked = True
     _lock.release()
 
 

@@ -1,4 +1,4 @@
-"""What a process group runs on."""
+"""The options of a process group of backend weft."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ class Options:
     connect_timeout: float = CONNECT_S
     planning: float = 20.0
     communicator: Communicator | None = None
-    """To run on one that is there already, instead of meeting through the store."""
+    """To run on one that is there already, instead of connecting through the store."""

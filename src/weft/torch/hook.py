@@ -14,11 +14,12 @@ from torch import distributed as dist
 
 from weft.errors import InputError
 from weft.torch.failures import DeferredFailures
+from weft.torch.group_options import Options
 from weft.torch.internals import DEFAULT_TIMEOUT_S, GradBucket
 from weft.torch.process_group import WeftProcessGroup
-from weft.torch.store_bootstrap import connect
+from weft.torch.store_bootstrap import connect_group
 from weft.torch.tensors import Staged, kind_of, write
-from weft.torch.work import WorkFuture, guarded
+from weft.torch.work import WorkFuture, invalidate_on_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,79 +48,99 @@ def ddp_hook(
 ) -> Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]:
     """Communication hook that averages gradients with Weft: ``model.register_comm_hook(None, ddp_hook())``.
 
-    All ranks of the group meet when the first bucket is ready. A group of backend weft is used as it is,
-    unless something else is prescribed here.
-
-    Tests run this on CPUs, over groups of gloo and of weft. Gradients on an accelerator are copied to pinned
-    host memory, averaged there and copied back; nobody has run that on one yet (``tools/gpu-check`` does).
+    The ranks of the group connect when the first bucket is ready. A group of backend weft is used as it is,
+    unless something else is prescribed here. Tests run this on CPUs, over groups of gloo and of weft.
+    Gradients on an accelerator are copied to pinned host memory, averaged there and copied back; nobody has
+    run that on one yet (``tools/gpu-check`` does).
 
     Parameters
     ----------
     plan, schedule, topology, algorithm, transport, streams, planning
         As for `weft.init`.
     group
-        That the model is distributed over; by default all ranks.
+        The group that the model is distributed over; by default all ranks.
     wire
         ``"fp16"`` or ``"bf16"``: gradients travel and are added in this type, which halves float32's bytes
         and loses their precision. By default they travel as they are.
     timeout
-        Seconds for meeting, and for each bucket.
+        Seconds for connecting, and for each bucket.
 
     Returns
     -------
     Callable
-        For ``register_comm_hook``, whose state it does not use.
+        A hook for ``register_comm_hook``, whose state it does not use.
 
     Raises
     ------
     InputError
         If `wire` is something else.
     """
-    if wire not in _WIRES:
-        msg = f"wire {wire!r} is unknown, expected 'fp16', 'bf16' or None"
-        raise InputError(msg)
-    kind = _WIRES[wire]
-    prescribed = any((plan, schedule, topology, algorithm, transport != "auto", streams != 2))
-    made: list[tuple[Communicator, DeferredFailures]] = []
-
-    def meet() -> tuple[Communicator, DeferredFailures]:
-        found = dist.group.WORLD if group is None else group
-        if isinstance(found, WeftProcessGroup) and not prescribed:
-            return found.communicator, found.guard
-        communicator = connect(
-            found,
-            plan=plan,
-            schedule=schedule,
-            topology=topology,
-            algorithm=algorithm,
-            transport=transport,
-            streams=streams,
-            timeout=timeout,
-            planning=planning,
-        )
-        return communicator, DeferredFailures(timeout)
+    options = Options(
+        plan=plan,
+        schedule=schedule,
+        topology=topology,
+        algorithm=algorithm,
+        transport=transport,
+        streams=streams,
+        planning=planning,
+    )
+    average = _GradientAverage(group, options, timeout, wire)
 
     def weft_hook(state, bucket):  # type: ignore[no-untyped-def]
         del state
-        if not made:
-            made.append(meet())
-        communicator, guard = made[0]
-        guard.check()
-        buffer = bucket.buffer()
-        if _on_host(buffer):
-            run = guarded(lambda: _average(communicator, buffer, kind), [buffer])
-        else:
-            run = guarded(partial(_average_copy, communicator, _HostCopy(buffer), kind), [buffer])
-        work = communicator.in_turn(run, async_op=True)
-        guard.started(work)
-        return WorkFuture(torch.futures.Future(), work, buffer).ask()
+        return average.start(bucket.buffer())
 
     # torch compares them with its own classes, which annotations in the source, being text here, are not.
-    weft_hook.__annotations__ = {
-        "bucket": GradBucket,
-        "return": torch.futures.Future[torch.Tensor],
-    }
+    weft_hook.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[torch.Tensor]}
     return weft_hook
+
+
+class _GradientAverage:
+    """Averages the buckets of one model; connects the ranks with the first bucket.
+
+    Parameters
+    ----------
+    group
+        The group that the model is distributed over; None for all ranks.
+    options
+        How to connect, unless the group is one of backend weft.
+    timeout
+        Seconds for connecting, and for each bucket.
+    wire
+        The type that gradients travel in; None for their own.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup | None, options: Options, timeout: float, wire: str | None
+    ) -> None:
+        if wire not in _WIRES:
+            msg = f"wire {wire!r} is unknown, expected 'fp16', 'bf16' or None"
+            raise InputError(msg)
+        self._group, self._options, self._timeout, self._wire = group, options, timeout, _WIRES[wire]
+        self._connected: tuple[Communicator, DeferredFailures] | None = None
+
+    def start(self, buffer: torch.Tensor) -> torch.futures.Future[Any]:
+        """Start averaging a bucket, in place; return a future that completes with it."""
+        if self._connected is None:
+            self._connected = self._connect()
+        communicator, failures = self._connected
+        failures.check()
+        if _on_host(buffer):
+            average = partial(_average, communicator, buffer, self._wire)
+        else:
+            average = partial(_average_copy, communicator, _HostCopy(buffer), self._wire)
+        run = invalidate_on_failure(average, [buffer])
+        handle = communicator.in_turn(run, async_op=True, name="ddp_hook")
+        failures.started(handle)
+        return WorkFuture(torch.futures.Future(), handle, buffer).publish()
+
+    def _connect(self) -> tuple[Communicator, DeferredFailures]:
+        group = dist.group.WORLD if self._group is None else self._group
+        prescribed = self._options != Options(planning=self._options.planning)
+        if isinstance(group, WeftProcessGroup) and not prescribed:
+            return group.communicator, group.failures
+        communicator = connect_group(group, self._options, self._timeout)
+        return communicator, DeferredFailures(self._timeout)
 
 
 def _average(communicator: Communicator, buffer: torch.Tensor, kind: torch.dtype | None) -> None:

@@ -1,8 +1,8 @@
-"""Messages of one rank to another, each given to the receive that asks for its tag.
+"""Messages of one rank to another, each given to the receive that waits for its tag.
 
 A message is a header (tag, bytes, type) and the memory of a tensor. The receiver reads while a receive waits.
-A message whose tag no receive has asked for yet is kept in memory until one does, up to a bound; messages of
-one tag come in the order in which they were sent.
+A message whose tag no receive waits for yet is kept in memory, up to a bound; messages of one tag are
+received in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import torch
 
 from weft import limits
 from weft.errors import DesyncError, LimitError, PeerLost, TimedOut
-from weft.runtime.handles import Handle, OperationFuture, Worker
-from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, spoil
+from weft.runtime.handles import Handle, Worker
+from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, invalidate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ _LISTENING_S: Final = 1e6
 
 
 class MessageHeader(NamedTuple):
-    """What the sender says about a message before it comes."""
+    """The header that is sent before a message."""
 
     tag: int
     size_bytes: int
@@ -50,54 +50,48 @@ class MessageHeader(NamedTuple):
 
     @staticmethod
     def of(tag: int, tensor: torch.Tensor) -> MessageHeader:
-        """Header of a message with this tensor."""
+        """Return the header of a message with this tensor."""
         code = zlib.crc32(str(given_dtype(tensor)).encode())
         return MessageHeader(tag, tensor.numel() * tensor.element_size(), code)
 
     @property
     def kind(self) -> str:
-        """For the fingerprint of the operation that moves the message: ranks whose types differ are told."""
+        """The part of the operation's fingerprint that makes ranks with different types fail."""
         return f"message {self.type_code:08x}"
 
 
 class Receive:
-    """A receive that was started, from one peer or from whichever comes first.
+    """A receive that was started, from one peer or from the first that sends.
 
     Parameters
     ----------
     tensor
-        For the message.
+        The tensor for the message.
     tag
-        That the message has.
+        The tag of the message.
     timeout
         Seconds.
     senders
-        Ranks that may send it.
+        The ranks that may send it.
     """
 
-    def __init__(
-        self,
-        tensor: torch.Tensor,
-        tag: int,
-        timeout: float,
-        senders: Iterable[int],
-    ) -> None:
+    def __init__(self, tensor: torch.Tensor, tag: int, timeout: float, senders: Iterable[int]) -> None:
         self.tensor, self.tag, self.timeout = tensor, tag, timeout
         self._senders = set(senders)
         self.deadline = time.monotonic() + timeout
-        self.work = Handle(OperationFuture())
+        self.handle = Handle("recv")
         self._source: int | None = None
         self._lock = threading.Lock()
 
     def claim(self, source: int) -> bool:
-        """Whether a message of this rank may complete it: the first that asks may."""
+        """Return whether a message of this rank may complete it: that of the first caller may."""
         with self._lock:
             mine = self._source is None
             self._source = source if mine else self._source
             return mine
 
     def can_do_without(self, sender: int) -> bool:
-        """Whether there are others that may send it, now that this one no longer will."""
+        """Return whether other ranks may send it, after this one no longer will."""
         with self._lock:
             self._senders.discard(sender)
             return bool(self._senders)
@@ -108,21 +102,21 @@ class Receive:
         return self._source is None
 
     def find_source(self) -> int:
-        """Rank that the message came from; -1 as long as none has come, and if none will."""
+        """Return the rank that has sent the message; -1 as long as there is none."""
         return -1 if self._source is None else self._source
 
     def complete(self) -> None:
-        """The message is in the tensor."""
-        self.work.future.set_result(None)
+        """Complete the receive: the message is in the tensor."""
+        self.handle.complete()
 
     def fail(self, error: BaseException) -> None:
-        """There will be no message."""
-        spoil(self.tensor)
-        self.work.future.set_exception(error)
+        """Fail the receive: there will be no message."""
+        invalidate(self.tensor)
+        self.handle.complete(error=error)
 
 
 class Expiry:
-    """Gives up receives whose time is over, where connections are listened to, which have no deadline.
+    """Fails receives at their deadlines where their connections are read without a deadline.
 
     One thread serves them all; it starts with the first.
     """
@@ -135,7 +129,7 @@ class Expiry:
         self._closed = False
 
     def add(self, receive: Receive, senders: list[int]) -> None:
-        """Give this one up at its deadline, unless it has got its message."""
+        """Fail a receive at its deadline, unless it has its message by then."""
         with self._changed:
             heapq.heappush(self._due, (receive.deadline, next(self._number), receive, senders))
             if self._thread is None:
@@ -157,7 +151,7 @@ class Expiry:
                 receive.fail(TimedOut("recv", receive.timeout, senders, hint))
 
     def _next(self) -> tuple[Receive, list[int]] | None:
-        """The next receive whose time is over; None once this is closed."""
+        """Return the next receive whose deadline has passed; None once this is closed."""
         with self._changed:
             while not self._closed:
                 while self._due and not self._due[0][2].is_open:
@@ -176,7 +170,7 @@ class MessageThread:
     Parameters
     ----------
     connection
-        To the peer.
+        The connection to the peer.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -188,7 +182,7 @@ class MessageThread:
         self._worker.end(self._connection.close)
 
     def join(self) -> None:
-        """Return when that is done."""
+        """Return when the connection is closed."""
         self._worker.close()
 
 
@@ -196,7 +190,7 @@ class Outbox(MessageThread):
     """Sends tensors to one peer, one after the other."""
 
     def send(self, tensor: torch.Tensor, tag: int, timeout: float) -> Handle:
-        """Start to send a tensor; the work is over when the peer has read it."""
+        """Start to send a tensor; the operation is over when the peer has read it."""
 
         def run() -> None:
             communicator = self._connection.open("send", timeout)
@@ -205,7 +199,7 @@ class Outbox(MessageThread):
                 communicator.send(np.array(header, np.int64), RECEIVER, timeout=timeout, kind="header")
                 communicator.send(data, RECEIVER, timeout=timeout, kind=header.kind)
 
-        return self._worker.submit(run)
+        return self._worker.submit(run, "send")
 
 
 class Inbox(MessageThread):
@@ -219,17 +213,17 @@ class Inbox(MessageThread):
         self._kept_messages = self._kept_bytes = 0
         self._ended: PeerLost | None = None
         self.listens = False
-        """Whether this reads without a deadline: receives then need somebody else who ends them in time."""
+        """Whether this reads without a deadline; `Expiry` then fails receives in time."""
         self._next: MessageHeader | None = None
 
     def offer(self, receive: Receive, *, only: bool) -> None:
-        """Give a receive the first message with its tag that no other receive has got.
+        """Give a receive the first message with its tag that no other receive has taken.
 
         Parameters
         ----------
         only
-            Whether no other peer can complete it. For what another peer can complete, the connection is
-            listened to without a deadline, which would be the connection's end.
+            Whether no other peer can complete it. If another peer can, the connection is read without a
+            deadline, because a deadline that passes ends the connection.
         """
         self.listens = self.listens or not only
         with self._lock:
@@ -239,10 +233,10 @@ class Inbox(MessageThread):
         if kept is not None:
             self._give(receive, *kept)
         elif receive.is_open:
-            self._worker.submit(lambda: self._read_until(receive, only))
+            self._worker.submit(lambda: self._read_until(receive, only), "recv")
 
     def end(self) -> None:
-        """Close the connection after the last message that was started, or now if none is waited for."""
+        """Close the connection after the last message that was started, or now if no receive waits."""
         super().end()
         with self._lock:
             listens = not any(receive.is_open for receive in self._waiting)
@@ -251,12 +245,12 @@ class Inbox(MessageThread):
 
     @property
     def kept_tags(self) -> list[int]:
-        """Tags of the messages that are kept."""
+        """The tags of the messages that are kept."""
         with self._lock:
             return list(self._kept)
 
     def _read_until(self, receive: Receive, only: bool) -> None:
-        """Read messages until this receive has got one, perhaps while an earlier one waited."""
+        """Read messages until this receive has its own, perhaps while an earlier one waits."""
         try:
             while receive.is_open:
                 if self._ended is not None:
@@ -265,9 +259,11 @@ class Inbox(MessageThread):
                 communicator = self._connection.open("recv", left, lambda: receive.is_open)
                 with self._connection.ranks_of_group():
                     self._read(communicator, max(_SHORTEST_WAIT_S, left))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+        except BaseException as error:  # noqa: BLE001 - the receive raises it
             peer = self._connection.peer
-            if isinstance(error, PeerLost) and error.reason is not None:  # it has left in good order
+            if (
+                isinstance(error, PeerLost) and error.reason is not None
+            ):  # the peer has left the group properly
                 self._ended = error
             alone = self._ended is None or not receive.can_do_without(peer)
             if alone and receive.claim(peer):
@@ -308,15 +304,15 @@ class Inbox(MessageThread):
     ) -> None:
         """Read a message into the tensor of the receive that it is for."""
         staged = Staged(receive.tensor)
-        # As this rank expects it: where the size or the type of the message differ, both ranks are told.
+        # As this rank expects it: where the size or the type of the message differ, both ranks fail.
         kind = MessageHeader.of(header.tag, receive.tensor).kind
         communicator.recv(bytes_of(staged.flat), SENDER, timeout=wait, kind=kind)
-        staged.settle()
+        staged.write_back()
         self._next = None
         receive.complete()
 
     def _find(self, tag: int) -> Receive | None:
-        """The first receive that waits for this tag and was not completed by another peer."""
+        """Return the first receive that waits for this tag and was not completed by another peer."""
         peer = self._connection.peer
         return next((one for one in self._waiting if one.tag == tag and one.claim(peer)), None)
 
@@ -354,5 +350,5 @@ class Inbox(MessageThread):
             return
         staged = Staged(receive.tensor)
         bytes_of(staged.flat)[:] = data
-        staged.settle()
+        staged.write_back()
         receive.complete()

@@ -1,7 +1,8 @@
-"""``monitored_barrier``: a barrier that names the ranks which have not come.
+"""``monitored_barrier``: a barrier that names the ranks which are missing.
 
 Rank 0 looks for a note of every other rank in the store of the group, and answers with a note of its own:
-that all have come, or that some have not. No connection is used, so a rank that does not come spoils none.
+that all ranks have called the barrier, or that some have not. No connection is used, so none breaks when a
+rank is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
 _VERDICT_S: Final = 5.0
-"""How much longer than rank 0 the others wait for its answer, once it has come."""
+"""How much longer than rank 0 the others wait for its answer, once it has called the barrier."""
 
 _PASSED: Final = "passed"
 _FAILED: Final = "failed"
@@ -27,8 +28,8 @@ _LATEST: Final = "barrier/latest"
 """Where rank 0 notes the number of the barrier that it is at."""
 
 
-class Meetings:
-    """How many barriers this rank has come to, and whether it may have missed one since."""
+class BarrierCount:
+    """The number of barriers that this rank has called, and whether it may have missed one since."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -41,9 +42,9 @@ class MonitoredBarrier:
     Parameters
     ----------
     notes
-        In the store of the group.
-    meetings
-        The barriers before it.
+        The notes in the store of the group.
+    barriers
+        The count of the barriers before it.
     rank, ranks
         This rank, and all.
     check
@@ -53,45 +54,45 @@ class MonitoredBarrier:
     def __init__(
         self,
         notes: StoreNotes,
-        meetings: Meetings,
+        barriers: BarrierCount,
         rank: int,
         ranks: Sequence[int],
         check: Callable[[], None],
     ) -> None:
-        self._notes, self._meetings = notes, meetings
+        self._notes, self._barriers = notes, barriers
         self._rank, self._ranks, self._check = rank, ranks, check
-        if meetings.may_be_behind:
+        if barriers.may_be_behind:
             self._catch_up()
-        meetings.count += 1
-        self._key = f"barrier/{meetings.count}"
+        barriers.count += 1
+        self._key = f"barrier/{barriers.count}"
 
     def pass_within(self, seconds: float, name_all: bool) -> None:
-        """Return once all ranks have come.
+        """Return once all ranks have called the barrier.
 
         Raises
         ------
         TimedOut
-            At rank 0 with the ranks that are missing, all of them or the first; at the others if rank 0 has
-            not come or has given up.
+            At rank 0 with the ranks that are missing, all of them or the first; at the others if rank 0 is
+            missing or has given up.
         """
         if self._rank == 0:
             self._monitor(seconds, name_all)
         else:
-            self._notes.leave_word(f"{self._key}/{self._rank}", "here")
+            self._notes.put(f"{self._key}/{self._rank}", "here")
             self._await_answer(seconds)
 
     def _monitor(self, seconds: float, name_all: bool) -> None:
         missing = [rank for rank in self._ranks if rank != 0]
-        self._notes.leave_word(_LATEST, str(self._meetings.count))
+        self._notes.put(_LATEST, str(self._barriers.count))
 
         def all_here() -> bool:
-            missing[:] = [rank for rank in missing if self._notes.find_word(f"{self._key}/{rank}") is None]
+            missing[:] = [rank for rank in missing if self._notes.get(f"{self._key}/{rank}") is None]
             return not missing
 
         if self._poll(all_here, seconds):
-            self._notes.leave_word(f"{self._key}/0", _PASSED)
+            self._notes.put(f"{self._key}/0", _PASSED)
             return
-        self._notes.leave_word(f"{self._key}/0", _FAILED)
+        self._notes.put(f"{self._key}/0", _FAILED)
         named = missing if name_all else missing[:1]
         who = ("Ranks " if len(named) > 1 else "Rank ") + ", ".join(map(str, named))
         hint = f"[Rank 0]: {who} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
@@ -103,7 +104,7 @@ class MonitoredBarrier:
         answers: list[str] = []
 
         def look() -> bool:
-            found = self._notes.find_word(f"{self._key}/0")
+            found = self._notes.get(f"{self._key}/0")
             answers.extend([] if found is None else [found])
             return bool(answers)
 
@@ -113,29 +114,29 @@ class MonitoredBarrier:
                 raise PeerLost(0, None, None, "monitored_barrier", reason="it has left the process group")
             return bool(answers)
 
-        if not self._poll(answered, seconds) and self._notes.find_word(_LATEST) == str(self._meetings.count):
-            self._poll(answered, _VERDICT_S)  # rank 0 has come, and is about to say who has not
+        if not self._poll(answered, seconds) and self._notes.get(_LATEST) == str(self._barriers.count):
+            self._poll(answered, _VERDICT_S)  # rank 0 is there, and is about to say which ranks are not
         if answers and answers[0] == _PASSED:
             return
-        self._meetings.may_be_behind = True
+        self._barriers.may_be_behind = True
         reached = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors"
         # In torch's words, which its tests and other people's tools look for.
         hint = f"{reached} while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
         raise TimedOut("monitored_barrier", seconds, [] if answers else [0], hint)
 
     def _catch_up(self) -> None:
-        """Go to the barrier that rank 0 is at, or to its next."""
-        self._meetings.may_be_behind = False
-        latest = self._notes.find_word(_LATEST)
+        """Continue with the barrier that rank 0 is at, or with its next."""
+        self._barriers.may_be_behind = False
+        latest = self._notes.get(_LATEST)
         if latest is not None:
             number = int(latest)
-            is_over = self._notes.find_word(f"barrier/{number}/0") is not None
-            self._meetings.count = max(self._meetings.count, number if is_over else number - 1)
+            is_over = self._notes.get(f"barrier/{number}/0") is not None
+            self._barriers.count = max(self._barriers.count, number if is_over else number - 1)
 
-    def _poll(self, come: Callable[[], bool], seconds: float) -> bool:
-        """Whether something has come in time."""
+    def _poll(self, is_true: Callable[[], bool], seconds: float) -> bool:
+        """Return whether a condition has become true in time."""
         deadline, pause = time.monotonic() + seconds, _SHORTEST_PAUSE_S
-        while not come():
+        while not is_true():
             self._check()
             if time.monotonic() >= deadline:
                 return False

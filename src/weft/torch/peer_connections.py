@@ -2,7 +2,7 @@
 
 torch lets a rank start a send and a receive and wait for both: neither may wait for the other, nor for a
 collective. So the messages from one rank to another have connections of their own, which the two ranks make
-when both of them have started a message on that way.
+when both of them have started a message on that route.
 
 Each rank leaves three kinds of notes in the store of the group: that it wants a connection, how to connect,
 and that it has left the group. A rank that waits for a peer which has left gives up at once.
@@ -23,7 +23,7 @@ from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOu
 from weft.runtime.bootstrap.group_store import AnsweringStore
 from weft.torch.group_options import Options
 from weft.torch.messages import RECEIVER, SENDER, Expiry, Inbox, MessageThread, Outbox, Receive
-from weft.torch.monitored_barrier import Meetings, MonitoredBarrier
+from weft.torch.monitored_barrier import BarrierCount, MonitoredBarrier
 from weft.torch.store_bootstrap import meet
 
 if TYPE_CHECKING:
@@ -39,30 +39,30 @@ _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
 _LISTENING_PAUSE_S: Final = 0.25
 
-_LONGEST_MEETING_S: Final = 60.0
-"""For two ranks that both want a connection to make it."""
+_CONNECT_WITHIN_S: Final = 60.0
+"""How long two ranks that both want a connection may take to make it."""
 
 
-class PeerLane(NamedTuple):
-    """From one rank to another."""
+class PeerRoute(NamedTuple):
+    """The route of messages from one rank to another."""
 
     sender: int
     receiver: int
 
 
 class PeerConnections:
-    """The messages of one rank to and from single others.
+    """The connections of one rank for messages to and from single other ranks.
 
     Parameters
     ----------
     store
-        Of the group.
+        The store of the group.
     session
-        Name of this group in the store; another group of the same ranks may use the same store later.
+        The name of this group in the store; another group of the same ranks may use the same store later.
     members
         The processes of the group, by rank, as far as they are known.
     rank, size
-        Of this process in it, and of the group.
+        This rank, and the number of ranks.
     options
         How to connect.
     check
@@ -81,7 +81,7 @@ class PeerConnections:
     ) -> None:
         self._notes = StoreNotes(store, session)
         self._ranks = range(size)
-        self._meetings = Meetings()
+        self._barriers = BarrierCount()
         self._expiry = Expiry()
         self._members, self._rank, self._options, self._check = members, rank, options, check
         self._lock = threading.Lock()
@@ -93,43 +93,43 @@ class PeerConnections:
         """Start to send a tensor."""
         with self._lock:
             if receiver not in self._outboxes:
-                self._outboxes[receiver] = Outbox(self._connect(PeerLane(self._rank, receiver)))
+                self._outboxes[receiver] = Outbox(self._connect(PeerRoute(self._rank, receiver)))
         return self._outboxes[receiver].send(tensor, tag, timeout)
 
     def receive(self, tensor: Tensor, sender: int | None, tag: int, timeout: float) -> Receive:
-        """Start to receive into a tensor, from one rank or, without a sender, from whichever sends first."""
+        """Start to receive into a tensor, from one rank or, without a sender, from the first that sends."""
         senders = [sender] if sender is not None else [rank for rank in self._ranks if rank != self._rank]
         receive = Receive(tensor, tag, timeout, senders)
         with self._lock:
             for rank in senders:
                 if rank not in self._inboxes:
-                    self._inboxes[rank] = Inbox(self._connect(PeerLane(rank, self._rank)))
+                    self._inboxes[rank] = Inbox(self._connect(PeerRoute(rank, self._rank)))
         for rank in senders:
             self._inboxes[rank].offer(receive, only=sender is not None)
         if any(self._inboxes[rank].listens for rank in senders):
             self._expiry.add(receive, senders)
         return receive
 
-    def meet_all(self, seconds: float, name_all: bool) -> None:
+    def monitored_barrier(self, seconds: float, name_all: bool) -> None:
         """Return once every rank of the group has called this, as often as this one.
 
         Parameters
         ----------
         seconds
-            For all ranks to come.
+            The time for all ranks to call this.
         name_all
             Whether the error names all ranks that are missing, and not only the first.
 
         Raises
         ------
         TimedOut
-            At rank 0 with the ranks that have not come; at others if rank 0 has not come, or has given up.
+            At rank 0 with the ranks that are missing; at others if rank 0 is missing, or has given up.
         """
-        barrier = MonitoredBarrier(self._notes, self._meetings, self._rank, self._ranks, self._check)
+        barrier = MonitoredBarrier(self._notes, self._barriers, self._rank, self._ranks, self._check)
         barrier.pass_within(seconds, name_all)
 
     def leave(self) -> None:
-        """Tell the others that no message follows, and close each connection after its last message."""
+        """Note that no message follows, and close each connection after its last message."""
         self._notes.leave(self._rank)
         for box in self._boxes():
             box.end()
@@ -141,11 +141,11 @@ class PeerConnections:
         self._expiry.close()
 
     def unreceived(self) -> dict[int, list[int]]:
-        """Tags of messages that have come and were not received, by sender."""
+        """Return the tags of messages that were sent to this rank and never received, by sender."""
         return {sender: tags for sender, box in self._inboxes.items() if (tags := box.kept_tags)}
 
     def abort(self) -> None:
-        """Cancel the messages that are under way."""
+        """Cancel the messages that are being sent and received."""
         for connection in self._connections:
             connection.abort()
         self._expiry.close()
@@ -153,46 +153,47 @@ class PeerConnections:
     def _boxes(self) -> list[MessageThread]:
         return [*self._outboxes.values(), *self._inboxes.values()]
 
-    def _connect(self, way: PeerLane) -> Connection:
-        connection = Connection(self._notes, way, self._members, self._rank, self._options, self._check)
+    def _connect(self, route: PeerRoute) -> Connection:
+        connection = Connection(self._notes, route, self._members, self._rank, self._options, self._check)
         connection.announce()
         self._connections.append(connection)
         return connection
 
 
-def open_pairs(
+def open_peer_connections(
     store: Any, communicator: Communicator, options: Options, check: Callable[[], None], timeout: float
 ) -> PeerConnections:
-    """The messages of a group that runs on a communicator; every rank calls this.
+    """Make the peer connections of a group that runs on a communicator; every rank calls this.
 
     Parameters
     ----------
     options
-        Of the group.
+        The options of the group.
     timeout
-        Seconds for all ranks to come.
+        Seconds for all ranks to call this.
     """
-    mine, plane = secrets.token_bytes(8), communicator._control_plane
-    if plane is not None:
-        session = plane.exchange(mine, timeout)[0]
+    mine, control_plane = secrets.token_bytes(8), communicator._control_plane
+    members = {}
+    if control_plane is not None:
+        session = control_plane.exchange(mine, timeout)[0]
+        members = {member.rank: member for member in control_plane.members}
     else:  # a part of a communicator has no control plane
-        told = communicator.broadcast(np.frombuffer(mine, np.uint8).copy(), kind="process group")
-        session = told.tobytes()
-    members = {} if plane is None else {member.rank: member for member in plane.members}
+        received = communicator.broadcast(np.frombuffer(mine, np.uint8).copy(), kind="process group")
+        session = received.tobytes()
     plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
     place = communicator.rank, communicator.size
     return PeerConnections(store, session.hex(), members, *place, plain, check)
 
 
 class Connection:
-    """Connection that one way has, made when both of its ranks want it.
+    """The connection of one route, made when both of its ranks want it.
 
     Parameters
     ----------
     notes
-        In the store of the group.
-    way
-        Of the messages.
+        The notes in the store of the group.
+    route
+        The route of the messages.
     members, rank, options, check
         As for `PeerConnections`.
     """
@@ -200,55 +201,55 @@ class Connection:
     def __init__(
         self,
         notes: StoreNotes,
-        way: PeerLane,
+        route: PeerRoute,
         members: Mapping[int, Member],
         rank: int,
         options: Options,
         check: Callable[[], None],
     ) -> None:
-        self._notes, self._way, self._members, self._check = notes, way, members, check
-        self._place = SENDER if way.sender == rank else RECEIVER
-        self._peer = way[1 - self._place]
+        self._notes, self._route, self._members, self._check = notes, route, members, check
+        self._place = SENDER if route.sender == rank else RECEIVER
+        self._peer = route[1 - self._place]
         self._options = options
         self._made: Communicator | None = None
         self._left = threading.Event()
 
     @property
     def peer(self) -> int:
-        """Rank in the group at the other end."""
+        """The rank of the peer in the group."""
         return self._peer
 
     def announce(self) -> None:
         """Let the peer know that this rank wants the connection."""
-        self._notes.want(self._way, self._place)
+        self._notes.want(self._route, self._place)
 
     def open(self, op: str, timeout: float, wanted: Callable[[], bool] = lambda: True) -> Communicator:
-        """Communicator of the two ranks.
+        """Return the communicator of the two ranks.
 
         Parameters
         ----------
         op
-            What wants it.
+            The name of the operation that needs it.
         timeout
-            Seconds for the peer to come.
+            Seconds for the peer to want it too.
         wanted
-            Tells whether somebody waits for it; else there is no hurry.
+            Returns whether an operation waits for it; if not, the store is polled rarely.
 
         Raises
         ------
         PeerLost
-            If the peer has left the group without a message on this way.
+            If the peer has left the group without a message on this route.
         TimedOut
-            If it does not come.
+            If the peer does not want it in time.
         """
         if self._made is None:
             deadline = time.monotonic() + timeout
             self._await_peer(op, timeout, deadline, wanted)
-            left = min(_LONGEST_MEETING_S, max(_SHORTEST_PAUSE_S, deadline - time.monotonic()))
-            key = self._notes.key(self._way)
+            left = min(_CONNECT_WITHIN_S, max(_SHORTEST_PAUSE_S, deadline - time.monotonic()))
+            key = self._notes.key(self._route)
             with self.ranks_of_group():
                 self._made = meet(self._notes.store, self._place, 2, self._options, timeout=left, key=key)
-            # At the end of the process the group ends, and what is under way with it.
+            # At the end of the process the group ends, and its messages with it.
             atexit.unregister(self._made.close)
         if self._left.is_set():
             self._made.abort()
@@ -257,48 +258,50 @@ class Connection:
     @contextmanager
     def ranks_of_group(self) -> Iterator[None]:
         """Raise failures of the two ranks with their ranks in the group."""
-        way = self._way
+        route = self._route
         try:
             yield
         except PeerLost as lost:
-            where = way[lost.rank], lost.host, lost.pid
+            where = route[lost.rank], lost.host, lost.pid
             raise PeerLost(*where, lost.op, lost.step, lost.reason) from lost
         except DesyncError as desync:
-            raise DesyncError(way[desync.rank], desync.op, desync.fingerprint) from desync
+            raise DesyncError(route[desync.rank], desync.op, desync.fingerprint) from desync
         except LinkLost as cut:
-            raise type(cut)((way.sender, way.receiver), cut.op) from cut
+            raise type(cut)((route.sender, route.receiver), cut.op) from cut
         except TimedOut as late:
-            missing = [way[rank] for rank in late.missing]
+            missing = [route[rank] for rank in late.missing]
             raise TimedOut(late.op, late.seconds, missing, late.hint) from late
         except RuntimeFailure as failure:
-            msg = f"from rank {way.sender}, here called 0, to rank {way.receiver}, here called 1: {failure}"
+            msg = (
+                f"from rank {route.sender}, here called 0, to rank {route.receiver}, here called 1: {failure}"
+            )
             raise RuntimeFailure(msg) from failure
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._left.set()
         if self._made is not None:
             self._made.close()
 
     def abort(self) -> None:
-        """Cancel what is under way, from any thread."""
+        """Cancel the message that is being sent or received, from any thread."""
         self._left.set()
         if self._made is not None:
             self._made.abort()
 
     def stop_listening(self) -> None:
-        """Leave a connection that nobody waits at: a peer that wants it from here on hears that at once."""
+        """Close a connection that no operation waits for: a peer that wants it later fails at once."""
         if self._made is None:
-            self._notes.withdraw(self._way, self._place)
+            self._notes.withdraw(self._route, self._place)
         self.abort()
 
     def _await_peer(self, op: str, timeout: float, deadline: float, wanted: Callable[[], bool]) -> None:
         """Wait for the peer's note; not inside the store, which serves one thread at a time."""
         there = 1 - self._place
         pause = _SHORTEST_PAUSE_S
-        while not self._notes.wants(self._way, there):
+        while not self._notes.wants(self._route, there):
             # A rank that leaves has left its other notes before: look once more.
-            if self._notes.has_left(self._peer) and not self._notes.wants(self._way, there):
+            if self._notes.has_left(self._peer) and not self._notes.wants(self._route, there):
                 raise self._left_without(op)
             self._check()
             if time.monotonic() > deadline:
@@ -315,68 +318,70 @@ class Connection:
 
 
 class StoreNotes:
-    """Short notes in the store of a group, for all its ranks to see."""
+    """Short notes of the ranks of a group in its store.
+
+    Parameters
+    ----------
+    store
+        The store of the group.
+    session
+        The name of the group in the store.
+    """
 
     def __init__(self, store: Any, session: str) -> None:
         self.store = store
         self._answering = AnsweringStore(store)
         self._session = f"weft/{session}"
 
-    def key(self, way: PeerLane) -> str:
-        """Where the two ranks of a way meet."""
-        return f"{self._session}/{way.sender}-{way.receiver}"
+    def key(self, route: PeerRoute) -> str:
+        """Return the key under which the two ranks of a route connect."""
+        return f"{self._session}/{route.sender}-{route.receiver}"
 
-    def want(self, way: PeerLane, place: int) -> None:
+    def want(self, route: PeerRoute, place: int) -> None:
         """Note that the sender or the receiver wants a connection."""
-        try:
-            self._answering.set(f"{self.key(way)}/{place}", "wanted")
-        except RuntimeError as error:
-            raise _unreachable(error) from error
+        with _reaching_store():
+            self._answering.set(f"{self.key(route)}/{place}", "wanted")
 
-    def wants(self, way: PeerLane, place: int) -> bool:
-        """Whether it does."""
-        return self._has(f"{self.key(way)}/{place}")
+    def wants(self, route: PeerRoute, place: int) -> bool:
+        """Return whether the sender or the receiver wants a connection."""
+        return self._has(f"{self.key(route)}/{place}")
 
-    def withdraw(self, way: PeerLane, place: int) -> None:
-        """Take back the note that the sender or the receiver wants a connection."""
+    def withdraw(self, route: PeerRoute, place: int) -> None:
+        """Delete the note that the sender or the receiver wants a connection."""
         with suppress(RuntimeError):  # a store that is gone, or one that deletes nothing
-            self._answering.delete_key(f"{self.key(way)}/{place}")
+            self._answering.delete_key(f"{self.key(route)}/{place}")
 
     def leave(self, rank: int) -> None:
         """Note that a rank starts no further messages."""
-        try:
+        with suppress(RuntimeError):  # the store is gone, and ranks that look for the note see that
             self._answering.set(f"{self._session}/left/{rank}", "left")
-        except RuntimeError:
-            return  # the store is gone, and whoever looks there hears of that
 
     def has_left(self, rank: int) -> bool:
-        """Whether it does not."""
+        """Return whether a rank starts no further messages."""
         return self._has(f"{self._session}/left/{rank}")
 
-    def leave_word(self, key: str, word: str) -> None:
-        """Note anything, for who knows the key."""
-        try:
-            self._answering.set(f"{self._session}/{key}", word)
-        except RuntimeError as error:
-            raise _unreachable(error) from error
+    def put(self, key: str, text: str) -> None:
+        """Leave any other note."""
+        with _reaching_store():
+            self._answering.set(f"{self._session}/{key}", text)
 
-    def find_word(self, key: str) -> str | None:
-        """What was noted, if something was."""
+    def get(self, key: str) -> str | None:
+        """Return another note, if it was left."""
         if not self._has(f"{self._session}/{key}"):
             return None
-        try:
+        with _reaching_store():
             return self._answering.get(f"{self._session}/{key}").decode(errors="replace")
-        except RuntimeError as error:
-            raise _unreachable(error) from error
 
     def _has(self, key: str) -> bool:
-        try:
+        with _reaching_store():
             return self._answering.check([key])
-        except RuntimeError as error:
-            raise _unreachable(error) from error
 
 
-def _unreachable(error: RuntimeError) -> RuntimeFailure:
-    reason = str(error).partition("\n")[0]
-    msg = f"the store of the process group cannot be reached: {reason}; the rank that keeps it may have ended"
-    return RuntimeFailure(msg)
+@contextmanager
+def _reaching_store() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        msg = f"the store of the process group cannot be reached: {reason}"
+        raise RuntimeFailure(f"{msg}; the rank that keeps it may have ended") from error

@@ -1,7 +1,7 @@
 """``torch.distributed.init_process_group("weft")``: a process group that runs on Weft.
 
-This has how a group begins and ends; `weft.torch.methods` has its collectives. Whatever is in neither raises
-(`weft.torch.internals.make_stand_in`).
+This module has the beginning and the end of a group; `weft.torch.methods` has its collectives. Methods that
+are in neither raise (`weft.torch.internals.make_stand_in`).
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import numpy as np
 from torch import distributed as dist
 
 from weft.errors import InputError
 from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.torch.call_arguments import check_time
 from weft.torch.failures import DeferredFailures
 from weft.torch.group_options import Options
-from weft.torch.internals import make_stand_in, register
+from weft.torch.internals import TCPStore, make_stand_in, register
 from weft.torch.methods import BACKEND, GroupMethods
-from weft.torch.peer_connections import PeerConnections, open_pairs
+from weft.torch.peer_connections import PeerConnections, open_peer_connections
 from weft.torch.store_bootstrap import find_topology, meet
 
 if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator
 
 _EXIT_PATIENCE_S: Final = 10.0
-"""How long a process that ends waits for operations under way, so that the others get its part of them."""
+"""How long a process that ends waits for running operations, so that other ranks get its part of them."""
+
+_LONGEST_ADDRESS: Final = 64
 
 _CANCELLED_WITHIN_S: Final = 5.0
-"""How long a group that is aborted waits until what it has cancelled has ended."""
+"""How long a group that is aborted waits until the operations that it has cancelled have ended."""
 
 
 class WeftProcessGroup(GroupMethods):
@@ -43,19 +47,19 @@ class WeftProcessGroup(GroupMethods):
     Parameters
     ----------
     store
-        That the ranks have met through.
+        The store through which the ranks have connected.
     communicator
-        What runs.
-    pairs
-        For messages between two ranks.
-    guard
-        Keeps failures.
+        The communicator that runs the collectives.
+    connections
+        The connections for messages between two ranks.
+    failures
+        The failures of operations that nobody has waited for yet.
     """
 
     def __init__(
-        self, store: Any, communicator: Communicator, pairs: PeerConnections, guard: DeferredFailures
+        self, store: Any, communicator: Communicator, connections: PeerConnections, failures: DeferredFailures
     ) -> None:
-        super().__init__(communicator, pairs, guard)
+        super().__init__(communicator, connections, failures)
         limit = timedelta(seconds=communicator.timeout)
         self._stand_in = make_stand_in(communicator.rank, communicator.size, limit)
         register(self, self._stand_in)
@@ -66,7 +70,7 @@ class WeftProcessGroup(GroupMethods):
         _groups.add(self)
 
     def name(self) -> str:
-        """Name of the backend."""
+        """Return the name of the backend."""
         return BACKEND
 
     def _get_backend_name(self) -> str:
@@ -75,23 +79,23 @@ class WeftProcessGroup(GroupMethods):
     getBackendName = _get_backend_name
 
     def get_group_store(self) -> Any:
-        """Store that the ranks have met through."""
+        """Return the store through which the ranks have connected."""
         return self._store
 
     @property
     def options(self) -> Any:
-        """Options of the group as torch has them: its timeout is there."""
+        """The options of the group as torch has them: its timeout is there."""
         return self._stand_in.options
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Seconds that an operation may take from here on."""
+        """Set the time that an operation may take from here on."""
         check_time(timeout)
         seconds = check_timeout(timeout.total_seconds())
-        self.communicator.timeout = self.guard.timeout = seconds
+        self.communicator.timeout = self.failures.timeout = seconds
         self._stand_in.options._timeout = timeout
 
     def shutdown(self) -> None:
-        """Finish what was started, each operation within its own deadline, and leave.
+        """Finish the operations that were started, each within its own deadline, and close the group.
 
         An operation that cannot be finished does not raise here, where torch could not go on, but where it is
         waited for; a warning names it.
@@ -101,7 +105,7 @@ class WeftProcessGroup(GroupMethods):
             self._warn()
 
     def abort(self) -> None:
-        """Leave at once, and cancel what is under way: its ``wait`` raises a `RuntimeFailure`.
+        """Close the group at once and cancel running operations, whose ``wait`` raises a `RuntimeFailure`.
 
         Ranks that are in an operation with this one get `PeerLost`.
         """
@@ -109,38 +113,38 @@ class WeftProcessGroup(GroupMethods):
             self._end(0.0)
 
     def _has_ended(self) -> bool:
-        """Whether there is nothing to leave any more, or it is the parent's of this forked child."""
-        return self._ended or self.guard.forked
+        """Return whether the group is closed, or belongs to the parent of this forked child."""
+        return self._ended or self.failures.forked
 
     def _end(self, patience: float | None) -> bool:
-        """Leave; whether operations had to be cancelled, since they were not over within so many seconds."""
+        """Close the group; return whether operations were cancelled after `patience` seconds."""
         self._leaving = True
-        self._pairs.leave()
-        cancelled = self.guard.drain(patience) > 0
+        self._connections.leave()
+        cancelled = self.failures.drain(patience) > 0
         if cancelled:
-            self._pairs.abort()
+            self._connections.abort()
             self.communicator.abort()
-            self.guard.drain(_CANCELLED_WITHIN_S)  # nothing writes to a tensor afterwards
+            self.failures.drain(_CANCELLED_WITHIN_S)  # nothing writes to a tensor afterwards
         else:
-            self._pairs.close()
+            self._connections.close()
             self.communicator.close()
-        self.guard.close()
+        self.failures.close()
         self._ended = True
         return cancelled
 
     def _warn(self) -> None:
-        """Tell what nobody has been told of, and nobody can be told of any more."""
-        if self.guard.untold is not None:
-            msg = f"an operation that nobody has waited for has failed: {self.guard.untold}"
+        """Warn of a failure that was never raised, and of messages that were never received."""
+        if self.failures.unreported is not None:
+            msg = f"an operation that nobody has waited for has failed: {self.failures.unreported}"
             warnings.warn(msg, RuntimeWarning, stacklevel=3)
-        for sender, tags in self._pairs.unreceived().items():
+        for sender, tags in self._connections.unreceived().items():
             msg = f"messages of rank {sender} with tags that were never received are lost: {tags[:10]}"
             warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Return once every rank has come; name those that have not after `timeout`.
+        """Return once every rank has called this; name the ranks that have not after `timeout`.
 
-        Ranks meet through the store of the group, so those that have come can go on after a failure.
+        It uses the store of the group alone, so the ranks that have called it can go on after a failure.
 
         Parameters
         ----------
@@ -152,19 +156,19 @@ class WeftProcessGroup(GroupMethods):
         Raises
         ------
         TimedOut
-            At rank 0 with the ranks that have not come, at the others if rank 0 has not come or has given up.
+            At rank 0 with the ranks that are missing, at the others if rank 0 is missing or has given up.
         """
         self._check_usable()
         check_time(timeout)
         seconds = self.communicator.timeout if timeout is None else timeout.total_seconds()
-        self._pairs.meet_all(seconds, wait_all_ranks)
+        self._connections.monitored_barrier(seconds, wait_all_ranks)
 
 
 _groups: weakref.WeakSet[WeftProcessGroup] = weakref.WeakSet()
 
 
 def _leave_all() -> None:
-    """Leave all groups at the end of the process; beyond that torch would keep what they refer to."""
+    """Close all groups at the end of the process; torch would keep their objects longer."""
     deadline = time.monotonic() + _EXIT_PATIENCE_S
     for group in tuple(_groups):
         if not group._has_ended() and group._end(max(0.0, deadline - time.monotonic())):
@@ -180,8 +184,60 @@ def _leave_all() -> None:
 atexit.register(_leave_all)
 
 
+def init_process_group(communicator: Communicator) -> None:
+    """Make torch's default process group run on a communicator; every rank of it calls this.
+
+    A default group that exists is destroyed first: after a rank was lost it cannot be used any more. The new
+    group has the ranks of the communicator, and a store of its own at rank 0.
+
+    Parameters
+    ----------
+    communicator
+        The result of `weft.Communicator.shrink` or `weft.init`; it is closed with the group.
+
+    Examples
+    --------
+    ::
+
+        except weft.PeerLost:
+            survivors = weft.torch.communicator().shrink()
+            weft.torch.init_process_group(survivors)
+            model = DistributedDataParallel(model.module)
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    limit = timedelta(seconds=communicator.timeout)
+    place = np.zeros(_LONGEST_ADDRESS + 2, np.uint8)
+    store = None
+    if communicator.rank == 0:
+        address = _own_address(communicator)
+        store = TCPStore(address, 0, communicator.size, True, limit, wait_for_workers=False)
+        encoded = store.port.to_bytes(2) + address.encode()
+        place[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+    received = communicator.broadcast(place, kind="process group").tobytes()
+    if store is None:
+        host, port = received[2:].rstrip(b"\0").decode(), int.from_bytes(received[:2])
+        store = TCPStore(host, port, communicator.size, False, limit)
+    dist.init_process_group(
+        BACKEND,
+        store=store,
+        rank=communicator.rank,
+        world_size=communicator.size,
+        timeout=limit,
+        pg_options=Options(communicator=communicator),
+    )
+
+
+def _own_address(communicator: Communicator) -> str:
+    """Return the address of this rank at which the other ranks reach it."""
+    control_plane = communicator._control_plane
+    if control_plane is None or len({member.boot_id for member in control_plane.members}) == 1:
+        return LOOPBACK
+    return control_plane.address
+
+
 def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
-    """Communicator that a group of backend weft runs on; by default that of all ranks.
+    """Return the communicator that a group of backend weft runs on; by default that of all ranks.
 
     Raises
     ------
@@ -192,7 +248,7 @@ def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
 
 
 def weft_group(group: dist.ProcessGroup | None = None) -> WeftProcessGroup:
-    """The group, if it is one of Weft's."""
+    """Return the group, if it is one of backend weft."""
     if group is None and dist.is_initialized():
         group = dist.group.WORLD
     if not isinstance(group, WeftProcessGroup):
@@ -205,7 +261,7 @@ def weft_group(group: dist.ProcessGroup | None = None) -> WeftProcessGroup:
 
 
 def create(given: Any, options: Options | None) -> WeftProcessGroup:
-    """Make a group, for torch: meet the others, and connect."""
+    """Make a group, for torch: connect its ranks."""
     if options is not None and not isinstance(options, Options):
         msg = f"pg_options of backend weft are weft.torch.Options, not {type(options).__name__}"
         raise TypeError(msg)
@@ -215,10 +271,11 @@ def create(given: Any, options: Options | None) -> WeftProcessGroup:
     if found is None:
         options = replace(options, topology=find_topology(options, given.group_size))
         found = meet(given.store, given.group_rank, given.group_size, options, timeout=seconds)
-    guard = DeferredFailures(found.timeout)
+    failures = DeferredFailures(found.timeout)
     try:
-        pairs = open_pairs(given.store, found, options, partial(guard.check, tells=False), seconds)
+        check = partial(failures.check, reports=False)
+        connections = open_peer_connections(given.store, found, options, check, seconds)
     except BaseException:
         found.close()
         raise
-    return WeftProcessGroup(given.store, found, pairs, guard)
+    return WeftProcessGroup(given.store, found, connections, failures)

@@ -1,7 +1,7 @@
-"""All-reduce of sparse tensors: every rank gets the elements of all, and adds them up by itself.
+"""The all-reduce of sparse tensors: every rank gathers the elements of all ranks, and adds them up itself.
 
-How many elements a rank has is known to it alone, so the numbers go first. Memory and traffic grow with the
-elements of all ranks, as in torch's own gloo backend.
+Only a rank itself knows its number of elements, so the numbers are gathered first. Memory and traffic grow
+with the elements of all ranks, as in torch's own gloo backend.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def is_sparse(tensors: Sequence[Tensor]) -> bool:
-    """Whether there is a tensor among these that lists its elements with their coordinates."""
+    """Return whether one of these tensors lists its elements with their coordinates."""
     return any(tensor.layout == torch.sparse_coo for tensor in tensors)
 
 
@@ -36,7 +36,7 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
     InputError
         If there are several tensors, or dense ones among them.
     TypeError
-        If something else than a sum is asked for.
+        If the reduction is neither a sum nor an average.
     """
     if len(tensors) != 1:
         msg = f"all_reduce: {len(tensors)} tensors, some of them sparse; reduce sparse ones one at a time"
@@ -78,11 +78,11 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
 
 
 def _share(comm: Communicator, rows: Tensor, most: int, timeout: float, kind: str) -> Tensor:
-    """Rows of all ranks, each rank's from a multiple of `most` on."""
+    """Gather the rows of all ranks, each rank's from a multiple of `most` on."""
     padded = rows.new_zeros((most, *rows.shape[1:]))
     padded[: len(rows)] = rows
-    everybody = rows.new_empty((comm.size * most, *rows.shape[1:]))
-    if everybody.numel():
-        into = array_of(everybody.view(-1))
+    gathered = rows.new_empty((comm.size * most, *rows.shape[1:]))
+    if gathered.numel():
+        into = array_of(gathered.view(-1))
         comm.all_gather(array_of(padded.view(-1)), out=into, timeout=timeout, kind=kind)
-    return everybody
+    return gathered

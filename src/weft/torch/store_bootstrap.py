@@ -1,9 +1,9 @@
-"""How the ranks of a torch process group meet: through the store that the group has already.
+"""The bootstrap of a communicator through the store of a torch process group.
 
-Only the members of a new group know of it, so nothing but its own store can bring them together. The
-variables ``WEFT_ADDRESS``, ``WEFT_PORT`` and ``WEFT_SECRET`` say where rank 0 of the *job* listens, who need
-not be in the group: they are not used here. Whoever can reach the store can read the note that is left there,
-and so could come in a rank's place; that is true of every backend of torch.
+Only the members of a new group know of it, so its store is the only place where they can find each other. The
+variables ``WEFT_ADDRESS``, ``WEFT_PORT`` and ``WEFT_SECRET`` say where rank 0 of the *job* listens, which
+need not be in the group: they are not used here. A process that can reach the store can read the note that is
+left there, and so could join in a rank's place; that is true of every backend of torch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def connect(
     connect_timeout: float = CONNECT_S,
     planning: float = 20.0,
 ) -> Communicator:
-    """Communicator of the ranks of a process group, whatever its backend; every rank of the group calls this.
+    """Make a communicator of the ranks of a process group of any backend; every rank of it calls this.
 
     Parameters
     ----------
@@ -57,24 +57,15 @@ def connect(
     plan, schedule, topology, algorithm, transport, streams, connect_timeout, planning
         As for `weft.init`.
     timeout
-        Seconds for meeting, and for each operation unless it is given its own.
+        Seconds for connecting, and for each operation unless it is given its own.
 
     Raises
     ------
     InputError
         If there is no group, or this process is not in it.
     TimedOut, PeerLost
-        If other ranks do not come.
+        If other ranks do not join.
     """
-    if not dist.is_available() or not dist.is_initialized():
-        msg = "there is no process group; call torch.distributed.init_process_group() first"
-        raise InputError(msg)
-    found = dist.group.WORLD if group is None else group
-    if not isinstance(found, dist.ProcessGroup) or found.rank() < 0:
-        msg = "this process is not in the group that was given; only its members call connect"
-        raise InputError(msg)
-    store, rank = found.get_group_store(), found.rank()
-    number = count_visit(store, rank)
     options = Options(
         plan=plan,
         schedule=schedule,
@@ -85,13 +76,27 @@ def connect(
         connect_timeout=connect_timeout,
         planning=planning,
     )
-    return meet(store, rank, found.size(), options, timeout=timeout, key=f"{_KEY}/{number}")
+    return connect_group(group, options, timeout)
+
+
+def connect_group(group: dist.ProcessGroup | None, options: Options, timeout: float) -> Communicator:
+    """Connect the ranks of a process group; parameters and errors as for `connect`."""
+    if not dist.is_available() or not dist.is_initialized():
+        msg = "there is no process group; call torch.distributed.init_process_group() first"
+        raise InputError(msg)
+    found = dist.group.WORLD if group is None else group
+    if not isinstance(found, dist.ProcessGroup) or found.rank() < 0:
+        msg = "this process is not in the group that was given; only its members call connect"
+        raise InputError(msg)
+    store, rank = found.get_group_store(), found.rank()
+    key = f"{_KEY}/{count_visit(store, rank)}"
+    return meet(store, rank, found.size(), options, timeout=timeout, key=key)
 
 
 def meet(
     store: Any, rank: int, size: int, options: Options, *, timeout: float, key: str = _KEY
 ) -> Communicator:
-    """Communicator of ranks that share a store, and a key in it that nobody has used before."""
+    """Make a communicator of ranks that share a store, and a key in it that was not used before."""
     inputs = load_inputs(options.plan, options.schedule, options.topology, options.algorithm)
     connect_timeout = min(timeout, check_timeout(options.connect_timeout, "connect_timeout"))
     engine = NativeEngine.connect(
@@ -104,7 +109,7 @@ def meet(
 
 
 def find_topology(options: Options, size: int) -> Topology | str | None:
-    """What ``WEFT_TOPOLOGY`` names, for a group of all ranks of the job to which nothing else was given."""
+    """Return the topology of the options or, for all ranks of the job, of ``WEFT_TOPOLOGY``."""
     if options.topology is not None or options.plan is not None or options.schedule is not None:
         return options.topology
     everybody = not dist.is_initialized() or size == dist.get_world_size()

@@ -8,47 +8,28 @@ import torch
 from torch import distributed as dist
 
 from weft.errors import InputError
+from weft.runtime.array_collectives import OPS
+from weft.runtime.buffers import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NUMPY: Final = frozenset(
-    (
-        torch.float16,
-        torch.float32,
-        torch.float64,
-        torch.int32,
-        torch.int64,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-    )
-)
+_NUMPY: Final = frozenset(getattr(torch, name) for name in DTYPES if name != "bfloat16")
+"""Types that numpy has too."""
+
 _HAVE_NAN: Final = frozenset(
     (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 )
 _SUPPORTED: Final = "float16, bfloat16, float32, float64, int64, int32, int16, int8, uint8, bool and complex"
-_OPS: Final = (
-    (dist.ReduceOp.SUM, "sum"),
-    (dist.ReduceOp.AVG, "avg"),
-    (dist.ReduceOp.MIN, "min"),
-    (dist.ReduceOp.MAX, "max"),
-    (dist.ReduceOp.PRODUCT, "prod"),
-    (dist.ReduceOp.BAND, "band"),
-    (dist.ReduceOp.BOR, "bor"),
-    (dist.ReduceOp.BXOR, "bxor"),
-)
-_BITWISE: Final = ("band", "bor", "bxor")
-_BOOL_OPS: Final = (
-    (dist.ReduceOp.SUM, "max"),
-    (dist.ReduceOp.MAX, "max"),
-    (dist.ReduceOp.BOR, "max"),
-    (dist.ReduceOp.MIN, "min"),
-    (dist.ReduceOp.PRODUCT, "min"),
-    (dist.ReduceOp.BAND, "min"),
-    (dist.ReduceOp.BXOR, "bxor"),
-)
-"""Of true and false: one and zero, as bytes."""
+_OPS: Final = {name.upper(): name for name in OPS if name != "prod"} | {"PRODUCT": "prod"}
+"""The runtime's name of each reduction of torch's."""
+
+_BOOL_OPS: Final = {
+    **dict.fromkeys(("SUM", "MAX", "BOR"), "max"),
+    **dict.fromkeys(("MIN", "PRODUCT", "BAND"), "min"),
+    "BXOR": "bxor",
+}
+"""The same for true and false, which are one and zero, as bytes."""
 
 
 class Staged:
@@ -57,7 +38,7 @@ class Staged:
     Parameters
     ----------
     tensor
-        That `check_input` or `check_output` has seen.
+        A tensor that `check_input` or `check_output` has accepted.
     """
 
     def __init__(self, tensor: torch.Tensor) -> None:
@@ -66,24 +47,24 @@ class Staged:
 
     @property
     def array(self) -> Any:
-        """For the runtime to move."""
+        """The array that the runtime moves."""
         return array_of(self.flat)
 
     @property
     def numbers(self) -> Any:
-        """For the runtime to add."""
+        """The array that the runtime adds."""
         if self.flat.is_complex():
             return torch.view_as_real(self.flat).view(-1).numpy()
         return self.array
 
-    def settle(self) -> None:
-        """Give the tensor what was computed."""
+    def write_back(self) -> None:
+        """Copy the result back to the tensor, if this is a copy."""
         if self.flat.data_ptr() != self.tensor.data_ptr():
             write(self.tensor, self.flat.view(self.tensor.shape))
 
 
 def flat_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Elements of a tensor in one row, as they lie where that is possible."""
+    """Return the elements of a tensor in one row, without a copy where that is possible."""
     plain = tensor.detach().resolve_conj().resolve_neg()
     flat = plain.contiguous().view(-1)
     # One element counts as contiguous whatever its stride; but as bytes it cannot be seen then.
@@ -91,25 +72,25 @@ def flat_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def array_of(flat: torch.Tensor) -> Any:
-    """What the runtime takes for a flat tensor: types that it does not know are bytes."""
+    """Return a flat tensor as the runtime takes it: types that it does not know are bytes."""
     if flat.dtype in _NUMPY:
         return flat.numpy()
     return flat if flat.dtype == torch.bfloat16 else bytes_of(flat)
 
 
 def bytes_of(flat: torch.Tensor) -> Any:
-    """Memory of a flat tensor as bytes, whatever its type."""
+    """Return the memory of a flat tensor of any type as bytes."""
     return flat.view(torch.uint8).numpy()
 
 
 def share_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Whether a tensor of the ones and a tensor of the others may lie in the same memory."""
+    """Return whether tensors of two lists may share memory."""
     here, there = ({tensor.untyped_storage().data_ptr() for tensor in part} for part in (some, others))
     return bool(here & there)
 
 
 def any_share_memory(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether two of these tensors may lie in the same memory."""
+    """Return whether two of these tensors may share memory."""
     if len(tensors) < 2:
         return False
     return len({tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}) < sum(
@@ -118,12 +99,12 @@ def any_share_memory(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def kind_of(name: str, tensor: torch.Tensor) -> str:
-    """What a collective on such a tensor is called in the fingerprint of the runtime's operation."""
+    """Return the name of a collective on such a tensor for the fingerprint of the runtime's operation."""
     return f"{name} {given_dtype(tensor)}"
 
 
 def given_dtype(tensor: torch.Tensor) -> torch.dtype:
-    """Type of the tensor that the caller gave to torch.
+    """Return the type of the tensor that the caller gave to torch.
 
     For most collectives torch turns a complex tensor into pairs of real numbers before a backend sees it.
     What such pairs are a view of tells, except in inference mode, where torch keeps no track of views.
@@ -136,7 +117,7 @@ def given_dtype(tensor: torch.Tensor) -> torch.dtype:
 
 
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Memory of tensors of one size that lie one after the other, in a row; None if they do not."""
+    """Return the memory of adjacent tensors of one size as one row; None if they are not adjacent."""
     first = tensors[0]
     step = first.numel() * first.element_size()
     storage = first.untyped_storage().data_ptr()
@@ -151,25 +132,25 @@ def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def write(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Overwrite a tensor, whoever needs its gradient, and also one made for inference."""
+    """Overwrite a tensor, also one that needs a gradient or was made for inference."""
     if values.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
         values = values.clone()  # torch refuses to copy between places that overlap
     with torch.inference_mode(tensor.is_inference()):
         tensor.detach().copy_(values)
 
 
-def spoil(tensor: torch.Tensor) -> None:
-    """Make a result that never came unusable, as far as its type has a value for that."""
+def invalidate(tensor: torch.Tensor) -> None:
+    """Fill the output of a failed operation with NaN, if its type has that."""
     if tensor.dtype in _HAVE_NAN:
         with torch.inference_mode(tensor.is_inference()):
             found = tensor.detach()
-            if found.layout == torch.sparse_coo:  # where it has no element, it has none to spoil
+            if found.layout == torch.sparse_coo:  # where it has no element, it has none to invalidate
                 found = found._values()
             found.fill_(float("nan"))
 
 
 def check_input(name: str, *tensors: torch.Tensor) -> None:
-    """Refuse what cannot be moved.
+    """Refuse tensors that cannot be moved.
 
     Raises
     ------
@@ -195,7 +176,7 @@ def check_cpu(name: str, tensor: torch.Tensor) -> None:
 
 
 def check_output(name: str, *tensors: torch.Tensor) -> None:
-    """Refuse what cannot be moved or written to."""
+    """Refuse tensors that cannot be moved or written to."""
     check_input(name, *tensors)
     for tensor in tensors:
         pairs = zip(tensor.shape, tensor.stride(), strict=True)
@@ -225,36 +206,31 @@ def check_pair(name: str, output: torch.Tensor, source: torch.Tensor, *, larger:
 
 
 def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[str, str]:
-    """What the runtime calls a reduction of such a tensor, and the kind of this collective.
+    """Return the runtime's name of a reduction of such a tensor, and the kind of this collective.
 
     Raises
     ------
     TypeError
-        With what is supported.
+        If the reduction is not supported; the error says which are.
     """
     known = _BOOL_OPS if tensor.dtype == torch.bool else _OPS
-    kind, found = next(((kind, word) for kind, word in known if op == kind), (None, None))
+    given = _name(op)
+    found = known.get(given)
     if tensor.is_complex() and found not in ("sum", "avg"):
         found = None
     if found is None:
-        names = sorted({_name(kind) for kind, _ in known})
-        allowed = "SUM and AVG" if tensor.is_complex() else ", ".join(names)
-        msg = f"{name}: {_spell(op)} of {tensor.dtype} is not supported, only {allowed}"
+        allowed = "SUM and AVG" if tensor.is_complex() else ", ".join(sorted(known))
+        msg = f"{name}: {given} of {tensor.dtype} is not supported, only {allowed}"
         raise TypeError(msg)
     if tensor.dtype not in _NUMPY and tensor.dtype not in _HAVE_NAN and tensor.dtype != torch.bool:
         msg = f"{name}: {tensor.dtype} can be moved but not added; supported are {_SUPPORTED}"
         raise TypeError(msg)
-    if found in _BITWISE and tensor.is_floating_point():
-        msg = f"{name}: Cannot use ReduceOp.{_name(kind)} with non-integral dtype {tensor.dtype}"
+    if found in ("band", "bor", "bxor") and tensor.is_floating_point():
+        msg = f"{name}: Cannot use ReduceOp.{given} with non-integral dtype {tensor.dtype}"
         raise TypeError(msg)
-    return found, f"{kind_of(name, tensor)} {_name(kind)}"
-
-
-def _spell(op: Any) -> str:
-    """Name of any reduction of torch's, which backends get as an object without one."""
-    names = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM")
-    return next((name for name in names if op == getattr(dist.ReduceOp, name)), str(op))
+    return found, f"{kind_of(name, tensor)} {given}"
 
 
 def _name(op: Any) -> str:
-    return str(op).rpartition(".")[2]
+    """Return the name of a reduction of torch's, which backends get as an object without one."""
+    return next((name for name in (*_OPS, "PREMUL_SUM") if op == getattr(dist.ReduceOp, name)), str(op))

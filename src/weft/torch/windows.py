@@ -3,8 +3,8 @@
 For every message two ranks wait for each other. A program that starts a thousand gathers and then waits for
 them would do that a thousand times. Here the side that sends looks at what else is queued: the data of
 gathers (or scatters) that follow each other directly, with the same root, type and size, goes into one
-message of a fixed size. The side that receives keeps what it has not asked for yet. Both sides know from the
-size of the tensors alone how long a message is, so they need not agree on how much is in one.
+message of a fixed size. The side that receives keeps data that it needs later. Both sides know from the size
+of the tensors alone how long a message is, so they need not agree on how much is in one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MESSAGE_BYTES: Final = 4096
 _LARGEST_PART_BYTES: Final = 1024
-"""What is larger gains little from company, and is sent by itself."""
+"""Larger tensors gain little from sharing a message, and are sent by themselves."""
 
 _COUNT_BYTES: Final = 8
 
@@ -41,13 +41,13 @@ class Window:
     Parameters
     ----------
     comm
-        What runs.
+        The communicator.
     name, kind
-        Of the collective, and of what its fingerprint has.
+        The name of the collective, and its part of the fingerprint.
     root
-        Who receives in a gather, and sends in a scatter.
+        The rank that receives in a gather, and sends in a scatter.
     part_bytes
-        Of the tensor that one rank gives or gets.
+        The size of the tensor that one rank sends or receives.
     before
         The window of the collectives just before.
     """
@@ -73,13 +73,13 @@ class Window:
         self._lock = threading.Lock()
 
     def add(self, entry: WindowEntry) -> Callable[[float], None]:
-        """Queue one collective; what is returned carries it out when its turn comes."""
+        """Queue one collective; return the function that carries it out when its turn comes."""
         with self._lock:
             self._queued.append(entry)
         return lambda timeout: self._run(entry, timeout)
 
     def check_empty(self) -> None:
-        """Refuse to go on to something else while peers have sent more of this."""
+        """Refuse another collective while peers have sent more of this window."""
         for peer, parts in self._kept.items():
             if parts:
                 raise DesyncError(peer, self.name)
@@ -100,7 +100,7 @@ class Window:
             raise
 
     def _send(self, timeout: float) -> None:
-        """Send the data of the oldest entry, and of as many others as are there."""
+        """Send the data of the oldest entry, and of as many others as are queued."""
         with self._lock:
             entries = [self._queued.popleft() for _ in range(min(self._most, len(self._queued)))]
         messages = np.zeros((len(self._peers), self._message_bytes), np.uint8)
@@ -114,7 +114,7 @@ class Window:
         self.comm.send_parts(self._peers, messages.reshape(-1), timeout=timeout, kind=self._kind)
 
     def _receive(self, entry: WindowEntry, timeout: float) -> None:
-        """Give an entry what its peers have sent, from messages that came before or from new ones."""
+        """Give an entry the data of its peers, from earlier messages or from new ones."""
         with self._lock:
             self._queued.popleft()
         entry.keep_own()
@@ -139,9 +139,9 @@ class WindowEntry:
     rank
         This rank.
     given
-        What this rank has, by the rank that it is for; a gather gives the same to its root.
+        The tensors that this rank sends, by receiver; a gather sends one to its root.
     taken
-        What this rank gets, by the rank that it comes from.
+        The tensors that this rank receives, by sender.
     """
 
     def __init__(self, rank: int, given: dict[int, Tensor], taken: dict[int, Tensor]) -> None:
@@ -149,11 +149,11 @@ class WindowEntry:
         self.is_sent = False
 
     def gives(self, peer: int) -> Tensor:
-        """What goes to a peer."""
+        """Return the tensor that is sent to a peer."""
         return self._given[peer]
 
     def takes(self, peer: int, data: Bytes) -> None:
-        """Put what has come from a peer where it belongs."""
+        """Write the data of a peer into its output."""
         output = self._taken[peer]
         flat = flat_of(output)
         bytes_of(flat)[:] = data
@@ -161,19 +161,19 @@ class WindowEntry:
             write(output, flat.view(output.shape))
 
     def keep_own(self) -> None:
-        """Copy what this rank gives itself, if it is the root."""
+        """Copy the tensor that this rank sends to itself, if it is the root."""
         if self._rank in self._given and self._rank in self._taken:
             source, output = self._given[self._rank], self._taken[self._rank]
             write(output, flat_of(source).view(output.shape))
 
 
 class Windows:
-    """The window that a group's small gathers or scatters go into, one at a time.
+    """The open window of a group's small gathers or scatters, one at a time.
 
     Parameters
     ----------
     comm
-        What runs.
+        The communicator.
     """
 
     def __init__(self, comm: Communicator) -> None:
@@ -181,7 +181,7 @@ class Windows:
         self._open: Window | None = None
 
     def find(self, name: str, kind: str, root: int, part_bytes: int) -> Window | None:
-        """The window for a collective; None if it is better carried out by itself."""
+        """Return the window for a collective; None if it is better carried out by itself."""
         if not 0 < part_bytes <= _LARGEST_PART_BYTES or self._comm.size == 1:
             return None
         if self._open is None or self._open.key != (name, kind, root, part_bytes):
@@ -189,23 +189,23 @@ class Windows:
         return self._open
 
     def close(self) -> Window | None:
-        """Begin something else; the window that was open until here."""
+        """Close the window before another collective, and return it."""
         window, self._open = self._open, None
         return window
 
 
 def entry_of_gather(rank: int, root: int, outputs: Sequence[Tensor], source: Tensor) -> WindowEntry:
-    """A gather, as this rank sees it."""
+    """Return the entry of a gather on this rank."""
     return WindowEntry(rank, {root: source}, dict(enumerate(outputs)))
 
 
 def entry_of_scatter(rank: int, root: int, output: Tensor, sources: Sequence[Tensor]) -> WindowEntry:
-    """A scatter, as this rank sees it."""
+    """Return the entry of a scatter on this rank."""
     return WindowEntry(rank, dict(enumerate(sources)), {root: output})
 
 
 def checked(job: Callable[[float], Any], window: Window | None) -> Callable[[float], Any]:
-    """A job that comes after a window, and makes sure that nothing was left in it."""
+    """Return a job that first checks that nothing is left in the window before it."""
     if window is None:
         return job
 

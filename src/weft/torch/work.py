@@ -1,4 +1,7 @@
-"""Operations of a process group under way, as torch wants them."""
+"""Handles of a process group's operations as torch has them: its ``Work`` and its future.
+
+Both are made around the runtime's `Handle`, which is the only thing that an operation completes.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from weft.runtime.handles import Handle as Started
-from weft.runtime.handles import OperationFuture
+from weft.runtime.handles import Handle
 from weft.torch.internals import CallbackWork
-from weft.torch.tensors import spoil
+from weft.torch.tensors import invalidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,50 +25,50 @@ _UNSET: Final = timedelta(0)
 
 
 class WorkFuture:
-    """A future of torch's that completes with a value when an operation is over, however that ended.
+    """A future of torch's that completes with a value when an operation is over, also if it has failed.
 
     Parameters
     ----------
     future
-        To be completed.
+        The future of torch's.
     started
-        The operation.
+        The handle of the operation.
     value
-        What the future completes with.
+        The value that the future completes with.
     event
-        Of the profiler, that ends with it, in another thread than the one that has begun it.
+        An event of the profiler that ends with the future, in another thread than the one that began it.
     """
 
     def __init__(
-        self, future: torch.futures.Future[Any], started: Started, value: Any, event: Event | None = None
+        self, future: torch.futures.Future[Any], started: Handle, value: Any, event: Event | None = None
     ) -> None:
         self._future, self._started, self._value = future, started, value
         self._lock = threading.RLock()
-        self._asked = event is not None
+        self._published = event is not None
         self._last = future if event is None else event.end_with(future)
         started.future.watch(self._keep)
 
-    def ask(self) -> torch.futures.Future[Any]:
-        """The future, for somebody who may give it callbacks in Python, which may wait for operations."""
-        with self._lock:  # so that nobody who is about to complete it misses this
-            self._asked = True
+    def publish(self) -> torch.futures.Future[Any]:
+        """Return the future to a user, who may add callbacks in Python, which may wait for operations."""
+        with self._lock:  # so that a thread that is about to complete it does not miss this
+            self._published = True
         return self._future
 
     def settle(self) -> None:
-        """Return once the future is complete, for the waiter of an operation that is over."""
-        if not self._complete_unless_asked():
+        """Return once the future is complete; the operation is over already."""
+        if not self._complete_unless_published():
             self._last.wait()
 
     def _keep(self) -> None:
-        if not self._complete_unless_asked():
+        if not self._complete_unless_published():
             self._started.future.in_callback_thread(self._complete)
 
-    def _complete_unless_asked(self) -> bool:
-        """Complete it at once, if only torch's own C++ can have it, whose callbacks never wait."""
+    def _complete_unless_published(self) -> bool:
+        """Complete it at once if only torch's own C++ has it, whose callbacks never wait."""
         with self._lock:
-            if not self._asked:
+            if not self._published:
                 self._complete()
-            return not self._asked
+            return not self._published
 
     def _complete(self) -> None:
         if not self._future.done():
@@ -74,7 +76,7 @@ class WorkFuture:
 
 
 class Work(CallbackWork):  # type: ignore[misc]
-    """A collective that was started and may not be over.
+    """An operation of a process group that was started and may still be running.
 
     torch's C++ may keep its own half of this object when Python has dropped the other. It then calls
     `_Waiting`, and finds results in the future that belongs to its half.
@@ -82,31 +84,31 @@ class Work(CallbackWork):  # type: ignore[misc]
     Parameters
     ----------
     started
-        What runs.
-    guard
-        Keeps its failure.
+        The handle of the operation.
+    failures
+        Where its failure is kept.
     outputs
-        Tensors that hold its results.
+        The tensors that hold its results.
     value
-        What its future completes with; by default the list of the outputs.
+        The value that its future completes with; by default the list of the outputs.
     event
-        Of the profiler, if there is one.
+        An event of the profiler, if there is one.
     """
 
     find_source: Callable[[], int] | None = None
-    """Tells the rank that a received tensor comes from."""
+    """Returns the rank that a received tensor comes from."""
 
     def __init__(
         self,
-        started: Started,
-        guard: DeferredFailures,
+        started: Handle,
+        failures: DeferredFailures,
         outputs: Sequence[torch.Tensor],
         value: Any = None,
         event: Event | None = None,
     ) -> None:
-        waiting = _Waiting(started, guard)
+        waiting = _Waiting(started, failures)
         super().__init__(waiting)
-        self.started, self._guard, self._outputs = started, guard, list(outputs)
+        self.started, self._failures, self._outputs = started, failures, list(outputs)
         value = self._outputs if value is None else value
         waiting.promise = self._promise = WorkFuture(super().get_future(), started, value, event)
         self._wait = waiting
@@ -126,44 +128,44 @@ class Work(CallbackWork):  # type: ignore[misc]
         return self._wait(timeout)
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        """Future of the results; it never completes with an error, see `weft.torch.failures`."""
+        """Return the future of the results; it never completes with an error, see `weft.torch.failures`."""
         self._wait.check_process()
-        return self._promise.ask()
+        return self._promise.publish()
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not."""
+        """Return whether the operation is over, successfully or not."""
         return self.started.is_completed()
 
     def is_success(self) -> bool:
-        """Whether it is over, and well."""
+        """Return whether the operation has succeeded."""
         return self.started.is_completed() and self.started.future.exception() is None
 
     def exception(self) -> BaseException | None:
-        """Why it has failed, if it has."""
+        """Return the error of the operation, if it has failed."""
         return self.started.future.exception() if self.started.is_completed() else None
 
     def result(self) -> list[torch.Tensor]:
-        """Tensors that hold the results."""
+        """Return the tensors that hold the results."""
         return self._outputs
 
     def synchronize(self) -> None:
-        """Return once it is over."""
+        """Return once the operation is over."""
         self.wait()
 
     def source_rank(self) -> int:
-        """Rank that a received tensor comes from; -1 of other works, and before it has come."""
+        """Return the rank that a received tensor comes from; -1 of other works, and before it is received."""
         return -1 if self.find_source is None else self.find_source()
 
     _source_rank = source_rank
 
 
 class _Waiting:
-    """What waiting for an operation is, also for C++ that has kept only its own half of a `Work`."""
+    """The wait for an operation, also for C++ that has kept only its own half of a `Work`."""
 
     promise: WorkFuture
 
-    def __init__(self, started: Started, guard: DeferredFailures) -> None:
-        self._started, self._guard = started, guard
+    def __init__(self, started: Handle, failures: DeferredFailures) -> None:
+        self._started, self._failures = started, failures
 
     def __call__(self, timeout: timedelta) -> bool:
         self.check_process()
@@ -177,57 +179,59 @@ class _Waiting:
             error = raised
         self.promise.settle()
         if error is not None:
-            self._guard.check()  # what came first: of a group that has failed before, only that says why
+            self._failures.check()  # the first failure of the group: only that says why
             raise error
         return True
 
     def check_process(self) -> None:
         """Refuse a forked child, unless the operation was over before."""
         if not self._started.is_completed():
-            self._guard.check_process()
+            self._failures.check_process()
 
 
-def guarded(run: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> Callable[[], Any]:
-    """The same, but when it fails nobody mistakes what is in the outputs for a result."""
+def invalidate_on_failure(run: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> Callable[[], Any]:
+    """Return the same operation, which makes its outputs unusable when it fails."""
 
-    def run_or_spoil() -> Any:
+    def run_or_invalidate() -> Any:
         try:
             return run()
         except BaseException:
             for output in outputs:
-                spoil(output)
+                invalidate(output)
             raise
 
-    return run_or_spoil
+    return run_or_invalidate
 
 
-def together(works: Sequence[Started]) -> Started:
-    """One operation that is over when all of these are, and fails as the first of them that has failed."""
-    future = OperationFuture()
-    left = [len(works)]
-    lock = threading.Lock()
+class CoalescedOperations:
+    """Several operations that have one handle, which is complete when all of them are.
 
-    def count() -> None:
-        with lock:
-            left[0] -= 1
-            if left[0]:
+    It counts the operations and keeps none of them: a block of torch's coalescing manager that is left by an
+    exception is never ended, and must not keep tensors alive.
+    """
+
+    def __init__(self) -> None:
+        self._handle = Handle("coalesced operations")
+        self._running = 1  # the block itself, until `end`
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def add(self, handle: Handle) -> None:
+        """Count an operation that was started in the block."""
+        with self._lock:
+            self._running += 1
+        future = handle.future
+        future.watch(lambda: self._ended(future.exception()))
+
+    def end(self) -> Handle:
+        """End the block; the handle fails as the first operation that has failed."""
+        self._ended(None)
+        return self._handle
+
+    def _ended(self, error: BaseException | None) -> None:
+        with self._lock:
+            self._error = self._error or error
+            self._running -= 1
+            if self._running:
                 return
-        errors = (error for work in works if (error := work.future.exception()) is not None)
-        error = next(errors, None)
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-
-    if not works:
-        return over()
-    for work in works:
-        work.future.watch(count)
-    return Started(future)
-
-
-def over(result: Any = None) -> Started:
-    """What is over already."""
-    future = OperationFuture()
-    future.set_result(result)
-    return Started(future)
+        self._handle.complete(error=self._error)

@@ -1,4 +1,4 @@
-"""What users give to DeAR, checked, and parameters in the order that ranks and checkpoints share."""
+"""The checks of DeAR's arguments, and the numbers of the parameters, which all ranks share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.torch.dear.sharding import ELEMENTWISE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.torch.dear.hooked_modules import HookedModule
+    from weft.torch.dear.hooks import HookedModule
 
 MODES: Final = ("gradients", "parameters")
 
@@ -21,7 +21,7 @@ MODES: Final = ("gradients", "parameters")
 def check_choices(
     optimizer_class: Any, mode: str, policy: str, fusion_mb: float | None
 ) -> type[torch.optim.Optimizer]:
-    """Refuse what cannot be; returns the class."""
+    """Refuse arguments that cannot be used; return the class of the optimizer."""
     if isinstance(optimizer_class, torch.optim.Optimizer):
         msg = (
             f"give the class {type(optimizer_class).__name__} and its options, not an optimizer made of them"
@@ -56,7 +56,7 @@ def check_choices(
 
 
 def check_model(model: Any) -> None:
-    """Refuse what is no model, or sends gradients itself."""
+    """Refuse an object that is not a model, or a model that sends gradients itself."""
     if not isinstance(model, torch.nn.Module):
         msg = f"expected the model first, then parameters or an optimizer class; got a {type(model).__name__}"
         raise InputError(msg)
@@ -68,9 +68,9 @@ def check_model(model: Any) -> None:
 
 
 def number_parameters(
-    model: torch.nn.Module, groups: Sequence[dict[str, Any]], units: Sequence[HookedModule]
+    model: torch.nn.Module, groups: Sequence[dict[str, Any]], modules: Sequence[HookedModule]
 ) -> tuple[Parameters, list[int]]:
-    """Number what is trained, in the order of the model, and say in which group of parameters each is.
+    """Number the parameters that are trained, in the order of the model, and find the group of each.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def number_parameters(
         if one not in known:
             msg = f"group {number} has a parameter of shape {tuple(one.shape)} that is not the model's"
             raise InputError(msg)
-    unit_of = {one: number for number, unit in enumerate(units) for one in unit.own}
+    module_of = {one: number for number, module in enumerate(modules) for one in module.own}
     found = [
         (name, one)
         for name, one in model.named_parameters()
@@ -93,22 +93,5 @@ def number_parameters(
         msg = "no parameter requires a gradient"
         raise InputError(msg)
     tensors = [one for _, one in found]
-    parameters = Parameters(tensors, [name for name, _ in found], [unit_of[one] for one in tensors])
+    parameters = Parameters(tensors, [name for name, _ in found], [module_of[one] for one in tensors])
     return parameters, [group_of[one] for one in tensors]
-
-
-def find_places(parameters: Parameters, groups: Sequence[dict[str, Any]]) -> dict[int, int]:
-    """Place of each parameter in a state as torch writes it: counted through all groups."""
-    ordered = [one for group in groups for one in group["params"]]
-    place = {one: number for number, one in enumerate(ordered)}
-    return {number: place[one] for number, one in enumerate(parameters.tensors)}
-
-
-def pack_groups(groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Groups of parameters as torch writes them: with places instead of tensors."""
-    packed, count = [], 0
-    for group in groups:
-        size = len(group["params"])
-        packed.append({**group, "params": list(range(count, count + size))})
-        count += size
-    return packed

@@ -1,15 +1,15 @@
-"""What DeAR needs of those who move its buckets: Weft's own runtime, or any process group of torch.
+"""The interface between DeAR and what sends its buckets: Weft's runtime, or a process group of torch.
 
-A `BucketCut` is one bucket's way through a channel: it knows which part of the bucket this rank owns between
-the two halves of an all-reduce. Communication is started, and waited for later; on Weft's runtime it ends in
-the order in which it was started, on other groups in any order.
+A `BucketCut` has the operations of one bucket: it knows which part of the bucket this rank owns between the
+two halves of an all-reduce. Operations are started, and waited for later; on Weft's runtime they end in the
+order in which they were started, on other groups in any order.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import torch
 
@@ -26,7 +26,7 @@ COLLECTIVES: Final = ("reduce_scatter", "all_gather", "all_reduce", "vote")
 
 
 class OperationSpan(NamedTuple):
-    """Something that took time; times of `time.perf_counter`."""
+    """The start and end of an operation, by `time.perf_counter`."""
 
     kind: str
     group: int
@@ -34,37 +34,27 @@ class OperationSpan(NamedTuple):
     end: float
 
 
-class Pending:
-    """Communication that was started; `wait` raises what went wrong."""
-
-    __slots__ = ("_is_done", "_wait")
-
-    def __init__(self, wait: Callable[[], Any], is_done: Callable[[], bool]) -> None:
-        self._wait: Callable[[], Any] | None = wait
-        self._is_done = is_done
+class StartedOperation(Protocol):
+    """An operation that was started: the runtime's `Handle`, or torch's ``Work`` with these methods."""
 
     def is_done(self) -> bool:
-        """Whether `wait` would return at once."""
-        return self._wait is None or self._is_done()
+        """Return whether `wait` would return at once."""
 
-    def wait(self) -> None:
-        """Return once it is over; at once if it was waited for before."""
-        if self._wait is not None:
-            self._wait()
-            self._wait = None
+    def wait(self) -> Any:
+        """Return once the operation is over; raise what went wrong."""
 
 
 class BucketCut(ABC):
-    """One bucket's way through a channel.
+    """The operations of one bucket.
 
     Attributes
     ----------
     mine
-        Elements that this rank owns between the halves.
+        The elements that this rank owns between the halves.
     owned
         The same of every rank, as (first, last).
     padded
-        Elements that a bucket must have, the last ones of no meaning.
+        The number of elements that a bucket must have, with padding at its end.
     """
 
     mine: slice
@@ -72,33 +62,35 @@ class BucketCut(ABC):
     padded: int
 
     @abstractmethod
-    def reduce(self, bucket: torch.Tensor) -> Pending:
+    def reduce(self, bucket: torch.Tensor) -> StartedOperation:
         """Start the first half: average, each rank its own part."""
 
     @abstractmethod
     def own(self, bucket: torch.Tensor) -> torch.Tensor:
-        """The part that this rank has averages of, after `reduce`; may be changed before `gather`."""
+        """Return this rank's own part, of averages after `reduce`; it may be changed before `gather`."""
 
     @abstractmethod
-    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Pending:
-        """Start the second half: give everybody every rank's own part; by default that of `reduce`."""
+    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> StartedOperation:
+        """Start the second half: send every rank's own part to all ranks; by default that of `reduce`."""
 
     @abstractmethod
-    def all_reduce(self, bucket: torch.Tensor) -> Pending:
-        """Start averaging the whole."""
+    def all_reduce(self, bucket: torch.Tensor) -> StartedOperation:
+        """Start to average the whole bucket."""
 
 
 class BucketChannel(ABC):
-    """The ranks that train together, and what moves their gradients.
+    """The ranks that train together, and the operations between them.
 
     Attributes
     ----------
     ordered
-        Whether what was started later also works on the data later, without waiting in between.
+        Whether operations work on the data in the order in which they were started, without waits in between.
     counts
-        Whether torch counts what comes in as a change of the tensor, as it does a user's changes.
+        Whether torch counts a received result as a change of the tensor, as it does a user's changes.
+    listener
+        Called with every operation's times.
     clock
-        What time is read from; while DeAR measures, one that waits for the work of accelerators.
+        The clock; while DeAR measures, one that waits for the work of accelerators.
     """
 
     rank: int
@@ -111,59 +103,59 @@ class BucketChannel(ABC):
 
     @abstractmethod
     def buffer(self, elements: int, like: torch.Tensor) -> torch.Tensor:
-        """Room for a bucket, where it is moved fastest; zeros."""
+        """Return a buffer of zeros for a bucket, in memory that is sent fastest."""
 
     @abstractmethod
     def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> BucketCut:
-        """Way of a bucket of so many elements; `group` is its number in reports."""
+        """Return the operations of a bucket of so many elements; `group` is its number in reports."""
 
     @abstractmethod
-    def sum(self, tensor: torch.Tensor) -> Pending:
-        """Start adding up something small, in place."""
+    def sum(self, tensor: torch.Tensor) -> StartedOperation:
+        """Start adding up a small tensor of all ranks, in place."""
 
     @abstractmethod
     def broadcast(self, tensor: torch.Tensor) -> None:
-        """Give everybody rank 0's, in place."""
+        """Give all ranks rank 0's tensor, in place."""
 
     @abstractmethod
     def failure(self) -> BaseException | None:
-        """What ended communication, if something did."""
+        """Return the failure that ended communication, if there was one."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave."""
+        """Close the connections."""
 
     def check(self) -> None:
-        """Raise what ended communication."""
+        """Raise the failure that ended communication, if there was one."""
         if (failure := self.failure()) is not None:
             raise failure
 
-    def share(self, news: bytes) -> bytes:
-        """What rank 0 says, on every rank; every rank calls this."""
-        return news if self.size == 1 else broadcast_bytes(self, news)
+    def share(self, message: bytes) -> bytes:
+        """Return the message of rank 0, on every rank; every rank calls this."""
+        return message if self.size == 1 else broadcast_bytes(self, message)
 
     def broadcast_words(self, words: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The words of rank 0, on every rank."""
+        """Return the words of rank 0, on every rank."""
         self.broadcast(torch.from_numpy(words))
         return words
 
     def gather_words(self, words: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The words of every rank, one row for each."""
+        """Return the words of every rank, one row for each."""
         return self.gather_rows(torch.from_numpy(words)).numpy()
 
     def gather_rows(self, row: torch.Tensor) -> torch.Tensor:
-        """Every rank's small tensor, by rank; by a sum, which every group has."""
+        """Return the small tensors of all ranks, by rank; as a sum, which every backend supports."""
         table = row.new_zeros((self.size, row.numel()))
         table[self.rank] = row
         flat = table.reshape(-1)
         self.sum(flat).wait()
         return flat.reshape(self.size, -1)
 
-    def collect(self, news: bytes) -> list[bytes]:
-        """What every rank says, by rank."""
-        return exchange_bytes(self, news)
+    def collect(self, message: bytes) -> list[bytes]:
+        """Return the messages of all ranks, by rank; every rank calls this."""
+        return exchange_bytes(self, message)
 
     def report(self, kind: str, group: int, start: float, end: float) -> None:
-        """Tell whoever listens."""
+        """Call the listener, if there is one."""
         if self.listener is not None:
             self.listener(OperationSpan(kind, group, start, end))

@@ -1,4 +1,4 @@
-"""Checkpoints of all ranks' shares, put together."""
+"""The form of DeAR's checkpoints: places of parameters, and the merging of all ranks' shares."""
 
 from __future__ import annotations
 
@@ -15,19 +15,36 @@ if TYPE_CHECKING:
     from weft.torch.dear.fusion_groups import Parameters
 
 
-def merge(
+def find_places(parameters: Parameters, groups: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """Return the place of each parameter in a state as torch writes it, counted through all groups."""
+    ordered = [one for group in groups for one in group["params"]]
+    place = {one: number for number, one in enumerate(ordered)}
+    return {number: place[one] for number, one in enumerate(parameters.tensors)}
+
+
+def pack_groups(groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return groups of parameters as torch writes them: with places instead of tensors."""
+    packed, count = [], 0
+    for group in groups:
+        size = len(group["params"])
+        packed.append({**group, "params": list(range(count, count + size))})
+        count += size
+    return packed
+
+
+def merge_shares(
     checkpoints: Sequence[dict[str, Any]], parameters: Parameters, places: Mapping[int, int]
 ) -> dict[str, Any]:
-    """State of all parameters from what `DeAR.state_dict` gave on every rank in mode ``parameters``.
+    """Merge the results of `DeAR.state_dict` on all ranks, in mode ``parameters``, into a state in full.
 
     Parameters
     ----------
     checkpoints
-        Of all ranks, in any order.
+        The checkpoints of all ranks, in any order.
     parameters
-        What is trained.
+        The parameters that are trained.
     places
-        Place of each in a state as torch writes it.
+        The place of each of them in a state as torch writes it.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Which parameters travel together.
+"""Fusion plans: which parameters share a bucket, and the order of the buckets.
 
-A `FusionPlan` is the same on every rank, or nothing works: it is made from what rank 0 measured and told
-everybody, and its digest is compared before it is used.
+A `FusionPlan` must be the same on every rank. It is made from the measurements of rank 0, which it sends to
+all ranks, and its digest is compared before it is used.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ POLICIES = ("dear", "wfbp")
 
 @dataclass(frozen=True)
 class FusionGroup:
-    """Parameters in one bucket.
+    """The parameters of one bucket.
 
     Parameters
     ----------
     members
-        Numbers of the parameters, in the order in which their gradients become ready.
+        The numbers of the parameters, in the order in which their gradients become ready.
     names
         Their names in the model.
     size_bytes
-        All of them.
+        The size of all of them.
     """
 
     members: tuple[int, ...]
@@ -43,19 +43,19 @@ class FusionGroup:
 
 @dataclass(frozen=True)
 class FusionPlan:
-    """Groups in the order in which they are reduced, and how they are sent.
+    """The fusion groups in the order in which they are reduced, and how they are sent.
 
     Parameters
     ----------
     groups
-        Every parameter that is trained is in one of them.
+        The groups; every parameter that is trained is in one of them.
     gathering
-        Numbers of the groups in the order in which the forward pass needs them.
+        The numbers of the groups in the order in which the forward pass needs them.
     policy
         ``dear``: reduce-scatter during the backward pass, all-gather during the next forward pass. ``wfbp``:
         all-reduce during the backward pass.
     threshold_bytes
-        What it was fused by.
+        The size from which a group is full.
     """
 
     groups: tuple[FusionGroup, ...]
@@ -65,11 +65,11 @@ class FusionPlan:
 
     @property
     def digest(self) -> str:
-        """What tells it from every other."""
+        """A hash of the plan."""
         return hashlib.sha256(msgspec.json.encode(self.encode())).hexdigest()
 
     def encode(self) -> dict[str, Any]:
-        """As plain data, for checkpoints."""
+        """Return the plan as plain data, for checkpoints."""
         return {
             "groups": [list(group.members) for group in self.groups],
             "gathering": list(self.gathering),
@@ -86,12 +86,12 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def decode_plan(data: Any, parameters: Parameters) -> FusionPlan:
-    """Plan of a checkpoint, for these parameters.
+    """Return the plan of a checkpoint, for these parameters.
 
     Raises
     ------
     FormatError
-        If it is something else, or for other parameters.
+        If it is not a plan, or one for other parameters.
     """
     try:
         stored = msgspec.convert(data, _Stored)
@@ -117,30 +117,30 @@ class Parameters:
     ----------
     tensors, names
         In the order of the model.
-    units
+    modules
         Number of the module that each belongs to, as the forward pass calls modules.
     """
 
     def __init__(
-        self, tensors: Sequence[torch.nn.Parameter], names: Sequence[str], units: Sequence[int]
+        self, tensors: Sequence[torch.nn.Parameter], names: Sequence[str], modules: Sequence[int]
     ) -> None:
-        self.tensors, self.names, self.units = tuple(tensors), tuple(names), tuple(units)
+        self.tensors, self.names, self.modules = tuple(tensors), tuple(names), tuple(modules)
         self.sizes = tuple(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     @property
     def signature(self) -> str:
-        """What must be the same on every rank."""
+        """The names, shapes and types, which must be the same on every rank."""
         return repr(
             [(n, tuple(t.shape), str(t.dtype)) for n, t in zip(self.names, self.tensors, strict=True)]
         )
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of parameters."""
         return len(self.tensors)
 
     def group(self, members: Sequence[int]) -> FusionGroup:
-        """These of them in one bucket."""
+        """Return a fusion group of some of the parameters."""
         names = tuple(self.names[member] for member in members)
         return FusionGroup(tuple(members), names, sum(self.sizes[member] for member in members))
 
@@ -152,17 +152,17 @@ class Parameters:
         policy: str,
         threshold_bytes: int,
     ) -> FusionPlan:
-        """Plan that has these layers together.
+        """Make the plan that puts groups of layers together.
 
         Parameters
         ----------
         layers
-            Parameters of each layer.
+            The parameters of each layer.
         groups
-            Numbers of layers that belong together, in the order in which their gradients become ready. What
-            differs in type or device is in different buckets all the same.
+            The numbers of the layers of each group, in the order in which their gradients become ready.
+            Parameters that differ in type or device get different buckets all the same.
         needed
-            Position of each layer in the forward pass.
+            The position of each layer in the forward pass.
         """
         found: list[tuple[int, FusionGroup]] = []
         for together in groups:

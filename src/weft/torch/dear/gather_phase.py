@@ -1,4 +1,8 @@
-"""From averages that each rank has a part of to parameters that all have: the second half of a step."""
+"""The second half of a step: averages are gathered, waited for before they are needed, and applied.
+
+`DeAR.step` starts the gathers (`GatherPhase.send`). A module that is about to run waits for those of its own
+parameters (`GatherPhase.finish_from`), and `DeAR.synchronize` for all of them (`GatherPhase.finish_all`).
+"""
 
 from __future__ import annotations
 
@@ -12,40 +16,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.torch.dear.gradient_bucket import GradientBucket
-    from weft.torch.dear.partial_step import Captured
+    from weft.torch.dear.partial_step import Captured, Replicas
     from weft.torch.dear.reduce_phase import ReducePhase
-    from weft.torch.dear.replicas import Replicas
 
 
 class GatherPhase:
-    """Sends what this rank has, waits for what others have, and has parameters updated.
+    """The gathers of all buckets, and the updates of the parameters.
 
     Parameters
     ----------
-    exchange
-        Whose buckets.
+    reduce_phase
+        The first half of the step, which has the buckets.
     updater
-        Who updates: everything with gathered gradients, or this rank's share before parameters are gathered.
+        Updates all parameters with gathered gradients, or this rank's share before parameters are gathered.
     groups
-        The optimizer's groups of parameters, whose options its step may change.
+        Returns the optimizer's groups of parameters, whose options its step may change.
     """
 
     def __init__(
-        self, exchange: ReducePhase, updater: Replicas | Shards, groups: Callable[[], list[dict[str, Any]]]
+        self,
+        reduce_phase: ReducePhase,
+        updater: Replicas | Shards,
+        groups: Callable[[], list[dict[str, Any]]],
     ) -> None:
-        self._exchange, self._updater, self._groups = exchange, updater, groups
+        self._reduce_phase, self._updater, self._groups = reduce_phase, updater, groups
         self._shards = updater if isinstance(updater, Shards) else None
         self._captured: Captured = []
 
     def send(self, captured: Captured) -> None:
-        """Let the results of a step go to everybody, to be applied with these options."""
+        """Start to gather the results of a step, which are applied with these options."""
         self._captured = captured
-        exchange, channel = self._exchange, self._exchange.channel
-        if exchange.plan.policy == "wfbp":
-            self._finish(exchange.buckets)
+        reduce_phase, channel = self._reduce_phase, self._reduce_phase.channel
+        if reduce_phase.plan.policy == "wfbp":
+            self._finish(reduce_phase.buckets)
             return
         if self._shards is None and not channel.ordered:
-            exchange.wait_for_sums()
+            reduce_phase.wait_for_sums()
         for bucket in self._in_order():
             if self._shards is None:
                 bucket.start_gathering(bucket.flat)
@@ -58,45 +64,43 @@ class GatherPhase:
             self._shards.start_gathering(bucket)
 
     def finish_all(self) -> None:
-        """Apply all that is under way."""
+        """Wait for all gathers, and apply their results."""
         self._finish([bucket for bucket in self._in_order() if bucket.stage is BucketStage.GATHERING])
 
     def finish_from(self, bucket: GradientBucket) -> None:
-        """Apply the results of a bucket that is needed now, and of those after it that have come as well."""
+        """Wait for a bucket that is needed now, and apply it with those after it that are complete too."""
         order = self._in_order()
-        come = [bucket]
+        complete = [bucket]
         for other in order[order.index(bucket) + 1 :]:
             if other.stage is not BucketStage.GATHERING or not other.is_done():
                 break
-            come.append(other)
-        self._finish(come)
+            complete.append(other)
+        self._finish(complete)
 
     def _in_order(self) -> list[GradientBucket]:
-        """Buckets as the forward pass needs them."""
-        return [self._exchange.buckets[number] for number in self._exchange.plan.gathering]
+        """Return the buckets in the order in which the forward pass needs them."""
+        return [self._reduce_phase.buckets[number] for number in self._reduce_phase.plan.gathering]
 
     def _finish(self, buckets: Sequence[GradientBucket]) -> None:
-        """Wait for the results of buckets, and apply them, as many at a time as have come.
+        """Wait for the gathers of buckets, and apply as many results at a time as are complete.
 
-        One call of the optimizer costs as much as a small bucket on its way.
+        One call of the optimizer costs as much as sending a small bucket.
         """
         place = 0
         while place < len(buckets):
-            come = [buckets[place]]
-            begun = time.perf_counter()
-            come[0].wait()
-            self._exchange.channel.report("wait", come[0].number, begun, time.perf_counter())
+            first, begun = place, time.perf_counter()
+            buckets[first].wait()
+            self._reduce_phase.channel.report("wait", buckets[first].number, begun, time.perf_counter())
             place += 1
             while place < len(buckets) and buckets[place].is_done():
                 buckets[place].wait()
-                come.append(buckets[place])
                 place += 1
-            self._apply_results(come)
+            self._apply_results(buckets[first:place])
 
     def _apply_results(self, buckets: Sequence[GradientBucket]) -> None:
         if self._shards is None:
             for bucket in buckets:
-                if not self._exchange.channel.counts:
+                if not self._reduce_phase.channel.counts:
                     bucket.check_untouched()
             self._apply(buckets)
         for bucket in buckets:
@@ -104,12 +108,12 @@ class GatherPhase:
 
     def _apply(self, buckets: Sequence[GradientBucket]) -> None:
         """Update the parameters of buckets, or this rank's pieces of them."""
-        report = self._exchange.channel.report
-        asked = time.perf_counter()
-        unused = self._exchange.outcome().unused
+        report = self._reduce_phase.channel.report
+        waiting = time.perf_counter()
+        unused = self._reduce_phase.vote_result().unused
         begun = time.perf_counter()
-        report("wait", -1, asked, begun)
+        report("wait", -1, waiting, begun)
         changed = self._updater.update(buckets, self._captured, unused)
-        for number, news in changed.items():
-            self._groups()[number].update(news)
+        for number, options in changed.items():
+            self._groups()[number].update(options)
         report("update", buckets[0].number, begun, time.perf_counter())

@@ -1,4 +1,4 @@
-"""A fusion group's gradients, one after the other in one piece of memory."""
+"""Buckets: the gradients of a fusion group in one contiguous buffer."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from weft.torch.dear.streams import Streams
 from weft.torch.internals import copy_all
 
 if TYPE_CHECKING:
-    from weft.torch.dear.bucket_channel import BucketChannel, Pending
+    from weft.torch.dear.bucket_channel import BucketChannel, StartedOperation
     from weft.torch.dear.fusion_groups import FusionGroup, Parameters
 
 
 class BucketStage(Enum):
-    """How far a bucket is."""
+    """The stage of a bucket within a step."""
 
     OPEN = "takes gradients"
     REDUCING = "its gradients are being added up"
-    GATHERING = "its results are under way to everybody"
+    GATHERING = "its results are being sent to all ranks"
 
 
 class Slot:
-    """Where one parameter's gradient lies."""
+    """The place of one parameter's gradient in a bucket."""
 
     __slots__ = ("bucket", "first", "here", "last", "name", "number", "parameter", "view")
 
@@ -39,20 +39,28 @@ class Slot:
 
 
 class GradientBucket:
-    """Takes gradients as they become ready, and goes through the two halves of an all-reduce.
+    """A bucket, which takes gradients as they become ready and goes through the two halves of an all-reduce.
 
     Parameters
     ----------
-    group
-        Which parameters.
-    number
-        Of the group.
-    again
+    channel
+        How the bucket is sent.
+    parameters
+        All parameters that are trained.
+    group, number
+        The fusion group, and its number in the plan.
+    accumulates
         Whether a gradient that was not cleared is added to, as torch does.
     """
 
     def __init__(
-        self, channel: BucketChannel, parameters: Parameters, group: FusionGroup, number: int, *, again: bool
+        self,
+        channel: BucketChannel,
+        parameters: Parameters,
+        group: FusionGroup,
+        number: int,
+        *,
+        accumulates: bool,
     ) -> None:
         tensors = [parameters.tensors[member] for member in group.members]
         self.number, self.size_bytes = number, group.size_bytes
@@ -64,23 +72,23 @@ class GradientBucket:
         for member, tensor in zip(group.members, tensors, strict=True):
             self.slots.append(Slot(self, member, parameters.names[member], tensor, first))
             first += tensor.numel()
-        # A CPU has one order of things; asking for it would cost as much as taking a gradient does.
+        # A CPU has no streams, and looking for them would cost as much as taking a gradient does.
         self._streams = None if self.flat.device.type == "cpu" else Streams(self.flat.device)
         self.stage = BucketStage.OPEN
         self.missing = len(self.slots)
-        self.reducing: Pending | None = None
-        self.gathering: Pending | None = None
-        self._again = again
+        self.reducing: StartedOperation | None = None
+        self.gathering: StartedOperation | None = None
+        self._accumulates = accumulates
         self._collected = False
         self._version = 0
 
     def take(self, slot: Slot) -> None:
-        """Take note of a gradient that has just become ready; it is copied when all of the bucket are."""
+        """Take note of a gradient that is ready; it is copied when all gradients of the bucket are."""
         gradient = slot.parameter.grad
         if self.stage is not BucketStage.OPEN or self._collected or gradient is None:
             self._refuse(slot)
         if gradient is slot.view:
-            if not self._again:
+            if not self._accumulates:
                 msg = f"the gradient of {slot.name} was not cleared: call zero_grad() before backward()"
                 raise InputError(msg)
         elif gradient.layout is not torch.strided:
@@ -93,15 +101,15 @@ class GradientBucket:
             self.missing -= 1
 
     def fill(self) -> None:
-        """Go without the gradients that did not come, but for those that were added up before."""
+        """Give up gradients that are missing, except those that were accumulated before."""
         for slot in self.slots if self.missing else ():
             gradient = slot.parameter.grad
-            if gradient is not None and (self._again or gradient is not slot.view):
+            if gradient is not None and (self._accumulates or gradient is not slot.view):
                 slot.here = True
         self.missing = 0
 
     def start(self, *, whole: bool) -> None:
-        """Send what was taken."""
+        """Start to reduce the gradients."""
         if self._collected:
             self.check_untouched()
         else:
@@ -111,7 +119,7 @@ class GradientBucket:
         self._version = self.flat._version
 
     def collect(self) -> None:
-        """Copy gradients into the bucket, where they are found from now on; nobody may change them."""
+        """Copy the gradients into the bucket; each ``grad`` becomes a view of it and must not be changed."""
         if self._streams is not None:
             self._streams.join()
         if torch.is_grad_enabled():  # within a backward pass whose gradients can be differentiated
@@ -141,7 +149,7 @@ class GradientBucket:
             copy_all(into, given)
 
     def check_untouched(self) -> None:
-        """Refuse to go on if somebody changed gradients that are under way."""
+        """Refuse to go on if the user has changed gradients that are being sent."""
         if self.flat._version != self._version:
             name = self.slots[0].name
             msg = (
@@ -152,17 +160,17 @@ class GradientBucket:
             raise InputError(msg)
 
     def start_gathering(self, flat: torch.Tensor, own: torch.Tensor | None = None) -> None:
-        """Give everybody what this rank has; by default its averages."""
+        """Start to send this rank's part to all ranks; by default its averages."""
         self.stage = BucketStage.GATHERING
         self.gathering = self.cut.gather(flat, own)
         self._version = self.flat._version
 
     def touched(self) -> None:
-        """Take note of a change of our own."""
+        """Take note that DeAR itself has changed the gradients."""
         self._version = self.flat._version
 
     def wait(self) -> None:
-        """Return once what was started is over."""
+        """Return once the reduction and the gather that were started are over."""
         if self.reducing is not None:
             self.reducing.wait()
         if self.gathering is not None:
@@ -170,16 +178,16 @@ class GradientBucket:
 
     @property
     def holds(self) -> bool:
-        """Whether it has taken gradients."""
+        """Whether some gradients of this step are in it."""
         return self.stage is BucketStage.OPEN and self.missing < len(self.slots)
 
     def is_done(self) -> bool:
-        """Whether `wait` would return at once."""
-        under_way = self.gathering or self.reducing
-        return under_way is None or under_way.is_done()
+        """Return whether `wait` would return at once."""
+        operation = self.gathering or self.reducing
+        return operation is None or operation.is_done()
 
     def reopen(self) -> None:
-        """Take gradients again."""
+        """Open the bucket for the gradients of the next step."""
         self.stage = BucketStage.OPEN
         self._collected = False
         self.reducing = self.gathering = None

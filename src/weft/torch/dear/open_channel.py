@@ -1,4 +1,4 @@
-"""Who trains together: from what the user gives to a channel of DeAR's own."""
+"""The opening of a channel for DeAR, from the process group or communicator that the user gives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> BucketChannel:
-    """Channel for DeAR alone, so that what else the group does never comes in between.
+    """Open a channel that only DeAR uses, so that other operations of the group never come in between.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Bucket
 
 
 def broadcast_from_first(channel: BucketChannel, tensors: Sequence[torch.Tensor]) -> None:
-    """Give everybody rank 0's values, whatever their types: as bytes."""
+    """Give all ranks the tensors of rank 0, as bytes, so that their types do not matter."""
     if channel.size == 1 or not tensors:
         return
     by_device: dict[torch.device, list[torch.Tensor]] = {}
@@ -60,10 +60,10 @@ def broadcast_from_first(channel: BucketChannel, tensors: Sequence[torch.Tensor]
         padded = torch.nn.functional.pad(flat, (0, -len(flat) % 4))
         words = padded.view(torch.int32)
         channel.broadcast(words)
-        told, first = words.view(torch.uint8), 0
+        received, first = words.view(torch.uint8), 0
         for one in together:
             size = one.numel() * one.element_size()
-            one.copy_(told[first : first + size].clone().view(one.dtype).view(one.shape))
+            one.copy_(received[first : first + size].clone().view(one.dtype).view(one.shape))
             first += size
 
 
@@ -84,8 +84,8 @@ def _over_torch(group: dist.ProcessGroup, timeout: float) -> TorchChannel:
             stacklevel=4,
         )
     ranks = dist.get_process_group_ranks(group)
-    patience = timedelta(seconds=check_timeout(timeout))
-    everybody = len(ranks) == dist.get_world_size()
+    limit = timedelta(seconds=check_timeout(timeout))
+    has_all_ranks = len(ranks) == dist.get_world_size()
     # Of some ranks only these make the group, and torch names it by them: once left, it cannot be made anew.
-    made = dist.new_group(ranks, patience, dist.get_backend(group), use_local_synchronization=not everybody)
-    return TorchChannel(made, leave=everybody)
+    made = dist.new_group(ranks, limit, dist.get_backend(group), use_local_synchronization=not has_all_ranks)
+    return TorchChannel(made, leave=has_all_ranks)

@@ -1,8 +1,9 @@
-"""DeAR: an optimizer that sends gradients during the backward pass, and results during the next forward pass.
+"""DeAR: an optimizer that reduces gradients during the backward pass and gathers during the next forward.
 
 The all-reduce of data-parallel training is cut into its halves (Zhang et al., ICDCS 2023). Reduce-scatters
-start while gradients are still being computed; `DeAR.step` lets the all-gathers follow; and before a module
-runs again, a hook waits for what it needs and applies the update.
+start while gradients are still being computed (`weft.torch.dear.reduce_phase`); `DeAR.step` starts the
+all-gathers; and before a module runs again, a hook waits for those that it needs and applies the update
+(`weft.torch.dear.gather_phase`).
 """
 
 from __future__ import annotations
@@ -15,24 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import torch
 
 from weft.errors import FormatError, InputError
-from weft.torch.dear.arguments import (
-    MODES,
-    check_choices,
-    check_model,
-    find_places,
-    number_parameters,
-    pack_groups,
-)
+from weft.torch.dear.arguments import MODES, check_choices, check_model, number_parameters
 from weft.torch.dear.bucket_channel import COLLECTIVES, OperationSpan
+from weft.torch.dear.checkpoint import find_places, merge_shares, pack_groups
 from weft.torch.dear.fusion_groups import POLICIES, decode_plan
 from weft.torch.dear.gather_phase import GatherPhase
 from weft.torch.dear.gradient_bucket import BucketStage
-from weft.torch.dear.hooked_modules import find_units
-from weft.torch.dear.hooks import Hooks
+from weft.torch.dear.hooks import Hooks, find_hooked_modules
 from weft.torch.dear.open_channel import broadcast_from_first, open_channel
-from weft.torch.dear.partial_step import capture
+from weft.torch.dear.partial_step import Replicas, capture
 from weft.torch.dear.reduce_phase import ReducePhase
-from weft.torch.dear.replicas import Replicas
 from weft.torch.dear.sharding import Shards
 from weft.torch.dear.streams import make_clock
 from weft.torch.dear.tuner import Tuner
@@ -66,14 +59,15 @@ class DeAR(torch.optim.Optimizer):
     Parameters
     ----------
     model
-        What is trained; compiled afterwards, if at all.
+        The model that is trained; compile it afterwards, if at all.
     params
         As torch takes them: the model's parameters, or groups of them. Or the class of the optimizer, for all
         parameters of the model.
     optimizer_class
         Such as ``torch.optim.AdamW``; `options` are its own.
     group
-        Who trains together: a process group of torch, by default all ranks, or a `weft.Communicator`.
+        The ranks that train together: a process group of torch, by default all ranks, or a
+        `weft.Communicator`.
     mode
         ``gradients``: averages are gathered, and every rank updates everything, with any optimizer that works
         parameter by parameter. ``parameters``: each rank updates its share, and results are gathered; the
@@ -131,96 +125,98 @@ class DeAR(torch.optim.Optimizer):
         given = params if everything or isinstance(params, torch.optim.Optimizer) else optimizer_class
         optimizer_class = check_choices(given, mode, policy, fusion_mb)
         super().__init__(model.parameters() if everything else cast("Any", params), {})
-        self._units = find_units(model)
+        self._modules = find_hooked_modules(model)
         full = optimizer_class([dict(group) for group in self.param_groups], **options)
         self.defaults, self.param_groups = full.defaults, full.param_groups
-        self._parameters, self._group_of = number_parameters(model, self.param_groups, self._units)
+        self._parameters, self._group_of = number_parameters(model, self.param_groups, self._modules)
         trained = set(self._parameters.tensors)
         self._left_out = [one for g in self.param_groups for one in g["params"] if one not in trained]
+        self._clock = make_clock(tensor.device for tensor in self._parameters.tensors)
+        self._max_norm = max_norm
+        self._paused = self._clipped = self._discarded = self._scaled = False
+        self._listener: Callable[[OperationSpan], None] | None = None
+        self._last_step = self._last_gradient = self._forward_over = 0.0
+        self._optimizer: torch.optim.Optimizer = full
+        self._shards: Shards | None = None
         self._channel = open_channel(group, plan, topology, timeout)
         try:
             broadcast_from_first(self._channel, [*model.parameters(), *model.buffers()])
-            self._sharded = mode == "parameters"
-            self._shards: Shards | None = None
-            self._inner = full
-            if self._sharded:
+            if mode == "parameters":
                 # Its own parameter is of no meaning: it is run on pieces, which change with the plan.
-                self._inner = optimizer_class([torch.nn.Parameter(torch.empty(0))], **options)
-                self._shards = Shards(self._channel, self._inner, self._parameters, self._group_of)
-            self.state = self._inner.state
-            self._exchange = ReducePhase(self._channel, self._parameters, again=not self._sharded)
-            updater = self._shards or Replicas(self._inner, self._group_of)
-            self._results = GatherPhase(self._exchange, updater, lambda: self.param_groups)
-            policies = POLICIES if policy == "auto" else (policy,)
-            self._pilot = Tuner(
-                self._channel,
-                self._parameters,
-                self._units,
-                policies=("dear",) if self._sharded else policies,
-                threshold_bytes=None if fusion_mb is None else int(fusion_mb * _MEGABYTE),
-                tune=tune,
-            )
-            self._clock = make_clock(tensor.device for tensor in self._parameters.tensors)
-            self._max_norm = max_norm
-            self._paused = False
-            self._clipped = self._discarded = self._scaled = False
-            self._listener: Callable[[OperationSpan], None] | None = None
-            self._last_step = self._last_gradient = self._forward_over = 0.0
-            self._channel.listener = self._hear
-            self._arrange(self._pilot.first_plan())
-            self._hooks = Hooks(model, self._parameters.tensors, self._units, self)
+                self._optimizer = optimizer_class([torch.nn.Parameter(torch.empty(0))], **options)
+                self._shards = Shards(self._channel, self._optimizer, self._parameters, self._group_of)
+            self.state = self._optimizer.state
+            self._start(policy, None if fusion_mb is None else int(fusion_mb * _MEGABYTE), tune=tune)
+            self._hooks = Hooks(model, self._parameters.tensors, self._modules, self)
         except BaseException:
             self._channel.close()
             raise
 
+    def _start(self, policy: str, threshold_bytes: int | None, *, tune: bool) -> None:
+        """Make the phases of a step and the tuner, and lay out buckets by its first plan."""
+        self._reduce_phase = ReducePhase(self._channel, self._parameters, accumulates=self._shards is None)
+        updater = self._shards or Replicas(self._optimizer, self._group_of)
+        self._gather_phase = GatherPhase(self._reduce_phase, updater, lambda: self.param_groups)
+        policies = POLICIES if policy == "auto" else (policy,)
+        self._tuner = Tuner(
+            self._channel,
+            self._parameters,
+            self._modules,
+            policies=policies if self._shards is None else ("dear",),
+            threshold_bytes=threshold_bytes,
+            tune=tune,
+        )
+        self._channel.listener = self._on_span
+        self._arrange(self._tuner.first_plan())
+
     @property
     def channel(self) -> BucketChannel:
-        """Who trains together."""
+        """The ranks that train together."""
         return self._channel
 
     @property
     def fusion(self) -> FusionPlan:
-        """Which parameters travel together, and how."""
-        return self._exchange.plan
+        """The fusion plan in use: which parameters travel together, and how."""
+        return self._reduce_phase.plan
 
     @property
     def layers(self) -> tuple[Layer, ...] | None:
-        """What the model of an iteration knows of the layers, in its order; None before it was measured."""
-        return self._pilot.layers
+        """The measured layers, in the order of the model; None before they were measured."""
+        return self._tuner.layers
 
     @property
     def costs(self) -> Linear | None:
-        """What it knows of the collectives."""
-        return self._pilot.costs
+        """The measured costs of the collectives; None before they were measured."""
+        return self._tuner.costs
 
     @property
     def decision(self) -> str | None:
-        """Why this policy was taken; None while that is being found out."""
-        if self._sharded:
+        """The reason for the policy in use; None while DeAR still measures."""
+        if self._shards is not None:
             return "dear: mode 'parameters' has no other policy"
-        if self._pilot.choice is not None and self._pilot.chose:
-            return self._pilot.choice.reason
-        if self._pilot.measuring:
+        if self._tuner.choice is not None and self._tuner.chooses_policy:
+            return self._tuner.choice.reason
+        if self._tuner.measuring:
             return None
         return f"{self.fusion.policy}: as it was asked for, or as a checkpoint says"
 
     @property
     def expected_s(self) -> float | None:
-        """Seconds of an iteration by the model, with the fusion that it chose; None before it did."""
-        return None if self._pilot.choice is None else self._pilot.choice.timeline.seconds
+        """The predicted seconds of an iteration with the chosen fusion; None before it was chosen."""
+        return None if self._tuner.choice is None else self._tuner.choice.timeline.seconds
 
     @property
     def tuning(self) -> bool:
-        """Whether it still measures, or tries other fusions."""
-        return self._pilot.measuring or self._pilot.tuning
+        """Whether DeAR still measures, or tries other fusions."""
+        return self._tuner.measuring or self._tuner.tuning
 
     def observe(self, listener: Callable[[OperationSpan], None] | None) -> None:
-        """Have a function called with every `OperationSpan`, from several threads; None for nobody."""
+        """Call a function with every `OperationSpan`, from several threads; None to call nothing."""
         self._listener = listener
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Within this, backward passes add up gradients here and send nothing."""
+        """Accumulate the gradients of backward passes within this context locally, and send nothing."""
         before, self._paused = self._paused, True
         try:
             yield
@@ -228,37 +224,37 @@ class DeAR(torch.optim.Optimizer):
             self._paused = before
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002 - as torch has it
-        """Clear gradients; always to None, since what they lie in may be under way.
+        """Clear gradients; always to None, since the buckets that they lie in may be being sent.
 
         Between backward and step this leaves out what the backward pass has computed, on every rank.
         """
-        self._exchange.discard()
+        self._reduce_phase.discard()
         super().zero_grad(set_to_none=True)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Let the results of this step go to everybody; modules apply them before they run again."""
+        """Start to send the results of this step to all ranks; modules apply them before they run again."""
         begun = time.perf_counter()
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         with torch.no_grad():
-            self._tell_backward()
+            self._report_backward()
             self._finish_backward()
             if self._max_norm is not None and not self._clipped:
                 self.clip_grad_norm_(self._max_norm)
-            self._results.send(capture(self.param_groups))
-            self._exchange.next_round()
+            self._gather_phase.send(capture(self.param_groups))
+            self._reduce_phase.next_round()
             self._clipped = False
-            self._steer()
+            self._tune_fusion()
         now = time.perf_counter()
-        self._tell("step", begun, now)
+        self._report("step", begun, now)
         self._last_step = now
         return loss
 
     def synchronize(self) -> None:
-        """Apply every update that is not applied yet; each rank for itself, at any time between steps."""
-        self._results.finish_all()
+        """Wait for every update that is not applied yet and apply it; allowed at any time between steps."""
+        self._gather_phase.finish_all()
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Scale all gradients so that their norm is at most this; between backward and step, on every rank.
@@ -272,11 +268,11 @@ class DeAR(torch.optim.Optimizer):
             if self._discarded:
                 return torch.tensor(float("inf"))
             self._finish_backward()
-            self._exchange.wait_for_sums()
-            norm = self._exchange.norm(norm_type)
+            self._reduce_phase.wait_for_sums()
+            norm = self._reduce_phase.norm(norm_type)
             factor = max_norm / (float(norm) + 1e-6)
             if not factor >= 1:  # also where the norm is no number
-                self._exchange.scale(factor)
+                self._reduce_phase.scale(factor)
             self._clipped = True
         return norm
 
@@ -287,18 +283,18 @@ class DeAR(torch.optim.Optimizer):
         """
         with torch.no_grad():
             self._finish_backward()
-            self._exchange.wait_for_sums()
-            broken = self._exchange.any_broken()
+            self._reduce_phase.wait_for_sums()
+            broken = self._reduce_phase.any_broken()
             if broken:
-                self._exchange.next_round()
+                self._reduce_phase.next_round()
                 self._discarded = True
             else:
-                self._exchange.scale(factor)
+                self._reduce_phase.scale(factor)
         return broken
 
     @contextmanager
     def scaled(self) -> Iterator[None]:
-        """Within this, `weft.torch.GradScaler` takes a step."""
+        """Allow `weft.torch.GradScaler` to take a step within this context."""
         self._scaled = True
         try:
             yield
@@ -307,19 +303,19 @@ class DeAR(torch.optim.Optimizer):
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """Asked by every GradScaler before a step: torch's own has changed gradients under way by then."""
+        """Refuse torch's GradScaler, which asks this after it has changed gradients that are being sent."""
         if not self._scaled:
             msg = "torch's GradScaler changes gradients that are under way; use weft.torch.GradScaler"
             raise InputError(msg)
         return False
 
     def state_dict(self) -> dict[str, Any]:
-        """State as torch's optimizers have it; in mode ``parameters`` that of this rank's share.
+        """Return the state as torch's optimizers do; in mode ``parameters`` that of this rank's share.
 
-        In both modes with the fusion plan, so that training goes on exactly as it would have.
+        In both modes it has the fusion plan, so that training continues exactly as it would have.
         """
         self.synchronize()
-        about: dict[str, Any] = {"mode": MODES[self._sharded], "fusion": self.fusion.encode()}
+        about: dict[str, Any] = {"mode": MODES[self._shards is not None], "fusion": self.fusion.encode()}
         if self._shards is None:
             found = super().state_dict()
         else:
@@ -329,7 +325,7 @@ class DeAR(torch.optim.Optimizer):
         return {**found, _KEY: about}
 
     def full_state_dict(self) -> dict[str, Any]:
-        """State of all parameters, as the optimizer itself would have it; every rank calls this."""
+        """Return the state of all parameters as the user's optimizer would; every rank calls this."""
         self.synchronize()
         if self._shards is None:
             return super().state_dict()
@@ -338,51 +334,45 @@ class DeAR(torch.optim.Optimizer):
         return {"state": state, "param_groups": pack_groups(self.param_groups)}
 
     def load_state_dict(self, state_dict: dict[str, Any] | list[dict[str, Any]]) -> None:
-        """Take over a state; every rank calls this.
+        """Load a state; every rank calls this.
 
         Parameters
         ----------
         state_dict
-            From `state_dict` of this rank, or `full_state_dict`, or an optimizer of the class itself. After a
-            change of ranks, a list of what `state_dict` gave on all ranks, in mode ``parameters``.
+            The result of `state_dict` of this rank, of `full_state_dict`, or of an optimizer of the class
+            itself. After a change of ranks, in mode ``parameters``, a list of the results of `state_dict` of
+            all ranks.
 
         Raises
         ------
         FormatError
             If it is of other parameters, or of another rank.
         """
-        from weft.torch.dear.checkpoint import merge
-
         self.synchronize()
+        places = find_places(self._parameters, self.param_groups)
         if isinstance(state_dict, list):
-            state_dict = merge(state_dict, self._parameters, find_places(self._parameters, self.param_groups))
+            state_dict = merge_shares(state_dict, self._parameters, places)
         about = state_dict.get(_KEY, {})
         if "fusion" in about:
             plan = decode_plan(about["fusion"], self._parameters)
-            self._pilot.keep()
-            self._arrange(self._pilot.allowed(plan))
+            self._tuner.stop()
+            self._arrange(self._tuner.allowed(plan))
         if self._shards is None:
             if "cuts" in about:
                 msg = "it holds one rank's share (mode 'parameters'); save full_state_dict() for this mode"
                 raise FormatError("checkpoint", msg)
-            self._inner.load_state_dict(state_dict)
-            self.param_groups, self.state = self._inner.param_groups, self._inner.state
+            self._optimizer.load_state_dict(state_dict)
+            self.param_groups, self.state = self._optimizer.param_groups, self._optimizer.state
             return
         for mine, loaded in zip(self.param_groups, state_dict["param_groups"], strict=True):
             mine.update({name: value for name, value in loaded.items() if name != "params"})
         if "cuts" in about:
             self._shards.load_local(state_dict["state"], about["cuts"])
         else:
-            number = {
-                place: number for number, place in find_places(self._parameters, self.param_groups).items()
-            }
-            self._inner.state.clear()
-            self._shards.cut_state(
-                {number[place]: values for place, values in state_dict["state"].items() if place in number}
-            )
+            self._shards.load_full(state_dict["state"], places)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused once DeAR works: its buckets are laid out by then.
+        """Refuse further parameters after construction, when the buckets are laid out.
 
         Raises
         ------
@@ -395,12 +385,12 @@ class DeAR(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def close(self, *, apply: bool = True) -> None:
-        """Take the hooks off the model and leave the other ranks.
+        """Remove the hooks from the model and close the connections to the other ranks.
 
         Parameters
         ----------
         apply
-            Whether updates that are under way are waited for and applied first. After a rank was lost they
+            Whether updates that are being sent are waited for and applied first. After a rank was lost they
             cannot be: give False, and go back to a state that all ranks have.
         """
         try:
@@ -412,40 +402,40 @@ class DeAR(torch.optim.Optimizer):
                 self._shards.close()
             self._channel.close()
 
-    # What hooks call
+    # The methods that hooks call
 
     def gradient_ready(self, number: int) -> None:
-        """A parameter's gradient is complete in this backward pass."""
+        """Put a gradient that is complete in this backward pass into its bucket."""
         self._last_gradient = time.perf_counter()
         if not self._paused:
             self._discarded = False
-            self._exchange.arrived(number)
-            if self._pilot.measuring:
-                self._pilot.ready(number)
+            self._reduce_phase.take(number)
+            if self._tuner.measuring:
+                self._tuner.gradient_ready(number)
 
-    def before_unit(self, unit: int) -> None:
-        """A module is about to run: its parameters must be up to date."""
-        for bucket in self._needs[unit]:
+    def before_module(self, module: int) -> None:
+        """Wait for the gathers of a module's parameters and apply the updates, before the module runs."""
+        for bucket in self._needs[module]:
             if bucket.stage is BucketStage.GATHERING:
-                self._results.finish_from(bucket)
-        if self._pilot.measuring:
-            self._pilot.began(unit)
+                self._gather_phase.finish_from(bucket)
+        if self._tuner.measuring:
+            self._tuner.module_began(module)
 
     def forward_began(self) -> None:
-        """The model is about to run."""
-        self._tell_backward()
-        self._pilot.forward_began()
+        """Take note that the model is about to run."""
+        self._report_backward()
+        self._tuner.forward_began()
 
     def forward_ended(self, start: float, end: float) -> None:
-        """The model has run."""
+        """Take note that the model has run."""
         self._forward_over = end
-        self._pilot.forward_ended()
-        self._tell("forward", start, end)
+        self._tuner.forward_ended()
+        self._report("forward", start, end)
 
     # One step
 
     def _finish_backward(self) -> None:
-        """Have everything sent that this backward pass has computed."""
+        """Start to reduce all gradients that this backward pass has computed."""
         for parameter in self._left_out:
             if parameter.grad is not None and parameter.numel():
                 shape = tuple(parameter.shape)
@@ -454,53 +444,54 @@ class DeAR(torch.optim.Optimizer):
                 )
                 raise InputError(f"{msg} now; make another DeAR when parameters are thawed")
         if self._shards is not None:
-            self._shards.check_homes()
+            self._shards.check_addresses()
         self.synchronize()  # of modules that did not run since the last step
         since = time.perf_counter() - self._last_step if self._last_step else 0.0
-        self._exchange.settle(since)
+        self._reduce_phase.finish_backward(since)
 
-    def _steer(self) -> None:
-        """Ask for another plan, at the end of a step."""
+    def _tune_fusion(self) -> None:
+        """Take another fusion plan at the end of a step, if the tuner has one."""
         if not self.tuning:
             return
-        new = self._pilot.next_plan(self._exchange.outcome().seconds)
-        if self._pilot.measuring or new is not None:
+        new = self._tuner.next_plan(self._reduce_phase.vote_result().seconds)
+        if self._tuner.measuring or new is not None:
             self.synchronize()
         if new is None:
             return
-        decided = not self._pilot.measuring and self._exchange.serial
+        decided = not self._tuner.measuring and self._reduce_phase.serial
         self._arrange(new)
-        fallen_back = decided and self._pilot.chose and new.policy == "wfbp"
+        fallen_back = decided and self._tuner.chooses_policy and new.policy == "wfbp"
         if fallen_back and self._channel.rank == 0:
             warnings.warn(f"DeAR works as WFBP here: {self.decision}", UserWarning, stacklevel=4)
 
     def _arrange(self, plan: FusionPlan) -> None:
-        """Lay everything out by a plan; nothing is under way."""
-        self._exchange.arrange(plan)
-        self._exchange.serial = self._pilot.measuring
-        self._channel.clock = self._clock if self._pilot.measuring else time.perf_counter
+        """Lay out the buckets by a plan; no operation may be running."""
+        self._reduce_phase.arrange(plan)
+        self._reduce_phase.serial = self._tuner.measuring
+        self._channel.clock = self._clock if self._tuner.measuring else time.perf_counter
         if self._shards is not None:
-            self._shards.arrange(self._exchange.buckets)
-        of = {slot.parameter: slot.bucket for slot in self._exchange.slots}
+            self._shards.arrange(self._reduce_phase.buckets)
+        of = {slot.parameter: slot.bucket for slot in self._reduce_phase.slots}
         self._needs = [
-            list(dict.fromkeys(of[parameter] for parameter in unit.below if parameter in of))
-            for unit in self._units
+            list(dict.fromkeys(of[parameter] for parameter in module.below if parameter in of))
+            for module in self._modules
         ]
 
-    def _hear(self, span: OperationSpan) -> None:
-        if self._pilot.measuring and span.kind in COLLECTIVES:
-            vote = span.group < 0
-            buckets = self._exchange.buckets
-            self._pilot.heard(span, self._exchange.vote_bytes if vote else buckets[span.group].size_bytes)
+    def _on_span(self, span: OperationSpan) -> None:
+        if self._tuner.measuring and span.kind in COLLECTIVES:
+            phase, is_vote = self._reduce_phase, span.group < 0
+            self._tuner.add_sample(
+                span, phase.vote_bytes if is_vote else phase.buckets[span.group].size_bytes
+            )
         if self._listener is not None:
             self._listener(span)
 
-    def _tell_backward(self) -> None:
-        """Tell of the latest backward pass, once."""
+    def _report_backward(self) -> None:
+        """Report the latest backward pass, once."""
         if self._last_gradient > self._forward_over > 0:
-            self._tell("backward", self._forward_over, self._last_gradient)
+            self._report("backward", self._forward_over, self._last_gradient)
             self._forward_over = self._last_gradient
 
-    def _tell(self, kind: str, start: float, end: float, group: int = -1) -> None:
+    def _report(self, kind: str, start: float, end: float, group: int = -1) -> None:
         if self._listener is not None:
             self._listener(OperationSpan(kind, group, start, end))

@@ -1,4 +1,8 @@
-"""Running any optimizer on some of its parameters, with options as they were at another time."""
+"""The step of the user's optimizer on some of its parameters, with options as they were at another time.
+
+`Replicas` is the update of gradients mode: every rank updates every parameter, with averages that all ranks
+have. The update of parameters mode is in `weft.torch.dear.sharding`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
+
+    from weft.torch.dear.gradient_bucket import GradientBucket
 
 Captured: TypeAlias = "list[dict[str, Any]]"
-"""Options of each group of parameters: learning rate, momentum and so on."""
+"""The options of each group of parameters: learning rate, momentum and so on."""
 
 Part: TypeAlias = "list[tuple[int, list[torch.nn.Parameter]]]"
 """Some parameters, by the number of their group of parameters."""
 
 
 def capture(groups: Sequence[dict[str, Any]]) -> Captured:
-    """Options as they are now: a schedule may change them before they are used."""
+    """Return the options as they are now: a learning-rate schedule may change them before they are used."""
     return [
         {
             name: value.clone() if isinstance(value, torch.Tensor) else value
@@ -28,20 +34,20 @@ def capture(groups: Sequence[dict[str, Any]]) -> Captured:
     ]
 
 
-def update(inner: torch.optim.Optimizer, part: Part, captured: Captured) -> dict[int, dict[str, Any]]:
-    """Do the step of some parameters alone.
+def update(optimizer: torch.optim.Optimizer, part: Part, captured: Captured) -> dict[int, dict[str, Any]]:
+    """Take the step of some parameters alone.
 
     Returns
     -------
     dict
-        Options that the optimizer itself changed, by group: some count their steps there.
+        The options that the optimizer itself changed, by group: some count their steps there.
     """
-    saved = inner.param_groups
-    inner.param_groups = [{**captured[number], "params": parameters} for number, parameters in part]
+    saved = optimizer.param_groups
+    optimizer.param_groups = [{**captured[number], "params": parameters} for number, parameters in part]
     try:
-        _step_of(type(inner))(inner)
+        _step_of(type(optimizer))(optimizer)
         changed = {}
-        for (number, _), group in zip(part, inner.param_groups, strict=True):
+        for (number, _), group in zip(part, optimizer.param_groups, strict=True):
             before = captured[number]
             news = {
                 name: value
@@ -51,11 +57,44 @@ def update(inner: torch.optim.Optimizer, part: Part, captured: Captured) -> dict
             if news:
                 changed[number] = news
     finally:
-        inner.param_groups = saved
+        optimizer.param_groups = saved
     return changed
 
 
 def _step_of(kind: type[torch.optim.Optimizer]) -> Callable[[torch.optim.Optimizer], Any]:
-    """The step itself: what torch puts around it, for hooks and its profiler, is around DeAR's own."""
+    """Return the step without the hooks and profiling that torch adds: those are added to DeAR's own step."""
     step: Callable[..., Any] = kind.step
     return getattr(step, "__wrapped__", step) if getattr(step, "hooked", False) else step
+
+
+class Replicas:
+    """The update of all parameters on every rank.
+
+    Parameters
+    ----------
+    optimizer
+        The user's optimizer.
+    group_of
+        The group of parameters that each parameter belongs to.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, group_of: Sequence[int]) -> None:
+        self._optimizer, self._group_of = optimizer, group_of
+
+    def update(
+        self, buckets: Sequence[GradientBucket], captured: Captured, unused: Collection[int]
+    ) -> dict[int, dict[str, Any]]:
+        """Update the parameters of some buckets; return the options that the optimizer changed."""
+        part: dict[int, list[torch.nn.Parameter]] = {}
+        held = []
+        for bucket in buckets:
+            for slot in bucket.slots:
+                if slot.number not in unused:
+                    parameter = slot.parameter
+                    held.append((parameter, parameter.grad))
+                    parameter.grad = slot.view
+                    part.setdefault(self._group_of[slot.number], []).append(parameter)
+        changed = update(self._optimizer, list(part.items()), captured) if part else {}
+        for parameter, grad in held:  # None where the user has cleared it meanwhile
+            parameter.grad = grad
+        return changed

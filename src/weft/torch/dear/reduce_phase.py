@@ -1,8 +1,9 @@
-"""From gradients that become ready to sums that everybody has: what DeAR sends, and in which order.
+"""The first half of a step: gradients are put into buckets and reduced while the backward pass runs.
 
-Buckets start in the order of the plan and never in the order in which they happen to be full: that may differ
-between ranks. What did not come by the end of the backward pass is sent as zeros. A vote, one small sum per
-step, says which parameters got a gradient on any rank, so that one that nobody used stays as it is.
+Buckets start in the order of the plan and never in the order in which they happen to be full, which may
+differ between ranks. A gradient that is missing at the end of the backward pass is sent as zeros. A vote, one
+small sum per step, says which parameters got a gradient on any rank, so that a parameter that no rank used
+stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weft.errors import DesyncError, InputError
 from weft.torch.dear.gradient_bucket import BucketStage, GradientBucket
 
 if TYPE_CHECKING:
-    from weft.torch.dear.bucket_channel import BucketChannel, Pending
+    from weft.torch.dear.bucket_channel import BucketChannel, StartedOperation
     from weft.torch.dear.fusion_groups import FusionPlan, Parameters
     from weft.torch.dear.gradient_bucket import Slot
 
@@ -27,14 +28,14 @@ _HEAD: Final = 1  # seconds of the latest iteration, then one number per paramet
 
 @dataclass(frozen=True)
 class VoteResult:
-    """What all ranks know after a vote.
+    """The result of a vote, the same on all ranks.
 
     Parameters
     ----------
     seconds
-        Of the latest iteration, mean of all ranks.
+        The time of the latest iteration, mean of all ranks.
     unused
-        Numbers of parameters that no rank has a gradient of.
+        The numbers of the parameters that no rank has a gradient of.
     """
 
     seconds: float
@@ -42,38 +43,38 @@ class VoteResult:
 
 
 class ReducePhase:
-    """The buckets of a plan, and how far they are.
+    """The buckets of a fusion plan, and their reduction.
 
     Parameters
     ----------
     channel
-        Who takes part.
+        The ranks that take part, and how buckets are sent.
     parameters
-        What is trained.
-    again
-        Whether a gradient that was not cleared is added to, as torch does; not where buckets do not hold all
-        of the average at the end.
+        The parameters that are trained.
+    accumulates
+        Whether a gradient that was not cleared is added to, as torch does; not possible where a bucket has
+        only a part of the averages at the end.
     """
 
-    def __init__(self, channel: BucketChannel, parameters: Parameters, *, again: bool) -> None:
+    def __init__(self, channel: BucketChannel, parameters: Parameters, *, accumulates: bool) -> None:
         self.channel, self.parameters = channel, parameters
         self.buckets: list[GradientBucket] = []
         self.slots: list[Slot] = []
         self.serial = False
-        self._again = again
+        self._accumulates = accumulates
         self._next = 0
-        self._settled = False
-        self._vote: tuple[torch.Tensor, Pending] | None = None
-        self._outcome: VoteResult | None = None
+        self._finished = False
+        self._vote: tuple[torch.Tensor, StartedOperation] | None = None
+        self._vote_result: VoteResult | None = None
 
     @property
     def plan(self) -> FusionPlan:
-        """What the buckets are made by."""
+        """The fusion plan that the buckets are made by."""
         return self._plan
 
     def arrange(self, plan: FusionPlan) -> None:
-        """Take another plan; nothing may be under way, and every rank does this at the same time."""
-        what = f"{plan.digest} {self.parameters.signature} {self._again}"
+        """Make the buckets of another plan; no operation may be running, and every rank calls this."""
+        what = f"{plan.digest} {self.parameters.signature} {self._accumulates}"
         mark = torch.tensor([int(hashlib.sha256(what.encode()).hexdigest()[:12], 16)])
         table = self.channel.gather_rows(mark)
         if (other := (table != mark).any(1).nonzero()).numel():
@@ -83,17 +84,17 @@ class ReducePhase:
         self.slots = []
         self._plan = plan
         self.buckets = [
-            GradientBucket(self.channel, self.parameters, group, number, again=self._again)
+            GradientBucket(self.channel, self.parameters, group, number, accumulates=self._accumulates)
             for number, group in enumerate(plan.groups)
         ]
         self.slots = sorted((slot for b in self.buckets for slot in b.slots), key=lambda slot: slot.number)
         for number, grad in kept.items():
             self.parameters.tensors[number].grad = grad
         self._next = 0
-        self._settled = False
+        self._finished = False
 
-    def arrived(self, number: int) -> None:
-        """A parameter's gradient is ready; called within the backward pass."""
+    def take(self, number: int) -> None:
+        """Put a gradient into its bucket, within the backward pass; start buckets that are full."""
         self.channel.check()
         slot = self.slots[number]
         bucket = slot.bucket
@@ -105,15 +106,15 @@ class ReducePhase:
         else:
             self._start_full()
 
-    def settle(self, seconds: float) -> None:
-        """Send what is left, and vote; at the end of the backward pass, as often as one likes.
+    def finish_backward(self, seconds: float) -> None:
+        """Start the remaining buckets and the vote, after the backward pass; further calls do nothing.
 
         Parameters
         ----------
         seconds
-            That the latest iteration took here.
+            The time of the latest iteration on this rank.
         """
-        if self._settled:
+        if self._finished:
             return
         self.channel.check()
         for bucket in self.buckets:
@@ -126,28 +127,28 @@ class ReducePhase:
         else:
             self._start_full()
         ballot = torch.tensor([seconds / self.channel.size, *here])
-        self._vote, self._outcome = (ballot, self.channel.sum(ballot)), None
-        self._settled = True
+        self._vote, self._vote_result = (ballot, self.channel.sum(ballot)), None
+        self._finished = True
         for bucket in self.buckets:
             bucket.check_untouched()
-        if not any(here) and len(self.outcome().unused) == len(self.slots):
+        if not any(here) and len(self.vote_result().unused) == len(self.slots):
             self.wait_for_sums()
             self.next_round()
             msg = "step() without gradients on any rank: call backward() first"
             raise InputError(msg)
 
-    def outcome(self) -> VoteResult:
-        """What the ranks voted for."""
-        if self._outcome is None:
+    def vote_result(self) -> VoteResult:
+        """Return the result of the vote, once it is there."""
+        if self._vote_result is None:
             assert self._vote is not None
             ballot, pending = self._vote
             pending.wait()
             unused = (ballot[_HEAD:] == 0).nonzero().flatten().tolist()
-            self._outcome = VoteResult(float(ballot[0]), frozenset(unused))
-        return self._outcome
+            self._vote_result = VoteResult(float(ballot[0]), frozenset(unused))
+        return self._vote_result
 
     def wait_for_sums(self) -> None:
-        """Return once this rank has the sums of what it owns."""
+        """Return once this rank has the averages of its own part of every bucket."""
         begun = time.perf_counter()
         for bucket in self.buckets:
             if bucket.reducing is not None:
@@ -155,7 +156,7 @@ class ReducePhase:
         self.channel.report("wait", -1, begun, time.perf_counter())
 
     def own_parts(self) -> list[tuple[GradientBucket, torch.Tensor]]:
-        """Of each bucket what this rank owns, without what only fills it up."""
+        """Return this rank's own part of each bucket, without padding."""
         whole = self.plan.policy == "wfbp"
         found = []
         for bucket in self.buckets:
@@ -167,44 +168,44 @@ class ReducePhase:
 
     @property
     def vote_bytes(self) -> int:
-        """Size of a vote."""
+        """The size of a vote."""
         return 4 * (_HEAD + len(self.slots))
 
     def norm(self, kind: float) -> torch.Tensor:
-        """Norm of all averaged gradients, once the sums are there; every rank asks."""
+        """Return the norm of all averaged gradients, after `wait_for_sums`; every rank calls this."""
         own = [
             torch.linalg.vector_norm(part, kind, dtype=torch.float64)
             for _, part in self.own_parts()
             if part.numel()
         ]
         parts = _to_host(own) if own else torch.zeros(1, dtype=torch.float64)
-        everybody = self.channel.gather_rows(torch.linalg.vector_norm(parts, kind).reshape(1))
-        norm: torch.Tensor = torch.linalg.vector_norm(everybody, kind).float()
+        norms = self.channel.gather_rows(torch.linalg.vector_norm(parts, kind).reshape(1))
+        norm: torch.Tensor = torch.linalg.vector_norm(norms, kind).float()
         return norm
 
     def any_broken(self) -> bool:
-        """Whether some sum on some rank is not finite; every rank asks."""
+        """Return whether an average on any rank is not finite; every rank calls this."""
         whole = _to_host([part.isfinite().all() for _, part in self.own_parts()])
         mine = float(not bool(whole.all()))
         return bool(self.channel.gather_rows(torch.tensor([mine])).any())
 
     def scale(self, factor: float) -> None:
-        """Multiply every sum, once it is there."""
+        """Multiply all averages, after `wait_for_sums`."""
         for bucket in self.buckets:
             part = bucket.flat if self.plan.policy == "wfbp" else bucket.cut.own(bucket.flat)
             part.mul_(factor)
             bucket.touched()
 
     def next_round(self) -> None:
-        """Take gradients again, in every bucket that is not under way to everybody."""
+        """Open every bucket that is not being gathered for the gradients of the next step."""
         self._next = 0
-        self._settled = False
+        self._finished = False
         for bucket in self.buckets:
             if bucket.stage is not BucketStage.GATHERING:
                 bucket.reopen()
 
     def discard(self) -> None:
-        """Forget what was taken and sent since the last step; every rank does so at the same time."""
+        """Drop the gradients of this step; every rank calls this at the same time."""
         if any(bucket.stage is BucketStage.REDUCING or bucket.holds for bucket in self.buckets):
             self.wait_for_sums()
             self.next_round()
@@ -217,6 +218,6 @@ class ReducePhase:
 
 
 def _to_host(numbers: list[torch.Tensor]) -> torch.Tensor:
-    """Single numbers, wherever they are, in one row on the CPU: an accelerator is waited for once."""
-    together = numbers[0].device
-    return torch.stack([number.to(together) for number in numbers]).cpu()
+    """Return single numbers from any device in one row on the CPU: an accelerator is waited for once."""
+    device = numbers[0].device
+    return torch.stack([number.to(device) for number in numbers]).cpu()

@@ -1,9 +1,9 @@
-"""Parameters mode: each rank updates what it owns, and parameters instead of gradients are gathered.
+"""Parameters mode: each rank updates its share of the parameters, and updated parameters are gathered.
 
-The parameters of a bucket lie in one piece of memory, as their gradients do. A rank's share of it consists of
+The parameters of a bucket lie in one buffer, as their gradients do. A rank's share of it consists of
 `ParameterPiece`s, each a run of elements of one parameter; the optimizer keeps its state for these alone, so
-it must work element by element. What the state is in full, by parameter, is put together from all ranks'
-pieces, and cut anew for another plan.
+it must work element by element. The state in full, by parameter, is put together from the pieces of all
+ranks, and cut anew for another plan.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ ELEMENTWISE: Final = (
 
 
 SCALARS: Final = ("step", "mu_product")
-"""What these optimizers keep once per parameter; everything else has the parameter's shape."""
+"""State that these optimizers keep once per parameter; all other state has the parameter's shape."""
 
-_shared_out: Any = WeakIdKeyDictionary()
-"""Parameters that lie in the memory of some DeAR."""
+_owned_parameters: Any = WeakIdKeyDictionary()
+"""Parameters that lie in the memory of a DeAR."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,8 @@ class ParameterPiece:
     tensor: torch.nn.Parameter
 
 
-class _Room:
-    """Where a bucket's parameters lie, and which pieces of it are this rank's."""
+class _BucketParameters:
+    """The buffer of a bucket's parameters, and this rank's pieces of it."""
 
     def __init__(self, channel: BucketChannel, bucket: GradientBucket) -> None:
         self.flat = channel.buffer(bucket.cut.padded, bucket.flat)
@@ -66,7 +66,7 @@ class _Room:
             view = self.flat[slot.first : slot.last].view(slot.parameter.shape)
             view.copy_(slot.parameter.data)
             slot.parameter.data = view
-        self.homes = [(slot.parameter, slot.parameter.data_ptr()) for slot in bucket.slots]
+        self.addresses = [(slot.parameter, slot.parameter.data_ptr()) for slot in bucket.slots]
         own, first = bucket.cut.own(bucket.flat), bucket.cut.mine.start
         self.pieces: list[ParameterPiece] = []
         for slot in bucket.slots:
@@ -83,40 +83,40 @@ class Shards:
     Parameters
     ----------
     channel
-        Who takes part.
-    inner
-        The optimizer; its own parameters are of no meaning.
+        The ranks that take part.
+    optimizer
+        The user's optimizer; its own parameters are of no meaning.
     parameters
-        What is trained.
+        The parameters that are trained.
     group_of
-        Group of parameters that each parameter belongs to.
+        The group of parameters that each parameter belongs to.
     """
 
     def __init__(
         self,
         channel: BucketChannel,
-        inner: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         parameters: Parameters,
         group_of: Sequence[int],
     ) -> None:
-        self._channel, self._inner, self._parameters = channel, inner, parameters
+        self._channel, self._optimizer, self._parameters = channel, optimizer, parameters
         self._group_of = group_of
-        if any(tensor in _shared_out for tensor in parameters.tensors):
+        if any(tensor in _owned_parameters for tensor in parameters.tensors):
             msg = "a parameter belongs to another DeAR of mode 'parameters' already; close that one first"
             raise InputError(msg)
         for tensor in parameters.tensors:
-            _shared_out[tensor] = True
-        self._rooms: list[_Room] = []
+            _owned_parameters[tensor] = True
+        self._buckets: list[_BucketParameters] = []
 
     @property
     def pieces(self) -> list[ParameterPiece]:
-        """All of this rank."""
-        return [piece for room in self._rooms for piece in room.pieces]
+        """All pieces of this rank."""
+        return [piece for bucket in self._buckets for piece in bucket.pieces]
 
-    def check_homes(self) -> None:
-        """Refuse to go on if a parameter no longer lies where its updates come to."""
-        for room in self._rooms:
-            for parameter, address in room.homes:
+    def check_addresses(self) -> None:
+        """Refuse to go on if a parameter was moved out of its bucket's buffer."""
+        for bucket in self._buckets:
+            for parameter, address in bucket.addresses:
                 if parameter.data_ptr() != address:
                     shape = tuple(parameter.shape)
                     msg = f"a parameter of shape {shape} was moved in memory after DeAR was made"
@@ -124,48 +124,48 @@ class Shards:
 
     @property
     def cuts(self) -> list[list[int]]:
-        """Which elements of which parameters are this rank's."""
+        """The number of the parameter, first and last element of each piece of this rank."""
         return [[piece.number, piece.first, piece.last] for piece in self.pieces]
 
     def close(self) -> None:
-        """Let others have the parameters."""
+        """Release the parameters for another DeAR."""
         for tensor in self._parameters.tensors:
-            _shared_out.pop(tensor, None)
+            _owned_parameters.pop(tensor, None)
 
     def arrange(self, buckets: Sequence[GradientBucket]) -> None:
-        """Cut the parameters as these buckets are; every rank does this at the same time."""
-        state = self.gather_state() if self._rooms else {}
-        old = self._rooms  # parameters lie in it until they have moved
-        self._rooms = [_Room(self._channel, bucket) for bucket in buckets]
+        """Cut the parameters as these buckets are; every rank calls this at the same time."""
+        state = self.gather_state() if self._buckets else {}
+        old = self._buckets  # parameters lie in it until they have moved
+        self._buckets = [_BucketParameters(self._channel, bucket) for bucket in buckets]
         del old
-        self._inner.state.clear()
+        self._optimizer.state.clear()
         self.cut_state(state)
 
     def update(
         self, buckets: Sequence[GradientBucket], captured: Captured, unused: Collection[int]
     ) -> dict[int, dict[str, Any]]:
-        """Update this rank's pieces of some buckets; returns options that the optimizer changed."""
+        """Update this rank's pieces of some buckets; return the options that the optimizer changed."""
         part: dict[int, list[torch.nn.Parameter]] = {}
         for bucket in buckets:
-            for piece in self._rooms[bucket.number].pieces:
+            for piece in self._buckets[bucket.number].pieces:
                 if piece.number not in unused:
                     part.setdefault(self._group_of[piece.number], []).append(piece.tensor)
-        return update(self._inner, list(part.items()), captured) if part else {}
+        return update(self._optimizer, list(part.items()), captured) if part else {}
 
     def start_gathering(self, bucket: GradientBucket) -> None:
-        """Give everybody the parameters that this rank has updated."""
-        flat = self._rooms[bucket.number].flat
+        """Start to send the parameters that this rank has updated to all ranks."""
+        flat = self._buckets[bucket.number].flat
         bucket.start_gathering(flat, flat[bucket.cut.mine])
 
     def gather_state(self) -> dict[int, dict[str, Any]]:
-        """State of every parameter in full, on every rank; every rank calls this."""
-        mine = {piece.number: self._inner.state.get(piece.tensor, {}) for piece in self.pieces}
-        told = [
+        """Return the state of every parameter in full, on every rank; every rank calls this."""
+        mine = {piece.number: self._optimizer.state.get(piece.tensor, {}) for piece in self.pieces}
+        rows = [
             msgspec.json.decode(row, type=dict[str, dict[str, _Value]])
             for row in self._channel.collect(msgspec.json.encode(_describe(mine, self.pieces)))
         ]
         known: dict[int, dict[str, _Value]] = {}
-        for row in told:
+        for row in rows:
             for text, described in row.items():
                 known.setdefault(int(text), {}).update(described)
         found: dict[int, dict[str, Any]] = {number: {} for number in sorted(known)}
@@ -179,25 +179,30 @@ class Shards:
         return found
 
     def cut_state(self, state: Mapping[int, Mapping[str, Any]]) -> None:
-        """Keep of a state in full what belongs to this rank's pieces."""
+        """Keep the parts of a state in full that belong to this rank's pieces."""
         for piece in self.pieces:
             values = state.get(piece.number)
             if values:
                 whole = self._parameters.tensors[piece.number].numel()
-                self._inner.state[piece.tensor] = {
+                self._optimizer.state[piece.tensor] = {
                     name: _cut_value(name, value, piece, whole) for name, value in values.items()
                 }
 
+    def load_full(self, state: Mapping[int, Mapping[str, Any]], places: Mapping[int, int]) -> None:
+        """Replace the state by that of all parameters, which is given by their places in a checkpoint."""
+        self._optimizer.state.clear()
+        self.cut_state({number: state[place] for number, place in places.items() if place in state})
+
     def local_state(self) -> dict[int, dict[str, Any]]:
-        """State of this rank's pieces, by their place in `cuts`."""
+        """Return the state of this rank's pieces, by their place in `cuts`."""
         return {
-            place: dict(self._inner.state[piece.tensor])
+            place: dict(self._optimizer.state[piece.tensor])
             for place, piece in enumerate(self.pieces)
-            if piece.tensor in self._inner.state
+            if piece.tensor in self._optimizer.state
         }
 
     def load_local(self, state: Mapping[int, Mapping[str, Any]], cuts: Any) -> None:
-        """Take over what `local_state` gave.
+        """Replace the state by a result of `local_state`.
 
         Raises
         ------
@@ -210,24 +215,24 @@ class Shards:
                 "a list of the checkpoints of all ranks"
             )
             raise FormatError("checkpoint", msg)
-        self._inner.state.clear()
+        self._optimizer.state.clear()
         for place, values in state.items():
             piece = self.pieces[int(place)]
             for name, value in values.items():
                 _check_size(name, value, piece.last - piece.first)
-            self._inner.state[piece.tensor] = {
+            self._optimizer.state[piece.tensor] = {
                 name: _at(piece, name, value.clone()) if isinstance(value, torch.Tensor) else value
                 for name, value in values.items()
             }
 
     def _put_together(self, number: int, name: str, value: _Value) -> torch.Tensor:
-        """One tensor of a parameter's state, from the pieces of all ranks: a sum; who has none, adds 0."""
+        """Return one tensor of a parameter's state: a sum of all ranks, each with 0 outside its pieces."""
         parameter = self._parameters.tensors[number]
         dtype = getattr(torch, value.dtype.removeprefix("torch."))
         whole = torch.zeros(parameter.numel(), dtype=dtype, device=parameter.device)
         for piece in self.pieces:
-            if piece.number == number and name in self._inner.state.get(piece.tensor, {}):
-                whole[piece.first : piece.last] = self._inner.state[piece.tensor][name]
+            if piece.number == number and name in self._optimizer.state.get(piece.tensor, {}):
+                whole[piece.first : piece.last] = self._optimizer.state[piece.tensor][name]
         self._channel.sum(whole).wait()
         return whole.view(parameter.shape)
 
@@ -282,7 +287,7 @@ def _cut_value(name: str, value: Any, piece: ParameterPiece, whole: int) -> Any:
 
 
 def _at(piece: ParameterPiece, name: str, value: torch.Tensor) -> torch.Tensor:
-    """State that a checkpoint may have brought to another device; a number that was on the CPU stays."""
+    """Move state of a checkpoint to the device of its piece; a number that was on the CPU stays there."""
     stays = name in SCALARS and value.device.type == "cpu"
     return value if stays else value.to(piece.tensor.device)
 

@@ -1,10 +1,9 @@
-"""What is different where an accelerator computes: work is queued on streams, and is over later.
+"""Streams and clocks of accelerators, on which work is queued and is over later.
 
-`Streams` keeps the order between the streams on which the gradients of one bucket become ready.
-
-Each gradient is copied into its bucket on the stream where it became ready; the bucket is sent from that of
-the last one. Where these differ, the last must wait for the others. `make_clock` reads the time after the
-queued work is over. Neither was ever run on an accelerator, only with a device that records its calls.
+`Streams` keeps the order between the streams on which the gradients of one bucket become ready. Each gradient
+is copied into its bucket on the stream where it became ready; the bucket is sent from that of the last one.
+Where these differ, the last must wait for the others. `make_clock` reads the time after the queued work is
+over. Neither was ever run on an accelerator, only with a device that records its calls.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Streams:
-    """Streams that have written to a bucket.
+    """The streams that have written to a bucket.
 
     Parameters
     ----------
     device
-        Of the bucket.
+        The device of the bucket.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -33,13 +32,13 @@ class Streams:
         self._written: list[Any] = []
 
     def note(self) -> None:
-        """Something was written on the current stream."""
+        """Take note that the current stream has written to the bucket."""
         stream = self._module.current_stream(self._device)
         if stream not in self._written:
             self._written.append(stream)
 
     def join(self) -> None:
-        """Let the current stream wait for all that was written."""
+        """Let the current stream wait for all other streams that have written to the bucket."""
         current = self._module.current_stream(self._device)
         for stream in self._written:
             if stream != current:
@@ -48,7 +47,7 @@ class Streams:
 
 
 def make_clock(devices: Iterable[torch.device]) -> Callable[[], float]:
-    """Clock for measuring what these devices compute: `time.perf_counter` once all queued work is over.
+    """Return a clock for measuring devices: `time.perf_counter` once all queued work is over.
 
     On CPUs, which queue nothing, it is `time.perf_counter` itself.
     """

@@ -1,27 +1,29 @@
-"""DeAR's buckets over a process group of torch: NCCL, gloo, or another."""
+"""DeAR's operations over a process group of torch: NCCL, gloo, or another."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from weft.errors import RuntimeFailure
-from weft.torch.dear.bucket_channel import BucketChannel, BucketCut, Pending
+from weft.torch.dear.bucket_channel import BucketChannel, BucketCut
 from weft.torch.internals import device_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.torch.dear.bucket_channel import StartedOperation
+
 
 class TorchChannel(BucketChannel):
-    """Over a process group of torch: NCCL, gloo, or another.
+    """A channel over a process group of torch: NCCL, gloo, or another.
 
     Parameters
     ----------
     group
-        For DeAR alone: what others do on it would come in between.
+        A group that only this channel uses: other operations on it would come in between.
     leave
         Whether to destroy it at the end.
     """
@@ -37,58 +39,81 @@ class TorchChannel(BucketChannel):
         self._failure: BaseException | None = None
 
     def buffer(self, elements: int, like: torch.Tensor) -> torch.Tensor:
-        """Memory of the parameter's device."""
+        """Return memory of the parameter's device."""
         return torch.zeros(elements, dtype=like.dtype, device=like.device)
 
     def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> BucketCut:
-        """Equal parts, as torch's reduce-scatter and all-gather have them."""
+        """Return the operations on equal parts, as torch's reduce-scatter and all-gather have them."""
         return _TorchCut(self, elements, torch.empty(0, dtype=dtype, device=device), group)
 
-    def sum(self, tensor: torch.Tensor) -> Pending:
-        """Add up, on the device of the group."""
-        carrier = tensor.to(self._device)
-        started = self.pending("vote", -1, lambda: dist.all_reduce(carrier, group=self.group, async_op=True))
-
-        def wait() -> None:
-            started.wait()
-            if carrier is not tensor:
-                tensor.copy_(carrier)
-
-        return Pending(wait, started.is_done)
+    def sum(self, tensor: torch.Tensor) -> StartedOperation:
+        """Start adding up a small tensor of all ranks, in place, on the device of the group."""
+        moved = tensor.to(self._device)
+        copy_back = None if moved is tensor else lambda: tensor.copy_(moved)
+        return self.start(
+            "vote", -1, lambda: dist.all_reduce(moved, group=self.group, async_op=True), copy_back
+        )
 
     def broadcast(self, tensor: torch.Tensor) -> None:
-        """Give everybody rank 0's."""
-        carrier = tensor.to(self._device)
-        dist.broadcast(carrier, dist.get_global_rank(self.group, 0), group=self.group)
-        if carrier is not tensor:
-            tensor.copy_(carrier)
+        """Give all ranks rank 0's tensor, in place."""
+        moved = tensor.to(self._device)
+        dist.broadcast(moved, dist.get_global_rank(self.group, 0), group=self.group)
+        if moved is not tensor:
+            tensor.copy_(moved)
 
     def failure(self) -> BaseException | None:
-        """What a wait ended with."""
+        """Return the failure of an operation, if one was waited for and has failed."""
         return self._failure
 
     def close(self) -> None:
-        """Leave the group that was made for DeAR."""
+        """Destroy the group that was made for DeAR."""
         if self._leave:
             dist.destroy_process_group(self.group)
 
-    def pending(self, kind: str, group: int, start: Callable[[], dist.Work]) -> Pending:
-        """Start something, and wait for it later; on a GPU, waiting means that its stream does."""
+    def start(
+        self, kind: str, group: int, start: Callable[[], dist.Work], then: Callable[[], Any] | None = None
+    ) -> StartedOperation:
+        """Start an operation of the group; `then` is called once it was waited for."""
         self.check()
-        started = self.clock()
-        work = start()
+        return _TorchOperation(self, kind, group, start, then)
 
-        def wait() -> None:
-            try:
-                work.wait()
-            except RuntimeFailure:
-                raise  # a group of Weft's own has said it better
-            except RuntimeError as error:
-                self._failure = RuntimeFailure(f"{kind} over the {self.name} group: {error}")
-                raise self._failure from error
-            self.report(kind, group, started, self.clock())
+    def fail(self, kind: str, error: RuntimeError) -> RuntimeFailure:
+        """Keep why an operation of the group has failed."""
+        self._failure = RuntimeFailure(f"{kind} over the {self.name} group: {error}")
+        return self._failure
 
-        return Pending(wait, work.is_completed)
+
+class _TorchOperation:
+    """An operation of a torch process group; on an accelerator, to wait means that its stream waits."""
+
+    def __init__(
+        self,
+        channel: TorchChannel,
+        kind: str,
+        group: int,
+        start: Callable[[], dist.Work],
+        then: Callable[[], Any] | None,
+    ) -> None:
+        self._channel, self._kind, self._group, self._then = channel, kind, group, then
+        self._begun = channel.clock()
+        self._work: dist.Work | None = start()
+
+    def is_done(self) -> bool:
+        return self._work is None or self._work.is_completed()
+
+    def wait(self) -> None:
+        if self._work is None:  # it was waited for and reported before
+            return
+        try:
+            self._work.wait()
+        except RuntimeFailure:
+            raise  # a group of Weft's own has said it better
+        except RuntimeError as error:
+            raise self._channel.fail(self._kind, error) from error
+        self._channel.report(self._kind, self._group, self._begun, self._channel.clock())
+        if self._then is not None:
+            self._then()
+        self._work = None
 
 
 class _TorchCut(BucketCut):
@@ -100,10 +125,10 @@ class _TorchCut(BucketCut):
         self.mine = slice(*self.owned[channel.rank])
         self._shard = like.new_empty(share)
 
-    def reduce(self, bucket: torch.Tensor) -> Pending:
+    def reduce(self, bucket: torch.Tensor) -> StartedOperation:
         group, shard = self._channel.group, self._shard
         bucket.mul_(1 / self._channel.size)  # not every backend has an average
-        return self._channel.pending(
+        return self._channel.start(
             "reduce_scatter",
             self._group,
             lambda: dist.reduce_scatter_single(shard, bucket, group=group, async_op=True),
@@ -112,20 +137,20 @@ class _TorchCut(BucketCut):
     def own(self, bucket: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - it lies beside the bucket
         return self._shard
 
-    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Pending:
+    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> StartedOperation:
         # Not every backend lets what it sends lie inside what it receives.
         sent = self._shard if own is None else own.clone()
 
         group = self._channel.group
-        return self._channel.pending(
+        return self._channel.start(
             "all_gather",
             self._group,
             lambda: dist.all_gather_single(bucket, sent, group=group, async_op=True),
         )
 
-    def all_reduce(self, bucket: torch.Tensor) -> Pending:
+    def all_reduce(self, bucket: torch.Tensor) -> StartedOperation:
         group = self._channel.group
         bucket.mul_(1 / self._channel.size)
-        return self._channel.pending(
+        return self._channel.start(
             "all_reduce", self._group, lambda: dist.all_reduce(bucket, group=group, async_op=True)
         )

@@ -1,8 +1,8 @@
-"""By which plan DeAR works: it measures first, asks the model then, and tries neighbours after that.
+"""The tuner of the fusion: it measures, chooses a plan by the model of an iteration, and tries neighbours.
 
-The first steps run without overlap, so that layers and collectives are timed each for itself. What rank 0
-measured is told to everybody, and everybody computes the same plan from it. The iteration times that later
-steps are judged by are means over all ranks, which every rank knows.
+The first steps run without overlap, so that layers and collectives are timed separately. Rank 0 sends its
+measurements to all ranks, and every rank computes the same plan from them. The iteration times by which later
+steps are compared are means over all ranks, which every rank knows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from weft.torch.dear.bucket_channel import BucketChannel, OperationSpan
     from weft.torch.dear.fusion_groups import FusionPlan, Parameters
-    from weft.torch.dear.hooked_modules import HookedModule
+    from weft.torch.dear.hooks import HookedModule
 
 _WARM_UP: Final = 1
 _MEASURED: Final = 2
@@ -28,20 +28,20 @@ _DEFAULT_BYTES: Final = 25 << 20
 """DeAR's and DistributedDataParallel's default fusion."""
 
 _FIRST_GROUPS: Final = 4
-"""Buckets of several sizes tell latency from bandwidth."""
+"""Buckets of several sizes, from which latency and bandwidth are fitted."""
 
 _WORTH_MEASURING: Final = 1024
-"""Bytes of gradients below which one way is as good as any other."""
+"""Bytes of gradients below which no choice matters."""
 
 _SETTLING: Final = 2
-"""Iterations after a change that are not judged."""
+"""Iterations after a change that are not counted."""
 
 _JUDGED: Final = 4
 """Iterations whose median is the time of a fusion."""
 
 
 class Measured(msgspec.Struct, forbid_unknown_fields=True):
-    """What rank 0 saw: by unit, and sizes and seconds of collectives."""
+    """The measurements of rank 0: by module, and sizes and seconds of collectives."""
 
     ready: list[float]
     called: list[float]
@@ -51,37 +51,37 @@ class Measured(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Tuner:
-    """Measures, decides and tries.
+    """The choice of a fusion plan while training runs.
 
     Parameters
     ----------
     channel
-        Who takes part.
-    parameters, units
-        What is trained, and in which modules.
+        The ranks that take part.
+    parameters, modules
+        The parameters that are trained, and the modules that have them.
     policies
-        To choose from.
+        The policies to choose from.
     threshold_bytes
-        Fusion that was asked for; None to choose.
+        The fusion that the user prescribes; None to choose one.
     tune
-        Whether to try neighbours of what the model chose.
+        Whether to try neighbours of the fusion that the model chose.
     """
 
     def __init__(
         self,
         channel: BucketChannel,
         parameters: Parameters,
-        units: Sequence[HookedModule],
+        modules: Sequence[HookedModule],
         *,
         policies: Sequence[str],
         threshold_bytes: int | None,
         tune: bool,
     ) -> None:
-        self._channel, self._parameters, self._units = channel, parameters, units
+        self._channel, self._parameters, self._modules = channel, parameters, modules
         self._policies, self._pinned, self._tune = tuple(policies), threshold_bytes, tune
-        self._members: list[list[int]] = [[] for _ in units]
-        for number, unit in enumerate(parameters.units):
-            self._members[unit].append(number)
+        self._members: list[list[int]] = [[] for _ in modules]
+        for number, module in enumerate(parameters.modules):
+            self._members[module].append(number)
         self._step = 0
         pinned = threshold_bytes is not None and len(self._policies) == 1
         enough = sum(parameters.sizes) >= _WORTH_MEASURING
@@ -101,44 +101,44 @@ class Tuner:
         self._samples: dict[str, list[tuple[int, float]]] = {}
 
     @property
-    def chose(self) -> bool:
-        """Whether the policy was its to choose."""
+    def chooses_policy(self) -> bool:
+        """Whether the user left the choice of the policy to the tuner."""
         return len(self._policies) > 1
 
     def first_plan(self) -> FusionPlan:
-        """What to begin with: the order of the model, and a usual fusion."""
-        units = [unit for unit in range(len(self._units)) if self._members[unit]]
-        self._order, self._needed = units, list(range(len(units)))
+        """Return the plan to begin with: the order of the model, and the default fusion."""
+        modules = [module for module in range(len(self._modules)) if self._members[module]]
+        self._order, self._needed = modules, list(range(len(modules)))
         return self._fused(self._policies[0], self._threshold())
 
-    def began(self, unit: int) -> None:
-        """A module is about to run."""
-        self._called.setdefault(unit, self._channel.clock())
+    def module_began(self, module: int) -> None:
+        """Take note that a module is about to run."""
+        self._called.setdefault(module, self._channel.clock())
 
     def forward_began(self) -> None:
-        """The model is about to run: of several forward passes the last counts."""
+        """Take note that the model is about to run: of several forward passes the last counts."""
         self._called.clear()
 
     def forward_ended(self) -> None:
-        """The model has run."""
+        """Take note that the model has run."""
         self._forward_over = self._channel.clock()
 
-    def ready(self, number: int) -> None:
-        """A gradient has become ready."""
-        self._ready[self._parameters.units[number]] = self._channel.clock()
+    def gradient_ready(self, number: int) -> None:
+        """Take note that a gradient is ready."""
+        self._ready[self._parameters.modules[number]] = self._channel.clock()
 
-    def heard(self, span: OperationSpan, size_bytes: int) -> None:
-        """A collective took so long."""
+    def add_sample(self, span: OperationSpan, size_bytes: int) -> None:
+        """Take note of the time of a collective."""
         if self._step >= _WARM_UP:
             self._samples.setdefault(span.kind, []).append((size_bytes, span.end - span.start))
 
     def next_plan(self, seconds: float) -> FusionPlan | None:
-        """Plan to go on with from here, None for the same; every rank asks after each step.
+        """Return the plan of the next step, None for the same; every rank calls this after each step.
 
         Parameters
         ----------
         seconds
-            Of the latest iteration, as every rank knows it.
+            The time of the latest iteration, as every rank knows it.
         """
         self._step += 1
         if self.measuring:
@@ -148,11 +148,11 @@ class Tuner:
         return None
 
     def allowed(self, plan: FusionPlan) -> FusionPlan:
-        """A plan from elsewhere, with a policy that was asked for here."""
+        """Return the plan of a checkpoint with a policy that the user allows here."""
         return plan if plan.policy in self._policies else replace(plan, policy=self._policies[0])
 
-    def keep(self) -> None:
-        """Neither measure nor try any more: a checkpoint says how to go on."""
+    def stop(self) -> None:
+        """Stop measuring and trying: a checkpoint has the plan."""
         self.measuring = self.tuning = False
         self._search = None
 
@@ -161,52 +161,52 @@ class Tuner:
             self._rounds.append((dict(self._called), dict(self._ready), self._forward_over))
         self._called.clear()
         self._ready.clear()
-        if self._step == _WARM_UP + 1 and self.chose:
+        if self._step == _WARM_UP + 1 and self.chooses_policy:
             return self._fused(self._policies[1], self._threshold())  # its collective is timed as well
         if self._step < _WARM_UP + _MEASURED:
             return None
         self.measuring = False
-        told = self._channel.share(msgspec.json.encode(self._summary()))
-        return self._decide(msgspec.json.decode(told, type=Measured))
+        shared = self._channel.share(msgspec.json.encode(self._summary()))
+        return self._decide(msgspec.json.decode(shared, type=Measured))
 
     def _summary(self) -> Measured:
-        """Medians of what was seen, each layer's own seconds."""
-        units = range(len(self._units))
-        forward: list[list[float]] = [[] for _ in units]
-        backward: list[list[float]] = [[] for _ in units]
+        """Return medians of the measurements, each layer's own seconds."""
+        modules = range(len(self._modules))
+        forward: list[list[float]] = [[] for _ in modules]
+        backward: list[list[float]] = [[] for _ in modules]
         for called, ready, ended in self._rounds:
             sequence = sorted(called, key=called.__getitem__)
-            # Who calls the parts of a model and never the whole sees no end of its forward pass.
+            # Where the parts of a model are called and never the whole, its forward pass has no end.
             over = max([ended, *called.values()])
-            ends = [called[unit] for unit in sequence[1:]] + [over]
-            for unit, end in zip(sequence, ends, strict=True):
-                forward[unit].append(max(0.0, end - called[unit]))
+            ends = [called[module] for module in sequence[1:]] + [over]
+            for module, end in zip(sequence, ends, strict=True):
+                forward[module].append(max(0.0, end - called[module]))
             before = over
-            for unit in sorted(ready, key=ready.__getitem__):
-                backward[unit].append(max(0.0, ready[unit] - before))
-                before = max(before, ready[unit])
+            for module in sorted(ready, key=ready.__getitem__):
+                backward[module].append(max(0.0, ready[module] - before))
+                before = max(before, ready[module])
         called, ready, _ = self._rounds[-1]
         never = float("inf")
-        ranked = sorted(units, key=lambda unit: (ready.get(unit, never), -unit))
-        needed = sorted(units, key=lambda unit: (called.get(unit, never), unit))
+        ranked = sorted(modules, key=lambda module: (ready.get(module, never), -module))
+        needed = sorted(modules, key=lambda module: (called.get(module, never), module))
         return Measured(
-            ready=[float(ranked.index(unit)) for unit in units],
-            called=[float(needed.index(unit)) for unit in units],
+            ready=[float(ranked.index(module)) for module in modules],
+            called=[float(needed.index(module)) for module in modules],
             forward=[statistics.median(times) if times else 0.0 for times in forward],
             backward=[statistics.median(times) if times else 0.0 for times in backward],
             samples=self._samples,
         )
 
-    def _decide(self, seen: Measured) -> FusionPlan:
-        """Same on every rank: all of it comes from what rank 0 told."""
-        units = [unit for unit in range(len(self._units)) if self._members[unit]]
+    def _decide(self, measured: Measured) -> FusionPlan:
+        """Choose a plan by the measurements of rank 0, the same on every rank."""
+        modules = [module for module in range(len(self._modules)) if self._members[module]]
         # The model's backward pass goes through the layers from last to first.
-        self._order = sorted(units, key=lambda unit: -seen.ready[unit])
-        self._needed = [int(seen.called[unit]) for unit in self._order]
+        self._order = sorted(modules, key=lambda module: -measured.ready[module])
+        self._needed = [int(measured.called[module]) for module in self._order]
         self.layers = tuple(
-            self._layer(unit, seen.forward[unit], seen.backward[unit]) for unit in self._order
+            self._layer(module, measured.forward[module], measured.backward[module]) for module in self._order
         )
-        self.costs = _fit_costs(seen.samples)
+        self.costs = _fit_costs(measured.samples)
         candidates = None if self._pinned is None else [self._pinned]
         self.choice = best(self.layers, self.costs, self._policies, candidates)
         sizes = [layer.size_bytes for layer in self.layers]
@@ -234,22 +234,22 @@ class Tuner:
         return None if threshold == now else self._fused(self.choice.policy, threshold)
 
     def _fused(self, policy: str, threshold_bytes: int) -> FusionPlan:
-        members = [self._members[unit] for unit in self._order]
-        groups = fuse([self._layer(unit) for unit in self._order], threshold_bytes)
+        members = [self._members[module] for module in self._order]
+        groups = fuse([self._layer(module) for module in self._order], threshold_bytes)
         return self._parameters.plan(members, groups, self._needed, policy, threshold_bytes)
 
-    def _layer(self, unit: int, forward_s: float = 0.0, backward_s: float = 0.0) -> Layer:
-        size = sum(self._parameters.sizes[member] for member in self._members[unit])
-        return Layer(self._units[unit].name or "model", size, forward_s, backward_s)
+    def _layer(self, module: int, forward_s: float = 0.0, backward_s: float = 0.0) -> Layer:
+        size = sum(self._parameters.sizes[member] for member in self._members[module])
+        return Layer(self._modules[module].name or "model", size, forward_s, backward_s)
 
     def _threshold(self) -> int:
-        """Where nothing is known yet."""
+        """Return the fusion to begin with, before anything is measured."""
         total = sum(self._parameters.sizes)
         return self._pinned or min(_DEFAULT_BYTES, max(1, total // _FIRST_GROUPS))
 
 
 def _fit_costs(samples: dict[str, list[tuple[int, float]]]) -> Linear:
-    """Costs by size; the vote is a small all-reduce, and half of one costs about half."""
+    """Fit costs by size; a vote is a small all-reduce, and half of one costs about half."""
     small = samples.get("vote", [])
     halves = [(size // 2, seconds / 2) for size, seconds in small]
     whole = fit(samples["all_reduce"] + small) if "all_reduce" in samples else None

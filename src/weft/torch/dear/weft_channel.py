@@ -1,32 +1,33 @@
-"""DeAR's buckets over a communicator of Weft, by the two halves of its schedules."""
+"""DeAR's operations over a communicator of Weft, by the two halves of its schedules."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from weft.errors import InputError, LimitError
 from weft.runtime.buffers import DTYPES
-from weft.torch.dear.bucket_channel import BucketChannel, BucketCut, Pending
-from weft.torch.dear.operation_order import OperationOrder
+from weft.torch.dear.bucket_channel import BucketChannel, BucketCut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.runtime import Communicator
+    from weft.runtime.handles import Handle
     from weft.runtime.split_all_reduce import SplitAllReduce
 
 
 class WeftChannel(BucketChannel):
-    """Over a communicator of Weft, with its schedules.
+    """A channel over a communicator of Weft, with its schedules.
+
+    Every operation is queued on the communicator itself and returned as the runtime's own `Handle`.
 
     Parameters
     ----------
     communicator
-        For DeAR alone: what others do on it would come in between.
+        A communicator that only this channel uses: other operations on it would come in between.
     """
 
     ordered = True
@@ -36,57 +37,55 @@ class WeftChannel(BucketChannel):
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
         self.rank, self.size = communicator.rank, communicator.size
-        self._line = OperationOrder(communicator)
 
     def buffer(self, elements: int, like: torch.Tensor) -> torch.Tensor:
-        """Memory that the ranks of a machine share, as long as there is room."""
+        """Return memory that the ranks of a machine share, or private memory where there is no more of it."""
         if like.device.type != "cpu":
             msg = f"a parameter is on {like.device}; the group 'weft' moves CPU memory: use an NCCL group"
             raise InputError(msg)
-        if str(like.dtype).removeprefix("torch.") not in DTYPES:
+        name = str(like.dtype).removeprefix("torch.")
+        if name not in DTYPES:
             msg = f"a parameter is of {like.dtype}; DeAR trains {', '.join(DTYPES)}"
             raise InputError(msg)
-        kind = np.int16 if like.dtype is torch.bfloat16 else _numpy_type(like.dtype)
         try:
-            array = self.communicator.empty(elements, kind)
+            array = self.communicator.empty(elements, "int16" if name == "bfloat16" else name)
         except LimitError:  # private memory is only slower
             return torch.zeros(elements, dtype=like.dtype)
         array[...] = 0
-        found = torch.from_numpy(array)
-        return found.view(torch.bfloat16) if like.dtype is torch.bfloat16 else found
+        return torch.from_numpy(array).view(like.dtype)
 
     def cut(self, elements: int, dtype: torch.dtype, device: torch.device, group: int) -> BucketCut:  # noqa: ARG002
-        """Halves of the schedule for this size."""
+        """Return the two halves of the schedule for buckets of this size."""
         return _WeftCut(self, self.communicator.halves(elements, dtype), group)
 
-    def sum(self, tensor: torch.Tensor) -> Pending:
-        """Add up, in turn with everything else."""
-        return self.pending("vote", -1, lambda: self.communicator.all_reduce(tensor))
+    def sum(self, tensor: torch.Tensor) -> Handle:
+        """Start adding up a small tensor of all ranks, in place."""
+        return self.start("vote", -1, lambda: self.communicator.all_reduce(tensor))
 
     def broadcast(self, tensor: torch.Tensor) -> None:
-        """Give everybody rank 0's."""
+        """Give all ranks rank 0's tensor, in place."""
         if self.size > 1:
             self.communicator.broadcast(tensor)
 
     def failure(self) -> BaseException | None:
-        """What ended the communicator."""
+        """Return what ended the communicator, if something did."""
         return self.communicator.failure
 
     def close(self) -> None:
         """Close the communicator."""
         self.communicator.close()
 
-    def pending(self, kind: str, group: int, run: Callable[[], Any]) -> Pending:
-        """Start something in turn; report when it was under way."""
+    def start(self, kind: str, group: int, run: Callable[[], Any]) -> Handle:
+        """Queue an operation, which reports when it ran; after a failure it fails for the same reason."""
 
-        def timed() -> None:
-            start = time.perf_counter()
+        def run_and_report() -> None:
+            self.check()
+            begun = time.perf_counter()
             run()
-            self.report(kind, group, start, time.perf_counter())
+            self.report(kind, group, begun, time.perf_counter())
 
-        self.communicator.check_open()
-        number = self._line.start(timed)
-        return Pending(lambda: self._line.wait(number), lambda: self._line.is_done(number))
+        handle: Handle = self.communicator.in_turn(run_and_report, async_op=True)
+        return handle
 
 
 class _WeftCut(BucketCut):
@@ -94,29 +93,30 @@ class _WeftCut(BucketCut):
         self._channel, self._halves, self._group = channel, halves, group
         self.mine, self.owned = halves.mine, halves.owned
         self.padded = halves.elements
+        self._reductions: dict[int, Callable[[], Any]] = {}
+        self._gatherings: dict[int, Callable[[], Any]] = {}
 
-    def reduce(self, bucket: torch.Tensor) -> Pending:
-        array = _seen(bucket)
-        return self._channel.pending("reduce_scatter", self._group, lambda: self._halves.reduce(array, "avg"))
+    def reduce(self, bucket: torch.Tensor) -> Handle:
+        run = self._reductions.get(bucket.data_ptr())
+        if run is None:  # one buffer serves every step
+            run = self._halves.reduction(_as_array(bucket), "avg")
+            self._reductions[bucket.data_ptr()] = run
+        return self._channel.start("reduce_scatter", self._group, run)
 
     def own(self, bucket: torch.Tensor) -> torch.Tensor:
         return bucket[self.mine]
 
-    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Pending:  # noqa: ARG002 - it lies there
-        array = _seen(bucket)
-        return self._channel.pending("all_gather", self._group, lambda: self._halves.gather(array))
+    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Handle:  # noqa: ARG002
+        run = self._gatherings.get(bucket.data_ptr())
+        if run is None:
+            run = self._gatherings[bucket.data_ptr()] = self._halves.gathering(_as_array(bucket))
+        return self._channel.start("all_gather", self._group, run)
 
-    def all_reduce(self, bucket: torch.Tensor) -> Pending:
+    def all_reduce(self, bucket: torch.Tensor) -> Handle:
         communicator = self._channel.communicator
-        return self._channel.pending(
-            "all_reduce", self._group, lambda: communicator.all_reduce(bucket, "avg")
-        )
+        return self._channel.start("all_reduce", self._group, lambda: communicator.all_reduce(bucket, "avg"))
 
 
-def _seen(bucket: torch.Tensor) -> Any:
-    """The same memory as the runtime looks at it fastest; numpy has no bfloat16."""
+def _as_array(bucket: torch.Tensor) -> Any:
+    """Return the same memory as the runtime takes it fastest; numpy has no bfloat16."""
     return bucket if bucket.dtype is torch.bfloat16 else bucket.numpy()
-
-
-def _numpy_type(dtype: torch.dtype) -> np.dtype[Any]:
-    return np.dtype(str(dtype).removeprefix("torch."))

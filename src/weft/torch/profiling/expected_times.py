@@ -1,4 +1,4 @@
-"""What the model of an iteration expects of the very fusion that was recorded."""
+"""The prediction of the model of an iteration for the fusion plan that was recorded."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """An iteration as it should be.
+    """A predicted iteration.
 
     Parameters
     ----------
     timeline
-        By the model, with updates as they were measured.
+        The timeline of the model, with updates as they were measured.
     measured_s
-        What an iteration really took.
+        The measured time of an iteration.
     ideal_wfbp_s, ideal_dear_s
-        What no fusion could beat by either policy.
+        The times that no fusion could beat by either policy.
     """
 
     timeline: IterationTimeline
@@ -36,11 +36,11 @@ class Prediction:
 
     @property
     def deviation(self) -> float:
-        """By which share the real iteration is longer than the predicted one."""
+        """The share by which the measured iteration is longer than the predicted one."""
         return self.measured_s / self.timeline.seconds - 1 if self.timeline.seconds else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields as JSON has them."""
+        """Return the fields as JSON has them."""
         return {
             "seconds": self.timeline.seconds,
             "exposed_s": self.timeline.exposed_s,
@@ -53,7 +53,7 @@ class Prediction:
 
 
 def predict(recording: Recording, figures: Figures) -> Prediction | str:
-    """Model the recorded iterations; or say why that is not possible."""
+    """Predict the recorded iterations; return the reason if that is not possible."""
     layers, costs = recording.layers, recording.costs
     if layers is None or costs is None:
         return "DeAR measured neither layers nor costs; leave fusion_mb or policy to it, and it does"

@@ -1,11 +1,14 @@
-"""Numbers of a recording: what an iteration consists of, and how fast each group travels."""
+"""The figures of a profile: the parts of an iteration, the speed of each group, and stragglers."""
 
 from __future__ import annotations
 
+import socket
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
 from weft.errors import InputError
@@ -17,17 +20,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.torch.profiling.recording import RecordedSpan, Recording
+    from weft.torch.dear.bucket_channel import OperationSpan
+    from weft.torch.profiling.recording import Recording
 
 PARTS: Final = ("forward", "backward", "update", "wait", "other")
-"""What an iteration is made of; together they are all of it, and the last is what is left."""
+"""The parts of an iteration; the last is the rest, so that together they are all of it."""
 
 _PASSES: Final = ("forward", "backward")
 
 
+NOTICEABLE: Final = 0.05
+"""A straggler waits less than the median rank, by at least this share of an iteration."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, and the tenth and ninetieth percentile."""
+    """The median, and the tenth and ninetieth percentile."""
 
     median_s: float
     low_s: float
@@ -35,18 +43,14 @@ class Spread:
 
     @classmethod
     def of(cls, seconds: Sequence[float] | NDArray[np.float64]) -> Spread:
-        """Spread of some times, at least one."""
-        low, median, high = np.percentile(np.asarray(seconds, dtype=np.float64), (10, 50, 90))
-        return cls(float(median), float(low), float(high))
-
-    def to_dict(self) -> dict[str, float]:
-        """Fields as JSON has them."""
-        return {"median_s": self.median_s, "low_s": self.low_s, "high_s": self.high_s}
+        """Return the spread of one or more times."""
+        low, middle, high = np.percentile(np.asarray(seconds, dtype=np.float64), (10, 50, 90))
+        return cls(float(middle), float(low), float(high))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """How one group travels: seconds of each collective that it went through."""
+    """The seconds of each collective of one fusion group."""
 
     number: int
     size_bytes: int
@@ -54,36 +58,30 @@ class GroupFigures:
     seconds: dict[str, Spread]
 
     def rate(self, kind: str) -> float:
-        """Bytes of the buffer per second."""
-        median = self.seconds[kind].median_s
-        return self.size_bytes / median if median else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Fields as JSON has them."""
-        times = {kind: spread.to_dict() for kind, spread in self.seconds.items()}
-        about = {"number": self.number, "size_bytes": self.size_bytes, "parameters": self.parameters}
-        return {**about, "seconds": times}
+        """Return the bytes of the buffer per second."""
+        seconds = self.seconds[kind].median_s
+        return self.size_bytes / seconds if seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Numbers of a recording.
+    """The figures of a recording.
 
     Parameters
     ----------
     iterations
-        How many there are.
+        The number of iterations.
     whole
-        Seconds of an iteration, from the end of one step to the end of the next.
+        The seconds of an iteration, from the end of one step to the end of the next.
     parts
         The same of each of `PARTS`: ``forward`` and ``backward`` without what is waited for and updated in
         between; ``wait`` is time in which training stands still for communication.
     groups
-        How each travels.
+        The figures of each fusion group.
     communication_s
-        Seconds of communication per iteration.
+        The seconds of communication per iteration.
     hidden
-        Share of that which training does not wait for.
+        The share of the communication that training does not wait for.
     """
 
     iterations: int
@@ -95,23 +93,32 @@ class Figures:
 
     @property
     def computing_s(self) -> float:
-        """Median seconds of an iteration that this rank is busy itself."""
+        """The median seconds of an iteration in which this rank computes."""
         return sum(self.parts[part].median_s for part in ("forward", "backward", "update"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields as JSON has them."""
-        return {
-            "iterations": self.iterations,
-            "iteration": self.whole.to_dict(),
-            "parts": {part: spread.to_dict() for part, spread in self.parts.items()},
-            "groups": [group.to_dict() for group in self.groups],
-            "communication_s": self.communication_s,
-            "hidden": self.hidden,
-        }
+        """Return the fields as JSON has them."""
+        fields = asdict(self)
+        return {"iterations": fields.pop("iterations"), "iteration": fields.pop("whole"), **fields}
 
 
-def reckon(recording: Recording) -> Figures:
-    """Reckon the numbers of a recording.
+class RankFigures(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The medians of one rank's iterations, which it sends to the others."""
+
+    rank: int
+    host: str
+    iteration_s: float
+    computing_s: float
+    other_s: float
+    wait_s: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return msgspec.structs.asdict(self)
+
+
+def compute_figures(recording: Recording) -> Figures:
+    """Compute the figures of a recording.
 
     Raises
     ------
@@ -139,14 +146,14 @@ def reckon(recording: Recording) -> Figures:
     )
 
 
-def _inside(recording: Recording) -> list[RecordedSpan]:
-    """Spans that ended within complete iterations."""
+def _inside(recording: Recording) -> list[OperationSpan]:
+    """Return the spans that ended within complete iterations."""
     first, last = recording.bounds[0], recording.bounds[-1]
     return [span for span in recording.spans if first < span.end <= last]
 
 
-def _sums(recording: Recording, spans: Sequence[RecordedSpan]) -> dict[str, NDArray[np.float64]]:
-    """Seconds of each kind in each iteration; waits and updates inside a pass count as such only."""
+def _sums(recording: Recording, spans: Sequence[OperationSpan]) -> dict[str, NDArray[np.float64]]:
+    """Return the seconds of each kind by iteration; waits and updates inside a pass count as such only."""
     sums = {kind: np.zeros(recording.iterations) for kind in (*PARTS[:-1], "communication")}
     passes = sorted((span.start, span.end, span.kind) for span in spans if span.kind in _PASSES)
     starts = [start for start, _, _ in passes]
@@ -163,11 +170,11 @@ def _sums(recording: Recording, spans: Sequence[RecordedSpan]) -> dict[str, NDAr
 
 
 def _iteration(recording: Recording, end: float) -> int:
-    """Number of the iteration that a time lies in."""
+    """Return the number of the iteration that a time lies in."""
     return bisect_left(recording.bounds, end) - 1
 
 
-def _groups(recording: Recording, spans: Sequence[RecordedSpan]) -> tuple[GroupFigures, ...]:
+def _groups(recording: Recording, spans: Sequence[OperationSpan]) -> tuple[GroupFigures, ...]:
     times: dict[tuple[int, str], list[float]] = {}
     for span in spans:
         if span.kind in COLLECTIVES:
@@ -181,3 +188,28 @@ def _groups(recording: Recording, spans: Sequence[RecordedSpan]) -> tuple[GroupF
         )
         for number, group in enumerate(recording.fusion.groups)
     )
+
+
+def rank_figures(recording: Recording, figures: Figures) -> RankFigures:
+    """Return the medians of this rank."""
+    return RankFigures(
+        rank=recording.rank,
+        host=socket.gethostname(),
+        iteration_s=figures.whole.median_s,
+        computing_s=figures.computing_s,
+        other_s=figures.parts["other"].median_s,
+        wait_s=figures.parts["wait"].median_s,
+    )
+
+
+def stragglers(ranks: Sequence[RankFigures]) -> list[int]:
+    """Return the ranks that wait noticeably less than the median rank: the others wait for them.
+
+    Examples
+    --------
+    >>> usual = [RankFigures(rank, "a", 1.0, 0.6, 0.0, 0.4) for rank in range(3)]
+    >>> stragglers([*usual, RankFigures(3, "b", 1.0, 0.6, 0.38, 0.02)])
+    [3]
+    """
+    usual = median(one.wait_s for one in ranks)
+    return [one.rank for one in ranks if one.wait_s < usual - NOTICEABLE * one.iteration_s]

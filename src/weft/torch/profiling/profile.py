@@ -1,65 +1,29 @@
-"""Look at some iterations of a training loop: where time goes, and how far that is from what was expected."""
+"""Profiles of training iterations: where their time goes, and how that compares with the prediction."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from weft.errors import InputError
 from weft.export.chrome_trace import write_events
 from weft.torch.profiling.expected_times import Prediction, predict
-from weft.torch.profiling.figures import Figures, reckon
+from weft.torch.profiling.figures import Figures, RankFigures, compute_figures, rank_figures, stragglers
 from weft.torch.profiling.profile_trace import RankSpans, events, rank_spans
-from weft.torch.profiling.ranks import RankFigures, rank_figures, stragglers
 from weft.torch.profiling.recording import Recorder, Recording
 from weft.torch.profiling.summary import summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from weft.torch.profiling.recording import Fusion, RecordedSpan
-    from weft.training import Costs, Layer
+    from weft.torch.dear.optimizer import DeAR
 
 
-class ProfiledRanks(Protocol):
-    """The ranks that train together."""
-
-    rank: int
-    size: int
-
-    def collect(self, news: bytes) -> list[bytes]:
-        """What every rank says, by rank."""
-
-
-class Observed(Protocol):
-    """What a profile needs of an optimizer: `weft.torch.DeAR` has it."""
-
-    @property
-    def channel(self) -> ProfiledRanks:
-        """Who trains together."""
-
-    @property
-    def fusion(self) -> Fusion:
-        """The plan in use."""
-
-    @property
-    def layers(self) -> Sequence[Layer] | None:
-        """As they were measured."""
-
-    @property
-    def costs(self) -> Costs | None:
-        """Of collectives, as they were measured."""
-
-    def observe(self, listener: Callable[[RecordedSpan], None] | None) -> None:
-        """Have a function called with every span."""
-
-
-def profile(optimizer: Observed, trace: str | Path | None = None, *, steps: int | None = None) -> Profile:
-    """Record what `DeAR` does within a ``with`` block, which every rank enters and leaves at the same step.
+def profile(optimizer: DeAR, trace: str | Path | None = None, *, steps: int | None = None) -> Profile:
+    """Profile `DeAR` within a ``with`` block, which every rank enters and leaves at the same step.
 
     An iteration lasts from the end of one step to the end of the next, so the first step only marks where the
     first one begins. While DeAR still tries fusions the recording begins anew with each; wait until
@@ -95,9 +59,9 @@ def profile(optimizer: Observed, trace: str | Path | None = None, *, steps: int 
 
 
 class Profile:
-    """A recording in the making, and what is found in it; made by `profile`."""
+    """A profile, which records within its ``with`` block; made by `profile`."""
 
-    def __init__(self, optimizer: Observed, trace: Path | None, steps: int | None) -> None:
+    def __init__(self, optimizer: DeAR, trace: Path | None, steps: int | None) -> None:
         self._optimizer, self._trace, self._steps = optimizer, trace, steps
         self._recorder: Recorder | None = None
         self._recording: Recording | None = None
@@ -112,7 +76,7 @@ class Profile:
             msg = f"{trace}: there is no directory {trace.parent}; make it first"
             raise InputError(msg)
         self._recorder = Recorder(lambda: self._optimizer.fusion, self._steps)
-        self._optimizer.observe(self._recorder.hear)
+        self._optimizer.observe(self._recorder.add)
         return self
 
     def __exit__(
@@ -121,11 +85,11 @@ class Profile:
         self._optimizer.observe(None)
         self._recording = self._freeze()
         if kind is None:  # else other ranks may not come, and nobody is to wait for them
-            self._exchange()
+            self._exchange_figures()
 
     @property
     def recording(self) -> Recording:
-        """What happened on this rank.
+        """The recording of this rank.
 
         Raises
         ------
@@ -139,25 +103,25 @@ class Profile:
 
     @cached_property
     def figures(self) -> Figures:
-        """Numbers of this rank."""
-        return reckon(self.recording)
+        """The figures of this rank."""
+        return compute_figures(self.recording)
 
     @cached_property
     def prediction(self) -> Prediction | str:
-        """What the model of an iteration expects; or why it expects nothing."""
+        """The prediction of the model of an iteration, or the reason why there is none."""
         return predict(self.recording, self.figures)
 
     @property
     def ranks(self) -> tuple[RankFigures, ...]:
-        """Medians of every rank; of this one only where the block was left by an exception."""
+        """The medians of all ranks; of this one only where the block was left by an exception."""
         return tuple(self._ranks) or (rank_figures(self.recording, self.figures),)
 
     def summary(self) -> str:
-        """One screen: parts of an iteration, groups, ranks, and the prediction."""
+        """Return one screen of text: parts of an iteration, groups, ranks, and the prediction."""
         return summarize(self.recording, self.figures, self.ranks, self.prediction)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as numbers, for ``json.dumps``."""
+        """Return the same as numbers, for ``json.dumps``."""
         recording, prediction = self.recording, self.prediction
         known = isinstance(prediction, Prediction)
         return {
@@ -197,19 +161,19 @@ class Profile:
             full=recorder.full,
         )
 
-    def _exchange(self) -> None:
-        """Tell the other ranks, and hear from them."""
+    def _exchange_figures(self) -> None:
+        """Exchange figures with the other ranks, and write the trace of all."""
         recording, channel = self.recording, self._optimizer.channel
         mine = rank_figures(recording, self.figures) if recording.iterations else None
-        told = channel.collect(msgspec.json.encode(mine))
-        heard = (msgspec.json.decode(news, type=RankFigures | None) for news in told)
-        self._ranks = [one for one in heard if one is not None]
+        received = channel.collect(msgspec.json.encode(mine))
+        figures = (msgspec.json.decode(message, type=RankFigures | None) for message in received)
+        self._ranks = [one for one in figures if one is not None]
         if self._trace is None:
             return
-        told = channel.collect(msgspec.json.encode(rank_spans(recording)))
+        received = channel.collect(msgspec.json.encode(rank_spans(recording)))
         if channel.rank == 0:
-            everybody = [msgspec.json.decode(news, type=RankSpans) for news in told]
-            write_events(events(everybody, self._known_prediction()), self._trace)
+            spans = [msgspec.json.decode(message, type=RankSpans) for message in received]
+            write_events(events(spans, self._known_prediction()), self._trace)
 
     def _known_prediction(self) -> Prediction | str:
         return self.prediction if self.recording.iterations else "no iteration is complete"

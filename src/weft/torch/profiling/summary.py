@@ -1,4 +1,4 @@
-"""A profile on one screen."""
+"""The text summary of a profile, on one screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from weft import units
 from weft.errors import name_ranks
 from weft.torch.profiling.expected_times import Prediction
-from weft.torch.profiling.ranks import stragglers
+from weft.torch.profiling.figures import stragglers
 from weft.training.iteration import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from weft.torch.profiling.figures import Figures, GroupFigures
-    from weft.torch.profiling.ranks import RankFigures
+    from weft.torch.profiling.figures import Figures, GroupFigures, RankFigures
     from weft.torch.profiling.recording import Recording
 
 WIDTH: Final = 100
@@ -43,7 +42,7 @@ def summarize(
     ranks: Sequence[RankFigures],
     prediction: Prediction | str,
 ) -> str:
-    """Tables of an iteration's parts, of the groups and of the ranks, and what the model says."""
+    """Return tables of an iteration's parts, of the groups and of the ranks, and the prediction."""
     lines = [
         _head(recording, figures),
         "",
