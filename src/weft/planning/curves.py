@@ -103,7 +103,7 @@ def bracket(
 
     Examples
     --------
-    >>> runs = {100: Run(2.0, 0, 1.0), 300: Run(4.0, 0, 1.0)}
+    >>> runs = {100: CurveSample(2.0, 0, 1.0), 300: CurveSample(4.0, 0, 1.0)}
     >>> lower, upper = bracket(np.array([50, 200, 600]), runs, np.zeros(3))
     >>> lower.tolist(), upper.tolist()
     ([1.5, 2.5066666666666664, 7.0], [2.0, 3.0, 8.0])

@@ -20,7 +20,7 @@ class CableNotes:
 
     Examples
     --------
-    >>> wiring = Wiring(ranks=2)
+    >>> wiring = CableNotes(ranks=2)
     >>> wiring.cable(0, 1, bandwidth=10**9, latency_ps=1000)
     >>> wiring.build("pair")
     <Topology pair: 2 ranks, 0 switches, 2 links>

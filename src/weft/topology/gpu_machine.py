@@ -48,7 +48,7 @@ class GpuMachine:
 
     Examples
     --------
-    >>> machine = Machine()
+    >>> machine = GpuMachine()
     >>> a, b, bridge = machine.add(), machine.add(), machine.add()
     >>> for gpu in (a, b):
     ...     machine.cable(gpu, bridge, 12 * GB, PCIE_LATENCY_PS)
