@@ -80,7 +80,7 @@ def find_cables(addresses: Sequence[Sequence[str]]) -> tuple[MeasuredCable, ...]
     Examples
     --------
     >>> find_cables([["10.1.0.1/30", "10.9.0.1/16"], ["10.1.0.2/30", "10.9.0.2/16"], ["10.9.0.3/16"]])
-    (Cable(hosts=(0, 1), addresses=('10.1.0.1', '10.1.0.2')),)
+    (MeasuredCable(hosts=(0, 1), addresses=('10.1.0.1', '10.1.0.2')),)
     """
     found: dict[str, dict[int, str]] = defaultdict(dict)
     for host, texts in enumerate(addresses):

@@ -105,7 +105,7 @@ def join_all(hosts: int, cables: Iterable[MeasuredCable]) -> bool:
 
     Examples
     --------
-    >>> join_all(3, [Cable((0, 1), ("10.0.0.1", "10.0.0.2"))])
+    >>> join_all(3, [MeasuredCable((0, 1), ("10.0.0.1", "10.0.0.2"))])
     False
     """
     group_of = list(range(hosts))
