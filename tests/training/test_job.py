@@ -40,7 +40,7 @@ def test_names_and_objects_give_the_same_figures() -> None:
 
 
 def test_a_job_is_its_arguments() -> None:
-    job = TrainingJob("resnet50", SLOW, policy="dear", fusion=1 << 20, options={"prefetch": 2})
+    job = TrainingJob("resnet50", SLOW, policy="dear", fusion="1MiB", options={"prefetch": 2})
     found = job.run()
     assert found.job is job
     assert found.options == {"threshold_bytes": 1 << 20, "prefetch": 2}

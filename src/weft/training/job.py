@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft import units
 from weft.errors import InputError
 from weft.planning import Plan
 from weft.planning.quick import QuickChooser
@@ -64,7 +65,7 @@ class TrainingJob:
     policy
         When gradients are sent; ``"auto"`` chooses WFBP or DeAR and its fusion.
     fusion, options
-        Bytes that are sent together, and further options of a policy that is given by name.
+        Bytes that are sent together, such as ``"25MiB"``, and further options of a policy given by name.
     endpoint
         Name of what communication costs a rank, or an endpoint of one's own.
     algorithm
@@ -84,7 +85,7 @@ class TrainingJob:
     batch: int | None = None
     dtype: str | None = None
     policy: str = AUTO
-    fusion: int | None = None
+    fusion: str | int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     endpoint: str | Endpoint = "free"
     algorithm: str | Chooser = AUTO
@@ -117,9 +118,8 @@ class TrainingJob:
             else verified(self.algorithm)
         )
         costs = Simulated(choose)
-        policy, options, reason = choose_policy(
-            self.policy, self.fusion, self.options, endpoint, layers, costs
-        )
+        fusion = None if self.fusion is None else units.parse_size(self.fusion)
+        policy, options, reason = choose_policy(self.policy, fusion, self.options, endpoint, layers, costs)
         graph = policy.build(layers, iterations=self.iterations, costs=costs, **options)
         noise = Noise(self.jitter, self.stragglers, self.seed)
         cluster = Cluster(topology, choose, endpoint, self.channels, self.overhead_s, noise)
@@ -256,7 +256,7 @@ def train(
     batch: int | None = None,
     dtype: str | None = None,
     policy: str = AUTO,
-    fusion: int | None = None,
+    fusion: str | int | None = None,
     options: Mapping[str, Any] | None = None,
     endpoint: str | Endpoint = "free",
     algorithm: str | Chooser = AUTO,
