@@ -164,9 +164,7 @@ class OperationQueue:
         if self.size == 1:
             return None
         prepared = self._find(collective, flat, op, root, kind)
-        with self._busy:
-            self.last = prepared.record
-            self._run(prepared, flat, out, op, timeout)
+        self._run(prepared, flat, out, op, timeout)
         return prepared
 
     def _find(self, collective: str, flat: Buffer, op: str, root: int, kind: str = "") -> Prepared:
@@ -183,9 +181,7 @@ class OperationQueue:
         """Run one half of an all-reduce, in place; the schedules of the two halves were chosen together."""
         key = (name, flat.elements, flat.dtype, chosen[0].digest, chosen[1], kind)
         prepared = self._prepared.get(key) or self._prepare(key, chosen, flat)
-        with self._busy:
-            self.last = prepared.record
-            self._run(prepared, flat, flat, "sum", timeout)
+        self._run(prepared, flat, flat, "sum", timeout)
 
     def _prepare(self, key: tuple[Any, ...], chosen: Chosen, flat: Buffer) -> Prepared:
         schedule, segment_bytes = chosen
@@ -226,15 +222,15 @@ class OperationQueue:
             record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize, kind)
             mark = _fingerprint(("exchange", flat.dtype, kind))
             prepared = self._keep_ready(key, Prepared(None, script, record, mark, np.zeros(1, np.int64)))
-        with self._busy:
-            self.last = prepared.record
-            self._run(prepared, flat, out, "sum", timeout)
+        self._run(prepared, flat, out, "sum", timeout)
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
-        with self._watched():
-            self._recorder.begin(prepared)
-            self._engine.run(prepared, flat, out, op, self._wait(timeout))
-            self._recorder.end()
+        with self._busy:
+            self.last = prepared.record
+            with self._watched():
+                self._recorder.begin(prepared)
+                self._engine.run(prepared, flat, out, op, self._wait(timeout))
+                self._recorder.end()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
