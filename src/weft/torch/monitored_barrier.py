@@ -28,62 +28,55 @@ _LATEST: Final = "barrier/latest"
 """Where rank 0 notes the number of the barrier that it is at."""
 
 
-class BarrierCount:
-    """The number of barriers that this rank has called, and whether it may have missed one since."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.may_be_behind = False
-
-
 class MonitoredBarrier:
-    """One barrier of a group.
+    """The monitored barriers of a group, on one rank.
 
     Parameters
     ----------
     notes
         The notes in the store of the group.
-    barriers
-        The count of the barriers before it.
     rank, ranks
         This rank, and all.
     check
         Raises once the group has failed.
     """
 
-    def __init__(
-        self,
-        notes: StoreNotes,
-        barriers: BarrierCount,
-        rank: int,
-        ranks: Sequence[int],
-        check: Callable[[], None],
-    ) -> None:
-        self._notes, self._barriers = notes, barriers
-        self._rank, self._ranks, self._check = rank, ranks, check
-        if barriers.may_be_behind:
-            self._catch_up()
-        barriers.count += 1
-        self._key = f"barrier/{barriers.count}"
+    def __init__(self, notes: StoreNotes, rank: int, ranks: Sequence[int], check: Callable[[], None]) -> None:
+        self._notes, self._rank, self._ranks, self._check = notes, rank, ranks, check
+        self._count = 0
+        self._may_be_behind = False
 
-    def pass_within(self, seconds: float, name_all: bool) -> None:
-        """Return once all ranks have called the barrier.
+    def wait(self, seconds: float, name_all: bool) -> None:
+        """Return once all ranks have called this, as often as this one.
+
+        Parameters
+        ----------
+        seconds
+            The time for all ranks to call this.
+        name_all
+            Whether the error names all ranks that are missing, and not only the first.
 
         Raises
         ------
         TimedOut
-            At rank 0 with the ranks that are missing, all of them or the first; at the others if rank 0 is
-            missing or has given up.
+            At rank 0 with the ranks that are missing; at the others if rank 0 is missing or has given up.
         """
+        if self._may_be_behind:
+            self._catch_up()
+        self._count += 1
         if self._rank == 0:
             self._monitor(seconds, name_all)
         else:
             self._notes.put(f"{self._key}/{self._rank}", "here")
             self._await_answer(seconds)
 
+    @property
+    def _key(self) -> str:
+        return f"barrier/{self._count}"
+
     def _monitor(self, seconds: float, name_all: bool) -> None:
         missing = [rank for rank in self._ranks if rank != 0]
-        self._notes.put(_LATEST, str(self._barriers.count))
+        self._notes.put(_LATEST, str(self._count))
 
         def all_here() -> bool:
             missing[:] = [rank for rank in missing if self._notes.get(f"{self._key}/{rank}") is None]
@@ -114,11 +107,11 @@ class MonitoredBarrier:
                 raise PeerLost(0, None, None, "monitored_barrier", reason="it has left the process group")
             return bool(answers)
 
-        if not self._poll(answered, seconds) and self._notes.get(_LATEST) == str(self._barriers.count):
+        if not self._poll(answered, seconds) and self._notes.get(_LATEST) == str(self._count):
             self._poll(answered, _VERDICT_S)  # rank 0 is there, and is about to say which ranks are not
         if answers and answers[0] == _PASSED:
             return
-        self._barriers.may_be_behind = True
+        self._may_be_behind = True
         reached = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors"
         # In torch's words, which its tests and other people's tools look for.
         hint = f"{reached} while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
@@ -126,12 +119,12 @@ class MonitoredBarrier:
 
     def _catch_up(self) -> None:
         """Continue with the barrier that rank 0 is at, or with its next."""
-        self._barriers.may_be_behind = False
+        self._may_be_behind = False
         latest = self._notes.get(_LATEST)
         if latest is not None:
             number = int(latest)
             is_over = self._notes.get(f"barrier/{number}/0") is not None
-            self._barriers.count = max(self._barriers.count, number if is_over else number - 1)
+            self._count = max(self._count, number if is_over else number - 1)
 
     def _poll(self, is_true: Callable[[], bool], seconds: float) -> bool:
         """Return whether a condition has become true in time."""

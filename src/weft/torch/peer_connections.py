@@ -23,7 +23,7 @@ from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOu
 from weft.runtime.bootstrap.group_store import AnsweringStore
 from weft.torch.group_options import Options
 from weft.torch.messages import RECEIVER, SENDER, Expiry, Inbox, MessageThread, Outbox, Receive
-from weft.torch.monitored_barrier import BarrierCount, MonitoredBarrier
+from weft.torch.monitored_barrier import MonitoredBarrier
 from weft.torch.store_bootstrap import meet
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class PeerConnections:
     ) -> None:
         self._notes = StoreNotes(store, session)
         self._ranks = range(size)
-        self._barriers = BarrierCount()
+        self.barrier = MonitoredBarrier(self._notes, rank, self._ranks, check)
         self._expiry = Expiry()
         self._members, self._rank, self._options, self._check = members, rank, options, check
         self._lock = threading.Lock()
@@ -109,24 +109,6 @@ class PeerConnections:
         if any(self._inboxes[rank].listens for rank in senders):
             self._expiry.add(receive, senders)
         return receive
-
-    def monitored_barrier(self, seconds: float, name_all: bool) -> None:
-        """Return once every rank of the group has called this, as often as this one.
-
-        Parameters
-        ----------
-        seconds
-            The time for all ranks to call this.
-        name_all
-            Whether the error names all ranks that are missing, and not only the first.
-
-        Raises
-        ------
-        TimedOut
-            At rank 0 with the ranks that are missing; at others if rank 0 is missing, or has given up.
-        """
-        barrier = MonitoredBarrier(self._notes, self._barriers, self._rank, self._ranks, self._check)
-        barrier.pass_within(seconds, name_all)
 
     def leave(self) -> None:
         """Note that no message follows, and close each connection after its last message."""

@@ -53,7 +53,7 @@ class WeftProcessGroup(GroupMethods):
     connections
         The connections for messages between two ranks.
     failures
-        The failures of operations that nobody has waited for yet.
+        The failures of operations that were not waited for yet.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class WeftProcessGroup(GroupMethods):
         self._check_usable()
         check_time(timeout)
         seconds = self.communicator.timeout if timeout is None else timeout.total_seconds()
-        self._connections.monitored_barrier(seconds, wait_all_ranks)
+        self._connections.barrier.wait(seconds, wait_all_ranks)
 
 
 _groups: weakref.WeakSet[WeftProcessGroup] = weakref.WeakSet()
