@@ -1,4 +1,4 @@
-"""What torch gives to a process group, in one form: options or plain values, one tensor or a list of them."""
+"""The arguments of a process group's methods: options or plain values, one tensor or a list of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDUCTIONS: Final = (dist.ReduceOp, dist.ReduceOp.RedOpType)
 
 
 def either(name: str, *given: Any) -> Any:
-    """The one of several names for an argument that the caller has used."""
+    """Return the argument that was given under one of several names."""
     found = [value for value in given if value is not None]
     if len(found) != 1:
         msg = f"{name}: expected one tensor or one list of tensors, but {len(found)} were given"
@@ -34,7 +34,7 @@ def either(name: str, *given: Any) -> Any:
 
 
 def single(name: str, what: str, given: Sequence[Any]) -> Any:
-    """The only element of a list: torch has lists for the several GPUs that a rank once had."""
+    """Return the only element of a list: torch has lists for the several GPUs that a rank once had."""
     if len(given) != 1:
         msg = f"{name}: {len(given)} {what}, but a rank gives one at a time"
         raise InputError(msg)
@@ -42,7 +42,7 @@ def single(name: str, what: str, given: Sequence[Any]) -> Any:
 
 
 def paired(name: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Outputs, each with its input."""
+    """Return each output with its input."""
     if len(outputs) != len(inputs):
         msg = f"{name}: {len(outputs)} outputs for {len(inputs)} inputs; there is one for each"
         raise InputError(msg)
@@ -50,7 +50,7 @@ def paired(name: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tup
 
 
 def check_message(name: str, comm: Communicator, peer: int | None, tag: int) -> None:
-    """Refuse a message to or from a rank that is not there (None: any), or with a tag that cannot be."""
+    """Refuse a message to or from a rank that does not exist (None: any), or with an invalid tag."""
     if peer is None and comm.size == 1:
         msg = f"{name}: a group of one rank has no other to receive from"
         raise InputError(msg)
@@ -63,7 +63,7 @@ def check_message(name: str, comm: Communicator, peer: int | None, tag: int) -> 
 
 
 def listed(tensors: Any) -> list[Tensor]:
-    """One tensor or several, as a list."""
+    """Return one tensor or several as a list."""
     if isinstance(tensors, torch.Tensor):
         return [tensors]
     if isinstance(tensors, str) or not hasattr(tensors, "__iter__"):
@@ -73,7 +73,7 @@ def listed(tensors: Any) -> list[Tensor]:
 
 
 class CallOptions(NamedTuple):
-    """What a call asks for beside its tensors.
+    """The options of a call.
 
     torch gives options, as its functions do, or plain values in their place or by name, as users of a group's
     methods do.
@@ -82,7 +82,7 @@ class CallOptions(NamedTuple):
     op: Any
     root: int
     seconds: float
-    """That the operation may take."""
+    """The time that the operation may take."""
     is_async: bool
 
     @property
@@ -94,7 +94,7 @@ class CallOptions(NamedTuple):
 def read_options(
     opts: Any, timeout: timedelta | None, default: float, *, op: Any = None, root: int | None = None
 ) -> CallOptions:
-    """What options ask for, or the values that stand in their place.
+    """Return the options of a call from torch's options, or from the values in their place.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def check_time(given: Any) -> timedelta | None:
 
 
 def one_by_one(jobs: Sequence[Job]) -> Job:
-    """One job that does several."""
+    """Return one job that runs several."""
 
     def run(timeout: float) -> None:
         for job in jobs:

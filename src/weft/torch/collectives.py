@@ -1,8 +1,8 @@
 """The collectives of torch in terms of the runtime's.
 
 Each function checks its arguments at once, in the caller's thread, and raises if they are wrong: nothing has
-started then, and the group can go on. The job that it returns does the work when its turn comes. Inputs are
-read then and not before, because they may be results of earlier operations.
+started then, and the group can be used further. It returns a job that runs the operation when its turn comes.
+Inputs are read then and not before, because they may be results of earlier operations.
 
 Every operation has torch's name of the collective and the type of the tensors in its fingerprint. Ranks that
 differ in them get a `DesyncError` also where the runtime would move the same bytes.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from weft.torch.windows import Windows
 
 Job: TypeAlias = Callable[[float], None]
-"""Runs the operation; takes the seconds that each of its parts may need."""
+"""A function that runs an operation, and takes the seconds that each of its parts may need."""
 
 
 def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
@@ -133,7 +133,7 @@ def all_gather_list(comm: Communicator, outputs: Sequence[Tensor], source: Tenso
         room = source.new_empty(source.numel() * comm.size) if whole is None else whole
         comm.all_gather(array_of(flat_of(source)), out=array_of(room), timeout=timeout, kind=kind)
         if whole is None:
-            _deal_out(room, outputs)
+            _write_parts(room, outputs)
 
     return run
 
@@ -226,7 +226,7 @@ def gather(comm: Communicator, windows: Windows, outputs: Sequence[Tensor], sour
         room = source.new_empty(source.numel() * comm.size) if whole is None else whole
         comm.gather(mine, root, out=array_of(room), timeout=timeout, kind=kind)
         if whole is None:
-            _deal_out(room, outputs)
+            _write_parts(room, outputs)
 
     return checked(run, windows.close())
 
@@ -257,7 +257,7 @@ def scatter(
 
 
 def all_to_all(comm: Communicator, outputs: Sequence[Tensor], sources: Sequence[Tensor]) -> Job:
-    """Give rank r the r-th tensor, and take the tensors that the others give this rank; of any sizes."""
+    """Send the r-th tensor to rank r, and receive the tensors of all ranks for this one; of any sizes."""
     _check_count("all_to_all", "outputs", outputs, comm.size)
     _check_count("all_to_all", "inputs", sources, comm.size)
     check_input("all_to_all", *sources)
@@ -283,7 +283,7 @@ def all_to_all(comm: Communicator, outputs: Sequence[Tensor], sources: Sequence[
 def all_to_all_single(
     comm: Communicator, output: Tensor, source: Tensor, received: Sequence[int], sent: Sequence[int]
 ) -> Job:
-    """The same with parts of one tensor, along its first dimension; equal parts where no sizes are given."""
+    """Exchange parts of one tensor, along its first dimension; equal parts where no sizes are given."""
     check_input("all_to_all", source)
     check_output("all_to_all", output)
     check_one_type("all_to_all", output, source)
@@ -317,11 +317,12 @@ def _parts(what: str, tensor: Tensor, sizes: Sequence[int], ranks: int) -> Seque
 
 
 def _copy(output: Tensor, source: Tensor) -> None:
-    """Give an output the elements of a source of the same number, whatever their shapes."""
+    """Copy the elements of a source to an output with the same number of elements."""
     write(output, flat_of(source).view(output.shape))
 
 
-def _deal_out(room: Tensor, outputs: Sequence[Tensor]) -> None:
+def _write_parts(room: Tensor, outputs: Sequence[Tensor]) -> None:
+    """Write the parts of a gathered buffer to the outputs."""
     for part, output in zip(room.chunk(len(outputs)) if room.numel() else (), outputs, strict=False):
         write(output, part.view(output.shape))
 
@@ -361,5 +362,5 @@ def _check_shares(comm: Communicator, output: Tensor) -> None:
 
 @lru_cache(maxsize=1024)
 def _find_share(schedule: Schedule, elements: int, rank: int) -> tuple[int, int]:
-    """Share of a rank; kept, because to find it takes longer than to start the operation."""
+    """Return the share of a rank; cached, because finding it takes longer than starting the operation."""
     return share_of(schedule, cut_into_chunks(schedule, elements), rank)

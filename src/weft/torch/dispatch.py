@@ -1,9 +1,9 @@
-"""What torch's dispatcher would show of a collective, for a group whose methods are called directly.
+"""The dispatch of a collective to dispatch modes and tensor subclasses, which torch does for its own groups.
 
 torch's own groups go through an operation of the namespace ``c10d``. Dispatch modes, such as `CommDebugMode`,
 count these operations, and a tensor subclass that wraps another tensor gives that one to them. The methods of
 a group that is written in Python are called without the dispatcher, so this does the same for them. It costs
-a look at the types of the tensors where there is nobody to show anything to.
+a look at the types of the tensors where there is neither.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ def dispatch(
     tensors: tuple[Any, ...],
     others: tuple[Any, ...],
 ) -> Work:
-    """Start a collective, in the sight of dispatch modes and of tensor subclasses.
+    """Start a collective through dispatch modes and tensor subclasses.
 
     Parameters
     ----------
     name
-        Of the operation in ``torch.ops.c10d``.
+        The name of the operation in ``torch.ops.c10d``.
     run
-        Starts it on plain tensors, which it is given in the place of `tensors`.
+        Starts it on plain tensors, which replace `tensors`.
     pretend
-        Does nothing, for tensors without memory: a fake tensor asks what an operation would return.
+        Returns the result for tensors without memory, such as fake tensors, and does nothing.
     tensors
         The first arguments of the operation: tensors, lists of them, or lists of lists.
     others
-        Those that follow.
+        The other arguments.
     """
     if not has_dispatch_mode() and not any(_dispatches(tensor) for tensor in _each(tensors)):
         return run(*tensors)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        """What modes and subclasses call when they are done: the next of them, or the collective."""
+        """Call the next mode or subclass, or else the collective; modes and subclasses call this."""
         given = args[: len(tensors)]
         if all(tensor.is_meta for tensor in _each(given)):
             return give(given[0], pretend())
@@ -82,7 +82,7 @@ def dispatch(
 
 
 def _dispatches(tensor: Any) -> bool:
-    """Whether a tensor is of a subclass that sees the operations on it."""
+    """Return whether a tensor is of a subclass that intercepts the operations on it."""
     kind = type(tensor)
     return kind is not torch.Tensor and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 

@@ -74,7 +74,7 @@ class DeferredFailures:
             return
         with self._lock:
             first = number not in self._in_backward
-            if first:  # of passes that broke off nobody has seen the end
+            if first:  # passes that were broken off have no end that is seen
                 self._in_backward = {
                     earlier: works
                     for earlier, works in self._in_backward.items()

@@ -1,7 +1,7 @@
 """``ddp_hook``: DistributedDataParallel's gradients through Weft, whatever group it runs on.
 
 Weft's runtime moves host memory. Buckets that lie on an accelerator go there and back (`_HostCopy`): that way
-was tried on CPUs only, with a device that records what is asked of it, and never on an accelerator.
+was tried on CPUs only, with a device that records its calls, and never on an accelerator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Weft takes from inside torch: every name here may change with torch, and nowhere else is one used."""
+"""The private names of torch that Weft uses: all of them are here, because they may change with torch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT_S: Final[float] = default_pg_timeout.total_seconds()
-"""What torch gives a group that was given no timeout."""
+"""The timeout of a group that was given none."""
 
 ProcessGroup: Any = dist.ProcessGroup
 """To inherit from: its stub has overloads, but its C++ calls one method of a name with one set of arguments.
@@ -59,7 +59,7 @@ _OUTSIDE: Final = -1
 
 
 def family(operation: Any) -> Any:
-    """The operation without its overload: what the table of `torch.utils.flop_counter` is by."""
+    """Return the operation without its overload, the key of the table of `torch.utils.flop_counter`."""
     return operation._overloadpacket
 
 
@@ -75,44 +75,44 @@ def without_fused_kernels() -> Iterator[None]:
 
 
 def storage(tensor: torch.Tensor) -> int:
-    """Number of the memory of a tensor, which others may share; also on the meta device, where none is."""
+    """Return a number for the memory of a tensor, which others may share; also on the meta device."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def changes_inputs(operation: Any) -> bool:
-    """Whether an operation writes to what it was given."""
+    """Return whether an operation writes to its inputs."""
     return bool(operation._schema.is_mutable)
 
 
 def current_backward() -> int | None:
-    """Number of the backward pass that this thread is in."""
+    """Return the number of the backward pass that this thread is in."""
     number: int = torch._C._current_graph_task_id()
     return None if number == _OUTSIDE else number
 
 
 def at_end_of_backward(call: Callable[[], None]) -> None:
-    """Have a function called when this thread's backward pass is over, which raises what that raises."""
+    """Call a function when this thread's backward pass is over, which raises the error of the function."""
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def refuse_steps(check: Callable[[], None]) -> None:
-    """Have a function called before any optimizer steps; what it raises, the step raises."""
+    """Call a function before any optimizer steps; the step raises its error."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     register_optimizer_step_pre_hook(lambda *_: check())
 
 
 def has_dispatch_mode() -> bool:
-    """Whether a dispatch mode sees the operations of this thread."""
+    """Return whether a dispatch mode intercepts the operations of this thread."""
     return bool(torch._C._len_torch_dispatch_stack())
 
 
 pop_dispatch_mode: Any = _pop_mode_temporarily
-"""Take the innermost dispatch mode of this thread away for a while; gives the mode."""
+"""A context without the innermost dispatch mode of this thread; gives the mode."""
 
 
 def make_overload(name: str, call: Callable[..., Any]) -> tuple[Any, bool]:
-    """An operation of the namespace ``c10d`` that calls this function; whether it returns tensors as well.
+    """Return an operation of the namespace ``c10d`` that calls a function, and whether it returns tensors.
 
     It has the name and the schema by which dispatch modes know torch's own.
     """
@@ -141,11 +141,11 @@ class Event:
 
     @staticmethod
     def wanted() -> bool:
-        """Whether a profiler is on."""
+        """Return whether a profiler is on."""
         return bool(torch._C._autograd._profiler_enabled())
 
     def end(self) -> None:
-        """End it."""
+        """End the event."""
         torch._C._autograd._record_function_with_args_exit(self._handle)
 
     def end_with(self, future: torch.futures.Future[Any]) -> torch.futures.Future[Any]:
@@ -173,7 +173,7 @@ def make_stand_in(rank: int, size: int, timeout: timedelta) -> Any:
 
 
 def device_of(group: dist.ProcessGroup) -> torch.device:
-    """Where a group takes small tensors: the CPU if it can, else the device that this rank works on."""
+    """Return the device on which a group takes small tensors: the CPU if it can, else this rank's device."""
     kinds = [device.type for device in group._device_types]
     if "cpu" in kinds or not kinds:
         return torch.device("cpu")

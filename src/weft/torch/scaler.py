@@ -1,4 +1,4 @@
-"""Loss scaling that knows of gradients under way."""
+"""Loss scaling for DeAR, whose gradients are sent while the backward pass runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.torch.dear import DeAR
 class GradScaler(torch.amp.GradScaler):
     """`torch.amp.GradScaler` for DeAR: scales back the sums, and all ranks skip a step together.
 
-    torch's own would work on gradients that are already under way to other ranks; DeAR refuses that. With any
+    torch's own would change gradients that are already being sent to other ranks; DeAR refuses that. With any
     other optimizer this one does what torch's does.
     """
 

@@ -106,8 +106,8 @@ def kind_of(name: str, tensor: torch.Tensor) -> str:
 def given_dtype(tensor: torch.Tensor) -> torch.dtype:
     """Return the type of the tensor that the caller gave to torch.
 
-    For most collectives torch turns a complex tensor into pairs of real numbers before a backend sees it.
-    What such pairs are a view of tells, except in inference mode, where torch keeps no track of views.
+    For most collectives torch turns a complex tensor into pairs of real numbers before a backend sees it. The
+    tensor that such pairs are a view of shows it, except in inference mode, where torch does not track views.
     """
     base = tensor._base
     if base is None or not base.is_complex() or tensor.is_complex():

@@ -1,4 +1,4 @@
-"""A workload from a model of one's own: run forward once, and count what each layer does.
+"""The workload of a user's model: its forward pass runs once, and the work of each layer is counted.
 
 Every operation that torch executes is looked at: its FLOPs as `torch.utils.flop_counter` counts them, the
 numbers that it reads and writes, and the module that it happens in. As everywhere in Weft a layer is a module
@@ -47,7 +47,7 @@ def trace(make_model: str | Callable[[], Any]) -> Workload:
     make_model
         A function, or ``"script.py:function"``, that takes nothing and returns the model and an example of
         its input: a tensor, a tuple of arguments, or a dict of keyword arguments. The first dimension of the
-        first tensor is the number of samples, and the workload's batch unless somebody asks for another. On
+        first tensor is the number of samples, and the workload's batch unless another is given. On
         the meta device nothing is computed, and large models are traced at once.
 
     Raises

@@ -51,14 +51,11 @@ class BucketCut(ABC):
     ----------
     mine
         The elements that this rank owns between the halves.
-    owned
-        The same of every rank, as (first, last).
     padded
         The number of elements that a bucket must have, with padding at its end.
     """
 
     mine: slice
-    owned: tuple[tuple[int, int], ...]
     padded: int
 
     @abstractmethod

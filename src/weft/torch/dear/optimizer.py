@@ -48,7 +48,7 @@ _KEY: Final = "weft"
 class DeAR(torch.optim.Optimizer):
     """An optimizer for data-parallel training; every rank makes it, for the same model.
 
-    Parameters and buffers of rank 0 are given to everybody. Then the training loop is the usual one, without
+    Parameters and buffers of rank 0 are sent to all ranks. Then the training loop is the usual one, without
     DistributedDataParallel around the model. Between `step` and the next forward pass parameters are not up
     to date yet: modules wait for their own, `state_dict` of model and optimizer for all; before reading
     parameters in any other way, call `synchronize`.

@@ -121,8 +121,7 @@ class _TorchCut(BucketCut):
         self._channel, self._group = channel, group
         share = -(-elements // channel.size)
         self.padded = share * channel.size
-        self.owned = tuple((rank * share, (rank + 1) * share) for rank in range(channel.size))
-        self.mine = slice(*self.owned[channel.rank])
+        self.mine = slice(channel.rank * share, (channel.rank + 1) * share)
         self._shard = like.new_empty(share)
 
     def reduce(self, bucket: torch.Tensor) -> StartedOperation:

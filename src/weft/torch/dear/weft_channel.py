@@ -91,8 +91,7 @@ class WeftChannel(BucketChannel):
 class _WeftCut(BucketCut):
     def __init__(self, channel: WeftChannel, halves: SplitAllReduce, group: int) -> None:
         self._channel, self._halves, self._group = channel, halves, group
-        self.mine, self.owned = halves.mine, halves.owned
-        self.padded = halves.elements
+        self.mine, self.padded = halves.mine, halves.elements
         self._reductions: dict[int, Callable[[], Any]] = {}
         self._gatherings: dict[int, Callable[[], Any]] = {}
 

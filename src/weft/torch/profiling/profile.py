@@ -84,7 +84,7 @@ class Profile:
     ) -> None:
         self._optimizer.observe(None)
         self._recording = self._freeze()
-        if kind is None:  # else other ranks may not come, and nobody is to wait for them
+        if kind is None:  # else other ranks may be missing, and must not be waited for
             self._exchange_figures()
 
     @property

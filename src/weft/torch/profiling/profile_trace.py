@@ -67,11 +67,11 @@ def events(ranks: Sequence[RankSpans], prediction: Prediction | str) -> Iterator
     """
     check_count(sum(len(one.spans) for one in ranks), "profile fewer steps")
     begin = min((start for one in ranks for _, _, start, _ in one.spans), default=0.0)
-    everybody = (_of_rank(one, begin) for one in ranks)
+    measured = (_of_rank(one, begin) for one in ranks)
     if not isinstance(prediction, Prediction):
-        return chain.from_iterable(everybody)
+        return chain.from_iterable(measured)
     model = _of_model(prediction, ranks[0], begin, pid=1 + max(one.rank for one in ranks))
-    return chain(chain.from_iterable(everybody), model)
+    return chain(chain.from_iterable(measured), model)
 
 
 def _of_rank(one: RankSpans, begin: float) -> Iterator[dict[str, Any]]:
