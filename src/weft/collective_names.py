@@ -1,13 +1,17 @@
-"""The collectives that Weft knows, by name, and what nccl-tests makes of their speeds.
+"""The names of collectives and reductions, and the factors by which nccl-tests compares their speeds.
 
 It imports no numpy, so that the options of the command line can list the names.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, get_args
 
-COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all")
+Collective = Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"]
+COLLECTIVES: Final[tuple[Collective, ...]] = get_args(Collective)
+
+ReduceOp = Literal["sum", "avg", "min", "max", "prod", "band", "bor", "bxor"]
+REDUCE_OPS: Final[tuple[ReduceOp, ...]] = get_args(ReduceOp)
 
 
 def bus_factor(collective: str, ranks: int) -> float:

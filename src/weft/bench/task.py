@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from weft.collective_names import bus_factor
+from weft.collective_names import ReduceOp, bus_factor
 
 Place = Literal["out", "in"]
 
@@ -28,7 +28,7 @@ class BenchTask(msgspec.Struct, frozen=True):
 
     collective: str
     dtype: str
-    op: str
+    op: ReduceOp
     ranks: int
     elements: int
 
@@ -77,7 +77,7 @@ class BenchTask(msgspec.Struct, frozen=True):
 
 
 def make_tasks(
-    collective: str, dtype: str, op: str, ranks: int, least: int, most: int, factor: int
+    collective: str, dtype: str, op: ReduceOp, ranks: int, least: int, most: int, factor: int
 ) -> list[BenchTask]:
     """Tasks from `least` to `most` bytes, each `factor` times the one before.
 

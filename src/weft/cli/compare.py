@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from weft.collective_names import Collective
     from weft.planning import Comparison, ComparisonRow
+    from weft.simulation.simulator import Sharing
 
 _BAR_CELLS = 12
 _BAR = ""
@@ -80,10 +82,10 @@ def command(
     ctx: click.Context,
     topology: str,
     size: int,
-    collective: str,
+    collective: Collective,
     algorithms: tuple[str, ...],
     root: int,
-    sharing: str,
+    sharing: Sharing,
     segment: str | int,
     time_limit: float | None,
     as_json: bool,

@@ -12,6 +12,7 @@ from weft.cli.output import check_outputs, make_console, print_json, progress, w
 from weft.cli.terminal_text import printable
 
 if TYPE_CHECKING:
+    from weft.collective_names import Collective
     from weft.planning import Plan
 
 
@@ -58,7 +59,7 @@ def command(
     ctx: click.Context,
     topology: str,
     sizes: list[int],
-    collective: str,
+    collective: Collective,
     root: int,
     algorithms: tuple[str, ...],
     output: str | None,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from weft.bounds.collective_bound import Bound
     from weft.schedule import Schedule
     from weft.simulation import SimulationResult
+    from weft.simulation.simulator import Sharing
 
 _PATH_ENDS = 3
 _JSON_WORK = 10_000.0
@@ -62,7 +63,7 @@ def command(
     collective: str,
     root: int,
     segment: str | int,
-    sharing: str,
+    sharing: Sharing,
     trace: str | None,
     max_work: float | None,
     as_json: bool,

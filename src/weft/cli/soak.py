@@ -17,6 +17,7 @@ from weft.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.runtime.transport.rank_transport import TransportName
     from weft.soak import SoakOutcome, Tally
     from weft.soak.health import ResourceGrowth
 
@@ -88,7 +89,7 @@ def command(
     minutes: float | None,
     seconds: float | None,
     ranks: int,
-    transport: str,
+    transport: TransportName,
     seed: int | None,
     timeout: float,
     kills: bool,

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
     from weft.algorithms.registry import Algorithm
     from weft.bounds.collective_bound import Bound
+    from weft.collective_names import Collective
     from weft.errors import VerificationError
     from weft.schedule import Schedule
+    from weft.simulation.simulator import Sharing
     from weft.topology import Topology
 
 NEAR_ENOUGH: Final = 0.999
@@ -152,11 +154,11 @@ class Comparison:
 def compare(
     topology: str | Path | Topology,
     size: str | int,
-    collective: str = "all_reduce",
+    collective: Collective = "all_reduce",
     algorithms: str | Sequence[str] | None = None,
     *,
     root: int = 0,
-    sharing: str = "queue",
+    sharing: Sharing = "queue",
     segment: str | int | None = "auto",
     time_limit: float | None = DEFAULT_SECONDS,
     progress: Callable[[str, int, int], None] | None = None,

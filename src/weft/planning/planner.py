@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.bounds.collective_bound import Bound
+    from weft.collective_names import Collective
     from weft.planning.curves import TimeCurve
     from weft.topology import Topology
 
@@ -54,7 +55,7 @@ def plan(
     topology: str | Path | Topology,
     size: str | int | Sequence[str | int] | None = None,
     *,
-    collective: str = "all_reduce",
+    collective: Collective = "all_reduce",
     root: int = 0,
     algorithms: str | Sequence[str] | None = None,
     time_limit: float | None = None,
@@ -116,7 +117,7 @@ def plan_steps(
     topology: str | Path | Topology,
     size: str | int | Sequence[str | int] | None = None,
     *,
-    collective: str = "all_reduce",
+    collective: Collective = "all_reduce",
     root: int = 0,
     algorithms: str | Sequence[str] | None = None,
     time_limit: float | None = None,

@@ -13,6 +13,7 @@ from weft.topology import load_topology
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.collective_names import Collective
     from weft.planning import Plan
     from weft.runtime.communicator import Communicator
     from weft.topology import Topology
@@ -58,7 +59,7 @@ def agree_on_plan(
     topology: Topology | str,
     seconds: float,
     before: Plan | None = None,
-    collective: str = "all_reduce",
+    collective: Collective = "all_reduce",
 ) -> Plan:
     """Plan on rank 0 and give the plan to everybody; every rank calls this.
 

@@ -28,27 +28,49 @@ They raise `TypeError` if the type or the op is not supported, and `weft.PeerLos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import numpy as np
 
+from weft.collective_names import REDUCE_OPS, ReduceOp
 from weft.errors import InputError
 from weft.runtime.point_to_point import PointToPoint
 
 if TYPE_CHECKING:
     from weft.runtime.engines import Buffer
+    from weft.runtime.handles import Handle
 
-OPS: Final = ("sum", "avg", "min", "max", "prod", "band", "bor", "bxor")
 _BITWISE: Final = ("band", "bor", "bxor")
+_Array = TypeVar("_Array")
 
 
 class ArrayCollectives(PointToPoint):
     """The part of `Communicator` that computes collectives; the module says what their parameters are."""
 
+    @overload
+    def all_reduce(
+        self,
+        array: _Array,
+        op: ReduceOp = ...,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> _Array: ...
+    @overload
+    def all_reduce(
+        self,
+        array: _Array,
+        op: ReduceOp = ...,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[_Array]: ...
     def all_reduce(
         self,
         array: Any,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         *,
         timeout: float | None = None,
         async_op: bool = False,
@@ -72,6 +94,26 @@ class ArrayCollectives(PointToPoint):
 
         return self._do(run, async_op=async_op)
 
+    @overload
+    def broadcast(
+        self,
+        array: _Array,
+        root: int = ...,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> _Array: ...
+    @overload
+    def broadcast(
+        self,
+        array: _Array,
+        root: int = ...,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[_Array]: ...
     def broadcast(
         self,
         array: Any,
@@ -91,11 +133,33 @@ class ArrayCollectives(PointToPoint):
 
         return self._do(run, async_op=async_op)
 
+    @overload
+    def reduce(
+        self,
+        array: _Array,
+        root: int = ...,
+        op: ReduceOp = ...,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> _Array: ...
+    @overload
+    def reduce(
+        self,
+        array: _Array,
+        root: int = ...,
+        op: ReduceOp = ...,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[_Array]: ...
     def reduce(
         self,
         array: Any,
         root: int = 0,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         *,
         timeout: float | None = None,
         async_op: bool = False,
@@ -115,10 +179,32 @@ class ArrayCollectives(PointToPoint):
 
         return self._do(run, async_op=async_op)
 
+    @overload
     def reduce_scatter(
         self,
         array: Any,
-        op: str = "sum",
+        op: ReduceOp = ...,
+        *,
+        out: Any = ...,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> Any: ...
+    @overload
+    def reduce_scatter(
+        self,
+        array: Any,
+        op: ReduceOp = ...,
+        *,
+        out: Any = ...,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[Any]: ...
+    def reduce_scatter(
+        self,
+        array: Any,
+        op: ReduceOp = "sum",
         *,
         out: Any = None,
         timeout: float | None = None,
@@ -143,6 +229,26 @@ class ArrayCollectives(PointToPoint):
 
         return self._do(run, async_op=async_op)
 
+    @overload
+    def all_gather(
+        self,
+        array: Any,
+        *,
+        out: Any = ...,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> Any: ...
+    @overload
+    def all_gather(
+        self,
+        array: Any,
+        *,
+        out: Any = ...,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[Any]: ...
     def all_gather(
         self,
         array: Any,
@@ -172,6 +278,26 @@ class ArrayCollectives(PointToPoint):
 
         return self._do(run, async_op=async_op)
 
+    @overload
+    def all_to_all(
+        self,
+        array: Any,
+        *,
+        out: Any = ...,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> Any: ...
+    @overload
+    def all_to_all(
+        self,
+        array: Any,
+        *,
+        out: Any = ...,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[Any]: ...
     def all_to_all(
         self,
         array: Any,
@@ -232,8 +358,8 @@ def _settle(share: Buffer, into: Buffer | None) -> Buffer:
 
 
 def _check_op(op: str, flat: Buffer) -> None:
-    if op not in OPS:
-        msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(OPS)}"
+    if op not in REDUCE_OPS:
+        msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(REDUCE_OPS)}"
         raise TypeError(msg)
     if op in _BITWISE and not flat.dtype.startswith(("int", "uint")):
         msg = f"{op} works on the bits of integers, not on {flat.dtype}"

@@ -15,7 +15,7 @@ import warnings
 import weakref
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.callbacks import CallbackThreads
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _log: Final = logging.getLogger("weft.runtime")
+
+_Result = TypeVar("_Result")
 
 _CALLBACKS_WITHIN_S: Final = 10.0
 """How long `Worker.close` waits for callbacks of completed operations."""
@@ -42,7 +44,7 @@ class OperationFuture(Future[Any]):
         The name of the operation, for messages.
     """
 
-    def __init__(self, handle: Handle, threads: CallbackThreads, name: str) -> None:
+    def __init__(self, handle: Handle[Any], threads: CallbackThreads, name: str) -> None:
         super().__init__()
         self._handle, self._threads, self._name = weakref.ref(handle), threads, name
         self._watchers: list[Callable[[], None]] = []
@@ -100,7 +102,7 @@ class OperationFuture(Future[Any]):
             _log.exception("a callback of an operation has failed")
 
 
-class Handle:
+class Handle(Generic[_Result]):
     """An operation that was started and may still be running.
 
     It costs little where only `wait` and `is_completed` are used: a future, and an event to wait for, are
@@ -130,7 +132,7 @@ class Handle:
         self._name, self._worker = name, worker
         self._lock = threading.Lock() if worker is None else worker.lock
         self._done = False
-        self._result: Any = None
+        self._result: _Result | None = None
         self._error: BaseException | None = None
         self._event: threading.Event | None = None
         self._future: OperationFuture | None = None
@@ -150,7 +152,7 @@ class Handle:
             self._complete_future()
         return future
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def wait(self, timeout: float | None = None) -> _Result:
         """Return the result of the operation, as its blocking form would.
 
         Raises
@@ -168,7 +170,7 @@ class Handle:
             self._wait_until_done(timeout)
         if self._error is not None:
             raise self._error
-        return self._result
+        return cast("_Result", self._result)
 
     result = wait
 
@@ -209,9 +211,9 @@ class Handle:
             raise TimedOut("wait", timeout or 0.0, hint="the operation goes on")
 
 
-def done(run: Callable[[], Any] = lambda: None) -> Handle:
+def done(run: Callable[[], Any] = lambda: None) -> Handle[Any]:
     """Run an operation at once, and return the handle of a completed one."""
-    handle = Handle()
+    handle: Handle[Any] = Handle()
     try:
         handle.complete(run())
     except Exception as error:  # noqa: BLE001 - `Handle.wait` raises it
@@ -225,7 +227,7 @@ class Worker:
     def __init__(self) -> None:
         self.callbacks = CallbackThreads()
         self.lock = threading.Lock()
-        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Handle] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Handle[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._pending = 0
@@ -248,7 +250,7 @@ class Worker:
             msg = "this process was forked while an operation was running, which only its parent completes"
             raise RuntimeFailure(f"{msg}; fork before weft.init, or start the process by 'spawn'")
 
-    def submit(self, run: Callable[[], Any], name: str = "an operation") -> Handle:
+    def submit(self, run: Callable[[], Any], name: str = "an operation") -> Handle[Any]:
         """Queue an operation behind those that were submitted before.
 
         Parameters
@@ -261,7 +263,7 @@ class Worker:
         RuntimeFailure
             If `end` was called.
         """
-        handle = Handle(name, self)
+        handle: Handle[Any] = Handle(name, self)
         with self.lock:
             if self._ended:
                 msg = "an operation was started while another thread closed what it is for"
@@ -291,7 +293,7 @@ class Worker:
             warnings.warn(f"{msg}; they are left running", RuntimeWarning, stacklevel=2)
         self.callbacks.close()
 
-    def _submit(self, run: Callable[[], Any], handle: Handle) -> None:
+    def _submit(self, run: Callable[[], Any], handle: Handle[Any]) -> None:
         self._pending += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="weft", daemon=True)

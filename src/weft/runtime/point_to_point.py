@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from weft.errors import InputError
 from weft.runtime.engines import PeerExchange
@@ -13,13 +13,29 @@ if TYPE_CHECKING:
 
     from weft.runtime.handles import Handle
 
+_Array = TypeVar("_Array")
+
 
 class PointToPoint(OperationQueue):
     """The part of `Communicator` that sends to and receives from single ranks; parameters as there."""
 
+    @overload
+    def send(
+        self,
+        array: Any,
+        dest: int,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> None: ...
+    @overload
+    def send(
+        self, array: Any, dest: int, *, timeout: float | None = ..., async_op: Literal[True], kind: str = ...
+    ) -> Handle[None]: ...
     def send(
         self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
-    ) -> Handle | None:
+    ) -> Any:
         """Send an array to one other rank, and return when that rank has received it.
 
         Two ranks that both send first would wait for each other: `send_recv` does both at once.
@@ -31,9 +47,28 @@ class PointToPoint(OperationQueue):
         def run() -> None:
             self._exchange("send", exchanges, flat, flat, timeout, kind)
 
-        found: Handle | None = self._do(run, async_op=async_op)
-        return found
+        return self._do(run, async_op=async_op)
 
+    @overload
+    def recv(
+        self,
+        array: _Array,
+        source: int,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> _Array: ...
+    @overload
+    def recv(
+        self,
+        array: _Array,
+        source: int,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[_Array]: ...
     def recv(
         self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
     ) -> Any:
@@ -48,6 +83,30 @@ class PointToPoint(OperationQueue):
 
         return self._do(run, async_op=async_op)
 
+    @overload
+    def send_recv(
+        self,
+        array: Any,
+        dest: int,
+        into: _Array,
+        source: int,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[False] = ...,
+        kind: str = ...,
+    ) -> _Array: ...
+    @overload
+    def send_recv(
+        self,
+        array: Any,
+        dest: int,
+        into: _Array,
+        source: int,
+        *,
+        timeout: float | None = ...,
+        async_op: Literal[True],
+        kind: str = ...,
+    ) -> Handle[_Array]: ...
     def send_recv(
         self,
         array: Any,

@@ -11,7 +11,7 @@ import atexit
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from weft import limits
 from weft.errors import InputError
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
 
     from weft.planning import Plan
     from weft.runtime.engines import Engine
+    from weft.runtime.transport.rank_transport import TransportName
     from weft.schedule import Schedule
     from weft.topology import Topology
 
-ENGINES: Final = ("native", "mpi", "torch")
+EngineName = Literal["native", "mpi", "torch"]
+ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 
 
 def init(
@@ -42,9 +44,9 @@ def init(
     schedule: Schedule | str | Path | None = None,
     topology: Topology | str | None = None,
     algorithm: str | None = None,
-    transport: str = "auto",
+    transport: TransportName = "auto",
     streams: int = 2,
-    engine: str = "native",
+    engine: EngineName = "native",
     group: Any = None,
     timeout: float = 60.0,
     connect_timeout: float = CONNECT_S,

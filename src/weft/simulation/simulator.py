@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from weft import _core, limits, units
 from weft.errors import LimitError, ScheduleError, SimulationError, check_choice
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.simulation.paths import Paths
 
-SHARING: Final = ("queue", "fluid")
+Sharing = Literal["queue", "fluid"]
+SHARING: Final[tuple[Sharing, ...]] = get_args(Sharing)
 # In operations as `weft.limits.MAX_WORK` counts them; measured.
 _ROW_WORK: Final = 15.0
 _PIECE_WORK: Final = 30.0
@@ -45,7 +46,7 @@ def simulate(
     size: str | int,
     *,
     segment_bytes: int | str | None = AUTO,
-    sharing: str = "queue",
+    sharing: Sharing = "queue",
     element_bytes: int = 1,
     record: bool = False,
     max_work: float | None = limits.MAX_WORK,

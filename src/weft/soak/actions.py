@@ -34,7 +34,8 @@ class Action:
 
     def __init__(self, operation: Operation, communicator: Communicator) -> None:
         self.operation = operation
-        self._comm, self._me, self._size = communicator, communicator.rank, communicator.size
+        self._comm: Any = communicator  # whether a call returns a handle is known only when it is made
+        self._me, self._size = communicator.rank, communicator.size
         self._phase, self._later = operation.phase, operation.asynchronous
         self._finish: Finish | None = None
 

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from weft.runtime.transport.rank_transport import TransportName
+
 MOST_RANKS: Final = 16
 """Ranks of a soak test: so many small numbers still have an exact sum in every type."""
 
@@ -39,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: int
     seed: int
     seconds: float
-    transport: str = "auto"
+    transport: TransportName = "auto"
     timeout: float = DEFAULT_TIMEOUT_S
     kills: bool = True
     start: int = 0

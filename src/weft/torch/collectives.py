@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from weft.collective_names import ReduceOp
     from weft.runtime.communicator import Communicator
     from weft.schedule import Schedule
     from weft.torch.windows import Windows
@@ -190,7 +191,7 @@ def reduce_scatter_list(comm: Communicator, output: Tensor, sources: Sequence[Te
 
 
 def _reduce_unequal(
-    comm: Communicator, output: Tensor, sources: Sequence[Tensor], name: str, kind: str
+    comm: Communicator, output: Tensor, sources: Sequence[Tensor], name: ReduceOp, kind: str
 ) -> Job:
     for root, source in enumerate(sources):
         _check_served(comm, "reduce", source, root)

@@ -48,14 +48,14 @@ class DeferredFailures:
         self._reported = self._closed = False
         self._lock = threading.Lock()
         self._under_way: dict[Future[Any], tuple[type[BaseException], ...]] = {}
-        self._in_backward: dict[int, list[Handle]] = {}
+        self._in_backward: dict[int, list[Handle[Any]]] = {}
         with _lock:
             if not _installed.is_set():
                 _installed.set()
                 refuse_steps(_check_all)
             _instances.add(self)
 
-    def started(self, work: Handle, *, harmless: tuple[type[BaseException], ...] = ()) -> None:
+    def started(self, work: Handle[Any], *, harmless: tuple[type[BaseException], ...] = ()) -> None:
         """Watch an operation that was just started.
 
         If this thread is in a backward pass, the pass ends only when the operation has. It does not wait for

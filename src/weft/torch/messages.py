@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ class Receive:
         self.tensor, self.tag, self.timeout = tensor, tag, timeout
         self._senders = set(senders)
         self.deadline = time.monotonic() + timeout
-        self.handle = Handle("recv")
+        self.handle: Handle[Any] = Handle("recv")
         self._source: int | None = None
         self._lock = threading.Lock()
 
@@ -189,7 +189,7 @@ class MessageThread:
 class Outbox(MessageThread):
     """Sends tensors to one peer, one after the other."""
 
-    def send(self, tensor: torch.Tensor, tag: int, timeout: float) -> Handle:
+    def send(self, tensor: torch.Tensor, tag: int, timeout: float) -> Handle[Any]:
         """Start to send a tensor; the operation is over when the peer has read it."""
 
         def run() -> None:

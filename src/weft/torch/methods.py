@@ -461,7 +461,7 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
 
     def _watch(
         self,
-        started: Handle,
+        started: Handle[Any],
         outputs: Sequence[Tensor],
         event: Event | None = None,
         *,

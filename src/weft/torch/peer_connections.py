@@ -89,7 +89,7 @@ class PeerConnections:
         self._inboxes: dict[int, Inbox] = {}
         self._connections: list[Connection] = []
 
-    def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Handle:
+    def send(self, tensor: Tensor, receiver: int, tag: int, timeout: float) -> Handle[Any]:
         """Start to send a tensor."""
         with self._lock:
             if receiver not in self._outboxes:

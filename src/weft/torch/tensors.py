@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import distributed as dist
 
+from weft.collective_names import REDUCE_OPS, ReduceOp
 from weft.errors import InputError
-from weft.runtime.array_collectives import OPS
 from weft.runtime.buffers import DTYPES
 
 if TYPE_CHECKING:
@@ -21,10 +21,12 @@ _HAVE_NAN: Final = frozenset(
     (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 )
 _SUPPORTED: Final = "float16, bfloat16, float32, float64, int64, int32, int16, int8, uint8, bool and complex"
-_OPS: Final = {name.upper(): name for name in OPS if name != "prod"} | {"PRODUCT": "prod"}
+_OPS: Final[dict[str, ReduceOp]] = {
+    "PRODUCT" if name == "prod" else name.upper(): name for name in REDUCE_OPS
+}
 """The runtime's name of each reduction of torch's."""
 
-_BOOL_OPS: Final = {
+_BOOL_OPS: Final[dict[str, ReduceOp]] = {
     **dict.fromkeys(("SUM", "MAX", "BOR"), "max"),
     **dict.fromkeys(("MIN", "PRODUCT", "BAND"), "min"),
     "BXOR": "bxor",
@@ -205,7 +207,7 @@ def check_pair(name: str, output: torch.Tensor, source: torch.Tensor, *, larger:
         raise InputError(msg)
 
 
-def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[str, str]:
+def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[ReduceOp, str]:
     """Return the runtime's name of a reduction of such a tensor, and the kind of this collective.
 
     Raises

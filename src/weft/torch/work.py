@@ -40,7 +40,7 @@ class WorkFuture:
     """
 
     def __init__(
-        self, future: torch.futures.Future[Any], started: Handle, value: Any, event: Event | None = None
+        self, future: torch.futures.Future[Any], started: Handle[Any], value: Any, event: Event | None = None
     ) -> None:
         self._future, self._started, self._value = future, started, value
         self._lock = threading.RLock()
@@ -100,7 +100,7 @@ class Work(CallbackWork):  # type: ignore[misc]
 
     def __init__(
         self,
-        started: Handle,
+        started: Handle[Any],
         failures: DeferredFailures,
         outputs: Sequence[torch.Tensor],
         value: Any = None,
@@ -164,7 +164,7 @@ class _Waiting:
 
     promise: WorkFuture
 
-    def __init__(self, started: Handle, failures: DeferredFailures) -> None:
+    def __init__(self, started: Handle[Any], failures: DeferredFailures) -> None:
         self._started, self._failures = started, failures
 
     def __call__(self, timeout: timedelta) -> bool:
@@ -211,19 +211,19 @@ class CoalescedOperations:
     """
 
     def __init__(self) -> None:
-        self._handle = Handle("coalesced operations")
+        self._handle: Handle[Any] = Handle("coalesced operations")
         self._running = 1  # the block itself, until `end`
         self._error: BaseException | None = None
         self._lock = threading.Lock()
 
-    def add(self, handle: Handle) -> None:
+    def add(self, handle: Handle[Any]) -> None:
         """Count an operation that was started in the block."""
         with self._lock:
             self._running += 1
         future = handle.future
         future.watch(lambda: self._ended(future.exception()))
 
-    def end(self) -> Handle:
+    def end(self) -> Handle[Any]:
         """End the block; the handle fails as the first operation that has failed."""
         self._ended(None)
         return self._handle

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from weft.simulation.simulator import Sharing
     from weft.topology import Topology
     from weft.training.schedules import Chooser
 
@@ -214,7 +215,7 @@ class Simulated(Interpolated):
     0.006
     """
 
-    def __init__(self, choose: Chooser, *, sharing: str = "queue") -> None:
+    def __init__(self, choose: Chooser, *, sharing: Sharing = "queue") -> None:
         super().__init__()
         self._choose, self._sharing = choose, sharing
 
@@ -225,7 +226,7 @@ class Simulated(Interpolated):
         algorithm: str = "direct",
         *,
         segment_bytes: int | None = None,
-        sharing: str = "queue",
+        sharing: Sharing = "queue",
     ) -> Simulated:
         """One algorithm's all-reduce on a topology, the two halves of just that, and a direct all-to-all."""
         choose = by_algorithm(load_topology(topology), algorithm, segment_bytes, halved=True)

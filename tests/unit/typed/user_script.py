@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 import weft
 from weft.runtime import Handle
 from weft.schedule import halves
+from weft.training import TrainingResult
 
 
 def design() -> None:
     """Compare, plan, simulate and verify."""
     topology = weft.load_topology("torus:4x4@bw=16GB/s,lat=150ns")
     assert_type(topology, weft.Topology)
-    comparison = weft.compare(topology, "all_reduce", 1 << 20)
+    comparison = weft.compare(topology, "64MiB", "all_reduce")
     assert_type(comparison, weft.Comparison)
     plan = weft.plan(topology, "all_reduce")
     assert_type(plan, weft.Plan)
@@ -31,6 +32,8 @@ def design() -> None:
     assert_type(second, weft.Schedule)
     weft.save_schedule(schedule, "ring.weft")
     weft.save_topology(topology, "torus.toml")
+    predicted = weft.train("resnet50", topology, policy="dear")
+    assert_type(predicted, TrainingResult)
     bound = weft.bounds.lower_bound(topology, "all_reduce", 1 << 20)
     assert_type(bound.seconds, float)
 
@@ -38,11 +41,10 @@ def design() -> None:
 def train() -> None:
     """Run collectives."""
     with weft.init(timeout=30.0, transport="tcp") as comm:
-        array = np.ones(1000, np.float32)
-        assert_type(comm.all_reduce(array), None)
-        assert_type(comm.all_reduce(array, async_op=True), Handle[None])
-        gathered = comm.all_gather(array)
-        total: NDArray[np.float32] = gathered
+        array: NDArray[np.float32] = np.ones(1000, np.float32)
+        assert_type(comm.all_reduce(array), NDArray[np.float32])
+        assert_type(comm.all_reduce(array, async_op=True), Handle[NDArray[np.float32]])
+        total: NDArray[np.float32] = comm.all_gather(array)
         handle = comm.reduce_scatter(array, "max", async_op=True)
         share = handle.wait()
         print(total.shape, share.shape)

@@ -26,6 +26,8 @@ from weft.verification import measure_contention
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from weft.simulation.simulator import Sharing
+
 LINKS: Final = f"bw={PCIE_SPEED // 10**9}GB/s,lat=1us"
 """The slower of a NIC and its PCIe slot."""
 
@@ -63,7 +65,7 @@ class Against(StudyCase):
     network: str
     algorithm: str
     size_bytes: int
-    sharing: str
+    sharing: Sharing
     hdrm_s: float
     gains: tuple[float, ...]
     flows: int
@@ -124,7 +126,7 @@ def sweep(
     for per_switch, switches in shapes:
         report(f"{per_switch * switches} ranks on BiGraph and Clos")
         home = load_topology(f"bigraph:{per_switch},{switches}@{LINKS}")
-        runs = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
+        runs: list[tuple[int, Sharing]] = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
         best = hdrm.all_reduce(home)
         ours = {
             key: simulate(best, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds

@@ -16,6 +16,7 @@ from weft.topology.servers import Fabric, Server, connect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from weft.simulation.simulator import Sharing
     from weft.topology import Topology
 
 SERVERS: Final = 8
@@ -45,7 +46,7 @@ class Shared(StudyCase):
     nics: int
     algorithm: str
     size_bytes: int
-    sharing: str
+    sharing: Sharing
     shared_s: float
     own_s: float
 
@@ -87,7 +88,7 @@ def sweep(
         report(f"{many} GPUs behind few NICs")
         for name, build in ALGORITHMS.items():
             own = build(servers(many, many))
-            runs = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
+            runs: list[tuple[int, Sharing]] = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
             alone = {
                 key: simulate(own, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds
                 for key in runs

@@ -6,7 +6,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from weft import _core
 from weft.errors import InputError
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from weft.runtime.bootstrap.regroup import RegroupKit
     from weft.runtime.transport.link_connections import LinkConnections
 
-TRANSPORTS: Final = ("auto", "copy", "tcp")
+TransportName = Literal["auto", "copy", "tcp"]
+TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 MAX_STREAMS: Final = 16
 
 

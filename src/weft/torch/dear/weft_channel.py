@@ -58,7 +58,7 @@ class WeftChannel(BucketChannel):
         """Return the two halves of the schedule for buckets of this size."""
         return _WeftCut(self, self.communicator.halves(elements, dtype), group)
 
-    def sum(self, tensor: torch.Tensor) -> Handle:
+    def sum(self, tensor: torch.Tensor) -> Handle[Any]:
         """Start adding up a small tensor of all ranks, in place."""
         return self.start("vote", -1, lambda: self.communicator.all_reduce(tensor))
 
@@ -75,7 +75,7 @@ class WeftChannel(BucketChannel):
         """Close the communicator."""
         self.communicator.close()
 
-    def start(self, kind: str, group: int, run: Callable[[], Any]) -> Handle:
+    def start(self, kind: str, group: int, run: Callable[[], Any]) -> Handle[Any]:
         """Queue an operation, which reports when it ran; after a failure it fails for the same reason."""
 
         def run_and_report() -> None:
@@ -84,7 +84,7 @@ class WeftChannel(BucketChannel):
             run()
             self.report(kind, group, begun, time.perf_counter())
 
-        handle: Handle = self.communicator.in_turn(run_and_report, async_op=True)
+        handle: Handle[Any] = self.communicator.in_turn(run_and_report, async_op=True)
         return handle
 
 
@@ -95,7 +95,7 @@ class _WeftCut(BucketCut):
         self._reductions: dict[int, Callable[[], Any]] = {}
         self._gatherings: dict[int, Callable[[], Any]] = {}
 
-    def reduce(self, bucket: torch.Tensor) -> Handle:
+    def reduce(self, bucket: torch.Tensor) -> Handle[Any]:
         run = self._reductions.get(bucket.data_ptr())
         if run is None:  # one buffer serves every step
             run = self._halves.reduction(_as_array(bucket), "avg")
@@ -105,13 +105,13 @@ class _WeftCut(BucketCut):
     def own(self, bucket: torch.Tensor) -> torch.Tensor:
         return bucket[self.mine]
 
-    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Handle:  # noqa: ARG002
+    def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Handle[Any]:  # noqa: ARG002
         run = self._gatherings.get(bucket.data_ptr())
         if run is None:
             run = self._gatherings[bucket.data_ptr()] = self._halves.gathering(_as_array(bucket))
         return self._channel.start("all_gather", self._group, run)
 
-    def all_reduce(self, bucket: torch.Tensor) -> Handle:
+    def all_reduce(self, bucket: torch.Tensor) -> Handle[Any]:
         communicator = self._channel.communicator
         return self._channel.start("all_reduce", self._group, lambda: communicator.all_reduce(bucket, "avg"))
 
