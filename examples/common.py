@@ -23,7 +23,7 @@ def parse(description: str, *, width: int, depth: int, steps: int) -> argparse.N
     add("--backend", choices=("weft", "gloo"), default="weft", help="process group")
     add("--mode", choices=("gradients", "parameters"), default="gradients", help="what DeAR gathers")
     add("--policy", choices=("auto", "dear", "wfbp"), default="auto", help="pins what DeAR would choose")
-    add("--fusion-mb", type=float, help="pins how much travels together")
+    add("--fusion", help="pins how much travels together, such as 25MB")
     add("--steps", type=int, default=steps)
     add("--width", type=int, default=width, help="of the model")
     add("--depth", type=int, default=depth, help="blocks of the model, or of each stage")

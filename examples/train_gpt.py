@@ -86,7 +86,7 @@ def main() -> None:
             torch.optim.AdamW,
             mode=words.mode,
             policy=words.policy,
-            fusion_mb=words.fusion_mb,
+            fusion=words.fusion,
             max_norm=1.0,
             **recipe,
         )

@@ -67,7 +67,7 @@ def main() -> None:
     optimizer: torch.optim.Optimizer
     if words.way == "dear":
         optimizer = weft.torch.DeAR(
-            model, torch.optim.SGD, mode=words.mode, policy=words.policy, fusion_mb=words.fusion_mb, **recipe
+            model, torch.optim.SGD, mode=words.mode, policy=words.policy, fusion=words.fusion, **recipe
         )
         network = model
     else:

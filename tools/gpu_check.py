@@ -138,8 +138,8 @@ def try_dear(rank: Rank) -> dict[str, Any]:
     plain = copy.deepcopy(model)
     found: dict[str, Any] = {"ddp_ms": train_ddp(rank, plain)}
     ways: dict[str, dict[str, Any]] = {
-        "gradients": {"mode": "gradients", "policy": "dear", "fusion_mb": 0.5},
-        "parameters": {"mode": "parameters", "fusion_mb": 0.5},
+        "gradients": {"mode": "gradients", "policy": "dear", "fusion": "500kB"},
+        "parameters": {"mode": "parameters", "fusion": "500kB"},
         "auto": {"policy": "auto"},
     }
     for name, options in ways.items():

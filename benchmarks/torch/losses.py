@@ -37,7 +37,7 @@ rank = dist.get_rank()
 model = nn.Sequential(*(nn.Linear(600, 600) for _ in range(8)))
 words = way.split()
 if words[0] in ("dear", "wfbp"):
-    optimizer = weft.torch.DeAR(model, torch.optim.SGD, policy=words[0], mode=words[1], fusion_mb=2, lr=1e-3)
+    optimizer = weft.torch.DeAR(model, torch.optim.SGD, policy=words[0], mode=words[1], fusion="2MB", lr=1e-3)
     net = model
 else:
     net = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=2)

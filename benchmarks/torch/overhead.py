@@ -64,8 +64,8 @@ def optimizer_of(way: str, model: nn.Module) -> Any:
         return torch.optim.SGD(model.parameters(), **WORDS)
     if way == "an optimizer per layer":
         return Several(model)
-    fusion_mb = 100.0 if way == "one group" else 1e-6
-    return weft.torch.DeAR(model, torch.optim.SGD, policy="dear", fusion_mb=fusion_mb, **WORDS)
+    fusion = "100MB" if way == "one group" else 1
+    return weft.torch.DeAR(model, torch.optim.SGD, policy="dear", fusion=fusion, **WORDS)
 
 
 def main() -> None:

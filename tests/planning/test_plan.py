@@ -349,7 +349,7 @@ def test_a_warm_start_of_another_collective_is_refused(torus: Plan) -> None:
 
 def test_a_comparison_introduces_itself_in_one_line() -> None:
     found = compare(
-        "ring:4@bw=1GB/s,lat=0s", "4MB", algorithms=["ring", "bidirectional_ring"], segment="none"
+        "ring:4@bw=1GB/s,lat=0s", "4MB", algorithms=["ring", "bidirectional_ring"], segment_bytes="none"
     )
     what = "all_reduce of 4MB on ring:4@bw=1GB/s,lat=0s"
     good = "bidirectional_ring is the fastest of 2; 3 ms, 100.0 % of the bound"

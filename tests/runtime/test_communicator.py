@@ -306,7 +306,7 @@ import sys
 import numpy as np
 import weft
 
-comm = weft.init(topology=sys.argv[1], planning=5)
+comm = weft.init(topology=sys.argv[1], plan_time_limit=5)
 ran = set()
 for elements in (10, 100_000, 1_000_000):
     assert (comm.all_reduce(np.full(elements, comm.rank, np.float32)) == sum(range(comm.size))).all()

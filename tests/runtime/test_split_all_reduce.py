@@ -71,7 +71,8 @@ def test_the_halves_of_an_algorithm_are_its_own_where_it_has_some(tmp_path: Path
 
 
 def test_halves_that_were_planned_are_used(tmp_path: Path) -> None:
-    run(tmp_path, 4, "topology='torus:2x2@bw=12.5MB/s,lat=20us', planning=2", "comm.plan_halves(seconds=4)")
+    options = "topology='torus:2x2@bw=12.5MB/s,lat=20us', plan_time_limit=2"
+    run(tmp_path, 4, options, "comm.plan_halves(time_limit=4)")
 
 
 def test_whichever_halves_are_predicted_faster_are_chosen() -> None:

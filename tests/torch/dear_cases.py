@@ -114,8 +114,8 @@ CASES: dict[str, dict[str, Any]] = {
     "bfloat16 autocast": {"optimizer": SGD, "autocast": True, "most": 5e-3},
     "evaluation in between": {"optimizer": ADAMW, "evaluate": True},
     "blocks compiled afterwards": {"optimizer": ADAMW, "compile": True},
-    "one group": {"optimizer": SGD, "options": {"fusion_mb": 100}},
-    "every layer by itself": {"optimizer": SGD, "options": {"fusion_mb": 1e-6}},
+    "one group": {"optimizer": SGD, "options": {"fusion": "100MB"}},
+    "every layer by itself": {"optimizer": SGD, "options": {"fusion": 1}},
     "float64": {"optimizer": ADAMW, "dtype": torch.float64, "most": 1e-12},
     "two types": {"optimizer": SGD, "mixed": True, "most": 2e-2},
 }

@@ -68,7 +68,7 @@ assert torch.equal(flat(model), flat(other)), (flat(model) - flat(other)).abs().
 # The same in the other mode, and in one process: the full state is torch's own.
 third = make(98)
 opposite = "gradients" if mode == "parameters" else "parameters"
-turned = weft.torch.DeAR(third, kind, mode=opposite, policy="dear", fusion_mb=0.003, **words)
+turned = weft.torch.DeAR(third, kind, mode=opposite, policy="dear", fusion="3kB", **words)
 third.load_state_dict(saved["model"])
 turned.load_state_dict(full)
 train(third, turned, 7, 12)
@@ -81,7 +81,7 @@ dist.barrier()
 shares = [torch.load(f"{folder}/{r}.pt", weights_only=True)["optimizer"] for r in range(N)]
 if mode == "parameters":
     fourth = make(97)
-    joined = weft.torch.DeAR(fourth, kind, mode=mode, policy="dear", fusion_mb=0.002, **words)
+    joined = weft.torch.DeAR(fourth, kind, mode=mode, policy="dear", fusion="2kB", **words)
     fourth.load_state_dict(saved["model"])
     joined.load_state_dict(shares)
     train(fourth, joined, 7, 12)
@@ -101,7 +101,7 @@ def test_a_checkpoint_goes_on_bit_by_bit(tmp_path: Path, mode: str, kind: str) -
 
 SCALED = """
 model, twin = make(), make()
-optimizer = weft.torch.DeAR(model, torch.optim.SGD, mode=WORDS[0], lr=0.1, fusion_mb=0.003)
+optimizer = weft.torch.DeAR(model, torch.optim.SGD, mode=WORDS[0], lr=0.1, fusion="3kB")
 scaler = weft.torch.GradScaler("cpu", init_scale=1024.0, growth_interval=1000)
 other = torch.optim.SGD(twin.parameters(), lr=0.1)
 for step in range(8):
@@ -149,7 +149,7 @@ import copy
 SGD = torch.optim.SGD
 def fresh(**words):
     model = make()
-    words = {"policy": "dear", "fusion_mb": 0.003, "lr": 0.1, **words}
+    words = {"policy": "dear", "fusion": "3kB", "lr": 0.1, **words}
     return model, weft.torch.DeAR(model, SGD, **words)
 
 x, y = batch(0)
@@ -176,7 +176,7 @@ optimizer.close()
 refused(lambda: weft.torch.DeAR(nn.parallel.DistributedDataParallel(make()), SGD, lr=0.1), "model.module")
 refused(lambda: weft.torch.DeAR(make().parameters(), SGD, lr=0.1), "expected the model first")
 refused(lambda: weft.torch.DeAR(model, SGD(model.parameters()), lr=0.1), "give the class SGD")
-refused(lambda: weft.torch.DeAR(make(), SGD, fusion_mb="4MB", lr=0.1), "number of megabytes")
+refused(lambda: weft.torch.DeAR(make(), SGD, fusion=4.5, lr=0.1), "expected bytes as a whole number")
 
 model, optimizer = fresh()
 loss(model).backward()
@@ -198,7 +198,7 @@ refused(optimizer.step, "call backward() first")
 
 model = make()
 model[0].requires_grad_(False)
-optimizer = weft.torch.DeAR(model, SGD, policy="dear", fusion_mb=0.003, lr=0.1)
+optimizer = weft.torch.DeAR(model, SGD, policy="dear", fusion="3kB", lr=0.1)
 model[0].requires_grad_(True)
 loss(model).backward()
 refused(optimizer.step, "thawed")
@@ -239,7 +239,7 @@ refused(lambda: weft.torch.DeAR(make(), torch.optim.Adafactor, mode="parameters"
 refused(lambda: weft.torch.DeAR(make(), 3), "class of an optimizer")
 refused(lambda: fresh(policy="magic"), "policy 'magic'")
 refused(lambda: fresh(mode="magic"), "mode 'magic'")
-refused(lambda: fresh(fusion_mb=0), "fusion_mb=0")
+refused(lambda: fresh(fusion=0), "fusion=0")
 refused(lambda: fresh(mode="parameters", policy="wfbp"), "no use")
 refused(lambda: fresh()[1].add_param_group({"params": [nn.Parameter(torch.ones(1))]}), "further parameters")
 refused(lambda: weft.torch.DeAR(make().requires_grad_(False), SGD, lr=0.1), "no parameter requires")
@@ -265,7 +265,7 @@ x, y = batch(0)
 
 def fresh(**words):
     model = make()
-    return model, weft.torch.DeAR(model, SGD, **{"policy": "dear", "fusion_mb": 0.003, "lr": 0.1, **words})
+    return model, weft.torch.DeAR(model, SGD, **{"policy": "dear", "fusion": "3kB", "lr": 0.1, **words})
 
 def loss(model):
     return nn.functional.mse_loss(model(x), y)
@@ -310,7 +310,7 @@ class Scaled(nn.Module):
         return self.layer(x) * self.scale + self.nothing.sum()
 
 scaled = Scaled()
-optimizer = weft.torch.DeAR(scaled, torch.optim.AdamW, mode="parameters", fusion_mb=1e-6, lr=0.1)
+optimizer = weft.torch.DeAR(scaled, torch.optim.AdamW, mode="parameters", fusion=1, lr=0.1)
 for _ in range(2):
     optimizer.zero_grad()
     loss(scaled).backward()

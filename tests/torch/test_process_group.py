@@ -297,7 +297,7 @@ assert torch.equal((sharded + 1).full_tensor(), table + 1)
 chosen = dist.new_group(pg_options=Options(algorithm="ring", transport="tcp"))
 dist.all_reduce(torch.ones(5000), group=chosen)
 assert weft.torch.communicator(chosen).last.algorithm == "ring"
-planned = dist.new_group(pg_options=Options(topology=f"ring:{N}", planning=1.0))
+planned = dist.new_group(pg_options=Options(topology=f"ring:{N}", plan_time_limit=1.0))
 dist.all_reduce(torch.ones(5000), group=planned)
 assert weft.torch.communicator(planned).plan.topology.ranks == N
 before = dist.group.WORLD

@@ -32,7 +32,7 @@ assert (comm.rank, comm.size, comm.timeout) == (R, N, 30)
 x = torch.full((1000,), float(R))
 comm.all_reduce(x)
 assert (x == sum(range(N))).all()
-again = weft.torch.connect(topology=f"ring:{N}", planning=1.0)
+again = weft.torch.connect(topology=f"ring:{N}", plan_time_limit=1.0)
 assert again.plan.topology.ranks == N
 comm.close()
 again.all_reduce(x)

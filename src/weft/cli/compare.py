@@ -110,7 +110,7 @@ def command(
             algorithms or None,
             root=root,
             sharing=sharing,
-            segment=segment,
+            segment_bytes=segment,
             time_limit=time_limit,
             progress=report,
         )

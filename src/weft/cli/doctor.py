@@ -22,7 +22,7 @@ from weft.cli.terminal_text import one_line, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-_REQUIRED: Final = ("numpy", "scipy", "click", "rich", "msgspec", "jinja2")
+_REQUIRED: Final = ("numpy", "scipy", "click", "rich", "msgspec")
 _FEATURES: Final = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_bf16", "asimd", "sve")
 
 

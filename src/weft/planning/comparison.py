@@ -159,7 +159,7 @@ def compare(
     *,
     root: int = 0,
     sharing: Sharing = "queue",
-    segment: str | int | None = "auto",
+    segment_bytes: str | int | None = "auto",
     time_limit: float | None = DEFAULT_SECONDS,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Comparison:
@@ -175,7 +175,7 @@ def compare(
         Registry name or names; by default all that offer the collective.
     sharing
         How links are shared, ``queue`` or ``fluid``.
-    segment
+    segment_bytes
         ``"auto"`` tries several segment sizes, ``"none"`` or None cuts nothing, a size cuts to that size.
     time_limit
         Seconds of wall-clock time that it should take; None is no limit. What would not fit is skipped with
@@ -199,7 +199,7 @@ def compare(
     if not size_bytes:
         msg = f"size {size!r}: nothing to compare without data; give at least one byte"
         raise InputError(msg)
-    cut = parse_segment(segment)
+    cut = parse_segment(segment_bytes)
     budget = Budget(time_limit)
     topology.check_root(root)
     chosen = _choose(collective, algorithms)

@@ -69,7 +69,7 @@ def adapt(
     size_bytes: int | None = None,
     seconds: float = 10.0,
     gain: float = 0.05,
-    planning: float = 20.0,
+    plan_time_limit: float = 20.0,
     seconds_now: float | None = None,
 ) -> Adaptation:
     """Measure the network again, and change the plan if that is worth it; every rank calls this.
@@ -84,7 +84,7 @@ def adapt(
         For measuring.
     gain
         Part of the time that a new plan must save to be worth a change.
-    planning
+    plan_time_limit
         Seconds that rank 0 may plan for.
     seconds_now
         What such an all-reduce takes now, if that is known. Where the network as measured would have it take
@@ -109,14 +109,14 @@ def adapt(
     def decide() -> bytes:
         schedule, segment = communicator.choose("all_reduce", size)
         before = _time(_elsewhere(schedule, topology), size, segment)
-        made = plan(topology, size, time_limit=planning, warm_start=communicator.plan)
+        made = plan(topology, size, time_limit=plan_time_limit, warm_start=communicator.plan)
         choice = made.choose(size)
         after = _time(choice.schedule, size, choice.segment_bytes)
         explains = seconds_now is None or 1 / _PLAUSIBLE < before / seconds_now < _PLAUSIBLE
         worth = explains and after < (1 - gain) * before
         return msgspec.msgpack.encode(_Decision(before, after, encode_plan(made) if worth else b""))
 
-    told = msgspec.msgpack.decode(share(communicator, decide, planning), type=_Decision)
+    told = msgspec.msgpack.decode(share(communicator, decide, plan_time_limit), type=_Decision)
     new = decode_plan(told.plan) if told.plan else None
     if new is not None:
         communicator.use_plan(new)

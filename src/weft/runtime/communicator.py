@@ -103,14 +103,14 @@ class Communicator(ArrayCollectives):
         """Use a plan from here on; every rank calls this with the same plan at the same point."""
         self.use(self._chooser.on(plan.topology, plan))
 
-    def replan(self, topology: Topology | str, *, seconds: float = 20.0) -> Plan:
+    def replan(self, topology: Topology | str, *, time_limit: float = 20.0) -> Plan:
         """Plan the all-reduce for a cluster, and use that from here on; every rank calls this.
 
         Parameters
         ----------
         topology
             Of these ranks, or of their hosts; that of rank 0 counts. Connections stay as they are.
-        seconds
+        time_limit
             That rank 0 may plan for.
 
         Returns
@@ -126,16 +126,16 @@ class Communicator(ArrayCollectives):
         from weft.runtime.agreement import agree_on_plan
 
         self._check_open()
-        plan = agree_on_plan(self, topology, check_timeout(seconds), self._chooser.plan)
+        plan = agree_on_plan(self, topology, check_timeout(time_limit), self._chooser.plan)
         self.use_plan(plan)
         return plan
 
-    def plan_halves(self, *, seconds: float = 20.0) -> None:
+    def plan_halves(self, *, time_limit: float = 20.0) -> None:
         """Plan what `halves` uses as well, if the cluster is known; every rank calls this.
 
         Parameters
         ----------
-        seconds
+        time_limit
             That rank 0 may plan for.
 
         Raises
@@ -149,7 +149,7 @@ class Communicator(ArrayCollectives):
         network = self._chooser.network
         if network is None or network.ranks != self.size or self.size == 1:
             return
-        half = check_timeout(seconds) / 2
+        half = check_timeout(time_limit) / 2
         found = [
             agree_on_plan(self, network, half, collective=collective)
             for collective in ("reduce_scatter", "all_gather")
@@ -167,7 +167,7 @@ class Communicator(ArrayCollectives):
         self._check_open()
         return SplitAllReduce(self, elements, dtype)
 
-    def repair(self, *, timeout: float | None = None, planning: float = 20.0) -> int:
+    def repair(self, *, timeout: float | None = None, plan_time_limit: float = 20.0) -> int:
         """Go on after `LinkLost`, without the link; every rank calls this.
 
         All ranks connect anew. If a plan or a topology was used, rank 0 plans for what is left of it.
@@ -177,7 +177,7 @@ class Communicator(ArrayCollectives):
         ----------
         timeout
             Seconds for all ranks to come and to connect; the communicator's own by default.
-        planning
+        plan_time_limit
             Seconds that rank 0 may plan for.
 
         Returns
@@ -201,7 +201,7 @@ class Communicator(ArrayCollectives):
             msg = f"a job goes on without a link, not without a rank: {self._failure}"
             raise RuntimeFailure(msg) from self._failure
         wait = self._wait(timeout)
-        check_timeout(planning)
+        check_timeout(plan_time_limit)
         with self._busy:
             self._close_parts()
             selector = self._chooser
@@ -213,11 +213,11 @@ class Communicator(ArrayCollectives):
         planned = selector.plan or selector.schedule
         self.use(selector.on(found.topology))
         if planned is not None and found.topology is not None:
-            self.replan(found.topology, seconds=planning)
+            self.replan(found.topology, time_limit=plan_time_limit)
         return found.ahead
 
     def shrink(
-        self, *, minimum: int | None = None, timeout: float | None = None, planning: float = 20.0
+        self, *, minimum: int | None = None, timeout: float | None = None, plan_time_limit: float = 20.0
     ) -> Communicator:
         """Go on after `PeerLost`, without the ranks that are lost; every survivor calls this.
 
@@ -234,7 +234,7 @@ class Communicator(ArrayCollectives):
             not both go on.
         timeout
             Seconds for all survivors to come, and again for connecting them; by default the communicator's.
-        planning
+        plan_time_limit
             Seconds that the new rank 0 may plan for.
 
         Returns
@@ -254,7 +254,7 @@ class Communicator(ArrayCollectives):
         self._check_open()
         check_minimum(minimum, self.size)
         wait = self._wait(timeout)
-        check_timeout(planning)
+        check_timeout(plan_time_limit)
         failure, before = self._failure, self._chooser
         if failure is not None and not isinstance(failure, PeerLost):
             msg = f"shrink goes on after PeerLost, and this rank has failed otherwise: {failure}"
@@ -273,7 +273,7 @@ class Communicator(ArrayCollectives):
         atexit.register(new.close)
         planned = before.plan or before.schedule
         if planned is not None and found.topology is not None and new.size > 1:
-            new.replan(found.topology, seconds=planning)
+            new.replan(found.topology, time_limit=plan_time_limit)
         return new
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:

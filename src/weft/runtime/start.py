@@ -50,7 +50,7 @@ def init(
     group: Any = None,
     timeout: float = 60.0,
     connect_timeout: float = CONNECT_S,
-    planning: float = 20.0,
+    plan_time_limit: float = 20.0,
     checksums: bool | None = None,
     max_work: float | None = limits.MAX_WORK,
 ) -> Communicator:
@@ -75,7 +75,7 @@ def init(
         Seconds for all ranks to come, and for each operation unless it is given its own.
     connect_timeout
         Seconds for connecting the ranks once all have come, at most `timeout`; MPI connects by itself.
-    planning
+    plan_time_limit
         Seconds that rank 0 may plan for.
     max_work
         Operations that reading and verifying a plan or a schedule may take, by estimate; None for any number.
@@ -92,7 +92,7 @@ def init(
     inputs = load_inputs(plan, schedule, topology, algorithm, max_work)
     settings = TransportSettings(transport, streams, checksums)
     connected = connect_engine(engine, inputs, settings, group, timeout, connect_timeout)
-    return open_communicator(connected, inputs, timeout=timeout, planning=planning)
+    return open_communicator(connected, inputs, timeout=timeout, plan_time_limit=plan_time_limit)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def connect_engine(
 
 
 def open_communicator(
-    engine: Engine[Any], inputs: CommunicatorInputs, *, timeout: float = 60.0, planning: float = 20.0
+    engine: Engine[Any], inputs: CommunicatorInputs, *, timeout: float = 60.0, plan_time_limit: float = 20.0
 ) -> Communicator:
     """Make a communicator of connected ranks; every rank calls this.
 
@@ -200,7 +200,7 @@ def open_communicator(
         Connects the ranks; it is closed if the inputs do not fit them.
     inputs
         The same on all ranks.
-    timeout, planning
+    timeout, plan_time_limit
         As for `init`.
     """
     try:
@@ -213,5 +213,5 @@ def open_communicator(
     atexit.register(communicator.close)
     topology = inputs.unplanned_topology
     if topology is not None and engine.size > 1:
-        communicator.replan(topology, seconds=planning)
+        communicator.replan(topology, time_limit=plan_time_limit)
     return communicator

@@ -35,6 +35,6 @@ class Options:
     transport: str = "auto"
     streams: int = 2
     connect_timeout: float = CONNECT_S
-    planning: float = 20.0
+    plan_time_limit: float = 20.0
     communicator: Communicator | None = None
     """To run on one that is there already, instead of connecting through the store."""

@@ -44,7 +44,7 @@ def ddp_hook(
     streams: int = 2,
     wire: str | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
-    planning: float = 20.0,
+    plan_time_limit: float = 20.0,
 ) -> Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]:
     """Communication hook that averages gradients with Weft: ``model.register_comm_hook(None, ddp_hook())``.
 
@@ -55,7 +55,7 @@ def ddp_hook(
 
     Parameters
     ----------
-    plan, schedule, topology, algorithm, transport, streams, planning
+    plan, schedule, topology, algorithm, transport, streams, plan_time_limit
         As for `weft.init`.
     group
         The group that the model is distributed over; by default all ranks.
@@ -82,7 +82,7 @@ def ddp_hook(
         algorithm=algorithm,
         transport=transport,
         streams=streams,
-        planning=planning,
+        plan_time_limit=plan_time_limit,
     )
     average = _GradientAverage(group, options, timeout, wire)
 
@@ -136,7 +136,7 @@ class _GradientAverage:
 
     def _connect(self) -> tuple[Communicator, DeferredFailures]:
         group = dist.group.WORLD if self._group is None else self._group
-        prescribed = self._options != Options(planning=self._options.planning)
+        prescribed = self._options != Options(plan_time_limit=self._options.plan_time_limit)
         if isinstance(group, WeftProcessGroup) and not prescribed:
             return group.communicator, group.failures
         communicator = connect_group(group, self._options, self._timeout)

@@ -46,7 +46,7 @@ def connect(
     streams: int = 2,
     timeout: float = DEFAULT_TIMEOUT_S,
     connect_timeout: float = CONNECT_S,
-    planning: float = 20.0,
+    plan_time_limit: float = 20.0,
 ) -> Communicator:
     """Make a communicator of the ranks of a process group of any backend; every rank of it calls this.
 
@@ -54,7 +54,7 @@ def connect(
     ----------
     group
         By default all ranks of torch.distributed.
-    plan, schedule, topology, algorithm, transport, streams, connect_timeout, planning
+    plan, schedule, topology, algorithm, transport, streams, connect_timeout, plan_time_limit
         As for `weft.init`.
     timeout
         Seconds for connecting, and for each operation unless it is given its own.
@@ -74,7 +74,7 @@ def connect(
         transport=transport,
         streams=streams,
         connect_timeout=connect_timeout,
-        planning=planning,
+        plan_time_limit=plan_time_limit,
     )
     return connect_group(group, options, timeout)
 
@@ -105,7 +105,7 @@ def meet(
         timeout=connect_timeout,
         topology=inputs.link_topology,
     )
-    return open_communicator(engine, inputs, timeout=timeout, planning=options.planning)
+    return open_communicator(engine, inputs, timeout=timeout, plan_time_limit=options.plan_time_limit)
 
 
 def find_topology(options: Options, size: int) -> Topology | str | None:

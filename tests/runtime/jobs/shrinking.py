@@ -33,7 +33,11 @@ def main() -> None:
     transport, victims, sign, algorithm, topology = sys.argv[1:]
     logging.getLogger("weft").setLevel(logging.ERROR)
     comm = weft.init(
-        transport=transport, timeout=20, algorithm=algorithm or None, topology=topology or None, planning=1
+        transport=transport,
+        timeout=20,
+        algorithm=algorithm or None,
+        topology=topology or None,
+        plan_time_limit=1,
     )
     before, completed = comm.rank, 0
     part = comm.split(0)
@@ -49,7 +53,7 @@ def main() -> None:
     except weft.RuntimeFailure as failure:
         named = getattr(failure, "rank", None)
     began = time.monotonic()
-    comm = comm.shrink(planning=1)
+    comm = comm.shrink(plan_time_limit=1)
     seconds = time.monotonic() - began
     reduce_once(comm)
     try:

@@ -9,6 +9,7 @@ import torch
 from weft.errors import InputError
 from weft.torch.dear.fusion_groups import POLICIES, Parameters
 from weft.torch.dear.sharding import ELEMENTWISE
+from weft.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ MODES: Final = ("gradients", "parameters")
 
 
 def check_choices(
-    optimizer_class: Any, mode: str, policy: str, fusion_mb: float | None
+    optimizer_class: Any, mode: str, policy: str, fusion: str | int | None
 ) -> type[torch.optim.Optimizer]:
     """Refuse arguments that cannot be used; return the class of the optimizer."""
     if isinstance(optimizer_class, torch.optim.Optimizer):
@@ -46,11 +47,8 @@ def check_choices(
     if mode == "parameters" and policy == "wfbp":
         msg = "policy 'wfbp' all-reduces gradients; it has no use for mode='parameters'"
         raise InputError(msg)
-    if fusion_mb is not None and not isinstance(fusion_mb, int | float):
-        msg = f"fusion_mb={fusion_mb!r}: expected a number of megabytes"
-        raise InputError(msg)
-    if fusion_mb is not None and not 0 < fusion_mb < float("inf"):
-        msg = f"fusion_mb={fusion_mb}: expected megabytes, more than 0"
+    if fusion is not None and parse_size(fusion) == 0:
+        msg = f"fusion={fusion!r}: expected bytes, more than 0"
         raise InputError(msg)
     return optimizer_class
 

@@ -29,6 +29,7 @@ from weft.torch.dear.reduce_phase import ReducePhase
 from weft.torch.dear.sharding import Shards
 from weft.torch.dear.streams import make_clock
 from weft.torch.dear.tuner import Tuner
+from weft.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from weft.torch.dear.fusion_groups import FusionPlan
     from weft.training import Layer, Linear
 
-_MEGABYTE: Final = 10**6
 _KEY: Final = "weft"
 
 
@@ -75,8 +75,8 @@ class DeAR(torch.optim.Optimizer):
     policy
         ``dear``; ``wfbp`` to all-reduce during the backward pass as DistributedDataParallel does; or ``auto``
         to take the one that the model of an iteration expects to be faster, with what it measures first.
-    fusion_mb
-        Gradients of so many megabytes travel together; None to choose, and to try neighbours.
+    fusion
+        Bytes of gradients that travel together, such as ``"25MB"``; None to choose, and to try neighbours.
     tune
         Whether neighbours of the chosen fusion are tried while training, some 60 steps in all.
     max_norm
@@ -112,7 +112,7 @@ class DeAR(torch.optim.Optimizer):
         group: torch.distributed.ProcessGroup | Communicator | None = None,
         mode: str = "gradients",
         policy: str = "auto",
-        fusion_mb: float | None = None,
+        fusion: str | int | None = None,
         tune: bool = True,
         max_norm: float | None = None,
         plan: Plan | str | Path | None = None,
@@ -123,7 +123,7 @@ class DeAR(torch.optim.Optimizer):
         check_model(model)
         everything = isinstance(params, type)
         given = params if everything or isinstance(params, torch.optim.Optimizer) else optimizer_class
-        optimizer_class = check_choices(given, mode, policy, fusion_mb)
+        optimizer_class = check_choices(given, mode, policy, fusion)
         super().__init__(model.parameters() if everything else cast("Any", params), {})
         self._modules = find_hooked_modules(model)
         full = optimizer_class([dict(group) for group in self.param_groups], **options)
@@ -146,7 +146,7 @@ class DeAR(torch.optim.Optimizer):
                 self._optimizer = optimizer_class([torch.nn.Parameter(torch.empty(0))], **options)
                 self._shards = Shards(self._channel, self._optimizer, self._parameters, self._group_of)
             self.state = self._optimizer.state
-            self._start(policy, None if fusion_mb is None else int(fusion_mb * _MEGABYTE), tune=tune)
+            self._start(policy, None if fusion is None else parse_size(fusion), tune=tune)
             self._hooks = Hooks(model, self._parameters.tensors, self._modules, self)
         except BaseException:
             self._channel.close()

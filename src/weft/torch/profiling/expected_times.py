@@ -56,7 +56,7 @@ def predict(recording: Recording, figures: Figures) -> Prediction | str:
     """Predict the recorded iterations; return the reason if that is not possible."""
     layers, costs = recording.layers, recording.costs
     if layers is None or costs is None:
-        return "DeAR measured neither layers nor costs; leave fusion_mb or policy to it, and it does"
+        return "DeAR measured neither layers nor costs; leave fusion or policy to it, and it does"
     groups = match(layers, [group.names for group in recording.fusion.groups])
     if groups is None:
         return "the groups are not made of the layers that were measured"
