@@ -363,6 +363,7 @@ class Communicator(ArrayCollectives):
             self._worker.close()
             with self._no_operation():
                 self._engine.close()
+                self._engine_closed = True
             whole = None if self._whole is None else self._whole()
             if whole is not None:
                 whole._parts.discard(self)  # else every part would be kept as long as the whole

@@ -75,7 +75,7 @@ class OperationQueue:
         self._worker = Worker()
         self._turn: int | None = None
         self._forked = False
-        self._closed = False
+        self._closed = self._engine_closed = False
         self._failure: RuntimeFailure | None = None
         self._recorder = FlightRecorder(engine)
         write_on_signal()
@@ -226,6 +226,8 @@ class OperationQueue:
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
         with self._busy:
+            if self._engine_closed:  # by another thread, since this one found the communicator open
+                self._check_open()
             self.last = prepared.record
             with self._watched():
                 self._recorder.begin(prepared)
@@ -301,6 +303,8 @@ class OperationQueue:
             return False
         prepared, shortcut = known
         with self._busy:
+            if self._engine_closed:
+                return False
             self.last = prepared.record
             self._recorder.begin(prepared)
             try:
