@@ -28,7 +28,7 @@ They raise `TypeError` if the type or the op is not supported, and `weft.PeerLos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from weft.runtime.point_to_point import PointToPoint
 
 if TYPE_CHECKING:
     from weft.runtime.engines import Buffer
-    from weft.runtime.handles import Handle
+    from weft.runtime.handles import Handle, OperationOptions, Starts, Waits
 
 _BITWISE: Final = ("band", "bor", "bxor")
 _Array = TypeVar("_Array")
@@ -49,23 +49,11 @@ class ArrayCollectives(PointToPoint):
 
     @overload
     def all_reduce(
-        self,
-        array: _Array,
-        op: ReduceOp = ...,
-        *,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        self, array: _Array, op: ReduceOp = ..., *, async_op: Waits = ..., **how: Unpack[OperationOptions]
     ) -> _Array: ...
     @overload
     def all_reduce(
-        self,
-        array: _Array,
-        op: ReduceOp = ...,
-        *,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        self, array: _Array, op: ReduceOp = ..., *, async_op: Starts, **how: Unpack[OperationOptions]
     ) -> Handle[_Array]: ...
     def all_reduce(
         self,
@@ -96,23 +84,11 @@ class ArrayCollectives(PointToPoint):
 
     @overload
     def broadcast(
-        self,
-        array: _Array,
-        root: int = ...,
-        *,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        self, array: _Array, root: int = ..., *, async_op: Waits = ..., **how: Unpack[OperationOptions]
     ) -> _Array: ...
     @overload
     def broadcast(
-        self,
-        array: _Array,
-        root: int = ...,
-        *,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        self, array: _Array, root: int = ..., *, async_op: Starts, **how: Unpack[OperationOptions]
     ) -> Handle[_Array]: ...
     def broadcast(
         self,
@@ -140,9 +116,8 @@ class ArrayCollectives(PointToPoint):
         root: int = ...,
         op: ReduceOp = ...,
         *,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        async_op: Waits = ...,
+        **how: Unpack[OperationOptions],
     ) -> _Array: ...
     @overload
     def reduce(
@@ -151,9 +126,8 @@ class ArrayCollectives(PointToPoint):
         root: int = ...,
         op: ReduceOp = ...,
         *,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        async_op: Starts,
+        **how: Unpack[OperationOptions],
     ) -> Handle[_Array]: ...
     def reduce(
         self,
@@ -186,9 +160,8 @@ class ArrayCollectives(PointToPoint):
         op: ReduceOp = ...,
         *,
         out: Any = ...,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        async_op: Waits = ...,
+        **how: Unpack[OperationOptions],
     ) -> Any: ...
     @overload
     def reduce_scatter(
@@ -197,9 +170,8 @@ class ArrayCollectives(PointToPoint):
         op: ReduceOp = ...,
         *,
         out: Any = ...,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        async_op: Starts,
+        **how: Unpack[OperationOptions],
     ) -> Handle[Any]: ...
     def reduce_scatter(
         self,
@@ -231,23 +203,11 @@ class ArrayCollectives(PointToPoint):
 
     @overload
     def all_gather(
-        self,
-        array: Any,
-        *,
-        out: Any = ...,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        self, array: Any, *, out: Any = ..., async_op: Waits = ..., **how: Unpack[OperationOptions]
     ) -> Any: ...
     @overload
     def all_gather(
-        self,
-        array: Any,
-        *,
-        out: Any = ...,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        self, array: Any, *, out: Any = ..., async_op: Starts, **how: Unpack[OperationOptions]
     ) -> Handle[Any]: ...
     def all_gather(
         self,
@@ -280,23 +240,11 @@ class ArrayCollectives(PointToPoint):
 
     @overload
     def all_to_all(
-        self,
-        array: Any,
-        *,
-        out: Any = ...,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        self, array: Any, *, out: Any = ..., async_op: Waits = ..., **how: Unpack[OperationOptions]
     ) -> Any: ...
     @overload
     def all_to_all(
-        self,
-        array: Any,
-        *,
-        out: Any = ...,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        self, array: Any, *, out: Any = ..., async_op: Starts, **how: Unpack[OperationOptions]
     ) -> Handle[Any]: ...
     def all_to_all(
         self,

@@ -15,7 +15,7 @@ import warnings
 import weakref
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.callbacks import CallbackThreads
@@ -27,8 +27,20 @@ _log: Final = logging.getLogger("weft.runtime")
 
 _Result = TypeVar("_Result")
 
+Waits = Literal[False]
+Starts = Literal[True]
+"""``async_op`` of an operation that returns its result, and of one that returns a `Handle`."""
+
+
+class OperationOptions(TypedDict, total=False):
+    """What every operation takes besides its arrays: seconds, and a name of what the elements are."""
+
+    timeout: float | None
+    kind: str
+
+
 _CALLBACKS_WITHIN_S: Final = 10.0
-"""How long `Worker.close` waits for callbacks of completed operations."""
+"""OperationOptions long `Worker.close` waits for callbacks of completed operations."""
 
 
 class OperationFuture(Future[Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from weft.errors import InputError
 from weft.runtime.engines import PeerExchange
@@ -11,7 +11,7 @@ from weft.runtime.operation_queue import OperationQueue, is_rank
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.runtime.handles import Handle
+    from weft.runtime.handles import Handle, OperationOptions, Starts, Waits
 
 _Array = TypeVar("_Array")
 
@@ -21,17 +21,11 @@ class PointToPoint(OperationQueue):
 
     @overload
     def send(
-        self,
-        array: Any,
-        dest: int,
-        *,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        self, array: Any, dest: int, *, async_op: Waits = ..., **how: Unpack[OperationOptions]
     ) -> None: ...
     @overload
     def send(
-        self, array: Any, dest: int, *, timeout: float | None = ..., async_op: Literal[True], kind: str = ...
+        self, array: Any, dest: int, *, async_op: Starts, **how: Unpack[OperationOptions]
     ) -> Handle[None]: ...
     def send(
         self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
@@ -51,23 +45,11 @@ class PointToPoint(OperationQueue):
 
     @overload
     def recv(
-        self,
-        array: _Array,
-        source: int,
-        *,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        self, array: _Array, source: int, *, async_op: Waits = ..., **how: Unpack[OperationOptions]
     ) -> _Array: ...
     @overload
     def recv(
-        self,
-        array: _Array,
-        source: int,
-        *,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        self, array: _Array, source: int, *, async_op: Starts, **how: Unpack[OperationOptions]
     ) -> Handle[_Array]: ...
     def recv(
         self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
@@ -91,9 +73,8 @@ class PointToPoint(OperationQueue):
         into: _Array,
         source: int,
         *,
-        timeout: float | None = ...,
-        async_op: Literal[False] = ...,
-        kind: str = ...,
+        async_op: Waits = ...,
+        **how: Unpack[OperationOptions],
     ) -> _Array: ...
     @overload
     def send_recv(
@@ -103,9 +84,8 @@ class PointToPoint(OperationQueue):
         into: _Array,
         source: int,
         *,
-        timeout: float | None = ...,
-        async_op: Literal[True],
-        kind: str = ...,
+        async_op: Starts,
+        **how: Unpack[OperationOptions],
     ) -> Handle[_Array]: ...
     def send_recv(
         self,
