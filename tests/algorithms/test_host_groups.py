@@ -130,7 +130,7 @@ def test_hierarchical_needs_groups(spec: str) -> None:
 
 def test_bad_parameters_of_hierarchical_are_refused() -> None:
     topology = load_topology("hosts:2,2")
-    with pytest.raises(InputError, match="across='tree' is unknown"):
+    with pytest.raises(InputError, match="across 'tree' is unknown, expected halving_doubling or ring"):
         hierarchical.all_reduce(topology, across="tree")
     with pytest.raises(InputError, match="parts=0 must be at least 1"):
         hierarchical.all_reduce(topology, parts=0)

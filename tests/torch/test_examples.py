@@ -120,7 +120,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     runs = {
         (example, name): words_for(example, STEPS, *way) for example in SMALL for name, way in WAYS.items()
     }
-    pinned = ("--policy", "dear", "--fusion-mb", "0.05", "--profile", str(folder / "trace.json"))
+    pinned = ("--policy", "dear", "--fusion", "50kB", "--profile", str(folder / "trace.json"))
     *outputs, profiled = run_several(folder, 2, *runs.values(), words_for("train_gpt.py", 6, *pinned))
     found = {run: losses(output) for run, output in zip(runs, outputs, strict=True)}
     return Undisturbed(found, profiled, folder / "trace.json")
