@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -130,7 +131,7 @@ again = lambda: dist.barrier()
 
 def said(line: str) -> bool:
     """Whether the job said this; torch warns on the same stream where a busy machine makes it wait."""
-    return not line.startswith("[W")
+    return re.match(r"(\[rank\d+\]:)?\[W", line) is None
 
 
 def read(process: subprocess.Popen[str], word: str) -> None:
