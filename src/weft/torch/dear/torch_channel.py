@@ -66,9 +66,15 @@ class TorchChannel(BucketChannel):
         return self._failure
 
     def close(self) -> None:
-        """Destroy the group that was made for DeAR."""
-        if self._leave:
-            dist.destroy_process_group(self.group)
+        """Destroy the group that was made for DeAR.
+
+        The reference to it goes as well: the group ends its threads with its last reference. A thread of gloo
+        that lives until the interpreter ends may still free a tensor of Python's then, and aborts the
+        process.
+        """
+        group = self.__dict__.pop("group", None)
+        if self._leave and group is not None:
+            dist.destroy_process_group(group)
 
     def start(
         self, kind: str, group: int, start: Callable[[], dist.Work], then: Callable[[], Any] | None = None
