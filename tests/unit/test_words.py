@@ -40,7 +40,7 @@ def stems() -> Iterable[tuple[str, str]]:
     for path in sorted(ROOT.rglob("*.py")):
         place = path.relative_to(ROOT)
         stem = path.parent.name if path.stem == "__init__" else path.stem
-        is_command = place.parts[0] == "cli" and len(place.parts) > 1
+        is_command = place.parts[0] == "cli" and "\ndef command(" in path.read_text("utf-8")
         is_part_of_paper = place.parts[0] == "papers" and len(place.parts) == 3 and path.stem != "__init__"
         if not (is_command or is_part_of_paper or stem.startswith("__")):
             yield stem, str(place)

@@ -65,7 +65,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import one verb."""
+        """Import the module of one command."""
         if cmd_name not in VERBS:
             return None
         command = importlib.import_module(f"weft.cli.{cmd_name}").command

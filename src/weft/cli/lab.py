@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from weft.cli import job, options
+from weft.cli import job_command, options
 from weft.cli.facts import count
 from weft.cli.output import make_console, make_table, print_json, print_table, progress
 from weft.cli.signals import heed_signals
@@ -104,7 +104,7 @@ def check(ctx: click.Context, as_json: bool) -> None:
 
 @command.command(
     "run",
-    cls=job.WordsCommand,
+    cls=job_command.WordsCommand,
     context_settings={"allow_interspersed_args": False},
     epilog=options.examples(
         "weft lab run torus:2x4@bw=20Mbit/s train.py",
@@ -114,12 +114,12 @@ def check(ctx: click.Context, as_json: bool) -> None:
     ),
 )
 @_scale
-@job.restarts
-@job.keep_going
-@job.job_json
-@job.plain
+@job_command.restarts
+@job_command.keep_going
+@job_command.job_json
+@job_command.plain
 @_topology
-@job.words
+@job_command.words
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -139,7 +139,7 @@ def run(
     """
     from weft.runtime.launcher.restarts import launch_with_restarts
 
-    line = job.command_line(ctx, words)
+    line = job_command.command_line(ctx, words)
     if shutil.which(line[0]) is None:
         msg = f"{line[0]}: cannot be started: no such program"
         raise InputError(msg)
@@ -150,14 +150,14 @@ def run(
             line,
             len(seats),
             restarts,
-            job.pause,
+            job_command.pause,
             out=stream.buffer,
             err=sys.stderr.buffer,
             seats=seats,
             marked=not plain,
             keep_going=keep_going,
         )
-    job.finish(ctx, attempts, line, as_json=as_json)
+    job_command.finish(ctx, attempts, line, as_json=as_json)
 
 
 @command.command(

@@ -7,12 +7,12 @@ import sys
 import click
 
 from weft import limits
-from weft.cli import job, options
+from weft.cli import job_command, options
 
 
 @click.command(
     "run",
-    cls=job.WordsCommand,
+    cls=job_command.WordsCommand,
     context_settings={"allow_interspersed_args": False},
     epilog=options.examples(
         "weft run -n 4 train.py --epochs 10",
@@ -30,11 +30,11 @@ from weft.cli import job, options
     metavar="RANKS",
     help="How many processes to start.",
 )
-@job.restarts
-@job.keep_going
-@job.job_json
-@job.plain
-@job.words
+@job_command.restarts
+@job_command.keep_going
+@job_command.job_json
+@job_command.plain
+@job_command.words
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -53,17 +53,17 @@ def command(
     """
     from weft.runtime.launcher.restarts import launch_with_restarts
 
-    line = job.command_line(ctx, words)
+    line = job_command.command_line(ctx, words)
     stream = sys.stderr if as_json else sys.stdout
 
     attempts = launch_with_restarts(
         line,
         ranks,
         restarts,
-        job.pause,
+        job_command.pause,
         out=stream.buffer,
         err=sys.stderr.buffer,
         marked=not plain,
         keep_going=keep_going,
     )
-    job.finish(ctx, attempts, line, as_json=as_json)
+    job_command.finish(ctx, attempts, line, as_json=as_json)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from weft.runtime.launcher.launch import JobResult
 
-_IS_PROGRAM: Final = "weft.cli.job.is_program"
+_IS_PROGRAM: Final = "weft.cli.job_command.is_program"
 
 job_json: Final = click.option(
     "--json",
@@ -60,7 +60,7 @@ class WordsCommand(click.Command):
     """A command that knows whether ``--`` stood before its words, which click itself forgets."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and remember."""
+        """Parse the arguments, and remember which of them are the program's."""
         given = list(args)
         rest = super().parse_args(ctx, args)
         found = ctx.params.get("words", ())
