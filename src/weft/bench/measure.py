@@ -91,7 +91,7 @@ class BenchRow:
         return self.series[peer][place].median / self.series[own][place].median
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return all fields as plain values for JSON."""
         limit = self.limit
         return {
             **msgspec.structs.asdict(self.task),

@@ -250,7 +250,7 @@ class RankConnection:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the job in messages."""
         return f"process {self.pid}" if self.number < 0 else f"rank {self.number} (process {self.pid})"
 
     def end(self) -> None:

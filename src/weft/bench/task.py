@@ -39,12 +39,12 @@ class BenchTask(msgspec.Struct, frozen=True):
 
     @property
     def input_elements(self) -> int:
-        """Of one rank."""
+        """Elements that one rank puts in."""
         return self.elements // self.ranks if self.collective == "all_gather" else self.elements
 
     @property
     def output_elements(self) -> int:
-        """Of one rank."""
+        """Elements that one rank gets."""
         return self.elements // self.ranks if self.collective == "reduce_scatter" else self.elements
 
     @property

@@ -195,7 +195,7 @@ def pack(
 
 
 class _Goal(NamedTuple):
-    """When to stop."""
+    """The conditions under which the search for trees stops."""
 
     tolerance: float
     time_limit_s: float

@@ -51,7 +51,7 @@ class LinkSpans(Protocol):
 
     @property
     def size_bytes(self) -> NDArray[np.int64]:
-        """Its size."""
+        """Its size in bytes."""
 
     @property
     def link(self) -> NDArray[np.int32]:
@@ -59,11 +59,11 @@ class LinkSpans(Protocol):
 
     @property
     def start_ps(self) -> NDArray[np.int64]:
-        """Since when."""
+        """The time at which it starts, in picoseconds."""
 
     @property
     def end_ps(self) -> NDArray[np.int64]:
-        """Until when."""
+        """The time at which it ends, in picoseconds."""
 
 
 class Recorded(Protocol):

@@ -80,7 +80,7 @@ class Network:
 
     @property
     def names(self) -> list[str]:
-        """Of all namespaces."""
+        """The names of all namespaces."""
         return [self.space_name(space) for space in range(len(self.blueprint.spaces))]
 
     def seats(

@@ -173,7 +173,7 @@ class Tables:
         return self.entries * sum(self.entry_bits().values())
 
     def all_entries(self) -> Iterator[TableEntry]:
-        """Of every rank."""
+        """Yield the entries of the tables of all ranks."""
         for entries in self.ranks:
             yield from entries
 

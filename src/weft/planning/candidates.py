@@ -43,7 +43,7 @@ class Recipe:
 
     @property
     def label(self) -> str:
-        """Algorithm and variant."""
+        """The name of the algorithm and of its variant."""
         return make_label(self.algorithm.name, self.variant)
 
 

@@ -134,7 +134,7 @@ class FlightRecorder:
         _recorders.add(self)
 
     def begin(self, prepared: Prepared) -> None:
-        """An operation begins."""
+        """Record that an operation begins."""
         self._count = count = self._count + 1
         self._latest = [prepared.record, prepared.fingerprint, time.monotonic(), None]
         self._ring[count % _KEPT] = self._latest

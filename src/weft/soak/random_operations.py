@@ -81,7 +81,7 @@ class SoakGroup:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the group in messages."""
         return "all ranks" if self.number == 0 else f"part {self.number} (ranks {list(self.ranks)})"
 
 

@@ -43,7 +43,7 @@ class Tally:
     losses: list[float] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return all fields as plain values for JSON."""
         return {
             "seconds": self.seconds,
             "operations": dict(sorted(self.operations.items())),
@@ -111,7 +111,7 @@ class SoakOutcome:
         return None if self.failure is None else self.settings.command(self.failure.episode)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return all fields as plain values for JSON."""
         failure = self.failure
         return {
             "settings": msgspec.to_builtins(self.settings),

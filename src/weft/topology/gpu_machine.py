@@ -70,7 +70,7 @@ class GpuMachine:
         self.wires.append(Wire(src, dst, bandwidth, latency_ps, nvlink))
 
     def cable(self, a: int, b: int, bandwidth: int, latency_ps: int, *, nvlink: bool = False) -> None:
-        """Draw both directions."""
+        """Add a cable: one link in each direction."""
         self.wire(a, b, bandwidth, latency_ps, nvlink=nvlink)
         self.wire(b, a, bandwidth, latency_ps, nvlink=nvlink)
 

@@ -37,7 +37,7 @@ class SpecOptions:
         return self.values.pop(name, None)
 
     def speed(self, name: str, default: int) -> int:
-        """One bandwidth."""
+        """Return the bandwidth that an option gives."""
         text = self.take(name)
         return default if text is None else units.parse_bandwidth(text)
 

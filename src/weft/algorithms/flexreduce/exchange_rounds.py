@@ -33,7 +33,7 @@ class Busy(NamedTuple):
 
     @property
     def both(self) -> NDArray[np.float64]:
-        """Both phases together."""
+        """The sum over both phases."""
         return self.scatter + self.gather
 
     @property

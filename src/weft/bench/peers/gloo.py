@@ -82,7 +82,7 @@ class Gloo(Peer):
         return Start((), job.ranks, {**one_thread(), "GLOO_SOCKET_IFNAME": "lo"})
 
     def join(self, invitation: JobInvitation) -> GlooRank:
-        """Meet the others."""
+        """Join the job and return this rank of it."""
         return GlooRank(invitation)
 
 

@@ -64,5 +64,5 @@ class MpiPeer(Peer):
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
 
     def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - the launcher has said all
-        """Meet the others."""
+        """Join the job and return this rank of it."""
         return MpiRank()

@@ -24,7 +24,7 @@ class Mpich(MpiPeer):
     name: ClassVar[str] = "mpich"
 
     def start(self, job: JobPlace) -> Start:
-        """One launcher."""
+        """Start all ranks by one launcher."""
         self.refuse_seats(job)
         need_mpi4py(self.name)
         program = Path(self._program())

@@ -44,7 +44,7 @@ _CALLS: Final = (
 
 
 class OneCclRank(PeerRank):
-    """One rank."""
+    """One rank of a job of oneCCL."""
 
     def __init__(self, shim: ctypes.CDLL, invitation: JobInvitation) -> None:
         assert invitation.rank is not None
@@ -71,7 +71,7 @@ class OneCclRank(PeerRank):
         check(self._shim.barrier())
 
     def versions(self) -> dict[str, str]:
-        """Of oneCCL."""
+        """Return the version of oneCCL."""
         return {"oneccl": self._shim.version().decode().split()[0]}
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class OneCcl(Peer):
         return address.raw.hex()
 
     def join(self, invitation: JobInvitation) -> OneCclRank:
-        """Meet the others."""
+        """Join the job and return this rank of it."""
         return OneCclRank(_load(), invitation)
 
 

@@ -97,7 +97,7 @@ class Weft(Peer):
         return Start((), job.ranks, {**one_thread(), **job_variables(job.ranks, port)})
 
     def join(self, invitation: JobInvitation) -> WeftRank:
-        """Meet the others."""
+        """Join the job and return this rank of it."""
         return WeftRank(invitation.settings, invitation.timeout)
 
 

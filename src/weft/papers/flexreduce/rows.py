@@ -50,7 +50,7 @@ def case_rows(cases: Sequence[Case]) -> Iterator[ClaimRow]:
 
 
 def summary_rows(cases: Sequence[Case]) -> Iterator[ClaimRow]:
-    """All clusters together."""
+    """Make the rows over all clusters together."""
     for kinds, claim in ((ASYMMETRIC, _BEATS), ((SYMMETRIC,), _EQUALS)):
         mine = [case for case in cases if case[0].kind in kinds]
         if mine:

@@ -139,7 +139,7 @@ class Dialer:
         return self._done_by if self.connected else self._connect_by
 
     def close(self) -> None:
-        """Give up."""
+        """Give up the attempt and close its connection."""
         self.connection.close()
 
     def wait(self, seconds: float) -> None:

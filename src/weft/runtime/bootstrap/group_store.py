@@ -54,7 +54,7 @@ class AnsweringStore:
         return int(self._ask(lambda: self._store.add(key, amount)))
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Leave a value."""
+        """Set a key to a value."""
         self._ask(lambda: self._store.set(key, value))
 
     def get(self, key: str) -> bytes:

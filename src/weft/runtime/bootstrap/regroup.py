@@ -81,7 +81,7 @@ class RegroupKit:
     addresses: Sequence[ListenAddress]
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the listener for survivors."""
         self.listening.close()
 
 

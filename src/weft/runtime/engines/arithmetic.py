@@ -34,7 +34,7 @@ class ByteArithmetic:
         self.dtype, self.itemsize, self.op = dtype, itemsize, op
 
     def empty(self, elements: int) -> Bytes:
-        """Room for values."""
+        """Return uninitialised memory for values."""
         return np.empty(elements * self.itemsize, np.uint8)
 
     def view(self, values: Bytes, first: int, last: int) -> Bytes:
@@ -42,7 +42,7 @@ class ByteArithmetic:
         return values[first * self.itemsize : last * self.itemsize]
 
     def copy(self, into: Bytes, values: Bytes) -> None:
-        """Overwrite."""
+        """Overwrite values with others."""
         into[:] = values
 
     def combine(self, into: Bytes, values: Bytes) -> None:
@@ -80,7 +80,7 @@ class TensorArithmetic:
         self._combine = getattr(torch, TORCH_OPS[op])
 
     def empty(self, elements: int) -> Any:
-        """Room for values."""
+        """Return uninitialised memory for values."""
         return self.like.new_empty(elements)
 
     def view(self, values: Any, first: int, last: int) -> Any:
@@ -88,7 +88,7 @@ class TensorArithmetic:
         return values[first:last]
 
     def copy(self, into: Any, values: Any) -> None:
-        """Overwrite."""
+        """Overwrite values with others."""
         into.copy_(values)
 
     def combine(self, into: Any, values: Any) -> None:

@@ -112,7 +112,7 @@ class Arithmetic(Protocol[V]):
     """What is done to values."""
 
     def empty(self, elements: int) -> V:
-        """Room for values."""
+        """Return uninitialised memory for values."""
         ...
 
     def view(self, values: V, first: int, last: int) -> V:
@@ -120,7 +120,7 @@ class Arithmetic(Protocol[V]):
         ...
 
     def copy(self, into: V, values: V) -> None:
-        """Overwrite."""
+        """Overwrite values with others."""
         ...
 
     def combine(self, into: V, values: V) -> None:
@@ -240,7 +240,7 @@ class Interpreter(Generic[V]):
         self._leaving: list[tuple[tuple[Piece, ...], Any]] = []
 
     def run(self) -> None:
-        """Take every step."""
+        """Carry out all steps of this rank's part."""
         for step in self.script.steps:
             self.step = step.number
             self._take(step)

@@ -108,7 +108,7 @@ class MessagingEngine(Engine[B], Generic[B, V]):
 
     @abstractmethod
     def arithmetic(self, flat: B, op: str) -> Arithmetic[V]:
-        """What computes."""
+        """The arithmetic of the interpreter."""
 
     def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> Script:
         """Steps of this rank; messages stay whole."""

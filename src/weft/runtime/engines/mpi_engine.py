@@ -113,7 +113,7 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
         return flat.bytes
 
     def arithmetic(self, flat: Flat, op: str) -> ByteArithmetic:
-        """What computes."""
+        """The arithmetic of the interpreter."""
         return ByteArithmetic(flat.dtype, flat.itemsize, op)
 
 

@@ -162,7 +162,7 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
         return flat.values
 
     def arithmetic(self, flat: TensorFlat, op: str) -> TensorArithmetic:
-        """What computes."""
+        """The arithmetic of the interpreter."""
         return TensorArithmetic(flat.values, op)
 
 

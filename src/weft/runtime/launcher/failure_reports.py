@@ -158,7 +158,7 @@ class ReportPipe:
         self._partial = b""
 
     def fileno(self) -> int:
-        """For a selector."""
+        """Return the descriptor, for a selector."""
         return self._reader
 
     def read(self) -> bool:

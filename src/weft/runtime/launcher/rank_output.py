@@ -33,7 +33,7 @@ class RankOutput:
         self._partial = b""
 
     def fileno(self) -> int:
-        """For a selector."""
+        """Return the descriptor, for a selector."""
         return self.source.fileno()
 
     def carry(self) -> bool:

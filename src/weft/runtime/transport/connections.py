@@ -221,7 +221,7 @@ class _OutgoingConnection:
         return f"rank {self._peer.rank} from {self._ends.here} at {self._ends.there}:{self._port}"
 
     def begin(self) -> Dialer:
-        """Make an attempt."""
+        """Begin an attempt to connect."""
         self.attempt = Dialer(
             self._where,
             self._token,
