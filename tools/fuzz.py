@@ -1,7 +1,7 @@
 """Feed Weft what nobody should write: ``.venv/bin/python tools/fuzz.py --minutes 10 --seed 1``.
 
-Every reader of bytes from elsewhere (`fuzz_targets`) gets inputs in turn, in a process of its own that is
-watched. A finding is an exception that is not a `WeftError`, a crash, one input that takes too long, or
+Every reader of bytes from elsewhere (fuzzing/targets.py) gets inputs in turn, in a process of its own that
+is watched. A finding is an exception that is not a `WeftError`, a crash, one input that takes too long, or
 memory that grows beyond a bound. It is saved, printed with the command that repeats it, and fails the run.
 The same seed makes the same inputs. To find memory errors as well, run it with what ``make sanitize`` builds:
 ``tools/sanitize address build/address tools/fuzz.py --minutes 10``.
@@ -31,7 +31,8 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_targets import MOST_BYTES, TARGETS, Target
+from fuzzing.target import MOST_BYTES, Target
+from fuzzing.targets import TARGETS
 
 from weft.errors import WeftError
 

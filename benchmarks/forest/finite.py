@@ -16,13 +16,12 @@ import numpy as np
 import weft
 from weft.algorithms.forest.timetable import (
     Clock,
-    Condition,
     busiest_ticks,
     make_schedule,
     make_timetable,
 )
 from weft.bounds.collective_bound import equal_shard_all_reduce_seconds
-from weft.bounds.tree_columns import TreeGrowth, find_centres, grow_trees
+from weft.bounds.tree_columns import find_centres, grow_trees
 from weft.planning.comparison import compare
 from weft.topology import load_topology
 from weft.units import parse_size
@@ -65,11 +64,12 @@ def measure_slots(spec: str, chunks: int) -> dict[str, Any]:
     """One chunk per link and slot; what arrives in one slot may leave in the next."""
     topology = load_topology(spec)
     began = time.process_time()
-    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), TreeGrowth(chunks))
+    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), chunks)
     clock = Clock(np.ones(topology.links, np.int32), np.zeros(topology.links, np.int32))
     timetable = make_timetable(topology, trees, clock, passes=200 if topology.ranks <= 64 else 40)
     cpu = time.process_time() - began
-    weft.verify(make_schedule(topology, timetable, Condition("all_reduce", "forest")))
+    builder = weft.ScheduleBuilder(topology, "all_reduce", "forest", chunks=chunks)
+    weft.verify(make_schedule(builder, timetable))
     return {
         "topology": spec,
         "chunks": chunks,

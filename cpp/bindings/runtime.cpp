@@ -52,6 +52,8 @@ std::shared_ptr<Script> write_exchange_py(const std::vector<PeerExchangeTuple>& 
     std::vector<PeerExchange> all;
     for (const auto& [peer, sends, receives, here, there, code] : exchanges) {
         if (here < 0 || there < 0) throw std::invalid_argument("a place before the first element");
+        constexpr int64_t kMost = int64_t{1} << 58;  // so that no end of a range of elements or bytes overflows
+        if (std::max({sends, receives, here, there}) > kMost) throw std::invalid_argument("a place beyond all memory");
         all.push_back({peer, sends, receives, here, there, code});
     }
     return std::make_shared<Script>(write_exchange(all, segment, view(connections)));
@@ -106,7 +108,7 @@ void check_lengths(const Script& script, DType type, const size_t (&bytes)[kRegi
     constexpr const char* kNames[kRegions] = {"buffer", "output", "scratch"};
     auto scratch = static_cast<int>(Region::scratch);
     for (int region = 0; region < kRegions; ++region) {
-        int64_t elements = script.region_elements[region];
+        int64_t elements = script.reach.elements[region];
         if (region == scratch) elements = std::max(elements, script.scratch_elements + script.stage_elements);
         size_t needed = static_cast<size_t>(elements) * element_bytes(type);
         if (bytes[region] >= needed) continue;
@@ -227,7 +229,7 @@ void bind_scripts(nb::module_& m) {
         .def_prop_ro("tasks", [](const Script& script) { return script.tasks.size(); })
         .def_ro("scratch_elements", &Script::scratch_elements)
         .def_ro("stage_elements", &Script::stage_elements);
-    m.def("write_script", &write_script_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
+    m.def("write_script", &write_script_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
           nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
           nb::arg("connections"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"),
           "The part of a schedule that concerns one rank; sizes in elements.");

@@ -81,14 +81,9 @@ void path_to_numpy(nb::dict& result, const std::vector<PathStep>& path, RowOf ro
 nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> chunk_bytes, int64_t segment_bytes,
                      In<int32_t> pair_src, In<int32_t> pair_dst, int32_t explicit_routes, In<int64_t> path_offsets,
                      In<int32_t> path_links, In<int64_t> bandwidth, In<int64_t> latency_ps,
-                     const std::string& sharing, const std::string& order, const std::string& execution, bool record,
-                     int64_t max_segments, int64_t max_time_ps, double max_work) {
+                     const std::string& sharing, bool record, int64_t max_segments, int64_t max_time_ps, double max_work) {
     Settings settings{
         choose<Sharing>(sharing, {{"queue", Sharing::queue}, {"fluid", Sharing::fluid}}),
-        choose<Order>(order, {{"priority", Order::priority}, {"fifo", Order::fifo}}),
-        choose<Execution>(execution, {{"dependency", Execution::dependency},
-                                      {"global", Execution::global},
-                                      {"strict", Execution::strict}}),
         record,
         max_time_ps,
         max_work,
@@ -138,15 +133,15 @@ nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ra
 void bind_simulation(nb::module_& m) {
     m.def("default_pairs", &default_pairs_py, nb::arg("table"), nb::arg("ranks"),
           "Sources and destinations that take the network's own path, each pair once.");
-    m.def("measure_load", &measure_load_py, nb::arg("table"), nb::arg("ranks"), nb::arg("chunk_bytes"),
+    m.def("measure_load", &measure_load_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("chunk_bytes"),
           nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"), nb::arg("explicit_routes"),
           nb::arg("path_offsets"), nb::arg("path_links"),
           "How many pieces, segments and crossings of links a simulation has, about.");
-    m.def("simulate", &simulate_py, nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("chunk_bytes"),
-          nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"), nb::arg("explicit_routes"),
+    m.def("simulate", &simulate_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("slots"),
+          nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"), nb::arg("explicit_routes"),
           nb::arg("path_offsets"), nb::arg("path_links"), nb::arg("bandwidth"), nb::arg("latency_ps"),
-          nb::arg("sharing"), nb::arg("order"), nb::arg("execution"), nb::arg("record"), nb::arg("max_segments"),
-          nb::arg("max_time_ps"), nb::arg("max_work"), "Lower a schedule and run it; see weft.simulation.");
+          nb::arg("sharing"), nb::arg("record"), nb::arg("max_segments"), nb::arg("max_time_ps"),
+          nb::arg("max_work"), "Lower a schedule and run it; see weft.simulation.");
 }
 
 }  // namespace weft

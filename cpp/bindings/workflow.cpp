@@ -144,8 +144,8 @@ void bind_workflow(nb::module_& m) {
     nb::class_<Pattern>(m, "Pattern", "A collective as many tasks carry it out; see weft.simulation.workflow.")
         .def_prop_ro("segments", [](const Pattern& pattern) { return pattern.program.segments.size(); })
         .def_ro("parts", &Pattern::parts);
-    m.def("make_pattern", &make_pattern_py, nb::rv_policy::take_ownership, nb::arg("table"), nb::arg("ranks"),
-          nb::arg("slots"), nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"),
+    m.def("make_pattern", &make_pattern_py, nb::rv_policy::take_ownership, nb::kw_only(), nb::arg("table"),
+          nb::arg("ranks"), nb::arg("slots"), nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"),
           nb::arg("explicit_routes"), nb::arg("path_offsets"), nb::arg("path_links"), nb::arg("part_of_step"),
           nb::arg("before"), nb::arg("after"), nb::arg("max_segments"), "Lower a schedule once, for many tasks.");
     nb::class_<StageColumns>(m, "StageColumns", "The stages of all tasks of a workflow, in columns.")

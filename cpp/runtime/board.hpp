@@ -19,6 +19,7 @@ struct Notice {
     uint64_t fingerprint;
     uint64_t shared;                 // bit r: region r lies in the arena
     uint64_t address[kRegionCount];  // offset in the owner's memory, or address in its process
+    uint64_t bytes[kRegionCount];    // how many there are from there on
 };
 
 // Memory of another process that a rank writes to: shared with it, or its own, through the kernel.

@@ -1,4 +1,4 @@
-// Python half: src/weft/runtime/engines/arithmetic.py.
+// Python half: src/weft/runtime/buffers.py.
 #include "runtime/kernels.hpp"
 
 #include <atomic>

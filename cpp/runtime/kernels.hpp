@@ -9,7 +9,7 @@
 //
 // Regions are the same or do not overlap; they need no alignment.
 //
-// Python half: src/weft/runtime/engines/arithmetic.py.
+// Python half: src/weft/runtime/buffers.py.
 #pragma once
 
 #include <cstddef>

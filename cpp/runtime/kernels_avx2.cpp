@@ -2,10 +2,10 @@
 // here may run before kernels.cpp has asked the processor. Only arithmetic on halves is written out: the compiler
 // does the rest as well.
 //
-// Python half: src/weft/runtime/engines/arithmetic.py.
+// Python half: src/weft/runtime/buffers.py.
 #include <immintrin.h>
 
-#include "runtime/kernels_loops.hpp"
+#include "runtime/kernels_operators.hpp"
 
 namespace weft::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // One instruction set: its name and a function for every element type and operation.
-// Python half: src/weft/runtime/engines/arithmetic.py.
+// Python half: src/weft/runtime/buffers.py.
 #pragma once
 
 #include <cstddef>

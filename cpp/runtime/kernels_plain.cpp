@@ -1,6 +1,6 @@
 // The kernels as any processor runs them.
-// Python half: src/weft/runtime/engines/arithmetic.py.
-#include "runtime/kernels_loops.hpp"
+// Python half: src/weft/runtime/buffers.py.
+#include "runtime/kernels_operators.hpp"
 
 namespace weft::runtime {
 

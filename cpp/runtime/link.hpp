@@ -74,8 +74,9 @@ class Link {
 public:
     virtual ~Link() = default;
 
-    // A new operation: tell the peer about it. Everything after waits until the peer has told, too.
-    virtual void open(uint64_t fingerprint, const Operation& operation) = 0;
+    // A new operation: tell the peer about it. Everything after waits until the peer has told, too. `reach` is how far this
+    // rank means to reach into the peer's regions: a peer that has less of them is in another operation.
+    virtual void open(uint64_t fingerprint, const Operation& operation, const Reach& reach) = 0;
     virtual Peer peer() = 0;
     // Events of the socket that bring this link nearer to `ready`; none for memory.
     virtual short events() const { return 0; }

@@ -23,13 +23,14 @@ class LocalLink final : public Link {
 public:
     LocalLink(Host& host, const LocalOptions& options) : host_(host), options_(options) {}
 
-    void open(uint64_t fingerprint, const Operation& operation) override {
+    void open(uint64_t fingerprint, const Operation& operation, const Reach& reach) override {
         static thread_local const int thread = gettid();
         thread_ = thread;
         ++sequence_;
         fingerprint_ = fingerprint;
         memory_ = &operation.memory;
         script_ = operation.script;
+        reach_ = &reach;
         opened_ = false;
         sent_from_ = own().ready.load(std::memory_order_relaxed);
         offered_ = fetched_ = 0;
@@ -40,6 +41,7 @@ public:
         notice.fingerprint = fingerprint;
         notice.shared = operation.shared;
         std::ranges::copy(operation.address, notice.address);
+        std::ranges::copy(operation.bytes, notice.bytes);
         send_method_ = copy_method(notice);
         notice.sequence.store(sequence_, std::memory_order_release);
         host_.ring_doorbell(options_.peer);
@@ -55,6 +57,7 @@ public:
         }
         if (notice.fingerprint != fingerprint_) return Peer::differs;
         receive_method_ = copy_method(notice);
+        if (receive_method_ != CopyMethod::ring && !has_all(notice)) return Peer::differs;
         std::ranges::copy(notice.address, address_);
         shared_ = notice.shared;
         opened_ = true;
@@ -133,6 +136,15 @@ private:
     CopyMethod copy_method(const Notice& notice) const {
         if ((notice.shared & kExposed) != 0) return CopyMethod::shared;
         return options_.can_read && (notice.shared & kLarge) != 0 ? CopyMethod::read : CopyMethod::ring;
+    }
+
+    // Whether the peer's regions reach as far as this rank will reach into them.
+    bool has_all(const Notice& notice) const {
+        for (int region = 0; region < kRegions; ++region) {
+            auto elements = static_cast<uint64_t>(reach_->elements[region]);
+            if (elements > notice.bytes[region] / memory_->element) return false;
+        }
+        return true;
     }
 
     void read_some(Sink& sink) {
@@ -297,6 +309,7 @@ private:
     LocalOptions options_;
     const Memory* memory_ = nullptr;
     const Script* script_ = nullptr;
+    const Reach* reach_ = nullptr;
     uint64_t sequence_ = 0, fingerprint_ = 0;
     bool opened_ = false, changed_ = false, untold_ = false;
     CopyMethod send_method_ = CopyMethod::ring, receive_method_ = CopyMethod::ring;

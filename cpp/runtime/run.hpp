@@ -64,6 +64,7 @@ public:
     }
 
 private:
+    static constexpr Reach kNowhere{};
     static constexpr int kVerdictMs = 500;
     static constexpr int kWakeEvery = 4;  // rounds
     static constexpr int64_t kSpins = 2000, kYields = 20, kCrowdedYields = 20;
@@ -98,7 +99,9 @@ private:
         for (int32_t peer : peers_) {
             auto found = script_.between.find(peer);
             uint64_t between = found == script_.between.end() ? 0 : found->second;
-            for (auto& link : owner_.links_[peer]) link->open(operation_.fingerprint ^ between, operation_);
+            auto reach = script_.peer_reach.find(peer);
+            const Reach& reached = reach == script_.peer_reach.end() ? kNowhere : reach->second;
+            for (auto& link : owner_.links_[peer]) link->open(operation_.fingerprint ^ between, operation_, reached);
         }
     }
 

@@ -231,17 +231,16 @@ private:
 
 }  // namespace
 
-// Notes how far the parts of a script reach into the regions of its rank.
+// Notes how far the parts of a script reach into the regions of its rank, and into those of its peers.
 static Script measured(Script script, int32_t rank) {
-    auto reach = [&](Region region, int64_t end) {
-        int64_t& elements = script.region_elements[static_cast<int>(region)];
-        elements = std::max(elements, end);
-    };
     for (const Task& task : script.tasks) {
+        bool local = task.peer == rank;
         for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
             const Part& part = script.parts[p];
-            reach(part.here_in, part.here + part.elements);
-            if (task.peer == rank) reach(part.there_in, part.there + part.elements);
+            script.reach.extend(part.here_in, part.here + part.elements);
+            // What the peer fetches goes where the peer says.
+            if (!local && task.sends && !task.pushed) continue;
+            (local ? script.reach : script.peer_reach[task.peer]).extend(part.there_in, part.there + part.elements);
         }
     }
     return script;

@@ -16,6 +16,7 @@
 // Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -68,6 +69,16 @@ struct Waiter {
     bool apply;  // and not start
 };
 
+// How many elements of each region are used.
+struct Reach {
+    int64_t elements[kRegions] = {};
+
+    void extend(Region region, int64_t end) {
+        int64_t& reached = elements[static_cast<int>(region)];
+        reached = std::max(reached, end);
+    }
+};
+
 struct Script {
     std::vector<Task> tasks;
     std::vector<Part> parts;
@@ -79,7 +90,8 @@ struct Script {
     std::vector<Queue> sends, receives;
     std::vector<int32_t> local;  // from slot to slot of this rank
     int64_t scratch_elements = 0, stage_elements = 0;
-    int64_t region_elements[kRegions] = {};  // how far the parts reach into each region of this rank
+    Reach reach;  // of the parts, into the regions of this rank
+    std::map<int32_t, Reach> peer_reach;  // of what this rank fetches from a peer or writes to it, into the peer's regions
     uint64_t exposed = 0;  // bit r: peers may read region r, or write to it
     std::map<int32_t, uint64_t> between;  // what only this rank and a peer have to agree on; nothing in a collective
 };

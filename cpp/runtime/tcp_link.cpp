@@ -43,7 +43,8 @@ public:
         staging_ = {room_.data() + (kPage / 2 - at) % kPage, kStaging};
     }
 
-    void open(uint64_t fingerprint, const Operation& operation) override {
+    // Each end of a socket touches its own memory only.
+    void open(uint64_t fingerprint, const Operation& operation, const Reach& /*reach*/) override {
         opening_ = {kMark, opening_.sequence + 1, fingerprint, 0, 0};
         opening_.checksum = opening_.compute();
         memory_ = &operation.memory;

@@ -6,43 +6,14 @@
 
 namespace weft {
 
-DependencyTracker::DependencyTracker(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue)
+DependencyTracker::DependencyTracker(Program& program, const Rows& rows, int32_t ranks, EventQueue& queue)
     : program_(program),
       rows_(rows),
-      settings_(settings),
       queue_(queue),
       state_(program.segments.size()),
       rank_finish_(ranks, 0) {
-    if (settings.execution == Execution::global) prepare_global();
-    if (settings.execution == Execution::strict) prepare_strict();
     for (size_t id = 0; id < program.segments.size(); ++id) {
         if (program.segments[id].start_needs == 0) ready_.push_back(static_cast<int32_t>(id));
-    }
-    if (settings.execution == Execution::global) release_step();
-    if (settings.execution == Execution::strict) {
-        for (int32_t rank = 0; rank < ranks; ++rank) release_stage(rank, kNone);
-    }
-}
-
-void DependencyTracker::prepare_global() {
-    for (Segment& segment : program_.segments) ++segment.start_needs;
-}
-
-void DependencyTracker::prepare_strict() {
-    stages_.resize(rank_finish_.size());
-    cursor_.resize(rank_finish_.size(), 0);
-    auto stage = [&](int32_t rank, int32_t step) {
-        auto& mine = stages_[rank];
-        if (mine.empty() || mine.back().step != step) mine.push_back({step, 0, {}});
-        ++mine.back().open;
-        return static_cast<int32_t>(mine.size()) - 1;
-    };
-    for (size_t id = 0; id < program_.segments.size(); ++id) {
-        auto segment = static_cast<int32_t>(id);
-        ++program_.segments[id].start_needs;
-        send_stage_.push_back(stage(rank_from(segment), step_of(segment)));
-        receive_stage_.push_back(stage(rank_to(segment), step_of(segment)));
-        stages_[rank_from(segment)].back().sends.push_back(segment);
     }
 }
 
@@ -63,12 +34,6 @@ void DependencyTracker::leaves(int32_t segment, int64_t when, int64_t now) {
     rank_finish_[rank] = std::max(rank_finish_[rank], when);
     for (int32_t edge = program_.segments[segment].when_left; edge != kNone; edge = program_.edges[edge].next) {
         met(static_cast<int32_t>(program_.edges[edge].target >> 1), segment, when, now);
-    }
-    if (settings_.execution != Execution::strict) return;
-    if (when <= now) {
-        close(rank, send_stage_[segment], segment);
-    } else {
-        queue_.push({when, segment, Kind::left});
     }
 }
 
@@ -100,7 +65,6 @@ void DependencyTracker::handle(const Event& event) {
     switch (event.kind) {
         case Kind::arrive: arrived(event.id, event.time); break;
         case Kind::apply: apply(event.id, event.time); break;
-        case Kind::left: close(rank_from(event.id), send_stage_[event.id], event.id); break;
         default: throw std::logic_error("an event of the network reached the dependency tracker");
     }
 }
@@ -134,31 +98,6 @@ void DependencyTracker::apply_one(int32_t segment, int64_t now) {
             met(other, segment, now, now);
         }
     }
-    if (settings_.execution == Execution::strict) close(rank, receive_stage_[segment], segment);
-    if (settings_.execution == Execution::global && --open_ == 0) release_step();
-}
-
-void DependencyTracker::close(int32_t rank, int32_t stage, int32_t by) {
-    --stages_[rank][stage].open;
-    auto& cursor = cursor_[rank];
-    while (cursor < stages_[rank].size() && stages_[rank][cursor].open == 0) {
-        ++cursor;
-        release_stage(rank, by);
-    }
-}
-
-void DependencyTracker::release_stage(int32_t rank, int32_t by) {
-    if (cursor_[rank] >= stages_[rank].size()) return;
-    for (int32_t segment : stages_[rank][cursor_[rank]].sends) need_start(segment, by);
-}
-
-void DependencyTracker::release_step() {
-    if (released_ == program_.segments.size()) return;
-    int32_t step = step_of(static_cast<int32_t>(released_));
-    size_t begin = released_;
-    while (released_ < program_.segments.size() && step_of(static_cast<int32_t>(released_)) == step) ++released_;
-    open_ = static_cast<int64_t>(released_ - begin);
-    for (size_t id = begin; id < released_; ++id) need_start(static_cast<int32_t>(id), last_applied_);
 }
 
 void DependencyTracker::finish(Outcome& outcome) {

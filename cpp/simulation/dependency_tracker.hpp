@@ -11,7 +11,7 @@
 
 namespace weft {
 
-enum class Kind : uint32_t { hop, arrive, apply, left, link_free, wake };
+enum class Kind : uint32_t { hop, arrive, apply, link_free, wake };
 
 struct Event {
     int64_t time;
@@ -44,7 +44,7 @@ inline int64_t duration_ps(int64_t bytes, int64_t bytes_per_s) {
 
 class DependencyTracker {
 public:
-    DependencyTracker(Program& program, const Rows& rows, int32_t ranks, const Settings& settings, EventQueue& queue);
+    DependencyTracker(Program& program, const Rows& rows, int32_t ranks, EventQueue& queue);
 
     // Segments that became ready for their first link since the last call; valid until the next one.
     const std::vector<int32_t>& take_ready();
@@ -83,29 +83,16 @@ private:
         int32_t holder;
         int32_t before;  // the same segment's wait before this one
     };
-    // What one rank does in one step; used by strict lockstep only.
-    struct Stage {
-        int32_t step;
-        int32_t open = 0;
-        std::vector<int32_t> sends;
-    };
 
-    void prepare_global();
-    void prepare_strict();
     void need_start(int32_t segment, int32_t from);
     void try_apply(int32_t segment, int64_t now);
     void apply(int32_t segment, int64_t now);
     void apply_one(int32_t segment, int64_t now);
     void met(int32_t segment, int32_t by, int64_t when, int64_t now);
-    void close(int32_t rank, int32_t stage, int32_t by);
-    void release_stage(int32_t rank, int32_t by);
-    void release_step();
     void trace_back(int32_t last, Outcome& outcome);
-    int32_t step_of(int32_t segment) const { return rows_.step[program_.segments[segment].row]; }
 
     Program& program_;
     const Rows& rows_;
-    const Settings& settings_;
     EventQueue& queue_;
     Bulk<State> state_;
     std::vector<Wait> waits_;
@@ -114,15 +101,6 @@ private:
     bool applying_ = false;
     std::vector<int64_t> rank_finish_;
     int32_t last_applied_ = kNone;
-
-    // global: segments are in step order, so a step is a range; `open_` counts those not applied yet.
-    size_t released_ = 0;
-    int64_t open_ = 0;
-
-    // strict
-    std::vector<std::vector<Stage>> stages_;
-    std::vector<size_t> cursor_;
-    std::vector<int32_t> send_stage_, receive_stage_;
 };
 
 }  // namespace weft

@@ -26,7 +26,6 @@ public:
         : tracker_(tracker),
           queue_(queue),
           network_(network),
-          fifo_(settings.order == Order::fifo),
           max_time_(settings.max_time_ps),
           record_(settings.record),
           outcome_(outcome),
@@ -44,7 +43,7 @@ public:
 
     void offer(int32_t segment, int64_t now) {
         Connection& connection = connect(segment);
-        connection.waiting.push_back({fifo_ ? now : 0, tracker_.segment(segment).key, segment, now});
+        connection.waiting.push_back({tracker_.segment(segment).key, segment, now});
         std::push_heap(connection.waiting.begin(), connection.waiting.end(), later);
         if (connection.active == kNone && !connection.touched) {
             connection.touched = true;
@@ -79,7 +78,6 @@ private:
     static constexpr size_t kFlowWork = 30, kCrossingWork = 150;
 
     struct Waiting {
-        int64_t since;
         uint64_t key;
         int32_t segment;
         int64_t ready;
@@ -99,9 +97,7 @@ private:
         Connection* connection;
     };
 
-    static bool later(const Waiting& a, const Waiting& b) {
-        return a.since != b.since ? a.since > b.since : a.key > b.key;
-    }
+    static bool later(const Waiting& a, const Waiting& b) { return a.key > b.key; }
 
     std::span<const int32_t> path(int32_t segment) const {
         return network_.path(tracker_.segment(segment).path);
@@ -199,7 +195,6 @@ private:
     DependencyTracker& tracker_;
     EventQueue& queue_;
     const Network& network_;
-    bool fifo_;
     int64_t max_time_;
     bool record_;
     Outcome& outcome_;

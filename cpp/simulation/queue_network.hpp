@@ -17,14 +17,13 @@ public:
         : tracker_(tracker),
           queue_(queue),
           network_(network),
-          fifo_(settings.order == Order::fifo),
           record_(settings.record),
           outcome_(outcome),
           queues_(network.bandwidth.size()),
           holder_(network.bandwidth.size(), kNone) {}
 
     void offer(int32_t segment, int64_t now, uint32_t hop = 0) {
-        queues_.offer(path(segment)[hop], {fifo_ ? now : 0, tracker_.segment(segment).key, segment, hop, now});
+        queues_.offer(path(segment)[hop], {tracker_.segment(segment).key, segment, hop, now});
     }
 
     void handle(const Event& event) {
@@ -43,15 +42,12 @@ public:
 
 private:
     struct Waiting {
-        int64_t since;  // 0 unless first come is first served
         uint64_t key;
         int32_t segment;
         uint32_t hop;
         int64_t ready;
 
-        static bool later(const Waiting& a, const Waiting& b) {
-            return a.since != b.since ? a.since > b.since : a.key > b.key;
-        }
+        static bool later(const Waiting& a, const Waiting& b) { return a.key > b.key; }
     };
 
     std::span<const int32_t> path(int32_t segment) const {

@@ -20,7 +20,7 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
     Outcome outcome;
     outcome.link_busy_ps.assign(network.bandwidth.size(), 0);
     EventQueue queue;
-    DependencyTracker tracker(program, rows, ranks, settings, queue);
+    DependencyTracker tracker(program, rows, ranks, queue);
     Net net(tracker, queue, network, settings, outcome);
 
     auto offer_ready = [&](int64_t now) {
@@ -52,7 +52,7 @@ Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network&
             outcome.events += static_cast<int64_t>(batch.size());
             work_limit.spend(32 * batch.size());
             for (const Event& event : batch) {
-                if (event.kind == Kind::arrive || event.kind == Kind::apply || event.kind == Kind::left) {
+                if (event.kind == Kind::arrive || event.kind == Kind::apply) {
                     tracker.handle(event);
                 } else {
                     net.handle(event);

@@ -15,8 +15,6 @@
 namespace weft {
 
 enum class Sharing : uint8_t { queue, fluid };
-enum class Order : uint8_t { priority, fifo };
-enum class Execution : uint8_t { dependency, global, strict };
 
 struct Network {
     std::span<const int64_t> bandwidth;   // bytes per second, per link
@@ -31,8 +29,6 @@ struct Network {
 
 struct Settings {
     Sharing sharing;
-    Order order;
-    Execution execution;
     bool record;
     int64_t max_time_ps;
     double max_work;  // in the units of WorkLimit; bounds what cannot be told beforehand

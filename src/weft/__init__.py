@@ -53,45 +53,17 @@ if TYPE_CHECKING:
     from weft.training import train
     from weft.verification import VerificationReport, verify
 
-_LAZY = {
-    "Op": "weft.schedule",
-    "Schedule": "weft.schedule",
-    "ScheduleBuilder": "weft.schedule",
-    "SimulationResult": "weft.simulation",
-    "Topology": "weft.topology",
-    "VerificationReport": "weft.verification",
-    "Communicator": "weft.runtime",
-    "Comparison": "weft.planning",
-    "Plan": "weft.planning",
-    "compare": "weft.planning",
-    "init": "weft.runtime",
-    "load_plan": "weft.planning",
-    "load_schedule": "weft.schedule.codec",
-    "load_topology": "weft.topology",
-    "plan": "weft.planning",
-    "plan_steps": "weft.planning",
-    "save_schedule": "weft.schedule.codec",
-    "save_topology": "weft.topology",
-    "simulate": "weft.simulation",
-    "train": "weft.training",
-    "verify": "weft.verification",
+_HOMES = {
+    "weft.planning": ("Comparison", "Plan", "compare", "load_plan", "plan", "plan_steps"),
+    "weft.runtime": ("Communicator", "init"),
+    "weft.schedule": ("Op", "Schedule", "ScheduleBuilder"),
+    "weft.schedule.codec": ("load_schedule", "save_schedule"),
+    "weft.simulation": ("SimulationResult", "simulate"),
+    "weft.topology": ("Topology", "load_topology", "save_topology"),
+    "weft.training": ("train",),
+    "weft.verification": ("VerificationReport", "verify"),
 }
-_PACKAGES = (
-    "algorithms",
-    "bounds",
-    "export",
-    "lab",
-    "packets",
-    "planning",
-    "probing",
-    "runtime",
-    "schedule",
-    "simulation",
-    "topology",
-    "torch",
-    "training",
-    "verification",
-)
+"""The module that each name comes from; the public names that are neither here nor imported are packages."""
 
 __all__ = [
     "Communicator",
@@ -152,16 +124,16 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    if name in _PACKAGES:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
+    if name in __all__:
         return importlib.import_module(f"weft.{name}")
     if name == "__version__":
         from weft import _core
 
         return _core.version()
-    msg = f"module 'weft' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,8 @@
 """``python -m weft`` is ``weft``."""
 
+import sys
+
 from weft.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

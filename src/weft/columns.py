@@ -31,12 +31,10 @@ def whole(name: str, value: Any, error: type[InputError] = ScheduleError) -> int
     8
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        msg = f"{name}: expected a whole number, not {value!r:.40}"
-        raise error(msg)
+        raise error(f"{name}: expected a whole number, not {value!r:.40}")
     number = operator.index(value)
     if number.bit_length() > _WORD:
-        msg = f"{name}: a number of {number.bit_length()} bits does not fit into {_WORD}"
-        raise error(msg)
+        raise error(f"{name}: a number of {number.bit_length()} bits does not fit into {_WORD}")
     return number
 
 
@@ -51,8 +49,7 @@ def whole_tuple(name: str, values: Any, error: type[InputError] = ScheduleError)
     try:
         each = iter(values)
     except TypeError:
-        msg = f"{name}: expected whole numbers, not {values!r:.40}"
-        raise error(msg) from None
+        raise error(f"{name}: expected whole numbers, not {values!r:.40}") from None
     return tuple(whole(name, value, error) for value in each)
 
 
@@ -69,18 +66,15 @@ def as_whole(
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError) as problem:
-        msg = f"column {name}: {problem}"
-        raise error(msg) from None
+        raise error(f"column {name}: {problem}") from None
     if array.dtype == dtype or not array.size:
         return array.astype(dtype, copy=False)
     if array.dtype.kind not in "iub":
-        msg = f"column {name}: expected whole numbers, not {array.dtype}"
-        raise error(msg)
+        raise error(f"column {name}: expected whole numbers, not {array.dtype}")
     bounds = np.iinfo(dtype)
     for extreme in (int(array.min()), int(array.max())):
         if not bounds.min <= extreme <= bounds.max:
-            msg = f"column {name}: {extreme} is outside {bounds.min}..{bounds.max}"
-            raise error(msg)
+            raise error(f"column {name}: {extreme} is outside {bounds.min}..{bounds.max}")
     return array.astype(dtype)
 
 
@@ -88,8 +82,7 @@ def freeze(name: str, values: ArrayLike, dtype: Any, error: type[InputError] = S
     """Read-only copy of a column, or the column itself when it is one already."""
     column: NDArray[Any] = as_whole(name, values, dtype, error)
     if column.ndim != 1:
-        msg = f"column {name}: expected one dimension, not {column.ndim}"
-        raise error(msg)
+        raise error(f"column {name}: expected one dimension, not {column.ndim}")
     if column.flags.c_contiguous and _rests_on_bytes(column):
         return column
     # A read-only flag can be lifted, and a view changes with what it views; bytes can do neither.

@@ -28,16 +28,18 @@ from __future__ import annotations
 
 import difflib
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
 LONGEST_MESSAGE: Final = 600
 """Characters of an error message; the middle of a longer one is left out."""
 
 _LONGEST_QUOTE: Final = 60
 _MOST_LISTED: Final = 8
+
+_Value = TypeVar("_Value")
 
 
 class WeftError(Exception):
@@ -132,6 +134,19 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> InputError:
     close = difflib.get_close_matches(name, names, 3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? Known" if close else "known"
     return InputError(f"there is no {kind} {quote(name)}; {hint}: {', '.join(names)}")
+
+
+def look_up(kind: str, name: str, known: Mapping[str, _Value]) -> _Value:
+    """What a name stands for in a table; a name that is not there is an error as of `no_such`.
+
+    Examples
+    --------
+    >>> look_up("fruit", "apple", {"apple": 1})
+    1
+    """
+    if name not in known:
+        raise no_such(kind, name, known)
+    return known[name]
 
 
 def check_choice(
@@ -350,16 +365,27 @@ class TimedOut(RuntimeFailure, TimeoutError):
         The ranks that had not come.
     hint
         What else is known, and what to do.
+    who
+        Who gave up waiting for whom, where that was another process; by default it is this one.
     """
 
-    def __init__(self, op: str, seconds: float, missing: Iterable[int] = (), hint: str | None = None) -> None:
+    def __init__(
+        self,
+        op: str,
+        seconds: float,
+        missing: Iterable[int] = (),
+        hint: str | None = None,
+        *,
+        who: str | None = None,
+    ) -> None:
         self.op = op
         self.seconds = seconds
         self.missing = tuple(missing)
         self.hint = hint
-        who = f": {name_ranks(self.missing)} did not come within {seconds:g} s" if self.missing else ""
+        if who is None and self.missing:
+            who = f"{name_ranks(self.missing)} did not come within {seconds:g} s"
         # "Timed out waiting 5ms", with a space before it, is what torch's tests and people's tools look for.
-        late = f"Timed out waiting {seconds * 1000:.0f}ms{who}"
+        late = f"Timed out waiting {seconds * 1000:.0f}ms" + (f": {who}" if who else "")
         super().__init__(f"{op}: {late}" + (f"; {hint}" if hint else ""))
 
 

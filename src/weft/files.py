@@ -28,8 +28,7 @@ def exists(path: Path) -> bool:
 def standard_input() -> BinaryIO:
     """Bytes of standard input, which whoever started the process may have closed."""
     if sys.stdin is None:
-        msg = "standard input is closed; give a file name instead of -"
-        raise InputError(msg)
+        raise InputError("standard input is closed; give a file name instead of -")
     return sys.stdin.buffer
 
 
@@ -51,8 +50,11 @@ def read_bytes(name: str, source: Path | BinaryIO, bound: int) -> bytes:
         if isinstance(source, Path):
             if not source.is_file():
                 raise FormatError(name, "not a regular file" if source.exists() else "no such file")
-            with source.open("rb") as stream:
-                data = stream.read(bound + 1)
+            with open(source, "rb", opener=_open_without_waiting) as stream:
+                read = stream.read(bound + 1)
+            if read is None:  # /proc/kmsg calls itself a regular file
+                raise FormatError(name, "has nothing to read now; give an ordinary file")
+            data = read
         else:
             data = source.read(bound + 1)
     except OSError as error:
@@ -60,6 +62,10 @@ def read_bytes(name: str, source: Path | BinaryIO, bound: int) -> bytes:
     if len(data) > bound:
         raise FormatError(name, f"larger than the {bound >> 20} MiB that Weft accepts")
     return data
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def decode_text(name: str, data: bytes) -> str:

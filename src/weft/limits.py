@@ -182,8 +182,7 @@ def check(what: str, value: int, bound: int) -> int:
     """
     if value > bound:
         shown = f"{value:,}" if value < 10**30 else "a number of more than 30 digits"
-        msg = f"{what}: {shown} is more than the {bound:,} that Weft accepts"
-        raise LimitError(msg)
+        raise LimitError(f"{what}: {shown} is more than the {bound:,} that Weft accepts")
     return value
 
 
@@ -208,6 +207,11 @@ def check_work(what: str, work: float, most: float | None) -> None:
         f"the {most:,.0f} that Weft does unasked; --max-work {enough} allows them (in Python, max_work=)"
     )
     raise LimitError(msg)
+
+
+def too_long(what: str) -> LimitError:
+    """Error about a simulated time that is more than the engines count."""
+    return LimitError(f"{what}: takes more than the {MAX_TIME_PS // 10**12:,} s that the engine counts")
 
 
 def too_much_work(what: str, most: float | None) -> LimitError:
@@ -236,11 +240,9 @@ def check_text(
     weft.errors.InputError: the name must be text, not NoneType
     """
     if not isinstance(text, str):
-        msg = f"{what} must be text, not {type(text).__name__}"
-        raise error(msg)
+        raise error(f"{what} must be text, not {type(text).__name__}")
     if not text and not empty:
-        msg = f"{what} must not be empty"
-        raise error(msg)
+        raise error(f"{what} must not be empty")
     check(f"characters of {what}", len(text), longest)
     try:
         text.encode("utf-8")

@@ -41,19 +41,16 @@ def parse_size(text: str | int) -> int:
     (67108864, 1500000, 512)
     """
     if isinstance(text, bool) or not isinstance(text, int | str):
-        msg = f"size {_shown(text)}: expected bytes as a whole number or text such as '64MiB'"
-        raise UnitError(msg)
+        raise UnitError(f"size {_shown(text)}: expected bytes as a whole number or text such as '64MiB'")
     if isinstance(text, int):
         value = Fraction(text)
     else:
         number, unit = _split("size", text, "'64MiB', '1.5GB' or '4096'")
         value = number * _byte_unit("size", text, unit, allow_bits=False)
     if value.denominator != 1:
-        msg = f"size {_shown(text)}: is not a whole number of bytes"
-        raise UnitError(msg)
+        raise UnitError(f"size {_shown(text)}: is not a whole number of bytes")
     if value < 0:
-        msg = f"size {_shown(text)}: must not be negative"
-        raise UnitError(msg)
+        raise UnitError(f"size {_shown(text)}: must not be negative")
     return limits.check(f"size {_shown(text)}", int(value), limits.MAX_SIZE_BYTES)
 
 
@@ -70,8 +67,7 @@ def parse_bandwidth(text: str | int) -> int:
     """
     example = "'25GB/s', '50GiB/s' or '10Gbit/s'"
     if isinstance(text, bool) or not isinstance(text, int | str):
-        msg = f"bandwidth {_shown(text)}: expected text such as {example}"
-        raise UnitError(msg)
+        raise UnitError(f"bandwidth {_shown(text)}: expected text such as {example}")
     if isinstance(text, int):
         value = Fraction(text)
     else:
@@ -80,8 +76,7 @@ def parse_bandwidth(text: str | int) -> int:
             unit = unit[:-2]
         else:
             need = "'/s'" if unit else "a unit"
-            msg = f"bandwidth {_shown(text)}: a speed needs {need}, such as {example}"
-            raise UnitError(msg)
+            raise UnitError(f"bandwidth {_shown(text)}: a speed needs {need}, such as {example}")
         value = number * _byte_unit("bandwidth", text, unit, allow_bits=True)
     if value < limits.MIN_BANDWIDTH:
         msg = (
@@ -90,11 +85,9 @@ def parse_bandwidth(text: str | int) -> int:
         raise UnitError(msg)
     if value > limits.MAX_BANDWIDTH:
         most = f"{limits.MAX_BANDWIDTH:.0e} bytes per second"
-        msg = f"bandwidth {_shown(text)}: above {most}, surely the wrong unit"
-        raise UnitError(msg)
+        raise UnitError(f"bandwidth {_shown(text)}: above {most}, surely the wrong unit")
     if value.denominator != 1:
-        msg = f"bandwidth {_shown(text)}: is not a whole number of bytes per second"
-        raise UnitError(msg)
+        raise UnitError(f"bandwidth {_shown(text)}: is not a whole number of bytes per second")
     return int(value)
 
 
@@ -110,16 +103,14 @@ def parse_time(text: str | int) -> int:
     if isinstance(text, bool) or not isinstance(text, str):
         if isinstance(text, Real) and text == 0 and not isinstance(text, bool):
             return 0
-        msg = f"time {_shown(text)}: expected text with a unit, such as {example}"
-        raise UnitError(msg)
+        raise UnitError(f"time {_shown(text)}: expected text with a unit, such as {example}")
     number, unit = _split("time", text, example)
     if unit not in _TIME_PS and not (number == 0 and not unit):
         msg = f"time {_shown(text)}: unknown unit {unit!r}, expected ps, ns, us, ms or s, such as {example}"
         raise UnitError(msg)
     value = number * _TIME_PS.get(unit, 0)
     if value > limits.MAX_LATENCY_PS:
-        msg = f"time {_shown(text)}: above one hour, surely the wrong unit"
-        raise UnitError(msg)
+        raise UnitError(f"time {_shown(text)}: above one hour, surely the wrong unit")
     return -int(-value // 1)
 
 
@@ -196,27 +187,23 @@ def _shown(value: object) -> str:
 
 def _split(what: str, text: str, example: str) -> tuple[Fraction, str]:
     if len(text) > 64:
-        msg = f"{what}: {text[:20]!r}... is too long, expected text such as {example}"
-        raise UnitError(msg)
+        raise UnitError(f"{what}: {text[:20]!r}... is too long, expected text such as {example}")
     match = _QUANTITY.match(text)
     if match is None:
         hint = " (it must not be negative)" if text.strip().startswith("-") else ""
-        msg = f"{what} {text!r}: cannot be read{hint}, expected text such as {example}"
-        raise UnitError(msg)
+        raise UnitError(f"{what} {text!r}: cannot be read{hint}, expected text such as {example}")
     return Fraction(match[1]), match[2] or ""
 
 
 def _byte_unit(what: str, text: str, unit: str, *, allow_bits: bool) -> Fraction:
     match = _BYTES.match(unit)
     if match is None or (match[2] and not match[1]):
-        msg = f"{what} {text!r}: unknown unit {unit!r}, expected B, KB, KiB, MB, MiB, GB or GiB"
-        raise UnitError(msg)
+        raise UnitError(f"{what} {text!r}: unknown unit {unit!r}, expected B, KB, KiB, MB, MiB, GB or GiB")
     prefix, binary, word = match.groups()
     scale = Fraction(1024 if binary else 1000) ** _DECIMAL[prefix]
     if word in ("b", "bit", "bits"):
         if not allow_bits:
-            msg = f"{what} {text!r}: sizes are in bytes, write {unit[: -len(word)]}B"
-            raise UnitError(msg)
+            raise UnitError(f"{what} {text!r}: sizes are in bytes, write {unit[: -len(word)]}B")
         return scale / 8
     return scale
 

@@ -16,16 +16,15 @@ import weft
 from weft.algorithms import forest, multitree
 from weft.algorithms.forest.timetable import (
     Clock,
-    Condition,
     Timetable,
     make_clock,
     make_schedule,
     make_timetable,
 )
 from weft.bounds.collective_bound import equal_shard_all_reduce_seconds, lower_bound
-from weft.bounds.tree_columns import TreeGrowth, find_centres, grow_trees
+from weft.bounds.tree_columns import find_centres, grow_trees
 from weft.errors import InputError
-from weft.schedule import Schedule
+from weft.schedule import Schedule, ScheduleBuilder
 from weft.simulation import simulate
 from weft.topology import Topology, load_topology
 
@@ -48,8 +47,7 @@ SPECS = [
 def slotted(spec: str, chunks: int, passes: int = 60) -> tuple[Topology, Timetable]:
     """A timetable of slots: a link takes one chunk in each, and what arrives in one may leave in the next."""
     topology = load_topology(spec)
-    growth = TreeGrowth(chunks)
-    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), growth)
+    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), chunks)
     clock = Clock(np.ones(topology.links, np.int32), np.zeros(topology.links, np.int32))
     return topology, make_timetable(topology, trees, clock, passes=passes)
 
@@ -99,7 +97,7 @@ def test_any_cluster_is_served(topology: Topology, data: st.DataObject) -> None:
 def test_slots(spec: str, chunks: int, slots: int) -> None:
     topology, timetable = slotted(spec, chunks)
     assert timetable.ticks <= slots
-    schedule = make_schedule(topology, timetable, Condition("all_reduce", "forest"))
+    schedule = make_schedule(ScheduleBuilder(topology, "all_reduce", "forest", chunks=chunks), timetable)
     weft.verify(schedule)
     assert schedule.steps <= timetable.ticks
     uses = link_uses(schedule)
@@ -109,7 +107,7 @@ def test_slots(spec: str, chunks: int, slots: int) -> None:
 def test_a_link_is_held_by_one_chunk_at_a_time() -> None:
     topology = load_topology("dgx-h100:2")
     clock = make_clock(topology)
-    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), TreeGrowth(24))
+    trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), 24)
     timetable = make_timetable(topology, trees, clock, passes=20)
     held: set[tuple[int, int]] = set()
     for half, starts in (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cli.running import Run
 
@@ -46,7 +48,17 @@ def test_a_check_that_fails_is_exit_code_one_and_hides_no_other(
 def test_a_missing_tool_says_what_it_is_for_and_how_to_get_it(
     weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(doctor.shutil, "which", lambda _name, **_where: None)
     outcome = weft("doctor")
     assert outcome.code == 0
     assert "emulated clusters: apt install iproute2" in outcome.out
+
+
+def test_a_program_beside_this_python_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mpirun"
+    program.write_text("#!/bin/sh\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(doctor.sys, "executable", str(tmp_path / "python"))
+    (found,) = (extra.find() for extra in doctor.EXTRAS if extra.name == "Open MPI")
+    assert found == str(program)

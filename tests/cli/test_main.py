@@ -225,3 +225,11 @@ def test_a_stream_that_is_closed_is_no_bug(words: str, code: int, message: str, 
     assert done.returncode == code
     assert message in done.stderr
     assert done.stderr.count("\n") == bool(message)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["--version"], 0), (["nonsense"], 2), (["verify", "missing.weft"], 2)]
+)
+def test_python_m_weft_ends_with_the_exit_code_of_weft(words: list[str], code: int) -> None:
+    command = [sys.executable, "-m", "weft", *words]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == code

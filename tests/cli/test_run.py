@@ -361,3 +361,22 @@ def test_nothing_is_left_open_in_the_launcher(weft: Run) -> None:
     assert weft("run", "-n", 3, "--", "sh", "-c", "exit $WEFT_RANK").code in (1, 2)
     assert open_files() == before
     assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+
+
+EXITS = "import os, sys; rank = int(os.environ['WEFT_RANK']); sys.exit({})"
+
+
+def test_ranks_that_all_failed_by_themselves_were_not_stopped(weft: Run) -> None:
+    command = ["--", sys.executable, "-c", EXITS.format("3")]
+    outcome = weft("run", "--keep-going", "-n", 3, *command)
+    assert outcome.code == 3
+    failed, _, others = outcome.err.strip().partition("; ")
+    assert failed.endswith("failed first: exit code 3")
+    assert others in ("ranks 0, 1 failed too", "ranks 0, 2 failed too", "ranks 1, 2 failed too")
+
+
+def test_ranks_that_ended_well_before_another_failed_were_not_stopped(weft: Run) -> None:
+    late = "import os, sys, time; time.sleep(2 * (os.environ['WEFT_RANK'] == '1')); "
+    code = late + "sys.exit(7 * (os.environ['WEFT_RANK'] == '1'))"
+    outcome = weft("run", "-n", 3, "--", sys.executable, "-c", code)
+    assert outcome.err == "weft: error: rank 1 failed first: exit code 7; the others ended well\n"

@@ -79,6 +79,16 @@ def run(folder: Path, ranks: int, culprit: int, what: str, timeout: float = 60) 
     return done.returncode, done.stderr.splitlines()[-1], json.loads(done.stdout)
 
 
+def without_others(said: str) -> str:
+    """What is said of the rank that failed first.
+
+    The others fail because of it: whether the launcher finds some still running is a matter of moments.
+    """
+    found, _, others = said.rpartition("; ")
+    assert others == "the others were stopped" or others.endswith(" failed too")
+    return found
+
+
 @pytest.mark.parametrize(("ranks", "culprit"), [(n, rank) for n in (3, 4) for rank in range(n)])
 def test_the_rank_that_calls_another_collective_is_named(tmp_path: Path, ranks: int, culprit: int) -> None:
     code, said, document = run(tmp_path, ranks, culprit, "other operation")
@@ -86,7 +96,7 @@ def test_the_rank_that_calls_another_collective_is_named(tmp_path: Path, ranks: 
     assert said.startswith(
         f"weft: error: rank {culprit} failed first: called broadcast #2 (direct) while ranks"
     )
-    assert said.endswith("were in all_reduce #2 (recursive_doubling); the others were stopped")
+    assert without_others(said).endswith("were in all_reduce #2 (recursive_doubling)")
     assert document["first_failure"] == culprit
 
 
@@ -129,7 +139,7 @@ def test_a_rank_that_dies_is_named_and_not_those_that_lost_it(
     tmp_path: Path, culprit: int, what: str, code: int, how: str
 ) -> None:
     found, said, _ = run(tmp_path, 3, culprit, what)
-    assert said == f"weft: error: rank {culprit} failed first: {how}; the others were stopped"
+    assert without_others(said) == f"weft: error: rank {culprit} failed first: {how}"
     assert found == code
 
 
@@ -160,7 +170,7 @@ def test_a_rank_that_all_wait_for_is_named(tmp_path: Path) -> None:
 
 def test_a_loss_in_a_part_of_the_job_is_named_by_its_rank_in_the_job(tmp_path: Path) -> None:
     _, said, _ = run(tmp_path, 4, 3, "in a part")
-    assert said == "weft: error: rank 3 failed first: exit code 1; the others were stopped"
+    assert without_others(said) == "weft: error: rank 3 failed first: exit code 1"
 
 
 def test_a_chain_of_losses_leads_to_its_beginning(tmp_path: Path) -> None:

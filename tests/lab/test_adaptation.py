@@ -14,7 +14,12 @@ import pytest
 
 from weft.lab import build
 from weft.probing.adaptation import Adaptation, SpeedWatch, remeasure
-from weft.probing.measurements import Flow, MeasuredCable, Measurements, Round
+from weft.probing.measurements import (
+    Flow,
+    MeasuredCable,
+    Measurements,
+    Round,
+)
 from weft.runtime.launcher.launch import launch
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import format_toml

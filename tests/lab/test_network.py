@@ -18,10 +18,10 @@ from weft.errors import InputError, RuntimeFailure
 from weft.lab import (
     build,
     emulated,
-    kernel,
+    iproute,
     namespace_names,
 )
-from weft.lab.kernel import ip
+from weft.lab.iproute import ip
 from weft.runtime.launcher.launch import launch
 from weft.topology import load_topology
 from weft.topology.toml_file import format_toml, parse_toml
@@ -205,9 +205,9 @@ def test_a_proc_that_cannot_be_written_is_named() -> None:
 
 
 def test_without_iproute2_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel.shutil, "which", lambda *_words, **_options: None)
+    monkeypatch.setattr(iproute.shutil, "which", lambda *_words, **_options: None)
     with pytest.raises(InputError, match="apt install iproute2"):
-        kernel.check_rights()
+        iproute.check_rights()
 
 
 @pytest.mark.namespaces

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from weft.papers import multitree, reproduce
-from weft.papers.claims import Reproduction
+from weft.papers.claims import Reproduction, describe
 from weft.papers.multitree import iterations_study, reference, sweeps
 from weft.papers.multitree.machines import (
     DOUBLE_TREE,
@@ -146,5 +146,5 @@ def test_every_chart_is_drawn_and_on_the_page(found: Reproduction) -> None:
 
 def test_the_page_has_every_assumption() -> None:
     page = " ".join(PAGE.read_text().split())
-    for assumption in multitree.ASSUMPTIONS:
+    for assumption in describe("multitree")["assumptions"]:
         assert assumption in page

@@ -62,6 +62,7 @@ def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: 
     [
         (b"", "the file is empty"),
         (b"hello", "not a plan file"),
+        (b'{"format": "weft-schedule-1"}', "not a plan file; .* weft.init takes a schedule as schedule="),
         (encode_schedule(SAVED.schedules[0].schedule), "a schedule, not a plan"),
         (MAGIC, "cut short"),
         (DATA[:-1], "damaged"),

@@ -37,7 +37,7 @@ def test_a_job_of_one_needs_nobody() -> None:
         assert plane.exchange(b"mine") == [b"mine"]
         plane.barrier()
     assert (plane.rank, plane.size) == (0, 1)
-    assert plane.members == (Member(0, socket.gethostname()[:64], os.getpid(), host_identity()),)
+    assert plane.members == (Member(0, socket.gethostname()[:64], os.getpid(), host_identity(), job_rank=0),)
 
 
 @pytest.mark.parametrize("size", [2, 5])

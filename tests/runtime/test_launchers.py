@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from support.jobs import finish
+from support.ports import free_port
 
 BIN = Path(sys.executable).parent
 TORCHRUN, MPIRUN = str(BIN / "torchrun"), str(BIN / "mpirun")
@@ -80,9 +81,7 @@ def test_torchrun_on_one_machine(script: str, scratch: Path) -> None:
 
 
 def test_torchrun_on_two_nodes_hands_the_secret_over_in_its_store(script: str, scratch: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    where = ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    where = ["--master-addr", "127.0.0.1", "--master-port", str(free_port())]
     nodes = [
         start([TORCHRUN, "--nnodes=2", f"--node-rank={node}", "--nproc-per-node=2", *where, script], scratch)
         for node in range(2)
@@ -99,6 +98,53 @@ def test_open_mpi_on_one_machine(script: str, scratch: Path) -> None:
     assert weft_files(scratch) == []
 
 
+SIGNALLED = """
+import os, sys, time
+from pathlib import Path
+import weft
+
+comm = weft.init(timeout=60)
+comm.barrier()
+Path(sys.argv[1], f"ready{comm.rank}").touch()
+deadline = time.monotonic() + 60
+while len(list(Path(sys.argv[1]).glob("flight-*.json"))) < comm.size and time.monotonic() < deadline:
+    time.sleep(0.05)
+comm.barrier()
+"""
+
+
+@pytest.mark.parametrize("launcher", ["weft run", "torchrun", "mpirun"])
+def test_the_children_of_a_launcher_are_its_ranks_and_take_the_signal(
+    launcher: str, tmp_path: Path, scratch: Path
+) -> None:
+    script, folder = tmp_path / "job.py", tmp_path / "flights"
+    script.write_text(SIGNALLED, "utf-8")
+    folder.mkdir()
+    words = {
+        "weft run": [str(BIN / "weft"), "run", "-n", "2"],
+        "torchrun": [TORCHRUN, "--nproc-per-node", "2"],
+        "mpirun": [MPIRUN, "--oversubscribe", "-n", "2", sys.executable],
+    }[launcher]
+    more = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": "/tmp"}
+    more |= {"WEFT_FLIGHT_DIR": str(folder), "XDG_RUNTIME_DIR": str(scratch)}
+    job = start([*words, str(script), str(folder)], scratch, **more)
+    deadline = time.monotonic() + 60
+    while len(list(folder.glob("ready*"))) < 2 and time.monotonic() < deadline and job.poll() is None:
+        time.sleep(0.05)
+    launchers = subprocess.run(["pgrep", "-f", "weft run|torchrun|prterun"], capture_output=True, check=True)
+    assert str(job.pid).encode() in launchers.stdout.split()
+    children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, check=True).stdout
+    subprocess.run(["pkill", "-USR2", "-P", str(job.pid)], check=True)
+    time.sleep(0.2)
+    left = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, check=False).stdout
+    ((code, output),) = finish([job], 90)
+    assert code == 0, output
+    assert len(list(folder.glob("flight-*.json"))) == 2
+    if launcher == "weft run":  # whose other child must not die of the signal
+        assert len(children.split()) == 3
+        assert children == left or not left
+
+
 def test_what_mpich_says_is_enough_on_one_machine(script: str, scratch: Path) -> None:
     def said(rank: int) -> dict[str, str]:
         numbers = {"PMI_RANK": rank, "PMI_SIZE": 4, "MPI_LOCALRANKID": rank, "MPI_LOCALNRANKS": 4}
@@ -110,5 +156,7 @@ def test_what_mpich_says_is_enough_on_one_machine(script: str, scratch: Path) ->
 
 
 def test_a_secret_that_is_given_is_what_counts(script: str, scratch: Path) -> None:
-    job = start([TORCHRUN, "--nproc-per-node", "4", script], scratch, WEFT_SECRET="ab" * 32)
+    port = free_port(2)  # rank 0 listens beside torchrun, at the next one
+    words = [TORCHRUN, "--nproc-per-node", "4", "--master-port", str(port), script]
+    job = start(words, scratch, WEFT_SECRET="ab" * 32)
     assert done(finish([job], 120), "torchrun", "NoneType")

@@ -130,6 +130,9 @@ for root in (1.5, "0", None, 2, -1):
         comm.broadcast(one, root)
     with pytest.raises(weft.InputError, match="has no peer"):
         comm.send(one, root)
+for place in (-3, 1, 5, 10**9, 0.0, "0", None):
+    with pytest.raises(weft.InputError, match="recv_parts: place .* is none of 0..0"):
+        comm.recv_parts([1 - R], one, place=place)
 with pytest.raises(weft.InputError, match="timeout nan"):
     comm.all_reduce(one, async_op=True).wait(float("nan"))
 with pytest.raises(weft.InputError, match="that is this rank itself"):
@@ -262,3 +265,34 @@ def test_errors_name_the_call_and_say_that_a_rank_has_left(tmp_path: Path, call:
 def test_wrong_calls_are_refused_and_do_no_harm(tmp_path: Path) -> None:
     for code, output in finish(start_ranks(tmp_path, 2, WRONG)):
         assert code == 0, output
+
+
+IMPATIENT = """
+import time
+import numpy as np
+import weft
+
+comm = weft.init(timeout=30)
+comm.barrier()
+if comm.rank == 1:
+    time.sleep(2)
+try:
+    comm.all_reduce(np.ones(100_000), timeout=1 if comm.rank == 0 else 30)
+except weft.TimedOut as error:
+    assert error.missing == (1,), error.missing
+    assert comm.rank == 0 or 1 < error.seconds < 20, error.seconds
+    print(error)
+except weft.RuntimeFailure as error:
+    print(error)
+time.sleep(2)
+"""
+
+
+def test_a_rank_that_is_patient_is_told_who_gave_up_waiting_for_whom(tmp_path: Path) -> None:
+    (code_0, impatient), (_, late), (code_2, patient) = finish(start_ranks(tmp_path, 3, IMPATIENT))
+    assert (code_0, code_2) == (0, 0), (impatient, patient)
+    assert "rank 1 did not come within 1 s" in impatient
+    assert "rank 0 gave up waiting for this rank, 1" in late
+    assert "gave up waiting for rank 1, while this rank waits for up to 30 s" in patient
+    assert "30000ms" not in patient
+    assert "rank 0 did not come" not in patient

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -16,6 +17,7 @@ import pytest
 
 from weft import _core
 from weft.algorithms import registry
+from weft.runtime.transport.arena_allocator import ArenaAllocator
 from weft.runtime.transport.link_connections import IN_TURN
 from weft.topology import load_topology
 
@@ -45,9 +47,20 @@ def all_reduce() -> _core.Script:
     """Rank 0's part of an all-reduce of 64 elements between two ranks."""
     schedule = registry.find("ring").build(load_topology("ring:2"), "all_reduce")
     start = np.linspace(0, ELEMENTS, len(schedule.weights) + 1).astype(np.int64)
-    count, turn, routes = np.ones(2, np.int32), np.full(2, IN_TURN, np.int32), np.empty(0, np.int32)
-    limits = (ELEMENTS, 0, 1000)  # elements of a segment, the rank, most segments
-    return _core.write_script(schedule.table, 2, 1, start, False, *limits, count, turn, turn, routes)
+    return _core.write_script(
+        table=schedule.table,
+        ranks=2,
+        slots=1,
+        start=start,
+        pairs=False,
+        segment=ELEMENTS,
+        rank=0,
+        max_segments=1000,
+        connections=np.ones(2, np.int32),
+        out=np.full(2, IN_TURN, np.int32),
+        in_=np.full(2, IN_TURN, np.int32),
+        of_route=np.empty(0, np.int32),
+    )
 
 
 @pytest.fixture
@@ -128,3 +141,53 @@ def test_shared_memory_of_another_layout_is_refused() -> None:
     os.pwrite(other.descriptor, struct.pack("=Q", word ^ 1), 0)
     with pytest.raises(RuntimeError, match="another build"):
         mine.attach(1, os.getpid(), other.descriptor, ARENA)
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[_core.Host]]:
+    """Two ranks of one machine that share their memory, both of them in this process."""
+    made = [_core.Host(rank, 2, ARENA, crowded=True, readable=True) for rank in (0, 1)]
+    for rank, host in enumerate(made):
+        host.attach(1 - rank, os.getpid(), made[1 - rank].descriptor, ARENA)
+    for host in made:
+        host.start_watch(30_000, 60_000, [0, 1], 2)
+    yield made
+    for host in made:
+        host.close()
+
+
+@pytest.mark.parametrize("there", [1, ELEMENTS, 1 << 50])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_rank_never_reads_beyond_the_array_of_its_peer(
+    hosts: list[_core.Host], shared: bool, there: int
+) -> None:
+    ranks = [
+        _core.Executor(host, 0, 1, rank, [0, 1], [0, 1], [[], []], [1, 1], checksums=False)
+        for rank, host in enumerate(hosts)
+    ]
+    kind = np.dtype(np.float32)
+    arrays = [
+        ArenaAllocator(host).empty(ELEMENTS, kind) if shared else np.empty(ELEMENTS, kind) for host in hosts
+    ]
+    arrays[1][:] = 7
+    one = np.ones(2, np.int32)
+    scripts = [
+        _core.write_exchange([(1, ELEMENTS, -1, 0, 0, 5)], ELEMENTS, one),
+        _core.write_exchange([(0, -1, ELEMENTS, 0, there, 5)], ELEMENTS, one),
+    ]
+
+    def run_rank(rank: int) -> _core.OperationResult:
+        array = arrays[rank]
+        return ranks[rank].run(scripts[rank], 1, array, array, b"", True, "float32", "sum", WAIT_MS)
+
+    with ThreadPoolExecutor() as threads:
+        endings = list(threads.map(run_rank, (0, 1)))
+    assert [ending.status for ending in endings] == [_core.Status.differs] * 2
+    assert [ending.rank for ending in endings] == [1, 0]
+    assert (arrays[1] == 7).all()
+
+
+@pytest.mark.parametrize(("here", "there"), [(-1, 0), (0, -1), (1 << 62, 0), (0, 1 << 62)])
+def test_an_exchange_of_elements_that_no_memory_has_is_refused(here: int, there: int) -> None:
+    with pytest.raises(ValueError, match="a place"):
+        _core.write_exchange([(1, ELEMENTS, -1, here, there, 5)], ELEMENTS, np.ones(2, np.int32))

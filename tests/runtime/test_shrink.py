@@ -124,3 +124,31 @@ def test_a_number_of_survivors_that_cannot_be_is_refused() -> None:
     for minimum in (0, 5, -1):
         with pytest.raises(InputError, match=f"minimum {minimum}"):
             check_minimum(minimum, 4)
+
+
+LAST = """
+import os, signal
+import numpy as np
+import weft
+
+comm = weft.init(timeout=20)
+comm.barrier()
+if comm.rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    comm.all_reduce(np.ones(100))
+except weft.PeerLost:
+    comm = comm.shrink()
+try:
+    comm.shrink()
+except weft.InputError as error:
+    print(error)
+assert comm.all_reduce(np.ones(3)).sum() == 3
+"""
+
+
+def test_the_only_rank_that_is_left_is_told_that_it_can_have_lost_nobody(tmp_path: Path) -> None:
+    (code, output), _ = finish(start_ranks(tmp_path, 2, LAST))
+    assert code == 0, output
+    assert "this rank is the only one of its communicator" in output
+    assert "go on with the communicator as it is" in output

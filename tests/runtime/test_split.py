@@ -160,6 +160,35 @@ def test_there_is_room_for_so_many_communicators(tmp_path: Path) -> None:
     assert run_way("auto", tmp_path, 2, FULL) == ["14"] * 2
 
 
+MISUSED = """
+import pytest
+from weft.planning import plan, save_plan
+
+comm = begin(timeout=20)
+R, N = comm.rank, comm.size
+path = f"{FOLDER}/plan{R}.weft"
+save_plan(plan("ring:2", "1MiB", algorithms="ring"), path)
+other = plan("ring:3", "1MiB", algorithms="ring")
+unfit = ({"algorithm": "nonsense"}, {"topology": "ring:3"}, {"plan": other}, {"plan": "nowhere.weft"})
+for _ in range(20):  # more than there is room for at a time
+    for wrong in unfit:
+        with pytest.raises(weft.WeftError):
+            comm.split(0, **wrong)
+    with pytest.raises(weft.InputError, match="timeout"):
+        comm.duplicate(timeout=-1)
+part = comm.split(0, plan=path)
+assert part.plan is not None and (part.all_reduce(np.ones(9)) == N).all()
+assert (comm.all_reduce(np.ones(9)) == N).all()
+comm.close()
+say("whole")
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_split_that_is_refused_keeps_no_room(tmp_path: Path, way: str) -> None:
+    assert run_way(way, tmp_path, 2, MISUSED) == ["whole"] * 2
+
+
 LOST = """
 import logging, signal
 logging.getLogger("weft").setLevel(logging.ERROR)

@@ -14,7 +14,7 @@ import pytest
 from support.flooded import start, waiting_job
 from support.floods import Flood, end_flood, flooding
 from support.hosts import make_network
-from support.jobs import end, start_ranks
+from support.jobs import end, finish, start_ranks
 from support.starts import Death, die
 
 import weft
@@ -120,3 +120,28 @@ def test_a_flood_of_unauthenticated_peers_does_not_keep_a_job_from_starting(tmp_
         made = end_flood(process)
     assert started["seconds"] is not None, started
     assert min(made["silent"], made["speaking"]) > 500, made
+
+
+DIFFERENT = """
+import os, sys, time
+import weft
+
+rank = int(os.environ["WEFT_RANK"])
+began = time.monotonic()
+try:
+    weft.init(transport=sys.argv[1] if rank == 1 else sys.argv[2], timeout=60, connect_timeout=30)
+except weft.InputError as error:
+    print(time.monotonic() - began, error)
+"""
+
+
+@pytest.mark.parametrize(("odd", "others"), [("tcp", "auto"), ("auto", "tcp"), ("copy", "auto")])
+def test_ranks_of_different_transports_are_told_at_once(tmp_path: Path, odd: str, others: str) -> None:
+    for rank, (code, output) in enumerate(finish(start_ranks(tmp_path, 3, DIFFERENT, odd, others))):
+        assert code == 0, output
+        seconds, message = output.strip().split(maxsplit=1)
+        assert float(seconds) < SOON_S
+        other, theirs, mine = (0, others, odd) if rank == 1 else (1, odd, others)
+        assert message == (
+            f"rank {other} uses transport {theirs!r}, rank {rank} {mine!r}; give all ranks the same"
+        )

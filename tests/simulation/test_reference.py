@@ -13,8 +13,8 @@ from support.reference.lowering import cut_segments, derive_waits
 from support.reference.schedule_engine import Run, simulate_reference
 
 from weft.errors import InputError, LimitError, ScheduleError, SimulationError
+from weft.probing.fair_sharing import share_fairly
 from weft.schedule import Op, Schedule, ScheduleBuilder
-from weft.simulation.fair_sharing import share_fairly
 from weft.topology import Topology
 from weft.topology.cable_notes import CableNotes
 

@@ -7,10 +7,9 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from weft.soak.guarded_arrays import count_wrong_elements, make_block
+from weft.soak.guarded_arrays import count_wrong_elements, input_values, make_block, result_values
 from weft.soak.random_operations import DTYPES, MEMORY, Memory
 from weft.soak.settings import MOST_RANKS
-from weft.soak.values import input_values, result_values
 
 FOLD = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
@@ -48,7 +47,8 @@ def test_a_block_holds_what_was_written_and_nothing_around_it_changes(
     block = make_block(Alone(), memory, elements, dtype)
     block.write(values, 17)
     assert (block.array.size, block.array.dtype) == (elements, np.dtype(dtype))
-    assert block.count_wrong(values, 17) == 0
+    assert count_wrong_elements(block.array, values, 17) == 0
+    assert block.count_overwritten() == 0
     expected = np.resize(np.roll(values, -17), elements)
     np.testing.assert_array_equal(block.array.reshape(-1).view(values.dtype), expected)
 
@@ -61,7 +61,8 @@ def test_one_bit_that_is_wrong_is_counted(memory: Memory, place: int) -> None:
     block.write(values, 5)
     where = np.unravel_index(place, block.array.shape)
     block.array[where] = (block.array[where].view(np.uint32) ^ np.uint32(1)).view(np.float32)
-    assert block.count_wrong(values, 5) == 1
+    assert count_wrong_elements(block.array, values, 5) == 1
+    assert block.count_overwritten() == 0
 
 
 @pytest.mark.parametrize("memory", ["inside", "private", "strided", "columns"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from support.jobs import finish, start_ranks
+from support.ports import free_port
 
 MPIRUN = Path(sys.executable).with_name("mpirun")
 TORCHRUN = Path(sys.executable).with_name("torchrun")
@@ -46,9 +46,7 @@ def start_engine(
         return start_ranks(folder, ranks, PRELUDE + source, engine, str(folder), *words)
     script = folder / "job.py"
     script.write_text(PRELUDE + source, "utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    job = {**AS_ROOT, "WEFT_PORT": str(port), "WEFT_SECRET": secrets.token_hex(32)}
+    job = {**AS_ROOT, "WEFT_PORT": str(free_port()), "WEFT_SECRET": secrets.token_hex(32)}
     command = [MPIRUN, "--oversubscribe", "-n", str(ranks), sys.executable, "-m", "mpi4py", script]
     return [
         subprocess.Popen(

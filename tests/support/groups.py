@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
-from support.jobs import finish
+from support.jobs import Process, finish, start_script
+from support.ports import free_port
 
 PRELUDE = """
 import os, sys, time
@@ -27,27 +25,29 @@ dist.destroy_process_group()
 
 
 def start_group(
-    folder: Path, ranks: int, source: str, *words: str, variables: dict[str, str] | None = None
-) -> list[subprocess.Popen[str]]:
+    folder: Path,
+    ranks: int,
+    source: str,
+    *words: str,
+    variables: dict[str, str] | None = None,
+    own: bool = False,
+) -> list[Process]:
     """Start a script on so many ranks as torchrun would, but nobody ends the others when one fails."""
     script = folder / "job.py"
     script.write_text(source, "utf-8")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     job = {
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1",
         **(variables or {}),
     }
     return [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore::FutureWarning", str(script), *words],
-            env={**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        start_script(
+            script,
+            words,
+            variables={**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            own=own,
         )
         for rank in range(ranks)
     ]
@@ -61,9 +61,10 @@ def run_group(
     backend: str = "weft",
     variables: dict[str, str] | None = None,
     timeout: float = 100,
+    own: bool = False,
 ) -> list[str]:
     """What the ranks of a group print, by rank; all must end well."""
     whole = PRELUDE + source + EPILOGUE
-    ended = finish(start_group(folder, ranks, whole, backend, *words, variables=variables), timeout)
+    ended = finish(start_group(folder, ranks, whole, backend, *words, variables=variables, own=own), timeout)
     assert [code for code, _ in ended] == [0] * ranks, "\n".join(output for _, output in ended)
     return [output for _, output in ended]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.probing import Flow, MeasuredCable, Measurements, Round
+from weft.probing.fair_sharing import share_fairly
 from weft.probing.measurement_program import measure_cables, measure_fabric
 from weft.probing.measurements import FABRIC
-from weft.simulation.fair_sharing import share_fairly
 from weft.topology import Topology
 
 

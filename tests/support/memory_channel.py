@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.runtime.engines.arithmetic import ByteArithmetic
+from weft.runtime.buffers import flatten
 from weft.runtime.engines.interpreter import Interpreter, Move, read_script
 from weft.runtime.engines.messaging import FailureKind, OperationFailure
 from weft.schedule import Schedule
@@ -80,19 +80,15 @@ def interpret(
 ) -> None:
     """Run a schedule on every rank's array, in place; `outputs` is for all-to-all, else the inputs again."""
     hub = Hub()
-    elements, dtype = inputs[0].size, inputs[0].dtype
-    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
-    arithmetic = ByteArithmetic(dtype.name, dtype.itemsize, op)
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(inputs[0].size))])
     deadline = time.monotonic() + timeout
 
     def run(rank: int) -> None:
         script = read_script(schedule, start, rank)
-        memory = [
-            inputs[rank].view(np.uint8),
-            outputs[rank].view(np.uint8),
-            np.full(script.scratch_elements * dtype.itemsize, 255, np.uint8),
-        ]
-        Interpreter(script, memory, MemoryChannel(hub, rank), arithmetic, deadline).run()
+        scratch = np.full(script.scratch_elements * inputs[rank].itemsize, 255, np.uint8)
+        arrays = inputs[rank], outputs[rank], scratch.view(inputs[rank].dtype)
+        memory = [flatten(array, writable=True) for array in arrays]
+        Interpreter(script, memory, MemoryChannel(hub, rank), op, deadline).run()
 
     with ThreadPoolExecutor(schedule.ranks) as pool:
         for done in [pool.submit(run, rank) for rank in range(schedule.ranks)]:

@@ -207,5 +207,5 @@ def test_something_else_is_no_topology() -> None:
 
 def test_without_networkx_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(InputError, match="pip install 'weft\\[graph\\]'"):
+    with pytest.raises(InputError, match="pip install networkx"):
         to_networkx(load_topology("ring:3"))

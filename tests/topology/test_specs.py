@@ -320,6 +320,10 @@ def test_the_digest_knows_everything_but_the_name() -> None:
         ("ring:8@bw=1GB/s,bw=2GB/s", "option 'bw' is given twice"),
         ("ring:8@speed=1GB/s", "unknown option 'speed' for ring; it takes bw, lat"),
         ("switch:8@wrap2=double", "unknown option 'wrap2' for switch"),
+        (
+            "hosts:4,2@uplnk=1GB/s",
+            "unknown option 'uplnk' for hosts; did you mean uplink\\? It takes bw, lat",
+        ),
         ("ring:8@links=0", "links=0 must be a whole number of at least 1"),
         ("ring:8@links=two", "links=two must be a whole number"),
         ("ring:8@wrap2=triple", "wrap2=triple is unknown, expected single or double"),
@@ -354,10 +358,12 @@ def test_a_wrong_spec_says_what_is_wrong(spec: str, message: str) -> None:
 
 
 def test_a_wrong_quantity_in_a_spec_is_a_unit_error() -> None:
-    with pytest.raises(UnitError, match="a speed needs '/s'"):
+    with pytest.raises(UnitError, match=r"ring:8@bw=25GB: option bw: .*a speed needs '/s'"):
         load_topology("ring:8@bw=25GB")
-    with pytest.raises(UnitError, match="unknown unit"):
+    with pytest.raises(UnitError, match=r"option lat: .*unknown unit"):
         load_topology("ring:8@lat=5lightyears")
+    with pytest.raises(UnitError, match="option uplink: bandwidth '1': a speed needs a unit"):
+        load_topology("hosts:4,2@uplink=1")
 
 
 @pytest.mark.parametrize(

@@ -373,7 +373,7 @@ optimizer.close()
     ("mode", "policy"), [("gradients", "dear"), ("gradients", "auto"), ("parameters", "dear")]
 )
 def test_any_group_will_do(tmp_path: Path, backend: str, mode: str, policy: str) -> None:
-    run_group(tmp_path, 3, MODEL + OVER_GLOO, mode, policy, backend=backend)
+    run_group(tmp_path, 3, MODEL + OVER_GLOO, mode, policy, backend=backend, own=True)
 
 
 WORKERS = """

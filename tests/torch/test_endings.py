@@ -130,7 +130,7 @@ assert not wrong, wrong
 
 
 def test_what_is_under_way_when_a_group_is_destroyed_is_finished(tmp_path: Path) -> None:
-    run_group(tmp_path, 3, CASES + DESTROYED)
+    run_group(tmp_path, 3, CASES + DESTROYED, own=True)
 
 
 # A rank that another waits for is killed while that one destroys the group.
@@ -164,7 +164,7 @@ def read(process: subprocess.Popen[str], word: str) -> None:
 
 
 def test_what_cannot_be_finished_raises_where_it_is_waited_for(tmp_path: Path) -> None:
-    waiter, victim = start_group(tmp_path, 2, PRELUDE + LOST, "weft")
+    waiter, victim = start_group(tmp_path, 2, PRELUDE + LOST, "weft", own=True)
     try:
         for process in (waiter, victim):
             read(process, "ready")
@@ -217,7 +217,7 @@ for connected in (False, True):
 
 
 def test_messages_without_another_half_end_when_both_ranks_leave(tmp_path: Path) -> None:
-    run_group(tmp_path, 2, HOPELESS)
+    run_group(tmp_path, 2, HOPELESS, own=True)
 
 
 ABORTED = """
@@ -263,7 +263,7 @@ dist.init_process_group(BACKEND, store=dist.FileStore(WORDS[0], N), rank=R, worl
 
 
 def test_a_group_that_is_aborted_cancels_what_is_under_way(tmp_path: Path) -> None:
-    run_group(tmp_path, 3, ABORTED, str(tmp_path / "store"))
+    run_group(tmp_path, 3, ABORTED, str(tmp_path / "store"), own=True)
 
 
 AFTERWARDS = """
@@ -333,7 +333,7 @@ for _ in range(2):
 
 
 def test_a_group_that_was_destroyed_says_so(tmp_path: Path) -> None:
-    run_group(tmp_path, 2, AFTERWARDS, str(tmp_path / "store"))
+    run_group(tmp_path, 2, AFTERWARDS, str(tmp_path / "store"), own=True)
 
 
 # Groups over communicators that are there already, of which a part has no list of its processes.
@@ -360,7 +360,7 @@ dist.init_process_group(BACKEND, store=dist.FileStore(WORDS[0], N), rank=R, worl
 
 
 def test_a_group_over_a_communicator_that_is_there_ends_like_any_other(tmp_path: Path) -> None:
-    run_group(tmp_path, 2, OVER, str(tmp_path / "store"))
+    run_group(tmp_path, 2, OVER, str(tmp_path / "store"), own=True)
 
 
 # Rank 0 ends without waiting: its part of the operation reaches the others, who come later.
@@ -400,12 +400,12 @@ time.sleep(60)
 
 
 def test_a_process_that_exits_finishes_what_it_has_started(tmp_path: Path) -> None:
-    ended = finish(start_group(tmp_path, 3, PRELUDE + EXIT, "weft"), 60)
+    ended = finish(start_group(tmp_path, 3, PRELUDE + EXIT, "weft", own=True), 60)
     assert [code for code, _ in ended] == [0] * 3, "\n".join(output for _, output in ended)
 
 
 def test_a_process_that_exits_does_not_wait_for_ever(tmp_path: Path) -> None:
-    first, other = start_group(tmp_path, 2, PRELUDE + FAILED, "weft")
+    first, other = start_group(tmp_path, 2, PRELUDE + FAILED, "weft", own=True)
     try:
         ((code, output),) = finish([first], 50)
     finally:
@@ -486,14 +486,14 @@ for call in CALLS.values():
 
 
 def test_a_forked_child_is_refused_at_once_and_its_parent_goes_on(tmp_path: Path) -> None:
-    run_group(tmp_path, 2, FORKED)
+    run_group(tmp_path, 2, FORKED, own=True)
 
 
 # The store answers shortly after it was given up, while torch and Python are being taken down.
 GIVEN_UP = """
 from datetime import timedelta
 from torch.distributed import TCPStore
-from weft.runtime.deadlines import call_within
+from weft.runtime.foreign_calls import call_within
 
 store = TCPStore("127.0.0.1", 0, 1, is_master=True)
 try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from pathlib import Path
 
 import pytest
 from support.groups import start_group
 from support.jobs import finish
+from support.ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("dear.md", "migration.md")
@@ -59,19 +59,11 @@ def blocks(page: str) -> list[str]:
     return [text if kind == "python" else new_side(text) for kind, text in found]
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_runs(page: str, tmp_path: Path) -> None:
     found = blocks(page)
     assert len(found) >= 4
-    given = json.dumps(list(zip(found, free_ports(len(found)), strict=True)))
+    given = json.dumps([(text, free_port()) for text in found])
     ended = finish(start_group(tmp_path, 2, JOB, given, str(tmp_path)), 100)
     assert [code for code, _ in ended] == [0, 0], "\n".join(output[-3000:] for _, output in ended)
     for _, output in ended:

@@ -35,6 +35,7 @@ SPARSE, SHARED = torch.eye(4).to_sparse(), ones(1).expand(4)
 QUANTIZED = torch.quantize_per_tensor(ones(4), 1.0, 0, torch.qint8)
 NESTED = torch.nested.nested_tensor([ones(2), ones(3)])
 LONG = timedelta(days=30)
+INT1, UINT4 = torch.empty(4, dtype=torch.int1), torch.empty(4, dtype=torch.uint4)
 
 def op(name, *tensors, **options):
     return lambda later: getattr(dist, name)(*tensors, **options, async_op=later)
@@ -123,6 +124,19 @@ CASES = {
     "all_to_all_single of another type": call(
         "all_to_all_single", "AllToAllOptions", ones(N), ones(N, dtype=torch.float64), [], []
     ),
+    "all_reduce of int1": op("all_reduce", INT1),
+    "reduce of int1": op("reduce", INT1, 0),
+    "broadcast of int1": op("broadcast", INT1, 0),
+    "all_gather of int1": op("all_gather", [torch.empty_like(INT1) for _ in range(N)], INT1),
+    "all_gather of uint4": op("all_gather", [torch.empty_like(UINT4) for _ in range(N)], UINT4),
+    "all_gather_into_tensor of int1": op(
+        "all_gather_into_tensor", torch.empty(4 * N, dtype=torch.int1), INT1
+    ),
+    "reduce_scatter of int1": op("reduce_scatter", INT1, [INT1] * N),
+    "gather of int1": rooted("gather", ([], [INT1]), False),
+    "scatter of int1": rooted("scatter", ([INT1], []), False),
+    "all_to_all of int1": op("all_to_all", [torch.empty_like(INT1) for _ in range(N)], [INT1] * N),
+    "all_to_all_single of int1": op("all_to_all_single", torch.empty_like(INT1), INT1),
     "barrier with a time that is too long": lambda later: dist.barrier(timeout=LONG, async_op=later),
 }
 MESSAGES = {
@@ -134,6 +148,7 @@ MESSAGES = {
     "a tag that is no number": lambda way: way(ones(4), group_peer=P, tag="one"),
     "sparse": lambda way: way(SPARSE, group_peer=P),
     "quantized": lambda way: way(QUANTIZED, group_peer=P),
+    "int1": lambda way: way(INT1, group_peer=P),
 }
 
 def isend(tensor, group_peer, tag=0):

@@ -47,9 +47,10 @@ def test_a_reader_that_misbehaves_is_a_finding_that_can_be_repeated(tmp_path: Pa
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys, time\n"
         f"sys.path.insert(0, {str(FUZZ.parent)!r})\n"
-        "import fuzz_targets\n"
+        "from fuzzing.target import Target\n"
+        "from fuzzing.targets import TARGETS\n"
         f"def read(data): {what}\n"
-        "fuzz_targets.TARGETS['spec'] = fuzz_targets.Target(fuzz_targets.make_spec, read)\n",
+        "TARGETS['spec'] = Target(TARGETS['spec'].make, read)\n",
         "utf-8",
     )
     done = fuzz(tmp_path, "--targets", "spec", "--minutes", "0.01", "--patience", "0.5", "--growth", "100")

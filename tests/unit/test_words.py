@@ -101,3 +101,15 @@ def test_every_file_that_the_map_names_exists() -> None:
         named = re.findall(r"[\w/-]+\.(?:py|cpp|hpp|md|toml)\b", (TREE / page).read_text("utf-8"))
         missing = {name for name in named if not any(file.endswith(f"/{name}") for file in files)}
         assert missing == set(), page
+
+
+def test_the_two_halves_of_a_thing_name_each_other_by_paths_that_exist() -> None:
+    named = re.compile(r"\b(?:src/weft|cpp)/[\w/]+\.(?:py|cpp|hpp)\b")
+    sources = [*ROOT.rglob("*.py"), *(TREE / "cpp").rglob("*.[ch]pp")]
+    stale = {
+        f"{path.relative_to(TREE)} names {place}"
+        for path in sources
+        for place in named.findall(path.read_text("utf-8"))
+        if not (TREE / place).is_file()
+    }
+    assert stale == set()

@@ -32,7 +32,7 @@ def test_large_schedules_need_no_permission(
     class Begun(Exception):
         """The estimate was small enough."""
 
-    def begin(*_given: object) -> None:
+    def begin(**_given: object) -> None:
         raise Begun
 
     monkeypatch.setattr(_core, "simulate", begin)

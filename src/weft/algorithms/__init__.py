@@ -56,8 +56,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ALGORITHMS or name in __all__:
         return import_module(f"weft.algorithms.{name}")
-    msg = f"module 'weft.algorithms' has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module 'weft.algorithms' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

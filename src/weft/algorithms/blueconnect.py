@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.algorithms.common.host_groups import (
-    check_count,
-    check_rows,
-    host_major,
-    require_groups,
-)
+from weft.algorithms.common.host_groups import check_count, check_rows, host_major, require_groups
 from weft.errors import InputError, UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 
@@ -77,14 +72,7 @@ def all_reduce(topology: Topology, *, levels: Sequence[int] | None = None) -> Sc
     buffer, all levels together 2 (N - 1)/N. On a torus a link of dimension i carries just that, in one
     direction.
     """
-    sizes, placement = _find_levels(topology, levels)
-    builder = ScheduleBuilder(topology, "all_reduce", _NAME)
-    # Position c_1 + n_1 * (c_2 + n_2 * ..) owns chunk (c_1 * n_2 + c_2) * n_3 ..: each level cuts a range.
-    shard = np.arange(topology.ranks).reshape(sizes).transpose().ravel()
-    step = _add_scatters(builder, sizes, placement, shard)
-    _add_gathers(builder, sizes, placement, shard, step)
-    builder.note(f"levels, innermost first: {' x '.join(map(str, sizes))}")
-    return builder.build()
+    return _by_levels(topology, "all_reduce", (Op.REDUCE, Op.COPY), levels)
 
 
 def reduce_scatter(topology: Topology, *, levels: Sequence[int] | None = None) -> Schedule:
@@ -116,11 +104,7 @@ def reduce_scatter(topology: Topology, *, levels: Sequence[int] | None = None) -
     Steps: sum of (n_i - 1). Each rank sends (N - 1)/N of the buffer, split over the levels as in
     `all_reduce`.
     """
-    sizes, placement = _find_levels(topology, levels)
-    builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
-    _add_scatters(builder, sizes, placement, placement)
-    builder.note(f"levels, innermost first: {' x '.join(map(str, sizes))}")
-    return builder.build()
+    return _by_levels(topology, "reduce_scatter", (Op.REDUCE,), levels)
 
 
 def all_gather(topology: Topology, *, levels: Sequence[int] | None = None) -> Schedule:
@@ -134,9 +118,24 @@ def all_gather(topology: Topology, *, levels: Sequence[int] | None = None) -> Sc
     >>> all_gather(load_topology("torus:4x4"))
     <Schedule blueconnect all_gather on torus:4x4: 16 chunks, 6 steps, 240 transfers>
     """
+    return _by_levels(topology, "all_gather", (Op.COPY,), levels)
+
+
+def _by_levels(
+    topology: Topology, collective: str, phases: tuple[Op, ...], levels: Sequence[int] | None
+) -> Schedule:
     sizes, placement = _find_levels(topology, levels)
-    builder = ScheduleBuilder(topology, "all_gather", _NAME)
-    _add_gathers(builder, sizes, placement, placement, 0)
+    builder = ScheduleBuilder(topology, collective, _NAME)
+    shard = placement
+    if collective == "all_reduce":
+        # Each level cuts a range: position c_1 + n_1 * (c_2 + n_2 * ..) owns chunk (c_1 * n_2 + c_2) * n_3 ..
+        shard = np.arange(topology.ranks).reshape(sizes).transpose().ravel()
+    step = 0
+    for op in phases:
+        every = range(len(sizes))
+        for level in every if op == Op.REDUCE else reversed(every):
+            _add_rings(builder, sizes, level, step, placement, shard, op)
+            step += sizes[level] - 1
     builder.note(f"levels, innermost first: {' x '.join(map(str, sizes))}")
     return builder.build()
 
@@ -164,44 +163,16 @@ def _find_levels(topology: Topology, levels: Sequence[int] | None) -> tuple[list
     return [size for size in sizes if size > 1] or [1], placement
 
 
-def _add_scatters(
-    builder: ScheduleBuilder, sizes: list[int], placement: NDArray[np.int64], shard: NDArray[np.int64]
-) -> int:
-    """Ring reduce-scatters, innermost level first; gives the step after the last."""
-    step = 0
-    for level, size in enumerate(sizes):
-        for turn in range(size - 1):
-            # The sum for a member starts at its successor and ends with itself.
-            _add_turn(builder, sizes, level, -1 - turn, step, placement, shard, Op.REDUCE)
-            step += 1
-    return step
-
-
-def _add_gathers(
-    builder: ScheduleBuilder,
-    sizes: list[int],
-    placement: NDArray[np.int64],
-    shard: NDArray[np.int64],
-    step: int,
-) -> None:
-    """Ring all-gathers, outermost level first."""
-    for level in reversed(range(len(sizes))):
-        for turn in range(sizes[level] - 1):
-            _add_turn(builder, sizes, level, -turn, step, placement, shard, Op.COPY)
-            step += 1
-
-
-def _add_turn(
+def _add_rings(
     builder: ScheduleBuilder,
     sizes: list[int],
     level: int,
-    offset: int,
     step: int,
     placement: NDArray[np.int64],
     shard: NDArray[np.int64],
     op: Op,
 ) -> None:
-    """Everyone sends its successor in a level the shards whose owners are `offset` away from itself in it.
+    """One phase of a ring along a level: everyone sends its successor in it the shards of one owner a turn.
 
     Owners agree with the sender in all inner levels, which are settled, and run through all outer ones.
     """
@@ -209,14 +180,12 @@ def _add_turn(
     here = np.arange(len(placement))
     coordinate, settled = here // inner % size, here % inner
     successor = here + ((coordinate + 1) % size - coordinate) * inner
-    owner = settled + (coordinate + offset) % size * inner
     outer = np.arange(0, len(placement), inner * size)
     order = np.argsort(placement)
-    chunk = np.sort(shard[owner[:, None] + outer], axis=1)
-    builder.add(
-        step=step,
-        chunk=chunk[order],
-        src=placement[order, None],
-        dst=placement[successor[order], None],
-        op=op,
-    )
+    src, dst = placement[order, None], placement[successor[order], None]
+    for turn in range(size - 1):
+        # The sum for a member starts at its successor and ends with itself.
+        behind = turn + (op == Op.REDUCE)
+        owner = settled + (coordinate - behind) % size * inner
+        chunk = np.sort(shard[owner[:, None] + outer], axis=1)
+        builder.add(step=step + turn, chunk=chunk[order], src=src, dst=dst, op=op)

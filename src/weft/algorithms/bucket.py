@@ -30,20 +30,12 @@ import numpy as np
 
 from weft import limits
 from weft.algorithms.common.blocks import Blocks
-from weft.algorithms.common.grids import (
-    AHEAD,
-    WAYS,
-    Axis,
-    check_whole,
-    grid_axes,
-)
+from weft.algorithms.common.grids import AHEAD, WAYS, Axis, check_whole, grid_axes
 from weft.algorithms.common.shares import balance_shares
 from weft.schedule import Op, ScheduleBuilder
 from weft.schedule.ir import DEFAULT_ROUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from weft.schedule import Schedule
@@ -150,18 +142,6 @@ class _Part:
     share: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Wave:
-    """One step of one part, one way along one axis, of an all-gather."""
-
-    step: int
-    axis: int
-    way: int
-    src: NDArray[np.int64]
-    first: NDArray[np.int64]
-    count: int
-
-
 def _bucket(topology: Topology, collective: str, rounds: tuple[Op, ...], halfway: bool) -> Schedule:
     ranks = topology.ranks
     rows = len(rounds) * ranks * (ranks - 1)
@@ -178,63 +158,52 @@ def _bucket(topology: Topology, collective: str, rounds: tuple[Op, ...], halfway
     blocks = Blocks()
     for index, part in enumerate(parts):
         for number, op in enumerate(rounds):
-            waves = list(_gather(axes, part, turned=op == Op.REDUCE, halfway=halfway))
-            _add_waves(blocks, axes, waves, op, number, routes[part.lane], index * ranks)
-    renumbered = None
-    if owned:
-        owner = np.concatenate([np.argsort(_local_numbers(axes, part.order)) for part in parts])
-        renumbered = (owner * len(parts) + np.repeat(np.arange(len(parts)), ranks)).astype(np.int32)
-    blocks.write(builder, renumbered)
+            _add_phase(blocks, axes, part, op, number, routes[part.lane], index * ranks, halfway)
+    owners = [np.argsort(_local_numbers(axes, part.order)) for part in parts]
+    blocks.write(builder, owners if owned else ())
     builder.note(_describe(parts))
     return builder.build()
 
 
-def _gather(axes: list[Axis], part: _Part, *, turned: bool, halfway: bool) -> Iterator[_Wave]:
-    """Yield the steps of one part's all-gather; `turned`, the one that backwards is its reduce-scatter."""
-    rest = _local_numbers(axes, part.order)
-    step, stride = 0, 1
-    for index in part.order:
-        axis = axes[index]
-        rest = rest - axis.at * stride
-        reach = _reach(axis, -part.way if turned else part.way, halfway)
-        for behind in range(max(reach.values())):
-            for way in WAYS:
-                if behind >= reach[way]:
-                    continue
-                digit = axis.at - way * behind
-                inside = axis.wrap | ((axis.following[way] >= 0) & (digit >= 0) & (digit < axis.size))
-                src = np.flatnonzero(inside)
-                first = rest[src] + digit[src] % axis.size * stride
-                yield _Wave(step + behind, index, way, src, first, stride)
-        step += max(reach.values())
-        stride *= axis.size
-
-
-def _add_waves(
+def _add_phase(
     blocks: Blocks,
     axes: list[Axis],
-    waves: list[_Wave],
+    part: _Part,
     op: Op,
     number: int,
     routes: dict[tuple[int, int], NDArray[np.int64]],
     start: int,
+    halfway: bool,
 ) -> None:
-    steps = waves[-1].step + 1
-    for wave in waves:
-        there = axes[wave.axis].following[wave.way][wave.src]
-        if op == Op.REDUCE:
-            src, dst, way, step = there, wave.src, -wave.way, steps - 1 - wave.step
-        else:
-            src, dst, way, step = wave.src, there, wave.way, wave.step
-        blocks.add(
-            step=number * steps + step,
-            src=src,
-            dst=dst,
-            op=op,
-            route=routes[wave.axis, way][src],
-            first=start + wave.first,
-            count=wave.count,
-        )
+    """One part's all-gather; or its reduce-scatter, which is one that goes the other way, run backwards."""
+    leading = -part.way if op == Op.REDUCE else part.way
+    reaches = {index: _reach(axes[index], leading, halfway) for index in part.order}
+    steps = sum(max(reach.values()) for reach in reaches.values())
+    rest = _local_numbers(axes, part.order)
+    begin, stride = 0, 1
+    for index, reach in reaches.items():
+        axis = axes[index]
+        rest = rest - axis.at * stride
+        for way, hops in reach.items():
+            for behind in range(hops):
+                digit = axis.at - way * behind
+                inside = axis.wrap | ((axis.following[way] >= 0) & (digit >= 0) & (digit < axis.size))
+                src = np.flatnonzero(inside)
+                first = start + rest[src] + digit[src] % axis.size * stride
+                dst, taken, step = axis.following[way][src], way, begin + behind
+                if op == Op.REDUCE:
+                    src, dst, taken, step = dst, src, -way, steps - 1 - step
+                blocks.add(
+                    step=number * steps + step,
+                    src=src,
+                    dst=dst,
+                    op=op,
+                    route=routes[index, taken][src],
+                    first=first,
+                    count=stride,
+                )
+        begin += max(reach.values())
+        stride *= axis.size
 
 
 def _reach(axis: Axis, way: int, halfway: bool) -> dict[int, int]:

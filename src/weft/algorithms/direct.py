@@ -44,10 +44,7 @@ def all_reduce(topology: Topology) -> Schedule:
     Steps: 2 (N - 1), but only two of them wait for others. Each rank sends and receives 2 (N - 1)/N of the
     buffer; on a full mesh each link carries 2/N of it.
     """
-    builder = ScheduleBuilder(topology, "all_reduce", _NAME)
-    _add_reduce_scatter(builder, topology.ranks)
-    _add_all_gather(builder, topology.ranks, topology.ranks - 1)
-    return builder.build()
+    return _phases(topology, "all_reduce", (Op.REDUCE, Op.COPY))
 
 
 def reduce_scatter(topology: Topology) -> Schedule:
@@ -73,9 +70,7 @@ def reduce_scatter(topology: Topology) -> Schedule:
     -----
     Steps: N - 1. On a full mesh each link carries 1/N of the buffer.
     """
-    builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
-    _add_reduce_scatter(builder, topology.ranks)
-    return builder.build()
+    return _phases(topology, "reduce_scatter", (Op.REDUCE,))
 
 
 def all_gather(topology: Topology) -> Schedule:
@@ -89,9 +84,7 @@ def all_gather(topology: Topology) -> Schedule:
     >>> all_gather(load_topology("fullmesh:4"))
     <Schedule direct all_gather on fullmesh:4: 4 chunks, 3 steps, 12 transfers>
     """
-    builder = ScheduleBuilder(topology, "all_gather", _NAME)
-    _add_all_gather(builder, topology.ranks, 0)
-    return builder.build()
+    return _phases(topology, "all_gather", (Op.COPY,))
 
 
 def all_to_all(topology: Topology) -> Schedule:
@@ -194,14 +187,13 @@ def _staggered(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return step, src, (src + step + 1) % ranks
 
 
-def _add_reduce_scatter(builder: ScheduleBuilder, ranks: int) -> None:
-    step, src, dst = _staggered(ranks)
-    builder.add(step=step, chunk=dst, src=src, dst=dst, op=Op.REDUCE)
-
-
-def _add_all_gather(builder: ScheduleBuilder, ranks: int, first: int) -> None:
-    step, src, dst = _staggered(ranks)
-    builder.add(step=first + step, chunk=src, src=src, dst=dst, op=Op.COPY)
+def _phases(topology: Topology, collective: str, phases: tuple[Op, ...]) -> Schedule:
+    builder = ScheduleBuilder(topology, collective, _NAME)
+    step, src, dst = _staggered(topology.ranks)
+    for index, op in enumerate(phases):
+        chunk = dst if op == Op.REDUCE else src
+        builder.add(step=index * len(step) + step, chunk=chunk, src=src, dst=dst, op=op)
+    return builder.build()
 
 
 def _rooted(topology: Topology, collective: str, root: int) -> Schedule:

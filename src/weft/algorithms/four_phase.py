@@ -10,18 +10,14 @@ a time with one buffer; with many small buffers one after the other, all axes ar
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft import limits
 from weft.algorithms.common.blocks import Blocks
-from weft.algorithms.common.grids import (
-    WAYS,
-    Axis,
-    check_whole,
-    grid_axes,
-)
+from weft.algorithms.common.grids import WAYS, Axis, add_rings, check_whole, grid_axes
+from weft.algorithms.common.host_groups import check_rows
 from weft.errors import UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 
@@ -74,56 +70,31 @@ def all_reduce(topology: Topology) -> Schedule:
         raise UnsupportedError(_NAME, f"needs two axes or more, {topology.name} has {len(axes)}", "use ring")
     if any(not axis.wrap and axis.size > 2 for axis in axes):
         raise UnsupportedError(_NAME, f"needs rings along every axis, {topology.name} has lines", _INSTEAD)
-    lanes = check_whole(axes, _NAME, _INSTEAD)
-    inside, outside = axes[0], axes[1:]
-    channels = [(way, lane) for way in WAYS for lane in range(lanes)]
+    channels = list(product(WAYS, range(check_whole(axes, _NAME, _INSTEAD))))
+    inside, *outside = axes
     pieces = math.lcm(*(axis.size for axis in outside))
-    shares = inside.size * len(channels)
-    longest = sum(2 * (axis.size - 1) for axis in axes) * len(channels) * pieces * topology.ranks
-    limits.check(f"{_NAME}: transfers", longest, limits.MAX_TRANSFERS)
-    builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=shares * pieces)
+    apart = len(channels) * pieces
+    check_rows(_NAME, sum(2 * (axis.size - 1) for axis in axes) * apart * topology.ranks)
+    builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=inside.size * apart)
     blocks = Blocks()
+    between = [(axis, op) for axis in outside for op in (Op.REDUCE, Op.COPY)]
     for number, (way, lane) in enumerate(channels):
-        first = number * pieces
-        mine = first + inside.at * (len(channels) * pieces)
-        package = _Ring(builder, blocks, inside, way, lane)
-        step = package.go_round(0, Op.REDUCE, np.full_like(mine, first), len(channels) * pieces, pieces)
-        for axis in outside:
-            ring = _Ring(builder, blocks, axis, way, lane)
-            for op in (Op.REDUCE, Op.COPY):
-                step = ring.go_round(step, op, mine, pieces // axis.size, pieces // axis.size)
-        package.go_round(step, Op.COPY, np.full_like(mine, first), len(channels) * pieces, pieces)
+        start, step = np.full_like(inside.at, number * pieces), 0
+        for axis, op in [(inside, Op.REDUCE), *between, (inside, Op.COPY)]:
+            first, stride, count = start, apart, pieces
+            if axis is not inside:
+                first = start + inside.at * apart
+                stride = count = pieces // axis.size
+            route = _routes(builder, axis, way, lane)
+            step = add_rings(
+                blocks, axis, way, op, step=step, first=first, stride=stride, count=count, route=route
+            )
     blocks.write(builder)
     return builder.build()
 
 
-class _Ring:
-    """All rings along one axis, one way round, over one of its parallel links."""
-
-    def __init__(self, builder: ScheduleBuilder, blocks: Blocks, axis: Axis, way: int, lane: int) -> None:
-        # An open axis of two ranks is one cable: each end has it on the one side only.
-        sides = zip(axis.links[way], axis.links[-way], strict=True)
-        rows = [row or other for row, other in sides]
-        self._blocks, self._axis, self._way = blocks, axis, way
-        self._dst = axis.onward[way]
-        self._route = np.array([builder.route((row[lane],)) for row in rows], np.int64)
-
-    def go_round(self, step: int, op: Op, base: NDArray[np.int64], stride: int, count: int) -> int:
-        """Reduce-scatter or all-gather blocks of `count` chunks, `stride` apart; returns the step after.
-
-        In a reduce-scatter a rank ends with the block of its own place, and in an all-gather begins with it.
-        """
-        axis = self._axis
-        behind = 1 if op == Op.REDUCE else 0
-        for turn in range(axis.size - 1):
-            place = (axis.at - self._way * (turn + behind)) % axis.size
-            self._blocks.add(
-                step=step + turn,
-                src=np.arange(len(axis.at)),
-                dst=self._dst,
-                op=op,
-                first=base + place * stride,
-                count=count,
-                route=self._route,
-            )
-        return step + axis.size - 1
+def _routes(builder: ScheduleBuilder, axis: Axis, way: int, lane: int) -> NDArray[np.int64]:
+    """Route of each rank over one of the parallel links to the rank that follows it."""
+    # An open axis of two ranks is one cable: each end has it on the one side only.
+    rows = [row or other for row, other in zip(axis.links[way], axis.links[-way], strict=True)]
+    return np.array([builder.route((row[lane],)) for row in rows], np.int64)

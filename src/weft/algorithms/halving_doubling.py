@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.algorithms.common import halving_rounds
 from weft.algorithms.common.host_groups import host_major
+from weft.errors import InputError
 from weft.schedule import ScheduleBuilder
 
 if TYPE_CHECKING:
@@ -68,13 +69,7 @@ def all_reduce(topology: Topology, *, order: str = "nearest") -> Schedule:
        platform", HPCA 2020.
     .. [3] J. L. Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv 2410.14234.
     """
-    halving_rounds.check_order(_NAME, order)
-    builder = ScheduleBuilder(topology, "all_reduce", _NAME)
-    placement = host_major(topology)
-    shard = halving_rounds.contiguous_shards(topology.ranks, order)
-    step = halving_rounds.add_reduce_scatter(builder, placement, shard, order=order)
-    halving_rounds.add_all_gather(builder, placement, shard, order=order, step=step)
-    return builder.build()
+    return _by_halves(topology, "all_reduce", order)
 
 
 def reduce_scatter(topology: Topology, *, order: str = "farthest") -> Schedule:
@@ -113,11 +108,7 @@ def reduce_scatter(topology: Topology, *, order: str = "farthest") -> Schedule:
     ----------
     .. [1] J. L. Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv 2410.14234.
     """
-    halving_rounds.check_order(_NAME, order)
-    builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
-    placement = host_major(topology)
-    halving_rounds.add_reduce_scatter(builder, placement, placement, order=order)
-    return builder.build()
+    return _by_halves(topology, "reduce_scatter", order)
 
 
 def all_gather(topology: Topology, *, order: str = "farthest") -> Schedule:
@@ -144,8 +135,13 @@ def all_gather(topology: Topology, *, order: str = "farthest") -> Schedule:
     .. [1] J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing
        systems", IEEE TPDS 8(11), 1997.
     """
-    halving_rounds.check_order(_NAME, order)
-    builder = ScheduleBuilder(topology, "all_gather", _NAME)
-    placement = host_major(topology)
-    halving_rounds.add_all_gather(builder, placement, placement, order=order)
+    return _by_halves(topology, "all_gather", order)
+
+
+def _by_halves(topology: Topology, collective: str, order: str) -> Schedule:
+    if order not in halving_rounds.ORDERS:
+        msg = f"{_NAME}: order={order!r} is unknown, expected {' or '.join(halving_rounds.ORDERS)}"
+        raise InputError(msg)
+    builder = ScheduleBuilder(topology, collective, _NAME)
+    halving_rounds.add_collective(builder, host_major(topology), order)
     return builder.build()

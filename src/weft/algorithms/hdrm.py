@@ -18,10 +18,10 @@ What the paper leaves out
 It wants m and n to be powers of two, and m <= h. Here, with `u` parallel links between every two switches
 that are joined:
 
-- m <= u * h: of m consecutive values of v, at most u are equal modulo h. - m that is no power of two: the
-surplus factor goes into v, and `weft.algorithms.common.halving_rounds` adds rounds that
-  shift v to v'. In them lower positions stay on their switch y. Upper ones go from switch ``y + v`` to
-  ``y + v'`` by way of lower switch y, which the same argument keeps apart.
+- m <= u * h: of m consecutive values of v, at most u are equal modulo h.
+- m that is no power of two: the surplus factor goes into v, and `weft.algorithms.common.halving_rounds` adds
+  rounds that shift v to v'. In them lower positions stay on their switch y. Upper ones go from switch
+  ``y + v`` to ``y + v'`` by way of lower switch y, which the same argument keeps apart.
 - h that is no power of two: y is then split into its odd part and its bits (Chinese remainders), and the
   extra rounds add a constant e to all y. Upper positions travel by way of y as before, lower ones by way of
   upper switch ``y + e + m + v``: together 2m consecutive values of v, so this needs 2m <= u * h.
@@ -88,12 +88,7 @@ def all_reduce(topology: Topology) -> Schedule:
     Steps: 2 ceil(log2 N). Each rank sends and receives 2 (N - 1)/N of the buffer, over three links to its
     partner in the other half (two to one on the same switch, four to one in the same half).
     """
-    network, seats = _place(topology)
-    builder = ScheduleBuilder(topology, "all_reduce", _NAME)
-    shard = halving_rounds.contiguous_shards(topology.ranks, "nearest")
-    step = halving_rounds.add_reduce_scatter(builder, seats.rank, shard, order="nearest")
-    halving_rounds.add_all_gather(builder, seats.rank, shard, order="nearest", step=step)
-    return _with_routes(builder.build(), network, seats)
+    return _apart(topology, "all_reduce")
 
 
 def reduce_scatter(topology: Topology) -> Schedule:
@@ -122,10 +117,7 @@ def reduce_scatter(topology: Topology) -> Schedule:
     -----
     Steps: ceil(log2 N). Each rank sends and receives (N - 1)/N of the buffer.
     """
-    network, seats = _place(topology)
-    builder = ScheduleBuilder(topology, "reduce_scatter", _NAME)
-    halving_rounds.add_reduce_scatter(builder, seats.rank, seats.rank, order="nearest")
-    return _with_routes(builder.build(), network, seats)
+    return _apart(topology, "reduce_scatter")
 
 
 def all_gather(topology: Topology) -> Schedule:
@@ -139,10 +131,7 @@ def all_gather(topology: Topology) -> Schedule:
     >>> all_gather(load_topology("bigraph:3,8"))
     <Schedule hdrm all_gather on bigraph:3,8: 24 chunks, 5 steps, 552 transfers>
     """
-    network, seats = _place(topology)
-    builder = ScheduleBuilder(topology, "all_gather", _NAME)
-    halving_rounds.add_all_gather(builder, seats.rank, seats.rank, order="nearest")
-    return _with_routes(builder.build(), network, seats)
+    return _apart(topology, "all_gather")
 
 
 class _Seats(NamedTuple):
@@ -155,7 +144,7 @@ class _Seats(NamedTuple):
     rank: NDArray[np.int64]
 
 
-def _place(topology: Topology) -> tuple[BiGraph, _Seats]:
+def _apart(topology: Topology, collective: str) -> Schedule:
     network = read_bigraph(topology, _NAME, _INSTEAD)
     m, h, u = network.per_switch, network.per_half, network.uplinks
     odd = h & (h - 1) != 0
@@ -167,7 +156,10 @@ def _place(topology: Topology) -> tuple[BiGraph, _Seats]:
             f"{topology.name} has {m} ranks on each switch, {most} is the most that its links can serve{why}"
         )
         raise UnsupportedError(_NAME, reason, f"with uplinks={needed} it would work; {_INSTEAD}")
-    return network, _seat(network)
+    seats = _seat(network)
+    builder = ScheduleBuilder(topology, collective, _NAME)
+    halving_rounds.add_collective(builder, seats.rank, "nearest")
+    return _with_routes(builder.build(), network, seats)
 
 
 def _seat(network: BiGraph) -> _Seats:
@@ -250,8 +242,6 @@ def _count_equals(key: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     order = np.argsort(key, kind="stable")
     ordered = key[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(key)])
-    lengths = np.diff(np.append(starts, len(key)))
     count = np.empty(len(key), np.int64)
-    count[order] = np.arange(len(key)) - np.repeat(starts, lengths)
+    count[order] = np.arange(len(key)) - np.searchsorted(ordered, ordered)
     return count

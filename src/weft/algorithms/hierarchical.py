@@ -25,12 +25,10 @@ from weft.algorithms.common.host_groups import (
     check_count,
     check_rows,
     leader_first,
-    pipeline_down,
-    pipeline_up,
     port_speeds,
     require_groups,
 )
-from weft.errors import check_choice
+from weft.errors import check_choice, list_some
 from weft.schedule import Op, ScheduleBuilder
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ def all_reduce(topology: Topology, *, across: str = "halving_doubling", parts: i
     check_rows(_NAME, 2 * topology.ranks * parts * len(groups))
     leaders = np.array([chain[0] for chain in chains], np.int64)
     builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=parts * len(groups))
-    builder.note(_name_leaders(leaders))
+    builder.note(_name_leaders(leaders.tolist()))
     longest = max(len(chain) for chain in chains) - 1
     every = np.arange(parts * len(groups)).reshape(parts, -1)
     for part, chunk in enumerate(every):
@@ -96,8 +94,8 @@ def all_reduce(topology: Topology, *, across: str = "halving_doubling", parts: i
             step = _add_ring(builder, leaders, chunk, step)
         else:
             shard = chunk[halving_rounds.contiguous_shards(len(groups), "nearest")]
-            step = halving_rounds.add_reduce_scatter(builder, leaders, shard, order="nearest", step=step)
-            step = halving_rounds.add_all_gather(builder, leaders, shard, order="nearest", step=step)
+            for op in (Op.REDUCE, Op.COPY):
+                step = halving_rounds.add_half(builder, leaders, shard, op, order="nearest", step=step)
         _add_chains(builder, chains, chunk, up=part, down=step)
     return builder.build()
 
@@ -136,9 +134,7 @@ def broadcast(topology: Topology, *, root: int = 0, parts: int | None = None) ->
     Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
     rank receives the buffer once; leaders send it up to twice, once across groups and once inside.
     """
-    builder, parent, depth = _rooted(topology, "broadcast", root, parts)
-    pipeline_down(builder, parent, depth, np.arange(builder.chunks))
-    return builder.build()
+    return _rooted(topology, "broadcast", root, parts)
 
 
 def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Schedule:
@@ -164,15 +160,11 @@ def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Sc
     Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
     rank but the root sends the buffer once; leaders receive it up to twice.
     """
-    builder, parent, depth = _rooted(topology, "reduce", root, parts)
-    pipeline_up(builder, parent, depth, np.arange(builder.chunks))
-    return builder.build()
+    return _rooted(topology, "reduce", root, parts)
 
 
-def _rooted(
-    topology: Topology, collective: str, root: int, parts: int | None
-) -> tuple[ScheduleBuilder, NDArray[np.int64], NDArray[np.int64]]:
-    """Builder, parent and depth for the tree of chains that starts at the root."""
+def _rooted(topology: Topology, collective: str, root: int, parts: int | None) -> Schedule:
+    """Down the tree of chains that starts at the root, or up, one more chunk on its way in each step."""
     groups = require_groups(topology, _NAME, _INSTEAD)
     first = next((index for index, group in enumerate(groups) if root in group), 0)
     speeds = port_speeds(topology)
@@ -188,13 +180,19 @@ def _rooted(
     count = min(4 * int(depth.max()), _MOST_PARTS) if parts is None else check_count(_NAME, "parts", parts)
     check_rows(_NAME, (topology.ranks - 1) * count)
     builder = ScheduleBuilder(topology, collective, _NAME, chunks=count, root=root)
-    builder.note(_name_leaders(np.array(leaders)))
-    return builder, parent, depth
+    builder.note(_name_leaders(leaders))
+    chunk, ranks = np.arange(count), np.flatnonzero(depth)[:, None]
+    if collective == "broadcast":
+        step = depth[ranks] - 1 + chunk
+        builder.add(step=step, chunk=chunk, src=parent[ranks], dst=ranks, op=Op.COPY)
+    else:
+        step = depth.max() - depth[ranks] + chunk
+        builder.add(step=step, chunk=chunk, src=ranks, dst=parent[ranks], op=Op.REDUCE)
+    return builder.build()
 
 
-def _name_leaders(leaders: NDArray[np.int64]) -> str:
-    shown = ", ".join(str(rank) for rank in leaders[:16].tolist())
-    return f"leaders: {shown}" + (f" and {len(leaders) - 16} more" if len(leaders) > 16 else "")
+def _name_leaders(leaders: list[int]) -> str:
+    return f"leaders: {list_some(map(str, leaders), 16)}"
 
 
 def _add_chains(
@@ -216,10 +214,8 @@ def _add_ring(
     """Ring all-reduce between leaders, the i-th owning chunk i in between; gives the step after the last."""
     size = len(leaders)
     place, turn = np.arange(size), np.arange(size - 1)[:, None]
-    successor = np.roll(leaders, -1)
-    builder.add(
-        step=step + turn, chunk=chunk[(place - 1 - turn) % size], src=leaders, dst=successor, op=Op.REDUCE
-    )
-    step += size - 1
-    builder.add(step=step + turn, chunk=chunk[(place - turn) % size], src=leaders, dst=successor, op=Op.COPY)
-    return step + size - 1
+    for op in (Op.REDUCE, Op.COPY):
+        mine = chunk[(place - turn - (op == Op.REDUCE)) % size]
+        builder.add(step=step + turn, chunk=mine, src=leaders, dst=np.roll(leaders, -1), op=op)
+        step += size - 1
+    return step

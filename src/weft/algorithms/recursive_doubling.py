@@ -89,9 +89,11 @@ def all_gather(topology: Topology) -> Schedule:
     >>> all_gather(load_topology("switch:8"))
     <Schedule recursive_doubling all_gather on switch:8: 8 chunks, 3 steps, 56 transfers>
 
-    Notes ----- Steps: ceil(log2 N) for any N: where N is no power of two, the last steps follow Bruck's
-    circulant pattern, see `weft.algorithms.common.halving_rounds`. Each rank sends and receives (N - 1)/N of
-    the buffer, in one message per step, or two. The pattern is the second half of
+    Notes
+    -----
+    Steps: ceil(log2 N) for any N: where N is no power of two, the last steps follow Bruck's circulant
+    pattern, see `weft.algorithms.common.halving_rounds`. Each rank sends and receives (N - 1)/N of the
+    buffer, in one message per step, or two. The pattern is the second half of
     `weft.algorithms.halving_doubling`.
 
     References
@@ -100,6 +102,5 @@ def all_gather(topology: Topology) -> Schedule:
        systems", IEEE TPDS 8(11), 1997.
     """
     builder = ScheduleBuilder(topology, "all_gather", _NAME)
-    placement = host_major(topology)
-    halving_rounds.add_all_gather(builder, placement, placement, order="farthest")
+    halving_rounds.add_collective(builder, host_major(topology), "farthest")
     return builder.build()

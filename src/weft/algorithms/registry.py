@@ -131,8 +131,7 @@ class Algorithm:
         except (UnsupportedError, LimitError, MemoryError) as error:
             return Refusal.of(self.name, error)
         except ScheduleError as error:
-            msg = f"{self.name} made no schedule: {error}"
-            raise ScheduleError(msg) from error
+            raise ScheduleError(f"{self.name} made no schedule: {error}") from error
         except Exception as error:
             error.add_note(f"while {self.name} built {collective} on {topology.name}")
             raise

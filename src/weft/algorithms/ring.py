@@ -66,8 +66,7 @@ def all_reduce(topology: Topology, *, order: Sequence[int] | None = None) -> Sch
     with one link each.
     """
     if order is not None and sorted(order) != list(range(topology.ranks)):
-        msg = f"ring: an order names each of the ranks 0..{topology.ranks - 1} once"
-        raise InputError(msg)
+        raise InputError(f"ring: an order names each of the ranks 0..{topology.ranks - 1} once")
     return _ring(topology, "all_reduce", (Op.REDUCE, Op.COPY), order)
 
 

@@ -12,16 +12,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from weft import limits
 from weft.algorithms.common.blocks import Blocks
-from weft.algorithms.common.grids import (
-    AHEAD,
-    BACK,
-    Axis,
-    grid_axes,
-)
+from weft.algorithms.common.grids import WAYS, add_rings, grid_axes
 from weft.errors import UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 
@@ -74,12 +67,7 @@ def all_reduce(topology: Topology) -> Schedule:
         raise UnsupportedError(_NAME, f"needs a grid of two dimensions, this one has {len(axes)}", _INSTEAD)
     columns, rows = axes
     pieces = math.lcm(columns.size, rows.size)
-    flows = [
-        ((rows, columns), AHEAD),
-        ((rows, columns), BACK),
-        ((columns, rows), AHEAD),
-        ((columns, rows), BACK),
-    ]
+    flows = [(order, way) for order in ((rows, columns), (columns, rows)) for way in WAYS]
     per_axis = sum(2 * (axis.size - 1) * pieces // axis.size for axis in axes)
     limits.check(f"{_NAME}: transfers", len(flows) * topology.ranks * per_axis, limits.MAX_TRANSFERS)
     builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=len(flows) * pieces)
@@ -87,23 +75,10 @@ def all_reduce(topology: Topology) -> Schedule:
     for index, (order, way) in enumerate(flows):
         step = 0
         for axis in order:
-            _add_rings(blocks, axis, way, step, index * pieces, pieces // axis.size)
-            step += 2 * (axis.size - 1)
+            each = pieces // axis.size
+            for op in (Op.REDUCE, Op.COPY):
+                step = add_rings(
+                    blocks, axis, way, op, step=step, first=index * pieces, stride=each, count=each
+                )
     blocks.write(builder)
     return builder.build()
-
-
-def _add_rings(blocks: Blocks, axis: Axis, way: int, step: int, start: int, count: int) -> None:
-    """Add a ring all-reduce along one axis, of blocks of `count` chunks, in every line of ranks at once."""
-    rest = np.arange(axis.size - 1)[:, None]
-    for op in (Op.REDUCE, Op.COPY):
-        behind = rest + (op == Op.REDUCE)
-        block = (axis.at - way * behind) % axis.size
-        blocks.add(
-            step=step + rest + (axis.size - 1) * (op == Op.COPY),
-            src=np.arange(len(axis.at)),
-            dst=axis.onward[way],
-            op=op,
-            first=start + block * count,
-            count=count,
-        )

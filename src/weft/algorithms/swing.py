@@ -156,11 +156,7 @@ def _swing(topology: Topology, collective: str, rounds: tuple[Op, ...]) -> Sched
         number = _nested_numbers(partners)
         owners.append(np.argsort(number))
         _add_part(blocks, partners, number + index * ranks, rounds)
-    renumbered = None
-    if collective != "all_reduce":
-        part = np.repeat(np.arange(len(parts)), ranks)
-        renumbered = (np.concatenate(owners) * len(parts) + part).astype(np.int32)
-    blocks.write(builder, renumbered)
+    blocks.write(builder, owners if collective != "all_reduce" else ())
     builder.note(note)
     return builder.build()
 

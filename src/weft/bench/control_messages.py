@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import selectors
 import time
+import traceback
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -13,6 +15,7 @@ from weft.runtime.bootstrap.handshake import FramedConnection, FrameKind, Gone
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
 MAX_MESSAGE_BYTES: Final = 256 << 10
 _NO_KEY: Final = b""
@@ -78,8 +81,7 @@ class ControlConnection:
         while (message := self.take()) is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                msg = "no message has come"
-                raise TimeoutError(msg)
+                raise TimeoutError("no message has come")
             self._wait(selectors.EVENT_READ, left)
         return message
 
@@ -91,6 +93,22 @@ class ControlConnection:
     def close(self) -> None:
         """Close the connection."""
         self.frames.close()
+
+
+def serve(
+    channel: ControlConnection, work: Callable[[], None], describe: Callable[[Exception], Message]
+) -> int:
+    """Do the work of a rank process; the exit code is 1 if it failed, which the controller is told."""
+    try:
+        work()
+    except Gone:
+        return 1
+    except Exception as error:  # noqa: BLE001 - whatever it is, the controller must hear of it
+        traceback.print_exc()
+        with suppress(Gone):
+            channel.send(describe(error))
+        return 1
+    return 0
 
 
 def last_output(log: IO[bytes]) -> str:

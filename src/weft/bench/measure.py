@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -28,7 +28,7 @@ _MOST_WARMUPS: Final = 20
 
 
 class MeasuredJob(Protocol):
-    """A job that is measured: `weft.bench.peer_job.PeerJob`, or the one that this process is a rank of."""
+    """A job that is measured: a `PeerJob` of the controller, or the one that this process is a rank of."""
 
     name: str
     versions: dict[str, str]
@@ -92,12 +92,11 @@ class BenchRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values for JSON."""
-        limit = self.limit
         return {
             **msgspec.structs.asdict(self.task),
             "size_bytes": self.task.size_bytes,
             "count": self.task.count,
-            "bound": None if limit is None else {"seconds": limit.seconds, "kind": limit.kind},
+            "bound": self.limit and asdict(self.limit),
             "contestants": {
                 name: {**self.ran[name], **{place: one.to_dict() for place, one in places.items()}}
                 for name, places in self.series.items()

@@ -10,19 +10,20 @@ import os
 import socket
 import sys
 import time
-import traceback
-from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft import limits
-from weft.bench.control_messages import MAX_MESSAGE_BYTES, ControlConnection
+from weft.bench.control_messages import MAX_MESSAGE_BYTES, ControlConnection, serve
 from weft.bench.peers import find_entry
 from weft.bench.peers.peer import JobInvitation, Peer
 from weft.bench.rank_tasks import RankTasks
 from weft.errors import WeftError
 from weft.runtime.bootstrap.dialer import Dialer
-from weft.runtime.bootstrap.handshake import Gone, Hello
+from weft.runtime.bootstrap.handshake import Hello
 from weft.runtime.launcher.watchdog import end_with_parent
+
+if TYPE_CHECKING:
+    from weft.bench.control_messages import Message
 
 SOCKET: Final = "WEFT_BENCH_SOCKET"
 SECRET: Final = "WEFT_BENCH_SECRET"  # noqa: S105 - the name of a variable
@@ -37,17 +38,12 @@ def main() -> int:
         os.setpgid(0, 0)  # so that the controller can end it with all it starts
     peer = find_entry(os.environ[PEER])
     controller = _connect_controller()
-    try:
-        _serve(controller, peer)
-    except Gone:
-        return 1
-    except Exception as error:  # noqa: BLE001 - whatever it is, the controller must hear of it
-        traceback.print_exc()
-        known = isinstance(error, WeftError)
-        with suppress(Gone):
-            controller.send({"error": str(error) if known else f"{type(error).__name__}: {error}"})
-        return 1
-    return 0
+    return serve(controller, lambda: _take_orders(controller, peer), _describe)
+
+
+def _describe(error: Exception) -> Message:
+    known = isinstance(error, WeftError)
+    return {"error": str(error) if known else f"{type(error).__name__}: {error}"}
 
 
 def _connect_controller() -> ControlConnection:
@@ -62,7 +58,7 @@ def _connect_controller() -> ControlConnection:
     return ControlConnection(frames)
 
 
-def _serve(controller: ControlConnection, peer: Peer) -> None:
+def _take_orders(controller: ControlConnection, peer: Peer) -> None:
     rank = peer.rank()
     controller.send({"announcement": peer.announce() if rank == 0 else ""})
     invitation = controller.receive()

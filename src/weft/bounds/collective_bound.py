@@ -176,14 +176,12 @@ def _check(topology: Topology, collective: str, size_bytes: int, root: int, elem
     check_choice("collective", collective, COLLECTIVES)
     topology.check_root(root)
     if size_bytes < 0 or element_bytes < 1 or size_bytes % element_bytes:
-        msg = f"{size_bytes} bytes are not a whole number of {element_bytes}-byte elements"
-        raise InputError(msg)
+        raise InputError(f"{size_bytes} bytes are not a whole number of {element_bytes}-byte elements")
 
 
 def _certified(topology: Topology, demand: Demand, certificate: Certificate) -> SingleBound:
     if demand.collective != "all_reduce":
-        msg = f"a certificate bounds all_reduce, not {demand.collective}; leave it out"
-        raise InputError(msg)
+        raise InputError(f"a certificate bounds all_reduce, not {demand.collective}; leave it out")
     per_byte = Fraction(certificate.seconds_per_byte(topology))
     if not per_byte:
         # Prices of one direction alone bound packings of trees; of other schedules they prove nothing.

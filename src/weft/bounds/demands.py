@@ -47,17 +47,14 @@ class Demand:
         """Bytes that must leave, and enter, sets of so many ranks; exact for sizes of type object."""
         inner, outer = self.shards(size), self.shards(self.ranks - size)
         whole = np.full_like(inner, self.size_bytes)
-        if self.collective == "all_gather":
-            return inner, outer
-        if self.collective == "reduce_scatter":
-            return outer, inner
-        if self.collective == "all_to_all":
-            return size * outer, (self.ranks - size) * inner
-        if self.collective == "broadcast":
-            return whole * has_root, whole * ~has_root
-        if self.collective == "reduce":
-            return whole * ~has_root, whole * has_root
-        return whole, whole
+        by_collective = {
+            "all_gather": (inner, outer),
+            "reduce_scatter": (outer, inner),
+            "all_to_all": (size * outer, (self.ranks - size) * inner),
+            "broadcast": (whole * has_root, whole * ~has_root),
+            "reduce": (whole * ~has_root, whole * has_root),
+        }
+        return by_collective.get(self.collective, (whole, whole))
 
     @property
     def passes(self) -> int:

@@ -32,16 +32,6 @@ class Path(NamedTuple):
     dst: int
 
 
-class _Graph(NamedTuple):
-    """What distances need of a topology, links turned round or not."""
-
-    nodes: int
-    ranks: int
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    latency_ps: NDArray[np.int64]
-
-
 def longest_path(topology: Topology, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Path:
     """Find the pair of a source and a target whose shortest path is longest.
 
@@ -66,13 +56,8 @@ def longest_path(topology: Topology, sources: NDArray[np.int64], targets: NDArra
         found = _across_grid(topology, near)
     else:
         ends = (topology.link_src, topology.link_dst)
-        graph = _Graph(
-            topology.nodes, topology.ranks, *(ends if forward else ends[::-1]), topology.latency_ps
-        )
-        if uniform and topology.ranks <= _MOST_BITS:
-            found = _breadth_first(graph, near)
-        else:
-            found = _dijkstra(graph, near)
+        search = _breadth_first if uniform and topology.ranks <= _MOST_BITS else _dijkstra
+        found = search(topology, *(ends if forward else ends[::-1]), near)
     return found if forward else Path(found.latency_ps, found.dst, found.src)
 
 
@@ -105,38 +90,42 @@ def _across_grid(topology: Topology, sources: NDArray[np.int64]) -> Path:
     return Path(int(hops[best]) * int(topology.latency_ps[0]), int(sources[best]), target)
 
 
-def _breadth_first(graph: _Graph, sources: NDArray[np.int64]) -> Path:
+def _breadth_first(
+    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32], sources: NDArray[np.int64]
+) -> Path:
     """All links cost the same: follow every source at once, a bit each."""
-    order = np.argsort(graph.dst, kind="stable")
-    src, dst = graph.src[order], graph.dst[order]
+    order = np.argsort(dst, kind="stable")
+    src, dst = src[order], dst[order]
     heads = np.flatnonzero(np.concatenate([[True], dst[1:] != dst[:-1]]))
     number = np.arange(len(sources))
-    reached = np.zeros((graph.nodes, (len(sources) + 63) // 64), np.uint64)
+    reached = np.zeros((topology.nodes, (len(sources) + 63) // 64), np.uint64)
     np.bitwise_or.at(reached, (sources, number // 64), np.uint64(1) << (number % 64).astype(np.uint64))
     every = np.bitwise_or.reduce(reached, axis=0)
     hops, last = 0, (int(sources[0]), int(sources[0]))
-    while not np.array_equal(np.bitwise_and.reduce(reached[: graph.ranks], axis=0), every):
+    while not np.array_equal(np.bitwise_and.reduce(reached[: topology.ranks], axis=0), every):
         hops += 1
-        missing = every & ~reached[: graph.ranks]
+        missing = every & ~reached[: topology.ranks]
         rank = int(np.flatnonzero(missing.any(axis=1))[0])
         word = int(np.flatnonzero(missing[rank])[0])
         bits = int(missing[rank, word])
         last = int(sources[word * 64 + (bits & -bits).bit_length() - 1]), rank
         reached[dst[heads]] |= np.bitwise_or.reduceat(reached[src], heads, axis=0)
-    return Path(hops * int(graph.latency_ps[0]), *last)
+    return Path(hops * int(topology.latency_ps[0]), *last)
 
 
-def _dijkstra(graph: _Graph, sources: NDArray[np.int64]) -> Path:
+def _dijkstra(
+    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32], sources: NDArray[np.int64]
+) -> Path:
     """Find shortest paths from as many sources as time allows, evenly spread."""
-    links: list[list[tuple[int, int]]] = [[] for _ in range(graph.nodes)]
-    columns = (graph.src.tolist(), graph.dst.tolist(), graph.latency_ps.tolist())
-    for src, dst, latency in zip(*columns, strict=True):
-        links[src].append((dst, latency))
-    count = min(len(sources), max(2, _MOST_VISITS // len(graph.src)))
+    links: list[list[tuple[int, int]]] = [[] for _ in range(topology.nodes)]
+    columns = (src.tolist(), dst.tolist(), topology.latency_ps.tolist())
+    for here, there, latency in zip(*columns, strict=True):
+        links[here].append((there, latency))
+    count = min(len(sources), max(2, _MOST_VISITS // topology.links))
     best = Path(-1, 0, 0)
     for source in sources[np.linspace(0, len(sources) - 1, count).astype(np.int64)].tolist():
-        distance = _distances_from(links, source)[: graph.ranks]
-        far = max(range(graph.ranks), key=distance.__getitem__)
+        distance = _distances_from(links, source)[: topology.ranks]
+        far = max(range(topology.ranks), key=distance.__getitem__)
         best = max(best, Path(distance[far], source, far), key=lambda path: path.latency_ps)
     return best
 

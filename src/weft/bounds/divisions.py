@@ -17,6 +17,7 @@ import numpy as np
 from weft import units
 from weft.bounds import node_sets, tight_cuts
 from weft.bounds.demands import SingleBound
+from weft.errors import list_some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def _divide_groups(topology: Topology, demand: Demand) -> Iterator[SingleBound]:
     word = "host" if topology.hosts else "group"
     for outward in (True, False):
         masks = node_sets.group_masks(topology, outward=outward)
-        whole = [node_sets.capacity(topology, node_sets.border(topology, m, outward=outward)) for m in masks]
+        whole = node_sets.cut_speeds(topology, masks, outward=outward)
         ports = node_sets.port_capacity(topology)[0 if outward else 1]
         apart = [sum(int(ports[rank]) for rank in group) for group in topology.groups]
         sizes = [len(group) for group in topology.groups]
@@ -65,8 +66,7 @@ def _divide_groups(topology: Topology, demand: Demand) -> Iterator[SingleBound]:
         if any(split) and not all(split):
             sets = sum(size if s else 1 for s, size in zip(split, sizes, strict=True))
             speed = sum(b if s else a for s, a, b in zip(split, whole, apart, strict=True))
-            names = [str(index) for index, s in enumerate(split) if s]
-            shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+            shown = list_some([str(index) for index, s in enumerate(split) if s], 6)
             what = f"ranks of {word} {shown} and the other {word}s as sets"
             yield _divide(demand, sets, speed, f"{word}s and singletons", what)
 

@@ -8,11 +8,12 @@ of the best choice of switches known, and any choice gives a valid bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft import units
+from weft.errors import list_some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,6 +71,11 @@ def capacity(topology: Topology, links: NDArray[np.int64]) -> int:
     return sum(topology.bandwidth[links].tolist())
 
 
+def cut_speeds(topology: Topology, masks: list[Mask], *, outward: bool) -> list[int]:
+    """Bytes per second over the border of each set."""
+    return [capacity(topology, border(topology, mask, outward=outward)) for mask in masks]
+
+
 def name_links(topology: Topology, links: NDArray[np.int64]) -> str:
     """Name a few links, or count many, and say how fast they are together."""
     speed = units.format_bandwidth(capacity(topology, links))
@@ -99,16 +105,14 @@ def families(topology: Topology, root: int) -> Iterator[SetFamily]:
 
 def chosen(topology: Topology, root: int, kind: str, masks: list[Mask]) -> SetFamily:
     """Sets that somebody found, named by their ranks."""
-    out, into = (
-        np.array([capacity(topology, border(topology, mask, outward=outward)) for mask in masks], float)
-        for outward in (True, False)
-    )
+    out, into = (cut_speeds(topology, masks, outward=outward) for outward in (True, False))
 
     def show(index: int, _outward: bool) -> tuple[str, Mask]:
         return name_ranks(masks[index][: topology.ranks]), masks[index]
 
     size = np.array([int(mask[: topology.ranks].sum()) for mask in masks])
-    return SetFamily(kind, size, out, into, np.array([bool(mask[root]) for mask in masks]), show)
+    has_root = np.array([bool(mask[root]) for mask in masks])
+    return SetFamily(kind, size, np.array(out, float), np.array(into, float), has_root, show)
 
 
 def name_ranks(inside: Mask) -> str:
@@ -121,34 +125,21 @@ def name_ranks(inside: Mask) -> str:
     """
     members, others = np.flatnonzero(inside).tolist(), np.flatnonzero(~inside).tolist()
     few = others if len(others) < len(members) else members
-    some = ", ".join(str(rank) for rank in few[:_MOST_NAMED])
-    rest = f" and {len(few) - _MOST_NAMED} more" if len(few) > _MOST_NAMED else ""
-    return f"{'all but ' if few is others else ''}rank{'s' if len(few) > 1 else ''} {some}{rest}"
-
-
-def _kind(topology: Topology) -> str:
-    """A group is a host where hosts divide the ranks, and not what hangs on one switch."""
-    return "host" if topology.groups == topology.hosts else "group"
-
-
-def group_name(topology: Topology, index: int) -> str:
-    """Call a group a host if it is one."""
-    members = topology.groups[index]
-    run = f"ranks {members[0]} to {members[-1]}" if len(members) > 1 else f"rank {members[0]}"
-    return f"{_kind(topology)} {index} ({run})"
+    some = list_some(map(str, few), _MOST_NAMED)
+    return f"{'all but ' if few is others else ''}rank{'s' if len(few) > 1 else ''} {some}"
 
 
 def group_masks(topology: Topology, *, outward: bool) -> list[Mask]:
     """Each group with the switches that make its border smallest, as far as moving one at a time finds."""
-    member = _membership(topology)
-    owned = _own_switches(topology, member)
+    member = membership(topology)
+    owned = own_switches(topology, member)
     grows = len(topology.groups) * topology.links <= _MOST_GROWTH
     masks = []
     for index in range(len(topology.groups)):
         bare, full = member == index, owned == index
         if grows:
             full = _move_switches(topology, full, outward=outward)
-        cuts = [capacity(topology, border(topology, mask, outward=outward)) for mask in (bare, full)]
+        cuts = cut_speeds(topology, [bare, full], outward=outward)
         masks.append(full if cuts[1] < cuts[0] else bare)
     return masks
 
@@ -167,19 +158,19 @@ def _single_ranks(topology: Topology, root: int) -> SetFamily:
 
 def _groups(topology: Topology, root: int) -> SetFamily:
     masks = {outward: group_masks(topology, outward=outward) for outward in (True, False)}
-    out, into = (
-        np.array(
-            [capacity(topology, border(topology, mask, outward=outward)) for mask in masks[outward]], float
-        )
-        for outward in (True, False)
-    )
+    out, into = (cut_speeds(topology, masks[outward], outward=outward) for outward in (True, False))
+
+    # A group is a host where hosts divide the ranks, and not what hangs on one switch.
+    kind = "host" if topology.groups == topology.hosts else "group"
 
     def show(index: int, outward: bool) -> tuple[str, Mask]:
-        return group_name(topology, index), masks[outward][index]
+        members = topology.groups[index]
+        run = f"ranks {members[0]} to {members[-1]}" if len(members) > 1 else f"rank {members[0]}"
+        return f"{kind} {index} ({run})", masks[outward][index]
 
     size = np.array([len(group) for group in topology.groups])
     has_root = np.array([root in group for group in topology.groups])
-    return SetFamily(f"one {_kind(topology)}", size, out, into, has_root, show)
+    return SetFamily(f"one {kind}", size, np.array(out, float), np.array(into, float), has_root, show)
 
 
 def _slabs(topology: Topology, root: int, axis: int) -> SetFamily:
@@ -215,8 +206,8 @@ def _slabs(topology: Topology, root: int, axis: int) -> SetFamily:
     )
 
 
-def _own_switches(topology: Topology, member: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Extend groups to the switches that only their own ranks hang on."""
+def own_switches(topology: Topology, member: NDArray[Any]) -> NDArray[np.int64]:
+    """Extend a division of the ranks to the switches that ranks of one part alone hang on; -1 for others."""
     lowest = np.full(topology.nodes, topology.nodes)
     highest = np.full(topology.nodes, -1)
     for here, there in ((topology.link_src, topology.link_dst), (topology.link_dst, topology.link_src)):
@@ -245,7 +236,7 @@ def _move_switches(topology: Topology, inside: Mask, *, outward: bool) -> Mask:
     return inside
 
 
-def _membership(topology: Topology) -> NDArray[np.int64]:
+def membership(topology: Topology) -> NDArray[np.int64]:
     """Group of each rank, -1 for switches."""
     member = np.full(topology.nodes, -1)
     for index, group in enumerate(topology.groups):

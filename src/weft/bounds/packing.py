@@ -34,10 +34,10 @@ import numpy as np
 
 from weft.bounds import tight_cuts
 from weft.bounds.certificates import prove_seconds
+from weft.bounds.node_sets import membership, own_switches
 from weft.bounds.tree_columns import (
     TREE_COLLECTIVES,
     TreeColumns,
-    TreeGrowth,
     cheapest_tree,
     find_centres,
     find_twins,
@@ -189,8 +189,7 @@ def pack(
         raise InputError(msg)
     topology.check_root(root)
     if not (0 <= tolerance < 1 and 0 <= time_limit_s < math.inf):
-        msg = f"tolerance {tolerance} must be in 0..1, and the time limit {time_limit_s} finite"
-        raise InputError(msg)
+        raise InputError(f"tolerance {tolerance} must be in 0..1, and the time limit {time_limit_s} finite")
     return _Search(topology, collective, root, _Goal(tolerance, time_limit_s, proven)).run()
 
 
@@ -252,8 +251,8 @@ class _Search:
         ranks = self.topology.ranks
         trees = min(256, max(64, _SEED_EDGES // ranks))
         roots = find_centres(self.topology, 2) if self.root < 0 else np.array([self.root], np.int32)
-        growth = TreeGrowth(trees, sweeps=6 if ranks <= 64 else 1 if ranks <= 256 else 0)
-        return grow_trees(self.topology, roots, self.halves, growth)
+        sweeps = 6 if ranks <= 64 else 1 if ranks <= 256 else 0
+        return grow_trees(self.topology, roots, self.halves, trees, sweeps)
 
     def add(self, trees: TreeColumns) -> int:
         """Put trees into the programme, those with a new load only; returns how many."""
@@ -370,16 +369,13 @@ def _simple_prices(topology: Topology, root: int) -> Iterator[NDArray[np.float64
             yield leaves.astype(np.float64)
 
 
-def _partitions(topology: Topology) -> Iterator[NDArray[np.int32]]:
+def _partitions(topology: Topology) -> Iterator[NDArray[np.int64]]:
     """Divisions of the nodes into sets, -1 for none: ranks, groups, the best, islands of fast links."""
-    yield _add_switches(topology, np.arange(topology.ranks, dtype=np.int32))
+    yield own_switches(topology, np.arange(topology.ranks))
     if topology.groups:
-        grouped = np.empty(topology.ranks, np.int32)
-        for number, members in enumerate(topology.groups):
-            grouped[list(members)] = number
-        yield _add_switches(topology, grouped)
+        yield own_switches(topology, membership(topology))
     if tight_cuts.affordable(topology):
-        yield _add_switches(topology, tight_cuts.strongest(topology, outward=True).part)
+        yield own_switches(topology, tight_cuts.strongest(topology, outward=True).part)
     speeds = np.unique(topology.bandwidth)
     for speed in speeds[1:][-_MOST_SPEEDS:]:
         islands = _islands(topology, topology.bandwidth >= speed)
@@ -387,27 +383,12 @@ def _partitions(topology: Topology) -> Iterator[NDArray[np.int32]]:
             yield islands
 
 
-def _add_switches(topology: Topology, part: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Parts of the ranks, and of the switches: with the ranks around them if those agree, else -1."""
-    label = np.full(topology.nodes, -1, np.int32)
-    label[: topology.ranks] = part
-    for switch in range(topology.ranks, topology.nodes):
-        homes = {int(label[node]) for node in topology.neighbours[switch] if node < topology.ranks}
-        if len(homes) == 1:
-            label[switch] = homes.pop()
-    return label
-
-
-def _islands(topology: Topology, usable: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _islands(topology: Topology, usable: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Nodes that are joined by usable links share a number; switches without ranks have -1."""
-    label = np.arange(topology.nodes, dtype=np.int32)
-    src, dst = topology.link_src[usable], topology.link_dst[usable]
-    while True:
-        least = label.copy()
-        np.minimum.at(least, src, label[dst])
-        np.minimum.at(least, dst, label[src])
-        least = least[least]
-        if np.array_equal(least, label):
-            break
-        label = least
-    return np.where(np.isin(label, label[: topology.ranks]), label, -1).astype(np.int32)
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = (topology.link_src[usable], topology.link_dst[usable])
+    graph = csr_array((np.ones(len(links[0])), links), (topology.nodes, topology.nodes))
+    label = connected_components(graph, directed=False)[1]
+    return np.where(np.isin(label, label[: topology.ranks]), label, -1)

@@ -26,6 +26,15 @@ TREE_COLLECTIVES: Final = {"all_reduce": (True, True), "reduce": (True, False), 
 _MOST_CENTRES: Final = 4096
 """Ranks up to which it is worth knowing who is in the middle."""
 
+_SHARPNESS: Final = 0.43
+"""How many times the price of a link doubles with one more tree on it."""
+
+_DEPTH_PRICE: Final = 0.05
+"""What one more level costs, in average edges: more makes shallower trees and less even load."""
+
+_SEED: Final = 1
+"""Decides ties."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeColumns:
@@ -143,38 +152,22 @@ def _farthest(topology: Topology) -> NDArray[np.int32]:
     return _core.rank_eccentricities(topology.nodes, topology.ranks, topology.link_src, topology.link_dst)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeGrowth:
-    """How `grow_trees` goes about it.
-
-    Parameters
-    ----------
-    trees
-        How many.
-    sweeps
-        How often each is taken out and grown again; more spread the load more evenly.
-    sharpness
-        How many times the price of a link doubles with one more tree on it.
-    depth_price
-        What one more level costs, in average edges: more makes shallower trees and less even load.
-    seed
-        Decides ties.
-    """
-
-    trees: int
-    sweeps: int = 6
-    sharpness: float = 0.43
-    depth_price: float = 0.05
-    seed: int = 1
-
-
 def grow_trees(
-    topology: Topology, roots: NDArray[np.int32], halves: tuple[bool, bool], growth: TreeGrowth
+    topology: Topology, roots: NDArray[np.int32], halves: tuple[bool, bool], trees: int, sweeps: int = 6
 ) -> tuple[TreeColumns, NDArray[np.float64]]:
     """Trees that load the links evenly, and the prices of the links that led to them.
 
     Each tree is grown where the others left room: a link's price rises exponentially with its load. On
     symmetric networks a tree is the same up and down. Tree t has the root ``roots[t % len(roots)]``.
+
+    Parameters
+    ----------
+    topology, halves
+        Where, and which halves of the trees, up and down, are used.
+    roots, trees
+        Where the trees begin, and how many there are.
+    sweeps
+        How often each is taken out and grown again; more spread the load more evenly.
     """
     # Feeling its own load after every edge makes a tree best, but costs ranks x links on switches.
     raise_every = 1 if topology.ranks <= (256 if topology.direct else 128) else 4
@@ -186,16 +179,16 @@ def grow_trees(
         twin=find_twins(topology),
         slot=1.0 / topology.bandwidth,
         roots=roots,
-        trees=growth.trees,
-        sweeps=growth.sweeps,
+        trees=trees,
+        sweeps=sweeps,
         raise_every=raise_every,
-        sharpness=growth.sharpness,
-        depth_price=growth.depth_price,
+        sharpness=_SHARPNESS,
+        depth_price=_DEPTH_PRICE,
         up=halves[0],
         down=halves[1],
-        seed=growth.seed,
+        seed=_SEED,
     )
-    shape = (growth.trees, topology.ranks)
+    shape = (trees, topology.ranks)
     return TreeColumns(root, up.reshape(shape), down.reshape(shape), offsets, links), price
 
 

@@ -89,32 +89,17 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from weft import _core
-
-        click.echo(f"weft {_core.version()}")
-        ctx.exit()
-
-
 @click.group(
     cls=Verbs,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="\b\nExamples:\n"
     "  weft compare torus:8x8 --size 64MiB\n"
     "  weft plan torus:8x8 -o plan.weft\n"
     "  weft topology hosts:8,4,2 --svg cluster.svg\n"
     "  weft COMMAND --help",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_print_version,
-    help="Show the version and exit.",
-)
+@click.version_option(package_name="weft", message="weft %(version)s")
 @click.pass_context
 def group(ctx: click.Context) -> None:
     """Compare, plan, verify and simulate collectives for the network you have."""
@@ -168,8 +153,7 @@ def _complete(instruction: str) -> int:
 
     shell, _, wish = instruction.partition("_")
     if get_completion_class(shell) is None or wish not in ("source", "complete"):
-        msg = f"{_COMPLETION}={instruction}: expected bash_source, zsh_source or fish_source"
-        raise InputError(msg)
+        raise InputError(f"{_COMPLETION}={instruction}: expected bash_source, zsh_source or fish_source")
     try:
         return shell_complete(group, {}, "weft", _COMPLETION, instruction)
     except (KeyError, ValueError) as error:
@@ -212,7 +196,7 @@ def _explain(error: Exception) -> int:
 
 
 def _complain(message: str, code: int, label: str = "weft: error") -> int:
-    from weft.cli.terminal_text import one_line
+    from weft.cli.output import one_line
 
     click.echo(f"{label}: {one_line(message, LONGEST_MESSAGE)}", err=True)
     return code

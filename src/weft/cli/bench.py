@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -28,24 +28,27 @@ if TYPE_CHECKING:
 _SETTINGS: Final = ("memory", "transport", "algorithm", "topology", "plan", "schedule")
 
 
-def _read_size(ctx: click.Context, option: click.Parameter, text: str) -> int:
+def _read_size(option: str, text: str) -> int:
     """Bytes; a bare K, M or G is 2^10, 2^20 or 2^30, as everybody who uses nccl-tests expects."""
-    return options.read_size(ctx, option, re.sub(r"(?<=[0-9])([KMG])$", r"\1iB", text))
+    return options.read_size(option, re.sub(r"(?<=[0-9])([KMG])$", r"\1iB", text))
 
 
-def _read_count(_ctx: click.Context, option: click.Parameter, text: str) -> int | None:
+def _read_count(option: str, text: str) -> int | None:
     """A whole number, or None for the word ``auto``."""
     if text == "auto":
         return None
-    least = 1 if option.name == "iterations" else 0
+    least = 1 if option == "-n" else 0
     if not re.fullmatch(r"[0-9]{1,7}", text) or int(text) < least:
-        msg = f"{option.opts[0]} {text}: give a whole number from {least}, or auto"
-        raise InputError(msg)
+        raise InputError(f"{option} {text}: give a whole number from {least}, or auto")
     return int(text)
 
 
-def _read_names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+def _read_names(_option: str, text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+_SIZE: Final = options.OptionType("SIZE", _read_size)
+_COUNT: Final = options.OptionType("COUNT|auto", _read_count)
 
 
 @click.command(
@@ -61,94 +64,73 @@ def _read_names(_ctx: click.Context, _option: click.Parameter, text: str | None)
     "-b",
     "--min-bytes",
     "least",
+    type=_SIZE,
     default="4K",
-    show_default=True,
-    callback=_read_size,
-    metavar="SIZE",
     help="Smallest size; K, M and G are powers of 1024, as in nccl-tests.",
 )
-@click.option(
-    "-e",
-    "--max-bytes",
-    "most",
-    default="128M",
-    show_default=True,
-    callback=_read_size,
-    metavar="SIZE",
-    help="Largest size.",
-)
+@click.option("-e", "--max-bytes", "most", type=_SIZE, default="128M", help="Largest size.")
 @click.option(
     "-f",
     "--step-factor",
     "factor",
     type=click.IntRange(2, 1024),
     default=2,
-    show_default=True,
     help="From one size to the next.",
 )
 @click.option(
     "-n",
     "--iters",
     "iterations",
+    type=_COUNT,
     default="auto",
-    show_default=True,
-    callback=_read_count,
-    metavar="COUNT|auto",
     help="Operations in a round; auto fills a twentieth of a second.",
 )
 @click.option(
     "-w",
     "--warmup-iters",
     "warmups",
+    type=_COUNT,
     default="auto",
-    show_default=True,
-    callback=_read_count,
-    metavar="COUNT|auto",
     help="Operations before each round that are not timed; auto is a quarter of the others, at most 20.",
 )
-@click.option(
-    "-r", "--rounds", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Rounds per size."
-)
+@click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5, help="Rounds per size.")
 @click.option(
     "-R",
     "--ranks",
     type=click.IntRange(1, limits.MAX_LOCAL_RANKS),
     default=2,
-    show_default=True,
     help="Processes to start on this machine.",
 )
-@click.option("-d", "--dtype", type=click.Choice(list(ITEM_BYTES)), default="float32", show_default=True)
-@click.option("-o", "--op", type=click.Choice(OPS), default="sum", show_default=True)
-@click.option("-c", "--collective", type=click.Choice(COLLECTIVES), default="all_reduce", show_default=True)
+@click.option("-d", "--dtype", type=click.Choice(list(ITEM_BYTES)), default="float32")
+@click.option("-o", "--op", type=click.Choice(OPS), default="sum")
+@click.option("-c", "--collective", type=click.Choice(COLLECTIVES), default="all_reduce")
 @click.option(
     "--place",
     type=click.Choice(["out", "in", "both"]),
     default="both",
-    show_default=True,
     help="Whether the result goes elsewhere than the input.",
 )
 @click.option(
     "--memory",
     type=click.Choice(["private", "shared"]),
     default="private",
-    show_default=True,
     help="Weft's tensors: of any origin, or from Communicator.empty, which the ranks of a machine share.",
 )
-@click.option("--transport", type=click.Choice(["auto", "copy", "tcp"]), default="auto", show_default=True)
+@click.option("--transport", type=click.Choice(["auto", "copy", "tcp"]), default="auto")
 @click.option("--algorithm", metavar="NAME", help="Weft's schedule, as for weft.init.")
 @click.option("--topology", metavar="SPEC|FILE", help="What it is built on; its speeds are the bound.")
 @click.option("--plan", metavar="FILE", help="What weft plan wrote.")
 @click.option("--schedule", metavar="FILE", help="Any schedule, such as weft export wrote; it is verified.")
 @click.option(
     "--against",
-    callback=_read_names,
-    metavar="NAME,...",
+    type=options.OptionType("NAME,...", _read_names),
+    default="",
+    show_default=False,
     help="Measure these too, in turn: gloo, mpi (Open MPI 5), mpi4 (Open MPI 4), mpich, oneccl.",
 )
 @options.timeout
 @options.as_json
-@click.pass_context
-def command(ctx: click.Context, /, **given: Any) -> None:
+def command(**given: Any) -> None:
     """Time collectives for real, beside other runtimes.
 
     Sizes, options and columns are those of nccl-tests. Every result is checked; #wrong counts elements that
@@ -156,13 +138,13 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     takes. Inside a job (under weft run, torchrun, mpirun) the ranks of that job are measured.
     """
     from weft.bench.measure import BenchEffort, measure
+    from weft.runtime.bootstrap.environment import in_job
 
     if given["least"] > given["most"]:
-        msg = f"-b {given['least']} is more than -e {given['most']}; there is no size to measure"
-        raise InputError(msg)
+        raise InputError(f"-b {given['least']} is more than -e {given['most']}; there is no size to measure")
     places: tuple[Place, ...] = ("out", "in") if given["place"] == "both" else (given["place"],)
     effort = BenchEffort(given["rounds"], given["iterations"], given["warmups"])
-    with _stage(given) as (performers, tasks, limit, speaks):
+    with (_this_job if in_job() else _new_jobs)(given) as (performers, tasks, limit, speaks):
         if given["place"] != "both" and given["place"] not in tasks[0].places:
             msg = f"--place {given['place']}: {given['collective']} has only {' and '.join(tasks[0].places)}"
             raise InputError(msg)
@@ -180,48 +162,40 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         else:
             table.end(rows)
     if any(one.wrong for row in rows for series in row.series.values() for one in series.values()):
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 _Setting = tuple[list["MeasuredJob"], list["BenchTask"], "Callable[[BenchTask], MachineLimit | None]", bool]
 
 
+"""Who is measured with what: performers, tasks, the bound of a task, whether this process is to print."""
+
+
 @contextmanager
-def _stage(given: dict[str, Any]) -> Iterator[_Setting]:
-    """Who is measured with what: jobs that are started here, or the one that this process belongs to.
+def _this_job(given: dict[str, Any]) -> Iterator[_Setting]:
+    """Measure the job that this process belongs to."""
+    from weft.bench.peers.weft_peer import OwnJob
+    from weft.runtime.bootstrap.environment import find_place
 
-    Yields performers, tasks, the bound of a task, and whether this process is the one that prints.
-    """
-    from weft.runtime.bootstrap.environment import find_place, in_job
-
-    settings = {name: given[name] for name in _SETTINGS}
-    if not in_job():
-        with _own_jobs(given, settings) as setting:
-            yield setting
-        return
     if given["against"]:
         msg = "--against: peers are measured beside jobs that weft bench starts; run it outside of a job"
         raise InputError(msg)
     options.refuse_unused("ranks", reason="this process is a rank of a job already, whose ranks are measured")
-    from weft.bench.inside import OwnJob
-
     place = find_place()
     one_machine = place.local_size == place.size
     limit = _limit(given["topology"], place.size, measured=one_machine and place.rank == 0)
-    here = OwnJob(settings, given["timeout"])
-    try:
+    with closing(OwnJob(_settings(given), given["timeout"])) as here:
         yield [here], _tasks(given, place.size), limit, place.rank == 0
-    finally:
-        here.close()
 
 
 @contextmanager
-def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Setting]:
+def _new_jobs(given: dict[str, Any]) -> Iterator[_Setting]:
+    """Measure jobs that are started here."""
     from weft.bench.bench_session import BenchSession
     from weft.bench.peers import find_entry, find_peers
     from weft.bench.peers.weft_peer import make_chooser
 
-    ranks = given["ranks"]
+    ranks, settings = given["ranks"], _settings(given)
     make_chooser(ranks, settings)  # a bad one is told at once, and once
     entries = [find_entry("weft"), *find_peers(given["against"])]
     tasks = _tasks(given, ranks)
@@ -233,6 +207,10 @@ def _own_jobs(given: dict[str, Any], settings: dict[str, Any]) -> Iterator[_Sett
         yield list(teams), tasks, limit, True
         for team in teams:
             team.leave()
+
+
+def _settings(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: given[name] for name in _SETTINGS}
 
 
 def _tasks(given: dict[str, Any], ranks: int) -> list[BenchTask]:
@@ -266,7 +244,7 @@ def _document(
         "cores": len(os.sched_getaffinity(0)),
         "machine": platform.platform(),
         "python": platform.python_version(),
-        "settings": {name: given[name] for name in _SETTINGS},
+        "settings": _settings(given),
         "rounds": effort.rounds,
         "versions": {performer.name: performer.versions for performer in performers},
         "rows": [row.to_dict() for row in rows],

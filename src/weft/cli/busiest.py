@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weft.cli.output import make_table, print_table
+from weft.cli.output import make_table
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from rich.console import Console
 
+    from weft.cli.console import Console
     from weft.topology import Topology
 
 SHOWN: Final = 5
@@ -27,7 +27,7 @@ def print_busiest_links(
     for link in busiest(busy_ps):
         speed = format_bandwidth(int(topology.bandwidth[link]))
         table.add_row(topology.link_name(link), speed, *busy_cells(int(busy_ps[link]), time_ps))
-    print_table(console, table)
+    console.print_table(table)
     idle = int((busy_ps == 0).sum())
     if idle:
         console.print(f"{idle:,} of {topology.links:,} links carry nothing")

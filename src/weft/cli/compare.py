@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli import options
-from weft.cli.output import (
-    SPEED_UNITS,
-    WIDE,
-    largest_unit,
-    make_console,
-    make_table,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    progress,
-)
-from weft.cli.terminal_text import one_line, printable
-from weft.errors import LONGEST_MESSAGE, InputError
+from weft.cli.output import SPEED_UNITS, WIDE, largest_unit, make_table, one_line, present, progress
+from weft.errors import LONGEST_MESSAGE, InputError, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
+    from weft.cli.console import Console
     from weft.collective_names import Collective
     from weft.planning import Comparison, ComparisonRow
-    from weft.simulation.simulator import Sharing
 
 _BAR_CELLS = 12
 _BAR = ""
@@ -42,10 +28,10 @@ DEFAULT_SECONDS = 60.0
 _TIME_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
 
 
-def _read_time_limit(ctx: click.Context, option: click.Parameter, text: str) -> float | None:
-    seconds = options.read_time_limit(ctx, option, text)
+def _read_time_limit(option: str, text: str) -> float | None:
+    seconds = options.read_time_limit(option, text)
     if seconds == 0:
-        msg = f"{option.opts[0]} {text}: there is nothing to compare in no time; give more seconds, or none"
+        msg = f"{option} {text}: there is nothing to compare in no time; give more seconds, or none"
         raise InputError(msg)
     return seconds
 
@@ -62,33 +48,25 @@ def _read_time_limit(ctx: click.Context, option: click.Parameter, text: str) -> 
 @click.argument("topology")
 @options.size
 @options.collective
-@click.option(
-    "--algorithm", "algorithms", multiple=True, metavar="NAME", help="Only this one; may be repeated."
-)
+@options.algorithms
 @options.root
 @options.sharing
 @options.segment
 @click.option(
     "--time-limit",
+    type=options.OptionType("SECONDS|none", _read_time_limit),
     default=f"{DEFAULT_SECONDS:g}",
-    show_default=True,
-    callback=_read_time_limit,
-    metavar="SECONDS|none",
     help="Wall-clock time: skip algorithms that would not be done by then; those of few transfers go first.",
 )
 @options.as_json
-@click.pass_context
 def command(
-    ctx: click.Context,
     topology: str,
     size: int,
     collective: Collective,
     algorithms: tuple[str, ...],
-    root: int,
-    sharing: Sharing,
     segment: str | int,
-    time_limit: float | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Time every algorithm on a cluster, beside the physical limit.
 
@@ -103,27 +81,15 @@ def command(
 
     options.check_root(collective)
     with progress("compare") as report:
-        found = compare(
-            obtain_topology(topology),
-            size,
-            collective,
-            algorithms or None,
-            root=root,
-            sharing=sharing,
-            segment_bytes=segment,
-            time_limit=time_limit,
-            progress=report,
-        )
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        show(found, make_console())
+        network, only = obtain_topology(topology), algorithms or None
+        found = compare(network, size, collective, only, segment_bytes=segment, progress=report, **how)
+    present(found, show, as_json=as_json)
     for row in found.results:
         if row.problem is not None:
             problem = one_line(str(row.problem), LONGEST_MESSAGE)
             click.echo(f"weft: error: {row.algorithm}: {problem}", err=True)
     if not found.verified:
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def show(found: Comparison, console: Console) -> None:
@@ -136,19 +102,19 @@ def show(found: Comparison, console: Console) -> None:
     parts = [count(topology.ranks, "rank"), count(topology.links, "link"), f"{found.sharing} sharing"]
     if topology.switches:
         parts.insert(1, count(topology.switches, "switch"))
-    print_line(console, head, "bold")
-    print_line(console, ", ".join(parts), "dim")
+    console.print_line(head, "bold")
+    console.print_line(", ".join(parts), "dim")
     console.print()
     wide = console.width >= WIDE
-    print_table(console, _table(found, wide=wide), drop=_DROP_WIDE if wide else _DROP)
+    console.print_table(_table(found, wide=wide), drop=_DROP_WIDE if wide else _DROP)
     console.print()
-    print_facts(console, _notes(found))
+    console.print_facts(*_notes(found))
     names: dict[str, list[str]] = {}
     for skipped in found.skipped:
         names.setdefault(skipped.reason, []).append(skipped.algorithm)
     labels = ["skipped", *[""] * len(names)]
     lines = [f"{', '.join(same)}: {printable(reason)}" for reason, same in names.items()]
-    print_facts(console, list(zip(labels, lines, strict=False)), style="dim")
+    console.print_facts(*zip(labels, lines, strict=False), style="dim")
 
 
 def _table(found: Comparison, *, wide: bool) -> Table:
@@ -167,7 +133,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     ]
     table = make_table(*heads, left=("algorithm", _BAR))
     for row in found.results:
-        cells: list[str | Text] = [
+        cells = [
             row.algorithm,
             _number(row.seconds and row.seconds / second, fastest / second),
             _number(row.algbw_GBps and row.algbw_GBps / speed, widest / speed),
@@ -196,11 +162,9 @@ def _number(value: float | None, reference: float) -> str:
     return f"{value:,.{min(max(digits, 0), 3)}f}"
 
 
-def _bar(fraction: float) -> Text:
-    from rich.text import Text
-
+def _bar(fraction: float) -> str:
     whole, part = divmod(round(min(max(fraction, 0.0), 1.0) * _BAR_CELLS * 8), 8)
-    return Text(("█" * whole + " ▏▎▍▌▋▊▉"[part]).strip())
+    return ("█" * whole + " ▏▎▍▌▋▊▉"[part]).strip()
 
 
 def _notes(found: Comparison) -> list[tuple[str, str]]:

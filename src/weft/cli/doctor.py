@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.cli import options
-from weft.cli.output import make_console, make_table, print_facts, print_json, print_table
-from weft.cli.terminal_text import one_line, printable
+from weft.cli.output import make_console, make_table, one_line, print_json
+from weft.errors import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from weft.cli.console import Console
 
 _REQUIRED: Final = ("numpy", "scipy", "click", "rich", "msgspec")
 _FEATURES: Final = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_bf16", "asimd", "sve")
@@ -39,17 +39,19 @@ class Extra:
     def find(self) -> str | None:
         """Version of the package, or path of the program, or None."""
         if self.package is not None:
-            try:
-                return metadata.version(self.package)
-            except metadata.PackageNotFoundError:
-                return None
-        return next((path for name in self.programs if (path := shutil.which(name))), None)
+            return _version(self.package)
+        return next((path for name in self.programs if (path := _find_program(name))), None)
+
+
+def _find_program(name: str) -> str | None:
+    """Path of a program: as a shell finds it, or beside this Python, where pip puts programs."""
+    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
 EXTRAS: Final = (
-    Extra("torch", "training with PyTorch", "pip install 'weft[torch]'", package="torch"),
-    Extra("mpi4py", "running under mpirun and srun", "pip install 'weft[mpi]'", package="mpi4py"),
-    Extra("networkx", "topologies from networkx graphs", "pip install 'weft[graph]'", package="networkx"),
+    Extra("torch", "training with PyTorch", "pip install torch", package="torch"),
+    Extra("mpi4py", "running under mpirun and srun", "pip install mpi4py", package="mpi4py"),
+    Extra("networkx", "topologies from networkx graphs", "pip install networkx", package="networkx"),
     Extra("Open MPI", "running under mpirun", "apt install openmpi-bin libopenmpi-dev", programs=("mpirun",)),
     Extra("iproute2", "emulated clusters", "apt install iproute2", programs=("ip",)),
     Extra(
@@ -72,8 +74,7 @@ class Check:
 
 @click.command("doctor", epilog=options.examples("weft doctor", "weft doctor --json"))
 @options.as_json
-@click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(as_json: bool) -> None:
     """Check this installation.
 
     Shows versions, the machine, and optional tools with what they are for; then runs a self-test, which
@@ -97,7 +98,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     else:
         _show(checks, make_console())
     if not all(check.ok for check in checks):
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def run_checks() -> list[Check]:
@@ -189,10 +190,8 @@ def _check_simulation() -> tuple[bool, str]:
     found = simulate(schedule, size_bytes, segment_bytes=None).time_ps
     expected = 14 * (10**6 + transfer_ps(size_bytes // 8, 10 * 10**9))
     if found != expected:
-        return (
-            False,
-            f"a ring on 8 ranks takes {found} ps, the closed form says {expected} ps; run make build",
-        )
+        wrong = f"a ring on 8 ranks takes {found} ps, the closed form says {expected} ps; run make build"
+        return False, wrong
     return True, f"ring on 8 ranks: verified, {human_seconds(found / 1e12)}, as the closed form says"
 
 
@@ -210,16 +209,13 @@ def _show(checks: list[Check], console: Console) -> None:
     here = machine()
     memory = here["memory_bytes"]
     used = ", ".join(f"{name} {version or 'missing'}" for name, version in versions().items())
-    print_facts(
-        console,
-        [
-            ("versions", used),
-            ("system", printable(here["system"])),
-            ("processor", f"{here['cpus']} x {printable(here['processor'])}"),
-            ("features", " ".join(here["features"]) or "-"),
-            ("memory", f"{memory / 2**30:.1f} GiB" if memory else "unknown"),
-            ("directory", printable(here["directory"])),
-        ],
+    console.print_facts(
+        ("versions", used),
+        ("system", printable(here["system"])),
+        ("processor", f"{here['cpus']} x {printable(here['processor'])}"),
+        ("features", " ".join(here["features"]) or "-"),
+        ("memory", f"{memory / 2**30:.1f} GiB" if memory else "unknown"),
+        ("directory", printable(here["directory"])),
     )
     console.print()
     table = make_table("optional", "found", "for", left=("optional", "found", "for"))
@@ -228,11 +224,11 @@ def _show(checks: list[Check], console: Console) -> None:
         found = extra.find()
         purpose = extra.purpose if found else f"{extra.purpose}: {extra.install}"
         table.add_row(extra.name, Text(printable(found or "no"), "green" if found else "dim"), purpose)
-    print_table(console, table)
+    console.print_table(table)
     console.print()
     table = make_table("check", "", "result", left=("check", "", "result"))
     table.columns[2].no_wrap = False
     for check in checks:
         mark = Text("ok", "green") if check.ok else Text("FAILED", "bold red")
         table.add_row(check.name, mark, printable(check.detail))
-    print_table(console, table)
+    console.print_table(table)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from weft.cli import options
-from weft.cli.output import make_console, make_table, print_facts, print_json, print_line, print_table
-from weft.cli.terminal_text import one_line, printable
+from weft.cli.output import make_table, one_line, present
+from weft.errors import InputError, list_some, name_ranks, printable
 
 if TYPE_CHECKING:
+    from weft.cli.console import Console
     from weft.runtime.diagnosis import Diagnosis, RankState
 
 _LONGEST_FINDING = 400
@@ -18,7 +20,7 @@ _LONGEST_FINDING = 400
 
 @click.command(
     "explain",
-    epilog=options.examples("weft explain flight-*.json", "weft explain --json flight-*.json"),
+    epilog=options.examples("weft explain .", "weft explain --json flight-*.json"),
 )
 @click.argument("records", metavar="FLIGHT...", nargs=-1, required=True)
 @options.as_json
@@ -26,23 +28,32 @@ def command(records: tuple[str, ...], as_json: bool) -> None:
     """Say why a job failed or hangs, from its flight records.
 
     Every rank writes one (flight-JOB-rN.json) when an operation fails, when the program calls
-    Communicator.flight(), and on SIGUSR2. Give those of one job; the more ranks, the better.
+    Communicator.flight(), and on SIGUSR2. Give all of a job, or the folder that they are in; the more
+    ranks, the better. Of several jobs the latest is explained.
     """
     from weft import limits
     from weft.runtime.diagnosis import diagnose, load_flight
 
-    limits.check("flight records", len(records), limits.MAX_JOB_RANKS)
-    found = diagnose(map(load_flight, records))
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        _show(found)
+    names = [name for given in records for name in _expand(given)]
+    limits.check("flight records", len(names), limits.MAX_JOB_RANKS)
+    found = diagnose(map(load_flight, names))
+    present(found, _show, as_json=as_json)
 
 
-def _show(found: Diagnosis) -> None:
-    console = make_console()
+def _expand(given: str) -> list[str]:
+    """The records in a folder; anything else is one."""
+    if given == "-" or not Path(given).is_dir():
+        return [given]
+    found = sorted(map(str, Path(given).glob("flight-*.json")))
+    if not found:
+        msg = f"{printable(given)}: there is no flight-*.json in this folder"
+        raise InputError(f"{msg}; ranks write them where WEFT_FLIGHT_DIR says, by default where they run")
+    return found
+
+
+def _show(found: Diagnosis, console: Console) -> None:
     count = len(found.ranks)
-    print_line(console, f"job {printable(found.job)}: records of {len(found.states)} of {count} ranks")
+    console.print_line(f"job {printable(found.job)}: records of {len(found.states)} of {count} ranks")
     console.print()
     columns = ("rank", "operation", "state", "for s", "waits for", "step")
     table = make_table(*columns, left=("operation", "state", "waits for"))
@@ -55,14 +66,17 @@ def _show(found: Diagnosis) -> None:
             _wait(one),
             "-" if one.step is None else str(one.step),
         )
-    print_table(console, table)
+    console.print_table(table)
     console.print()
     facts = [("finding", one_line(printable(text), _LONGEST_FINDING)) for text in found.findings]
     if found.absent:
-        from weft.errors import name_ranks
-
         facts.append(("no record", name_ranks(found.absent)))
-    print_facts(console, facts)
+    facts += [("earlier", one_line(printable(text), _LONGEST_FINDING)) for text in found.earlier]
+    facts += [("left out", one_line(printable(text), _LONGEST_FINDING)) for text in found.left_out]
+    if found.other_jobs:
+        others = printable(list_some(f"flight-{job}-r*.json" for job in found.other_jobs))
+        facts.append(("other jobs", others))
+    console.print_facts(*facts)
 
 
 def _wait(one: RankState) -> str:

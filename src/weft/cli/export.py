@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.nic_tables import make_tables_of, table_facts
-from weft.cli.output import check_outputs, make_console, print_facts, print_json, progress, write_output
-from weft.cli.terminal_text import printable
-from weft.errors import InputError
+from weft.cli.inputs import ScheduleSource, make_tables_of, table_facts, takes_schedule
+from weft.cli.output import check_outputs, make_console, print_json, progress, write_output
+from weft.errors import InputError, printable
 
 if TYPE_CHECKING:
     from weft.packets import Tables
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("weft", "json", "text", "dot", "ni-table", "ni-text")
 _TABLES: Final = ("ni-table", "ni-text")
+_NAMES: Final = ("topology", "collective", "algorithm")
 _FOR_ALL_SIZES: Final = (
     "only a plan chooses by size; a schedule is for all sizes, and --format ni-table writes tables for one"
 )
@@ -47,14 +47,10 @@ _BY_SUFFIX: Final = {
         "weft export torus:4x4 --algorithm multitree --size 128KiB -o multitree.ni.json",
     ),
 )
-@click.argument("source", metavar="SCHEDULE|PLAN|TOPOLOGY|TABLE")
-@options.algorithm
-@options.collective
-@options.root
+@takes_schedule("SCHEDULE|PLAN|TOPOLOGY|TABLE")
 @click.option(
     "--size",
-    callback=options.read_optional_size,
-    metavar="SIZE",
+    type=options.SIZE,
     help="Of a plan, the size whose schedule is written, such as 64MiB; of tables, the buffer's.",
 )
 @options.ports
@@ -66,16 +62,11 @@ _BY_SUFFIX: Final = {
     help="Binary, JSON, a listing or a Graphviz drawing; tables of network interfaces, as JSON or as a "
     "listing; by default as the file's name ends, else weft.",
 )
-@click.option(
-    "--chunk", type=click.IntRange(min=0), default=0, show_default=True, help="The chunk a dot file draws."
-)
+@click.option("--chunk", type=click.IntRange(min=0), default=0, help="The chunk a dot file draws.")
 @options.max_work(limits.MAX_WORK)
 @options.as_json
 def command(
-    source: str,
-    algorithm: str | None,
-    collective: str,
-    root: int,
+    source: ScheduleSource,
     size: int | None,
     ports: int | None,
     output: str,
@@ -93,8 +84,6 @@ def command(
     ni-table is what the network interface of each rank has to know to carry out the schedule for --size: weft
     packets runs it. A TABLE that was written so can be listed with ni-text.
     """
-    from weft.cli.inputs import obtain, obtain_any
-
     check_outputs(output, as_json=as_json)
     name = PurePath(output).name.lower()
     by_name = next((kind for suffix, kind in _BY_SUFFIX.items() if name.endswith(suffix)), "weft")
@@ -103,34 +92,39 @@ def command(
         options.refuse_unused(
             "chunk", reason=f"only a dot file draws one, this is {chosen}; try --format dot"
         )
-    if chosen in _TABLES:
-        with progress("export") as report:
-            report("tables", 0, 0)
-            found = obtain_any(source, algorithm, collective, root, max_work)
-            tables = make_tables_of(source, found, size, ports, max_work)[0]
-            data = encode_tables(tables, chosen)
-            write_output(output, data)
-        _show_tables(tables, output, chosen, len(data), as_json=as_json)
-        return
-    options.refuse_unused("ports", reason=f"only tables have ports, this is {chosen}; try --format ni-table")
     with progress("export") as report:
-        report("schedule", 0, 0)
-        found = obtain(source, algorithm, collective, root, max_work)
-        schedule, segment = _choose(source, found, size)
-        report(f"{schedule.transfers:,} transfers", 0, 0)
-        data = encode(schedule, chosen, chunk)
+        if chosen in _TABLES:
+            report("tables", 0, 0)
+            tables = make_tables_of(source.name, source.obtain_any(max_work), size, ports, max_work)[0]
+            data, fields = encode_tables(tables, chosen), tables.to_dict()
+            facts = [*_facts({name: fields[name] for name in _NAMES}), *table_facts(tables)]
+        else:
+            reason = f"only tables have ports, this is {chosen}; try --format ni-table"
+            options.refuse_unused("ports", reason=reason)
+            report("schedule", 0, 0)
+            schedule, segment = _choose(source.name, source.obtain(max_work), size)
+            report(f"{schedule.transfers:,} transfers", 0, 0)
+            data, fields = encode(schedule, chosen, chunk), describe(schedule) | segment
+            facts = [*_facts(describe(schedule)), *_segment_facts(segment)]
         write_output(output, data)
     if as_json:
-        print_json({"file": output, "format": chosen, "bytes": len(data), **describe(schedule), **segment})
+        print_json({"file": output, "format": chosen, "bytes": len(data), **fields})
     elif output != "-":
-        facts = [("wrote", f"{printable(output)}, {len(data):,} bytes, {chosen}")]
-        for name, value in describe(schedule).items():
-            facts.append((name, f"{value:,}" if isinstance(value, int) else printable(value)))
-        facts += [
-            ("segment", "whole messages" if pieces is None else f"{pieces:,} bytes")
-            for pieces in segment.values()
-        ]
-        print_facts(make_console(), facts)
+        wrote = f"{printable(output)}, {len(data):,} bytes, {chosen}"
+        make_console().print_facts(("wrote", wrote), *facts)
+
+
+def _facts(fields: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (name, f"{value:,}" if isinstance(value, int) else printable(value)) for name, value in fields.items()
+    ]
+
+
+def _segment_facts(segment: dict[str, int | None]) -> list[tuple[str, str]]:
+    return [
+        ("segment", "whole messages" if pieces is None else f"{pieces:,} bytes")
+        for pieces in segment.values()
+    ]
 
 
 def _choose(source: str, found: Schedule | Plan, size: int | None) -> tuple[Schedule, dict[str, int | None]]:
@@ -171,20 +165,7 @@ def encode_tables(tables: Tables, form: str) -> bytes:
     return tables_to_json(tables) if form == "ni-table" else tables_to_text(tables).encode()
 
 
-def _show_tables(tables: Tables, output: str, form: str, size: int, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"file": output, "format": form, "bytes": size, **tables.to_dict()})
-    elif output != "-":
-        facts = [
-            ("wrote", f"{printable(output)}, {size:,} bytes, {form}"),
-            ("topology", printable(tables.topology.name)),
-            ("collective", printable(tables.collective)),
-            ("algorithm", printable(tables.algorithm)),
-        ]
-        print_facts(make_console(), facts + table_facts(tables))
-
-
-def describe(schedule: Schedule) -> dict[str, str | int]:
+def describe(schedule: Schedule) -> dict[str, Any]:
     """Say in short what is in a schedule."""
     return {
         "topology": schedule.topology.name,

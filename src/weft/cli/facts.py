@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft import units
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -27,9 +25,9 @@ class LinkClass:
     """Directed links of one kind and speed."""
 
     kind: str
+    count: int
     bandwidth: int
     latency_ps: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def link_classes(topology: Topology) -> list[LinkClass]:
     table = np.stack([switch_ends, topology.bandwidth, topology.latency_ps], axis=1)
     rows, counts = np.unique(table, axis=0, return_counts=True)
     kinds = ("rank-rank", "rank-switch", "switch-switch")
-    found = [LinkClass(kinds[r[0]], int(r[1]), int(r[2]), int(n)) for r, n in zip(rows, counts, strict=True)]
+    found = [LinkClass(kinds[r[0]], int(n), int(r[1]), int(r[2])) for r, n in zip(rows, counts, strict=True)]
     return sorted(found, key=lambda c: (-c.count, c.kind, -c.bandwidth))
 
 
@@ -99,8 +97,7 @@ def half_to_half(topology: Topology) -> int | None:
     nodes = topology.nodes
     unit = int(np.gcd.reduce(topology.bandwidth))
     capacity = topology.bandwidth // unit
-    room = np.iinfo(np.int32).max
-    if int(capacity.sum()) > room:
+    if int(capacity.sum()) > np.iinfo(np.int32).max:
         return None  # speeds too unlike for the whole-number flow of scipy
     first, second = np.arange(half), np.arange(half, topology.ranks)
     ends: list[NDArray[Any]] = [
@@ -108,10 +105,8 @@ def half_to_half(topology: Topology) -> int | None:
         np.concatenate([topology.link_dst, first, np.full(len(second), nodes + 1)]),
     ]
     weights = np.concatenate([capacity, np.full(topology.ranks, int(capacity.sum()))])
-    matrix = csr_array((weights.astype(np.int64), (ends[0], ends[1])), shape=(nodes + 2, nodes + 2))
-    if int(matrix.data.max()) > room:
-        return None
-    flow = maximum_flow(csr_array(matrix, dtype=np.int32), nodes, nodes + 1)
+    matrix = csr_array((weights.astype(np.int32), (ends[0], ends[1])), shape=(nodes + 2, nodes + 2))
+    flow = maximum_flow(matrix, nodes, nodes + 1)
     return int(flow.flow_value) * unit
 
 
@@ -156,15 +151,3 @@ def describe_group(members: tuple[int, ...]) -> str:
         else:
             runs.append([rank])
     return ", ".join("-".join(str(rank) for rank in run) for run in runs)
-
-
-def describe_path(topology: Topology, links: tuple[int, ...]) -> list[tuple[str, str, str]]:
-    """Name, speed and latency of each link of a path."""
-    return [
-        (
-            topology.link_name(link),
-            units.format_bandwidth(int(topology.bandwidth[link])),
-            units.format_time(int(topology.latency_ps[link])),
-        )
-        for link in links
-    ]

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from weft.cli import options
 from weft.errors import FormatError, InputError
@@ -66,50 +71,112 @@ def _find_plan(source: str) -> Plan | None:
     return load_plan(path) if is_plan(start) else None
 
 
-def obtain(
-    source: str, algorithm: str | None, collective: str, root: int, max_work: float | None
-) -> Schedule | Plan:
-    """Read a schedule or plan file, or build an algorithm on a topology; see `obtain_any`."""
-    from weft.packets import Tables
-
-    found = obtain_any(source, algorithm, collective, root, max_work)
-    if isinstance(found, Tables):
-        msg = f"{source}: is a table of network interfaces, not a schedule; weft packets runs it"
-        raise InputError(msg)
-    return found
-
-
-def obtain_any(
-    source: str, algorithm: str | None, collective: str, root: int, max_work: float | None
-) -> Schedule | Plan | Tables:
-    """Read a file of a schedule, plan or tables, whichever it is, or build an algorithm on a topology.
+@dataclass(frozen=True, slots=True)
+class ScheduleSource:
+    """What stands on the command line for a schedule.
 
     Parameters
     ----------
-    source
+    name
         A file, ``-`` for standard input, or, with an algorithm, anything `weft.load_topology` takes.
     algorithm, collective, root
         What to build; a file needs none of it.
-    max_work
-        Operations that reading a file may take, by estimate; None for any number.
+    """
+
+    name: str
+    algorithm: str | None
+    collective: str
+    root: int
+
+    def obtain(self, max_work: float | None) -> Schedule | Plan:
+        """Read a schedule or plan file, or build an algorithm on a topology; see `obtain_any`."""
+        from weft.packets import Tables
+
+        found = self.obtain_any(max_work)
+        if isinstance(found, Tables):
+            msg = f"{self.name}: is a table of network interfaces, not a schedule; weft packets runs it"
+            raise InputError(msg)
+        return found
+
+    def obtain_any(self, max_work: float | None) -> Schedule | Plan | Tables:
+        """Read a file of a schedule, plan or tables, whichever it is, or build an algorithm on a topology.
+
+        Parameters
+        ----------
+        max_work
+            Operations that reading a file may take, by estimate; None for any number.
+
+        Raises
+        ------
+        InputError
+            If it is the one and should be the other, or cannot be read.
+        """
+        from weft.topology.spec_parser import is_spec
+
+        if self.algorithm is not None:
+            from weft.algorithms import registry
+
+            options.check_root(self.collective)
+            chosen = registry.find(self.algorithm)
+            return chosen.build(obtain_topology(self.name), self.collective, self.root)
+        if is_spec(self.name) and not exists(Path(self.name)):
+            raise _needs_algorithm(self.name)
+        reason = "a schedule file has its own; it is for --algorithm"
+        options.refuse_unused("collective", "root", reason=reason)
+        return _read(self.name, max_work)
+
+
+def takes_schedule(metavar: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare the argument and options that say which schedule is meant; the verb gets a `ScheduleSource`."""
+
+    def declare(verb: Callable[..., None]) -> Callable[..., None]:
+        @wraps(verb)
+        def call(*, source: str, algorithm: str | None, collective: str, root: int, **given: Any) -> None:
+            verb(source=ScheduleSource(source, algorithm, collective, root), **given)
+
+        declared = options.algorithm(options.collective(options.root(call)))
+        return click.argument("source", metavar=metavar)(declared)
+
+    return declare
+
+
+def make_tables_of(
+    source: str,
+    found: Schedule | Plan | Tables,
+    size: int | None,
+    ports: int | None,
+    max_work: float | None,
+) -> tuple[Tables, Schedule | None]:
+    """Tables that were read, or those of a schedule for a size, with that schedule.
 
     Raises
     ------
     InputError
-        If it is the one and should be the other, or cannot be read.
+        If a size is missing, or is given to tables that have their own.
     """
-    from weft.topology.spec_parser import is_spec
+    from weft.packets import Tables, default_ports, make_tables
+    from weft.planning import Plan
 
-    if algorithm is not None:
-        from weft.algorithms import registry
+    if isinstance(found, Tables):
+        options.refuse_unused("size", "ports", reason=f"{source} is a table, which has its own")
+        return found, None
+    if size is None:
+        raise InputError(f"{source}: a table has addresses and sizes; give --size, such as --size 64MiB")
+    schedule = found.choose(size).schedule if isinstance(found, Plan) else found
+    ports = default_ports(schedule.topology) if ports is None else ports
+    return make_tables(schedule, size, ports=ports, max_work=max_work), schedule
 
-        options.check_root(collective)
-        chosen = registry.find(algorithm)
-        return chosen.build(obtain_topology(source), collective, root)
-    if is_spec(source) and not exists(Path(source)):
-        raise _needs_algorithm(source)
-    options.refuse_unused("collective", "root", reason="a schedule file has its own; it is for --algorithm")
-    return _read(source, max_work)
+
+def table_facts(tables: Tables) -> list[tuple[str, str]]:
+    """What tables take, for people: how long the longest table is, and the fields of an entry."""
+    bits = tables.entry_bits()
+    fields = ", ".join(f"{name} {count}" for name, count in bits.items())
+    ports = "1 port a rank" if tables.ports == 1 else f"{tables.ports} ports a rank"
+    return [
+        ("tables", f"{tables.entries:,} entries at most, {tables.steps:,} steps; {ports}"),
+        ("entry", f"{sum(bits.values())} bits: {fields}"),
+        ("largest", f"{tables.table_bits:,} bits"),
+    ]
 
 
 def _read(source: str, max_work: float | None) -> Schedule | Plan | Tables:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft import limits
-from weft.cli.output import print_json
+from weft.cli.output import one_line, print_json
 from weft.cli.signals import heed_signals
-from weft.cli.terminal_text import one_line
 from weft.errors import LONGEST_MESSAGE, InputError, name_ranks
 from weft.files import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from weft.runtime.launcher.launch import JobResult
+    from weft.runtime.launcher.launch import JobResult, Seat
 
 _IS_PROGRAM: Final = "weft.cli.job_command.is_program"
 
@@ -40,7 +39,6 @@ restarts: Final = click.option(
     "--restarts",
     type=click.IntRange(0, limits.MAX_RESTARTS),
     default=0,
-    show_default=True,
     metavar="N",
     help="Start the job again when it has failed, at most so often; WEFT_ATTEMPT counts from 0.",
 )
@@ -56,8 +54,17 @@ words: Final = click.argument(
 )
 
 
+def takes_job(verb: Callable[..., None]) -> Callable[..., None]:
+    """Declare what every verb that starts a job takes: options, and the words of the job's command."""
+    for declare in (words, plain, job_json, keep_going, restarts):
+        verb = declare(verb)
+    return verb
+
+
 class WordsCommand(click.Command):
     """A command that knows whether ``--`` stood before its words, which click itself forgets."""
+
+    allow_interspersed_args = False
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, and remember which of them are the program's."""
@@ -72,27 +79,51 @@ class WordsCommand(click.Command):
         return rest
 
 
-def command_line(ctx: click.Context, given: tuple[str, ...]) -> list[str]:
+def command_line(given: tuple[str, ...]) -> list[str]:
     """Program and words: those after ``--``, or this Python and a script."""
     if not given:
-        msg = "there is no command behind --"
-        raise InputError(msg)
-    if ctx.meta[_IS_PROGRAM]:
+        raise InputError("there is no command behind --")
+    if click.get_current_context().meta[_IS_PROGRAM]:
         return list(given)
     if not exists(Path(given[0])):
-        msg = f"{given[0]}: no such file; to run a command, write -- before it"
-        raise InputError(msg)
+        raise InputError(f"{given[0]}: no such file; to run a command, write -- before it")
     return [sys.executable, *given]
 
 
-def pause(text: str, seconds: float) -> None:
+def launch(
+    line: list[str],
+    ranks: int,
+    *,
+    restarts: int,
+    keep_going: bool,
+    as_json: bool,
+    plain: bool,
+    seats: Sequence[Seat] | None = None,
+) -> list[JobResult]:
+    """Run a job as its options say, and return its attempts."""
+    from weft.runtime.launcher.restarts import launch_with_restarts
+
+    return launch_with_restarts(
+        line,
+        ranks,
+        restarts,
+        _pause,
+        out=(sys.stderr if as_json else sys.stdout).buffer,
+        err=sys.stderr.buffer,
+        seats=seats,
+        marked=not plain,
+        keep_going=keep_going,
+    )
+
+
+def _pause(text: str, seconds: float) -> None:
     """Say that a job starts again, and wait before it does."""
     with heed_signals():  # during an attempt the launcher hears them itself
         click.echo(one_line(f"weft: {text}", LONGEST_MESSAGE), err=True)
         time.sleep(seconds)
 
 
-def finish(ctx: click.Context, attempts: Sequence[JobResult], line: list[str], *, as_json: bool) -> None:
+def finish(attempts: Sequence[JobResult], line: list[str], *, as_json: bool) -> None:
     """Say how the last attempt of a job ended, and end with its exit code."""
     result = attempts[-1]
     if as_json:
@@ -103,19 +134,29 @@ def finish(ctx: click.Context, attempts: Sequence[JobResult], line: list[str], *
         click.echo(one_line(told, LONGEST_MESSAGE), err=True)
     if result.exit_code:
         click.echo(one_line(_complaint(result, len(attempts) - 1), LONGEST_MESSAGE), err=True)
-        ctx.exit(result.exit_code)
+        raise click.exceptions.Exit(result.exit_code)
 
 
 def _complaint(result: JobResult, restarts: int) -> str:
     if result.failure is not None:
-        more = result.failure.ranks and len(result.results) > len(result.failure.ranks)
-        others = "; the others were stopped" if more else ""
+        others = _say_others(result, result.failure.ranks) if result.failure.ranks else ""
         tried = f", after {restarts} restart{'s' * (restarts > 1)}" if restarts else ""
         return f"weft: error: {result.failure}{others}{tried}"
     assert result.signal is not None
     if result.signal == signal.SIGINT:
         return "weft: interrupted"
     return f"weft: stopped by {signal.Signals(result.signal).name}"
+
+
+def _say_others(result: JobResult, first: Sequence[int]) -> str:
+    """Say what became of the ranks that did not fail first."""
+    others = [one for one in result.results if one.rank not in first]
+    if any(one.stopped for one in others):
+        return "; the others were stopped"
+    failed = [one.rank for one in others if one.exit_code]
+    if failed:
+        return f"; {name_ranks(failed)} failed too"
+    return "; the others ended well" if others else ""
 
 
 def _as_dict(attempts: Sequence[JobResult], line: list[str]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +10,8 @@ import click
 
 from weft.cli import job_command, options
 from weft.cli.facts import count
-from weft.cli.output import make_console, make_table, print_json, print_table, progress
+from weft.cli.output import make_console, make_table, one_line, print_json, progress
 from weft.cli.signals import heed_signals
-from weft.cli.terminal_text import one_line
 from weft.errors import LONGEST_MESSAGE, InputError, RuntimeFailure, WeftError
 
 if TYPE_CHECKING:
@@ -38,24 +36,23 @@ def command() -> None:
 
 
 _topology = click.argument("topology", metavar="TOPOLOGY")
-_scale = click.option(
-    "--scale",
-    default="auto",
-    show_default=True,
-    metavar="auto|FACTOR",
-    callback=lambda _ctx, _option, text: _read_scale(text),
-    help="Multiply the speeds of all cables; auto slows them down to what this machine can emulate.",
-)
 
 
-def _read_scale(text: str) -> float | None:
+def _read_scale(option: str, text: str) -> float | None:
     if text == "auto":
         return None
     factor = options.read_float(text)
     if not 0 < factor <= _LARGEST_SCALE:
-        msg = f"--scale {text}: give a factor such as 0.001, or auto"
-        raise InputError(msg)
+        raise InputError(f"{option} {text}: give a factor such as 0.001, or auto")
     return factor
+
+
+_scale = click.option(
+    "--scale",
+    type=options.OptionType("auto|FACTOR", _read_scale),
+    default="auto",
+    help="Multiply the speeds of all cables; auto slows them down to what this machine can emulate.",
+)
 
 
 @contextmanager
@@ -78,8 +75,7 @@ def _lab(topology: str, scale: float | None) -> Iterator[Network]:
 
 @command.command("check", epilog=options.examples("weft lab check", "weft lab check --json"))
 @options.as_json
-@click.pass_context
-def check(ctx: click.Context, as_json: bool) -> None:
+def check(as_json: bool) -> None:
     """Say whether clusters can be emulated here.
 
     Builds the smallest cluster there is and removes it again. Exit code 2 where that is refused, and the
@@ -95,17 +91,15 @@ def check(ctx: click.Context, as_json: bool) -> None:
         problem = error
     if as_json:
         print_json({"ok": problem is None, "problem": None if problem is None else str(problem)})
-        ctx.exit(InputError.exit_code if problem else 0)
+        raise click.exceptions.Exit(InputError.exit_code if problem else 0)
     if problem is not None:
-        msg = f"no cluster can be emulated here: {problem}"
-        raise InputError(msg) from problem
+        raise InputError(f"no cluster can be emulated here: {problem}") from problem
     click.echo("clusters can be emulated here")
 
 
 @command.command(
     "run",
     cls=job_command.WordsCommand,
-    context_settings={"allow_interspersed_args": False},
     epilog=options.examples(
         "weft lab run torus:2x4@bw=20Mbit/s train.py",
         "weft lab run --scale 0.001 cluster.toml -- python -m package.train",
@@ -114,50 +108,21 @@ def check(ctx: click.Context, as_json: bool) -> None:
     ),
 )
 @_scale
-@job_command.restarts
-@job_command.keep_going
-@job_command.job_json
-@job_command.plain
 @_topology
-@job_command.words
-@click.pass_context
-def run(
-    ctx: click.Context,
-    topology: str,
-    scale: float | None,
-    restarts: int,
-    keep_going: bool,
-    as_json: bool,
-    plain: bool,
-    words: tuple[str, ...],
-) -> None:
+@job_command.takes_job
+def run(topology: str, scale: float | None, words: tuple[str, ...], **given: Any) -> None:
     """Run a job on an emulated cluster, one process per rank.
 
     As `weft run`, but each rank is started on its host of TOPOLOGY. `weft.init()` then plans for it:
     WEFT_TOPOLOGY names a file with the cluster and the addresses of its cables. torch.distributed finds
     the variables that torchrun would set.
     """
-    from weft.runtime.launcher.restarts import launch_with_restarts
-
-    line = job_command.command_line(ctx, words)
+    line = job_command.command_line(words)
     if shutil.which(line[0]) is None:
-        msg = f"{line[0]}: cannot be started: no such program"
-        raise InputError(msg)
-    stream = sys.stderr if as_json else sys.stdout
+        raise InputError(f"{line[0]}: cannot be started: no such program")
     with _lab(topology, scale) as network:
-        seats = network.seats()
-        attempts = launch_with_restarts(
-            line,
-            len(seats),
-            restarts,
-            job_command.pause,
-            out=stream.buffer,
-            err=sys.stderr.buffer,
-            seats=seats,
-            marked=not plain,
-            keep_going=keep_going,
-        )
-    job_command.finish(ctx, attempts, line, as_json=as_json)
+        attempts = job_command.launch(line, network.topology.ranks, **given, seats=network.seats())
+    job_command.finish(attempts, line, as_json=given["as_json"])
 
 
 @command.command(
@@ -171,12 +136,7 @@ def run(
 @_topology
 @_scale
 @click.option(
-    "--size",
-    default="4MB",
-    show_default=True,
-    callback=options.read_size,
-    metavar="SIZE",
-    help="Bytes per rank, such as 4MB (10^6) or 4MiB (2^20).",
+    "--size", type=options.SIZE, default="4MB", help="Bytes per rank, such as 4MB (10^6) or 4MiB (2^20)."
 )
 @click.option(
     "--algorithm",
@@ -185,12 +145,17 @@ def run(
     metavar="NAME",
     help="Measure this algorithm of Weft's too; may be repeated.",
 )
-@click.option("--against", default="", metavar="NAME,...", help="Measure these too: gloo, mpi, mpi4.")
-@click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5, show_default=True)
+@click.option(
+    "--against",
+    default="",
+    show_default=False,
+    metavar="NAME,...",
+    help="Measure these too: gloo, mpi, mpi4.",
+)
+@click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5)
 @options.timeout
 @options.as_json
-@click.pass_context
-def bench(ctx: click.Context, /, **given: Any) -> None:
+def bench(**given: Any) -> None:
     """Time all-reduce on an emulated cluster: what Weft plans, beside other algorithms and runtimes.
 
     All take turns, round after round. Beside each time stands what the simulator predicts for the network as
@@ -202,8 +167,7 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
     from weft.lab.contest import hold
 
     if given["size"] < _ELEMENT_BYTES:
-        msg = f"--size {given['size']}: a rank has at least one element of {_ELEMENT_BYTES} bytes"
-        raise InputError(msg)
+        raise InputError(f"--size {given['size']}: a rank has at least one element of {_ELEMENT_BYTES} bytes")
     given["peers"] = [name.strip() for name in given["against"].split(",") if name.strip()]
     find_peers(given["peers"])
     for name in given["algorithms"]:
@@ -224,7 +188,7 @@ def bench(ctx: click.Context, /, **given: Any) -> None:
         else:
             _print(outcomes)
     if any(outcome.wrong for outcome in outcomes):
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _entrants(network: Network, given: dict[str, Any]) -> list[Entrant]:
@@ -252,7 +216,7 @@ def _print(outcomes: list[EntrantResult]) -> None:
         table.add_row(
             one.name, one.algorithm or "-", *cells, predicted, off, f"{one.median_seconds / own:.2f}"
         )
-    print_table(make_console(), table, drop=(4, 3))
+    make_console().print_table(table, drop=(4, 3))
     for one in outcomes:
         if one.wrong:
             click.echo(f"weft: error: {one.name}: {one.wrong:,} elements are wrong", err=True)

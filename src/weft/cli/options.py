@@ -18,26 +18,44 @@ _DAY: Final = 86_400.0
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def read_size(_ctx: click.Context, option: click.Parameter, text: str) -> int:
+class OptionType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases of click
+    """Type of an option whose text one function reads; its complaint is better than any of click's.
+
+    Parameters
+    ----------
+    metavar
+        How the help shows it.
+    read
+        Given the option's name and the text.
+    """
+
+    def __init__(self, metavar: str, read: Callable[[str, str], Any]) -> None:
+        self.name, self._read = metavar, read
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002
+        """As it was given: a word in small letters is to be typed."""
+        return self.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002
+        """Read the text."""
+        assert param is not None
+        return self._read(param.opts[0], value)
+
+
+def read_size(option: str, text: str) -> int:
     """Positive number of bytes; the unit parser's own complaint is the best one."""
     size_bytes = units.parse_size(text)
     if not size_bytes:
-        msg = f"{option.opts[0]} {text}: there is nothing to send; give at least 1 byte, such as 64MiB"
-        raise InputError(msg)
+        raise InputError(f"{option} {text}: there is nothing to send; give at least 1 byte, such as 64MiB")
     return size_bytes
 
 
-def read_optional_size(ctx: click.Context, option: click.Parameter, text: str | None) -> int | None:
-    """As `read_size`, where none may be given."""
-    return None if text is None else read_size(ctx, option, text)
-
-
-def read_segment(ctx: click.Context, option: click.Parameter, text: str) -> int | str:
+def _read_segment(option: str, text: str) -> int | str:
     """Segment size, or one of the words ``auto`` and ``none``."""
-    return text if text in ("auto", "none") else read_size(ctx, option, text)
+    return text if text in ("auto", "none") else read_size(option, text)
 
 
-def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) -> str:
+def _read_collective(_option: str, text: str) -> str:
     """Name of a collective in any of its usual spellings; a suggestion otherwise."""
     plain = {known.replace("_", ""): known for known in COLLECTIVES}
     name = text.lower().replace("-", "").replace("_", "")
@@ -45,8 +63,7 @@ def read_collective(_ctx: click.Context, _option: click.Parameter, text: str) ->
         return plain[name]
     close = difflib.get_close_matches(name, plain, 1)
     hint = f"; did you mean {plain[close[0]]}?" if close else "."
-    msg = f"collective {quote(text)} is unknown{hint} Known: {', '.join(COLLECTIVES)}"
-    raise InputError(msg)
+    raise InputError(f"collective {quote(text)} is unknown{hint} Known: {', '.join(COLLECTIVES)}")
 
 
 def read_float(text: str) -> float:
@@ -57,42 +74,42 @@ def read_float(text: str) -> float:
         return math.nan
 
 
-def read_time_limit(_ctx: click.Context, option: click.Parameter, text: str) -> float | None:
-    """Seconds of wall-clock time, or None for the word ``none``."""
-    if text == "none":
-        return None
-    seconds = read_float(text)
-    if not 0 <= seconds < math.inf:
-        msg = f"{option.opts[0]} {text!r}: give seconds, such as 300, or none"
-        raise InputError(msg)
-    return seconds
+def _reader(
+    allows: Callable[[float], bool], advice: str, *, or_none: bool
+) -> Callable[[str, str], float | None]:
+    """Make a function that reads a number of some range, or also the word ``none``."""
+
+    def read(option: str, text: str) -> float | None:
+        if or_none and text == "none":
+            return None
+        number = read_float(text)
+        if not allows(number):
+            raise InputError(f"{option} {text!r}: {advice}")
+        return number
+
+    return read
 
 
-def read_timeout(_ctx: click.Context, option: click.Parameter, text: str) -> float:
-    """Seconds, more than none and at most a day."""
-    seconds = read_float(text)
-    if not 0 < seconds <= _DAY:
-        msg = f"{option.opts[0]} {text!r}: give seconds, such as 300; at most {_DAY:,.0f}, a day"
-        raise InputError(msg)
-    return seconds
-
-
-def read_work(_ctx: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    """Operations, more than none, or None for the word ``none``."""
-    if text == "none":
-        return None
-    work = math.nan if text is None else read_float(text)
-    if not 0 < work < math.inf:
-        msg = f"{option.opts[0]} {text!r}: give operations, such as 1e11, or none"
-        raise InputError(msg)
-    return work
+read_time_limit: Final = _reader(
+    lambda seconds: 0 <= seconds < math.inf, "give seconds, such as 300, or none", or_none=True
+)
+_read_timeout: Final = _reader(
+    lambda seconds: 0 < seconds <= _DAY,
+    f"give seconds, such as 300; at most {_DAY:,.0f}, a day",
+    or_none=False,
+)
+_read_work: Final = _reader(
+    lambda work: 0 < work < math.inf, "give operations, such as 1e11, or none", or_none=True
+)
+SIZE: Final = OptionType("SIZE", read_size)
+TIME_LIMIT: Final = OptionType("SECONDS|none", read_time_limit)
+TIMEOUT: Final = OptionType("SECONDS", _read_timeout)
 
 
 def check_number(_ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
     """Refuse what is not a number, which click lets through every range; None is an option not given."""
     if value is not None and math.isnan(value):
-        msg = f"{option.opts[0]} nan: give a number"
-        raise InputError(msg)
+        raise InputError(f"{option.opts[0]} nan: give a number")
     return value
 
 
@@ -101,8 +118,7 @@ def refuse_unused(*names: str, reason: str) -> None:
     context = click.get_current_context(silent=True)
     for name in names:
         if context is not None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            msg = f"--{name.replace('_', '-')}: {reason}"
-            raise InputError(msg)
+            raise InputError(f"--{name.replace('_', '-')}: {reason}")
 
 
 def check_root(collective: str) -> None:
@@ -118,54 +134,40 @@ def examples(*lines: str) -> str:
 
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, no table.")
 
+trace: Final = click.option(
+    "--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing."
+)
+
 timeout: Final = click.option(
-    "--timeout",
-    default="300",
-    show_default=True,
-    callback=read_timeout,
-    metavar="SECONDS",
-    help="For a job to start, and for each round.",
+    "--timeout", type=TIMEOUT, default="300", help="For a job to start, and for each round."
 )
 
 size: Final = click.option(
-    "--size",
-    required=True,
-    callback=read_size,
-    metavar="SIZE",
-    help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6).",
+    "--size", type=SIZE, required=True, help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6)."
 )
 
 collective: Final = click.option(
     "--collective",
+    type=OptionType("NAME", _read_collective),
     default="all_reduce",
-    show_default=True,
-    callback=read_collective,
-    metavar="NAME",
     help=f"{', '.join(COLLECTIVES[:-1])} or {COLLECTIVES[-1]}.",
 )
 
 root: Final = click.option(
-    "--root",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Root rank of broadcast and reduce.",
+    "--root", type=click.IntRange(min=0), default=0, help="Root rank of broadcast and reduce."
 )
 
 sharing: Final = click.option(
     "--sharing",
     type=click.Choice(["queue", "fluid"]),
     default="queue",
-    show_default=True,
     help="How a link serves several messages: one after the other, or max-min fair as TCP does.",
 )
 
 segment: Final = click.option(
     "--segment",
+    type=OptionType("auto|none|SIZE", _read_segment),
     default="auto",
-    show_default=True,
-    callback=read_segment,
-    metavar="auto|none|SIZE",
     help="Pipeline messages in pieces of this size; auto tries several and keeps the fastest.",
 )
 
@@ -174,18 +176,18 @@ def max_work(default: float) -> Callable[[_Command], _Command]:
     """Option for operations that a schedule may take: so many, unless it is given."""
     return click.option(
         "--max-work",
+        type=OptionType("N|none", _read_work),
         default=f"{default:g}".replace("e+", "e"),
-        show_default=True,
-        callback=read_work,
-        metavar="N|none",
         help="Refuse a schedule that is estimated to take more operations, of a nanosecond or so each.",
     )
 
 
 algorithm: Final = click.option(
-    "--algorithm",
-    metavar="NAME",
-    help="Build this on a topology, which the argument then is.",
+    "--algorithm", metavar="NAME", help="Build this on a topology, which the argument then is."
+)
+
+algorithms: Final = click.option(
+    "--algorithm", "algorithms", multiple=True, metavar="NAME", help="Only this one; may be repeated."
 )
 
 ports: Final = click.option(

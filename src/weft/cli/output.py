@@ -5,29 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sys
-import textwrap
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from weft.cli.terminal_text import one_line
-from weft.errors import LONGEST_MESSAGE, InputError
+from weft.errors import LONGEST_MESSAGE, InputError, printable, shorten
 from weft.files import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from rich.console import Console
     from rich.table import Table
+
+    from weft.cli.console import Console
 
 PATIENCE_S: Final = 1.0
 """Work shorter than this shows no progress bar."""
-
-_FOLDED: Final = 24
-"""Least width of a column whose text is folded."""
 
 WIDE: Final = 100
 """Columns from which tables show what is nice to have."""
@@ -60,25 +56,37 @@ def human_speed(value: float) -> str:
     return f"{value / scale:.2f} {unit}"
 
 
+def one_line(text: str, longest: int) -> str:
+    r"""Collapse white space, spell out control characters, and cut out the middle of what is too long.
+
+    Examples
+    --------
+    >>> one_line("first\n   second", 100)
+    'first second'
+    >>> one_line("x" * 50 + "end", 20)
+    'xxxxxxxx ... xxxxend'
+    """
+    return shorten(printable(" ".join(text.split())), longest)
+
+
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON document, and nothing else."""
     click.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
 
 
 def make_console() -> Console:
-    """Make a console on standard output; it honours NO_COLOR and COLUMNS and takes no text for markup."""
-    from rich.console import Console
+    """Make a console on standard output."""
+    from weft.cli.console import Console
 
-    class Quiet(Console):
-        """A console that leaves it to ``main`` what a closed pipe means."""
+    return Console()
 
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
 
-    console = Quiet(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    if not console.width:  # COLUMNS=0, as some programs set it when they do not know
-        console.width = 80
-    return console
+def present(found: Any, show: Callable[[Any, Console], None], *, as_json: bool, **more: Any) -> None:
+    """Print what was found: as one JSON document, with further fields, or as `show` has it for people."""
+    if as_json:
+        print_json(found.to_dict() | more)
+    else:
+        show(found, make_console())
 
 
 def make_table(*columns: str, left: tuple[str, ...] = ()) -> Table:
@@ -88,111 +96,29 @@ def make_table(*columns: str, left: tuple[str, ...] = ()) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False)
     for name in columns:
-        justify: Literal["left", "right"] = "left" if name in left else "right"
-        table.add_column(name, justify=justify, no_wrap=True, overflow="fold")
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True, overflow="fold")
     return table
-
-
-def print_table(console: Console, table: Table, drop: Sequence[int] = ()) -> None:
-    """Print a table as airily as the terminal allows; numbers are never cut.
-
-    Where even the closest one is too wide, columns are left out and named below: those of `drop` first, then
-    the last ones, down to two.
-    """
-    folding = [index for index, column in enumerate(table.columns) if not column.no_wrap]
-    if folding:
-        _print_at_least(console, table, _width(console, _without(table, folding)) + _FOLDED)
-        return
-    order = [*drop, *(index for index in reversed(range(len(table.columns))) if index not in drop)]
-    for dropped in range(len(table.columns) - 1):
-        left_out = sorted(order[:dropped])
-        slim = _without(table, left_out)
-        if _fits(console, slim):
-            break
-    _print_at_least(console, slim, _width(console, slim))
-    if left_out:
-        names = (str(table.columns[index].header).replace("-\n", "").replace("\n", " ") for index in left_out)
-        print_line(console, f"no room for: {', '.join(names)}", "dim")
-
-
-def _print_at_least(console: Console, table: Table, width: int) -> None:
-    """Print a table that the terminal may have to fold itself, because it needs so many columns."""
-    room, console.width = console.width, max(console.width, width)
-    console.print(table)
-    console.width = room
-
-
-def _fits(console: Console, table: Table) -> bool:
-    for padding in ((0, 1), (0, 1, 0, 0), (0, 0)):
-        table.padding = padding
-        if _width(console, table) <= console.width:
-            return True
-    return False
-
-
-def _width(console: Console, table: Table) -> int:
-    return console.measure(table, options=console.options.update(width=10_000)).maximum
-
-
-def _without(table: Table, left_out: Sequence[int]) -> Table:
-    kept = [column for index, column in enumerate(table.columns) if index not in left_out]
-    slim = make_table()
-    for column in kept:
-        slim.add_column(column.header, justify=column.justify, no_wrap=True)
-    for row, *cells in zip(table.rows, *(column.cells for column in kept), strict=True):
-        slim.add_row(*cells, style=row.style)
-    return slim
-
-
-def print_line(console: Console, text: str, style: str = "") -> None:
-    """Print a line of text, folded between words only."""
-    from rich.text import Text
-
-    for line in _fold(text, console.width) or [""]:
-        console.print(Text(line, style=style), soft_wrap=True)
-
-
-def _fold(text: str, width: int) -> list[str]:
-    # A spec or a digest that is too long for a line is left to the terminal: a cut number is a wrong one.
-    return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
-
-
-def print_facts(console: Console, facts: list[tuple[str, str]], style: str = "") -> None:
-    """Print names and values in two columns; long values are folded under themselves."""
-    from rich.text import Text
-
-    indent = max((len(name) for name, _ in facts), default=0) + 2
-    for name, value in facts:
-        lines = _fold(value, console.width - indent) or [""]
-        for label, line in zip([name, *[""] * len(lines)], lines, strict=False):
-            console.print(Text.assemble((label.ljust(indent), "dim"), (line, style)), soft_wrap=True)
 
 
 def check_outputs(*paths: str | None, as_json: bool) -> None:
     """Refuse places that cannot be written, before any work is done for them."""
     given = [path for path in paths if path is not None]
     if given.count("-") + as_json > 1:
-        msg = "two outputs want standard output; give a file name instead of -"
-        raise InputError(msg)
+        raise InputError("two outputs want standard output; give a file name instead of -")
     files = [path for path in given if path != "-"]
     for path in files:
         target = Path(path)
         if not path:
-            msg = "the name of an output is empty; give a file name, or - for standard output"
-            raise InputError(msg)
+            raise InputError("the name of an output is empty; give a file name, or - for standard output")
         try:
             if target.is_dir() or path.endswith("/"):
-                msg = f"{path}: is a directory; give a file name"
-                raise InputError(msg)
+                raise InputError(f"{path}: is a directory; give a file name")
             if not target.parent.is_dir():
-                msg = f"{path}: there is no directory {target.parent}; make it first"
-                raise InputError(msg)
+                raise InputError(f"{path}: there is no directory {target.parent}; make it first")
         except OSError as error:
-            msg = f"{path}: cannot be written: {error.strerror or error}"
-            raise InputError(msg) from error
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     if len({os.path.realpath(path) for path in files}) < len(files):
-        msg = f"{files[0]}: two outputs want this file; give each its own"
-        raise InputError(msg)
+        raise InputError(f"{files[0]}: two outputs want this file; give each its own")
 
 
 def warn_of(problem: Exception | None) -> None:

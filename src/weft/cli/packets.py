@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft import limits
 from weft.cli import options
 from weft.cli.busiest import busiest, busy_cells, print_busiest_links
-from weft.cli.nic_tables import make_tables_of, table_facts
-from weft.cli.output import (
-    human_speed,
-    make_console,
-    make_table,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    progress,
-    warn_of,
-)
-from weft.cli.terminal_text import printable
+from weft.cli.inputs import ScheduleSource, make_tables_of, table_facts, takes_schedule
+from weft.cli.output import human_speed, make_table, present, progress, warn_of
+from weft.errors import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from weft.cli.console import Console
     from weft.packets import PacketResult, Rules
 
 
@@ -39,21 +28,16 @@ if TYPE_CHECKING:
         "weft packets multitree.ni.json --strict --lockstep --json",
     ),
 )
-@click.argument("source", metavar="SCHEDULE|PLAN|TOPOLOGY|TABLE")
 @click.option(
     "--size",
-    callback=options.read_optional_size,
-    metavar="SIZE",
+    type=options.SIZE,
     help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6); a table has its own.",
 )
-@options.algorithm
-@options.collective
-@options.root
+@takes_schedule("SCHEDULE|PLAN|TOPOLOGY|TABLE")
 @options.ports
 @click.option(
     "--hardware",
     default="multitree-isca21",
-    show_default=True,
     metavar="NAME",
     help="Packets, routers and interfaces: multitree-isca21, nvlink, eflops, ethernet-10g or ib-100g.",
 )
@@ -61,42 +45,32 @@ if TYPE_CHECKING:
     "--flow-control",
     type=click.Choice(["packet", "message"]),
     default="packet",
-    show_default=True,
     help="A head for every packet, or one for every message, whose packets stay together.",
 )
 @click.option(
     "--detail",
     type=click.Choice(["packet", "message"]),
     default="packet",
-    show_default=True,
     help="Move packets one by one, or messages in at most 64 pieces: faster, and less exact.",
 )
 @click.option("--strict", is_flag=True, help="A step of a table begins when all ports of its rank are free.")
 @click.option("--lockstep", is_flag=True, help="An idle step takes as long as a step is estimated to take.")
 @click.option("--prioritised", is_flag=True, help="Where packets meet, the earlier step goes first.")
 @click.option(
-    "--codesigned",
-    is_flag=True,
-    help="As MultiTree's interface: message flow control, strict, lockstep.",
+    "--codesigned", is_flag=True, help="As MultiTree's interface: message flow control, strict, lockstep."
 )
 @options.max_work(limits.MAX_PACKET_WORK)
 @options.as_json
 def command(
-    source: str,
+    source: ScheduleSource,
     size: int | None,
-    algorithm: str | None,
-    collective: str,
-    root: int,
     ports: int | None,
     hardware: str,
-    flow_control: str,
     detail: str,
-    strict: bool,
-    lockstep: bool,
-    prioritised: bool,
     codesigned: bool,
     max_work: float | None,
     as_json: bool,
+    **rules: Any,
 ) -> None:
     """Run the tables of network interfaces packet by packet.
 
@@ -104,33 +78,25 @@ def command(
     rank. A TABLE, which weft export --format ni-table wrote, is carried out as it stands. Flits then go
     through ports, routers and virtual channels with credits; docs/packets.md has the rules.
     """
-    from weft.cli.inputs import obtain_any
-    from weft.packets import (
-        CODESIGNED,
-        Rules,
-        find_hardware,
-        simulate_tables,
-    )
+    from weft.packets import CODESIGNED, Rules, find_hardware, simulate_tables
     from weft.verification import inspect
 
     chosen = find_hardware(hardware)
     if codesigned:
         reason = "--codesigned says that already; leave one of the two out"
         options.refuse_unused("flow_control", "strict", "lockstep", reason=reason)
-    base = CODESIGNED if codesigned else Rules(flow_control, strict, lockstep=lockstep)
-    rules = replace(base, prioritised=prioritised)
+    own = Rules(**rules)
+    followed = replace(CODESIGNED, prioritised=own.prioritised) if codesigned else own
     with progress("packets") as report:
         report("tables", 0, 0)
-        found = obtain_any(source, algorithm, collective, root, max_work)
-        tables, schedule = make_tables_of(source, found, size, ports, max_work)
+        found = source.obtain_any(max_work)
+        tables, schedule = make_tables_of(source.name, found, size, ports, max_work)
         report(f"{tables.messages:,} messages", 0, 0)
-        result = simulate_tables(tables, hardware=chosen, rules=rules, detail=detail, max_work=max_work)
+        result = simulate_tables(tables, hardware=chosen, rules=followed, detail=detail, max_work=max_work)
         problem = None if schedule is None else inspect(schedule, max_work=max_work).problem
     warn_of(problem)
-    if as_json:
-        print_json(result.to_dict() | {"verified": None if schedule is None else problem is None})
-    else:
-        _show(result, make_console())
+    verified = None if schedule is None else problem is None
+    present(result, _show, as_json=as_json, verified=verified)
 
 
 def _show(result: PacketResult, console: Console) -> None:
@@ -140,25 +106,22 @@ def _show(result: PacketResult, console: Console) -> None:
 
     tables, hardware = result.tables, result.hardware
     what = f"{tables.algorithm} {tables.collective} of {format_size(tables.size_bytes)}"
-    print_line(console, printable(f"{what} on {tables.topology.name}"), "bold")
+    console.print_line(printable(f"{what} on {tables.topology.name}"), "bold")
     last = int(np.argmax(result.rank_finish_ps))
     cycle, overhead = human_seconds(hardware.cycle_ps / 1e12), 100 * result.head_overhead
-    print_facts(
-        console,
-        [
-            ("time", f"{human_seconds(result.seconds)}, {result.cycles:,} cycles of {cycle}"),
-            ("quiet", f"after {result.total_cycles:,} cycles: the last credit is back"),
-            ("algbw", human_speed(result.algbw_GBps)),
-            *table_facts(tables),
-            ("hardware", hardware.name),
-            ("rules", _rules_text(result.rules) + f"; detail of {result.detail}s"),
-            ("packets", f"{result.packets:,} of {tables.messages:,} messages"),
-            ("flits", f"{result.flits:,} of {hardware.flit_bytes} bytes; heads add {overhead:.2f} %"),
-            ("fullest", f"{result.most_flits:,} of {result.buffer_flits:,} flits in a virtual channel"),
-            *_credit_facts(result),
-            ("last rank", f"{last}, at {human_seconds(int(result.rank_finish_ps[last]) / 1e12)}"),
-            ("cost", f"{result.cpu_seconds:.2f} CPU seconds, {result.events:,} events"),
-        ],
+    console.print_facts(
+        ("time", f"{human_seconds(result.seconds)}, {result.cycles:,} cycles of {cycle}"),
+        ("quiet", f"after {result.total_cycles:,} cycles: the last credit is back"),
+        ("algbw", human_speed(result.algbw_GBps)),
+        *table_facts(tables),
+        ("hardware", hardware.name),
+        ("rules", _rules_text(result.rules) + f"; detail of {result.detail}s"),
+        ("packets", f"{result.packets:,} of {tables.messages:,} messages"),
+        ("flits", f"{result.flits:,} of {hardware.flit_bytes} bytes; heads add {overhead:.2f} %"),
+        ("fullest", f"{result.most_flits:,} of {result.buffer_flits:,} flits in a virtual channel"),
+        *_credit_facts(result),
+        ("last rank", f"{last}, at {human_seconds(int(result.rank_finish_ps[last]) / 1e12)}"),
+        ("cost", f"{result.cpu_seconds:.2f} CPU seconds, {result.events:,} events"),
     )
     console.print()
     print_busiest_links(console, tables.topology, result.link_busy_ps, result.time_ps)
@@ -191,4 +154,4 @@ def _show_ports(result: PacketResult, console: Console) -> None:
         way, rest = divmod(number, len(result.port_busy_ps) // 2)
         name = f"rank {rest // ports}, port {rest % ports} {'in' if way else 'out'}"
         table.add_row(name, *busy_cells(int(result.port_busy_ps[number]), result.time_ps))
-    print_table(console, table)
+    console.print_table(table)

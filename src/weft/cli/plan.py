@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from weft.cli import options
-from weft.cli.output import check_outputs, make_console, print_json, progress, write_output
-from weft.cli.terminal_text import printable
+from weft.cli.output import check_outputs, present, progress, write_output
+from weft.errors import printable
 
 if TYPE_CHECKING:
-    from weft.collective_names import Collective
+    from weft.cli.console import Console
     from weft.planning import Plan
-
-
-def _read_sizes(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[int]:
-    return [options.read_size(ctx, option, text) for text in texts]
 
 
 @click.command(
@@ -33,39 +29,30 @@ def _read_sizes(ctx: click.Context, option: click.Parameter, texts: tuple[str, .
 @click.option(
     "--size",
     "sizes",
+    type=options.SIZE,
     multiple=True,
-    callback=_read_sizes,
-    metavar="SIZE",
     help="Plan for this size, such as 64MiB; may be repeated. By default for 4KiB to 1GiB.",
 )
 @options.collective
 @options.root
-@click.option(
-    "--algorithm", "algorithms", multiple=True, metavar="NAME", help="Only this one; may be repeated."
-)
+@options.algorithms
 @click.option("-o", "--output", metavar="FILE", help="Write the plan; - for standard output.")
 @click.option(
     "--time-limit",
+    type=options.TIME_LIMIT,
     default="none",
-    show_default=True,
-    callback=options.read_time_limit,
-    metavar="SECONDS|none",
     help="Wall-clock time: return the best plan found by then.",
 )
 @click.option("--warm-start", metavar="FILE", help="A plan of a similar cluster: try first what it chose.")
 @options.as_json
-@click.pass_context
 def command(
-    ctx: click.Context,
     topology: str,
-    sizes: list[int],
-    collective: Collective,
-    root: int,
+    sizes: tuple[int, ...],
     algorithms: tuple[str, ...],
     output: str | None,
-    time_limit: float | None,
     warm_start: str | None,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Choose the best schedule for every size, and write it down.
 
@@ -84,43 +71,30 @@ def command(
     check_outputs(output, as_json=as_json)
     network = obtain_network(topology)
     if isinstance(network, Plan):
-        if not _given(ctx):
-            _print(network, as_json=as_json)
+        if not _given():
+            present(network, _show, as_json=as_json)
             return
         network = network.topology
     known = None if warm_start is None else load_plan(warm_start)
     with progress("plan") as report:
-        found = plan(
-            network,
-            sizes or None,
-            collective=collective,
-            root=root,
-            algorithms=algorithms or None,
-            time_limit=time_limit,
-            warm_start=known,
-            progress=report,
-        )
+        only = algorithms or None
+        found = plan(network, sizes or None, algorithms=only, warm_start=known, progress=report, **how)
         data = b"" if output is None else encode_plan(found)
     if output is not None:
         write_output(output, data)
     if output != "-":
-        _print(found, as_json=as_json)
+        present(found, _show, as_json=as_json)
     if output is not None and output != "-" and not as_json:
         click.echo(f"\nwrote {printable(output)}, {len(data):,} bytes")
 
 
-def _given(ctx: click.Context) -> bool:
+def _given() -> bool:
     """Whether options ask for a plan to be made, rather than for one to be shown."""
+    ctx = click.get_current_context()
     names = [name for name in ctx.params if name not in ("topology", "as_json")]
     return any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
-def _print(found: Plan, *, as_json: bool) -> None:
-    from rich.text import Text
-
-    if as_json:
-        print_json(found.to_dict())
-        return
-    console = make_console()
+def _show(found: Plan, console: Console) -> None:
     for index, line in enumerate(found.explain().splitlines()):
-        console.print(Text(printable(line), style="" if index else "bold"), soft_wrap=True)
+        console.print(printable(line), style="" if index else "bold", soft_wrap=True)

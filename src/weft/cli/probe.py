@@ -13,7 +13,7 @@ from weft.cli.output import check_outputs, print_json, progress, write_output
 from weft.errors import InputError
 
 if TYPE_CHECKING:
-    from weft.probing.inference import ProbeFinding
+    from weft.probing.inferred_topology import ProbeFinding
     from weft.probing.session import ProbeEffort
     from weft.probing.speed_check import SpeedVerdict
     from weft.runtime.bootstrap.control_plane import ControlPlane
@@ -38,17 +38,10 @@ _LONGEST_S = 3600.0
     type=click.FloatRange(1, _LONGEST_S),
     callback=options.check_number,
     default=60.0,
-    show_default=True,
     help="How long to measure at most.",
 )
 @click.option(
-    "--max-bytes",
-    "max_bytes",
-    default="1GiB",
-    show_default=True,
-    callback=options.read_size,
-    metavar="SIZE",
-    help="How much one flow may send in one round.",
+    "--max-bytes", type=options.SIZE, default="1GiB", help="How much one flow may send in one round."
 )
 @click.option(
     "--verify",
@@ -61,13 +54,10 @@ _LONGEST_S = 3600.0
     type=click.FloatRange(0, 1, max_open=True),
     callback=options.check_number,
     default=0.15,
-    show_default=True,
     help="How much slower than claimed is still right, with --verify.",
 )
 @options.as_json
-@click.pass_context
 def command(
-    ctx: click.Context,
     output: str | None,
     seconds: float,
     max_bytes: int,
@@ -86,7 +76,7 @@ def command(
     if claim is None:
         options.refuse_unused("tolerance", reason="there is nothing to compare with; add --verify TOPOLOGY")
     with join(find_place(), timeout=_JOIN_S) as control_plane:
-        claimed = _prepare(ctx, control_plane, output, claim, as_json=as_json)
+        claimed = _prepare(control_plane, output, claim, as_json=as_json)
         finding = _measure(control_plane, ProbeEffort(seconds, max_bytes), _name(output))
     if control_plane.rank != 0:
         return
@@ -97,11 +87,11 @@ def command(
         verdict = compare_with_claim(finding.measurements, claimed, tolerance)
     _print(finding, verdict, output, as_json=as_json)
     if verdict is not None and verdict.slow:
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _prepare(
-    ctx: click.Context, control_plane: ControlPlane, output: str | None, claim: str | None, *, as_json: bool
+    control_plane: ControlPlane, output: str | None, claim: str | None, *, as_json: bool
 ) -> Topology | None:
     """Read what is claimed, on rank 0; if something is wrong there, all ranks end, and rank 0 says why."""
     claimed, problem = None, None
@@ -115,15 +105,14 @@ def _prepare(
     if problem is not None:
         raise problem
     if told[0]:
-        ctx.exit(InputError.exit_code)
+        raise click.exceptions.Exit(InputError.exit_code)
     return claimed
 
 
 def _read_claim(claim: str, ranks: int) -> Topology:
     claimed = obtain_topology(claim)
     if claimed.ranks != ranks:
-        msg = f"{claim} has {claimed.ranks} ranks, this job {ranks}; start as many as it has"
-        raise InputError(msg)
+        raise InputError(f"{claim} has {claimed.ranks} ranks, this job {ranks}; start as many as it has")
     return claimed
 
 
@@ -132,7 +121,7 @@ def _name(output: str | None) -> str:
 
 
 def _measure(control_plane: ControlPlane, effort: ProbeEffort, name: str) -> ProbeFinding:
-    from weft.probing.inference import infer
+    from weft.probing.inferred_topology import infer
     from weft.probing.session import probe
 
     if control_plane.rank != 0:
@@ -142,7 +131,7 @@ def _measure(control_plane: ControlPlane, effort: ProbeEffort, name: str) -> Pro
 
 
 def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | None, *, as_json: bool) -> None:
-    from weft.probing.probe_report import format_finding
+    from weft.probing.inferred_topology import format_finding
 
     text = format_finding(finding)
     if output is not None:
@@ -161,7 +150,7 @@ def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | No
 
 
 def _print_verdict(verdict: SpeedVerdict) -> None:
-    from weft.probing.inference import readable
+    from weft.probing.inferred_topology import readable
     from weft.units import format_bandwidth
 
     for one in verdict.slow:

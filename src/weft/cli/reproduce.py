@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.output import make_console, print_facts, print_json, print_line, progress, write_output
-from weft.cli.terminal_text import printable
+from weft.cli.output import make_console, print_json, progress, write_output
+from weft.errors import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from weft.cli.console import Console
     from weft.papers import ClaimRow, Reproduction
 
 
@@ -52,24 +51,21 @@ def command(paper: str, charts: str | None, as_json: bool) -> None:
 
 
 def _show(found: Reproduction, console: Console) -> None:
-    print_line(console, found.title, "bold")
-    print_line(console, found.reference)
+    console.print_line(found.title, "bold")
+    console.print_line(found.reference)
     for row in found.rows:
         console.print()
-        print_line(console, row.claim, "bold")
-        print_facts(
-            console,
-            [
-                ("set-up", row.setup),
-                ("paper", _number(row, row.paper)),
-                ("ours", _ours(row)),
-                *([("why", row.why)] if row.why else []),
-            ],
+        console.print_line(row.claim, "bold")
+        console.print_facts(
+            ("set-up", row.setup),
+            ("paper", _number(row, row.paper)),
+            ("ours", _ours(row)),
+            *([("why", row.why)] if row.why else []),
         )
     console.print()
-    print_line(console, "Assumptions", "bold")
+    console.print_line("Assumptions", "bold")
     for assumption in found.assumptions:
-        print_line(console, f"- {assumption}")
+        console.print_line(f"- {assumption}")
 
 
 def _number(row: ClaimRow, value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
@@ -13,7 +13,6 @@ from weft.cli import job_command, options
 @click.command(
     "run",
     cls=job_command.WordsCommand,
-    context_settings={"allow_interspersed_args": False},
     epilog=options.examples(
         "weft run -n 4 train.py --epochs 10",
         "weft run -n 2 -- python -m package.train",
@@ -30,40 +29,14 @@ from weft.cli import job_command, options
     metavar="RANKS",
     help="How many processes to start.",
 )
-@job_command.restarts
-@job_command.keep_going
-@job_command.job_json
-@job_command.plain
-@job_command.words
-@click.pass_context
-def command(
-    ctx: click.Context,
-    ranks: int,
-    restarts: int,
-    keep_going: bool,
-    as_json: bool,
-    plain: bool,
-    words: tuple[str, ...],
-) -> None:
+@job_command.takes_job
+def command(ranks: int, words: tuple[str, ...], **given: Any) -> None:
     """Start the ranks of a job on this machine.
 
     SCRIPT is run by this Python, once per rank; after --, COMMAND is any program. Each line they print has
     its rank in front. When one fails, the others are stopped within five seconds, and weft run ends with its
     exit code; with --keep-going it ends with 0 if any rank does.
     """
-    from weft.runtime.launcher.restarts import launch_with_restarts
-
-    line = job_command.command_line(ctx, words)
-    stream = sys.stderr if as_json else sys.stdout
-
-    attempts = launch_with_restarts(
-        line,
-        ranks,
-        restarts,
-        job_command.pause,
-        out=stream.buffer,
-        err=sys.stderr.buffer,
-        marked=not plain,
-        keep_going=keep_going,
-    )
-    job_command.finish(ctx, attempts, line, as_json=as_json)
+    line = job_command.command_line(words)
+    attempts = job_command.launch(line, ranks, **given)
+    job_command.finish(attempts, line, as_json=given["as_json"])

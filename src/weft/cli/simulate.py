@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from weft import limits
 from weft.cli import options
 from weft.cli.busiest import print_busiest_links
+from weft.cli.inputs import ScheduleSource, takes_schedule
 from weft.cli.output import (
     check_outputs,
     human_speed,
     make_console,
     make_table,
-    print_facts,
     print_json,
-    print_line,
-    print_table,
     progress,
     warn_of,
 )
-from weft.cli.terminal_text import printable
+from weft.errors import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from weft.bounds.collective_bound import Bound
+    from weft.cli.console import Console
     from weft.schedule import Schedule
     from weft.simulation import SimulationResult
     from weft.simulation.simulator import Sharing
@@ -46,22 +42,16 @@ _JSON_WORK = 10_000.0
         "weft simulate ring.weft --size 1GB --segment 1MiB --sharing fluid --json",
     ),
 )
-@click.argument("schedule", metavar="SCHEDULE|PLAN|TOPOLOGY")
 @options.size
-@options.algorithm
-@options.collective
-@options.root
+@takes_schedule("SCHEDULE|PLAN|TOPOLOGY")
 @options.segment
 @options.sharing
-@click.option("--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
+@options.trace
 @options.max_work(limits.MAX_WORK)
 @options.as_json
 def command(
-    schedule: str,
+    source: ScheduleSource,
     size: int,
-    algorithm: str | None,
-    collective: str,
-    root: int,
     segment: str | int,
     sharing: Sharing,
     trace: str | None,
@@ -77,7 +67,6 @@ def command(
     The time is that of a schedule as it stands. One that the verifier rejects has a time as well, and a
     warning on standard error; weft verify says more.
     """
-    from weft.cli.inputs import obtain
     from weft.export import write_trace
     from weft.planning import Plan
     from weft.simulation import simulate
@@ -86,7 +75,7 @@ def command(
     check_outputs(trace, as_json=as_json)
     with progress("simulate") as report:
         report("schedule", 0, 0)
-        found = obtain(schedule, algorithm, collective, root, max_work)
+        found = source.obtain(max_work)
         if isinstance(found, Plan):
             choice = found.choose(size)
             found = choice.schedule
@@ -104,30 +93,19 @@ def command(
             write_trace(found, result, trace)
     warn_of(problem)
     # A wrong schedule may be faster than any right one.
-    limit = PhysicalLimit(bound, None if bound is None or problem else bound.seconds / result.seconds)
+    fraction = None if bound is None or problem else bound.seconds / result.seconds
     if as_json:
         limits.check_work("the critical path as JSON", _JSON_WORK * len(result.critical_path), max_work)
-        print_json(result.to_dict() | limit.to_dict() | {"verified": problem is None})
+        limit = {
+            "bound_seconds": bound and bound.seconds,
+            "bound_kind": bound and bound.kind,
+            "fraction_of_bound": fraction,
+        }
+        print_json(result.to_dict() | limit | {"verified": problem is None})
     elif trace != "-":
-        _show(result, limit, make_console())
+        _show(result, bound, fraction, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
-
-
-@dataclass(frozen=True, slots=True)
-class PhysicalLimit:
-    """What no schedule can beat, if that is known, and how near a correct one comes to it."""
-
-    bound: Bound | None
-    fraction: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Fields as ``weft simulate --json`` prints them."""
-        return {
-            "bound_seconds": self.bound and self.bound.seconds,
-            "bound_kind": self.bound and self.bound.kind,
-            "fraction_of_bound": self.fraction,
-        }
 
 
 def _find_bound(plan: Schedule, size: int) -> Bound | None:
@@ -149,12 +127,12 @@ def _check_trace(plan: Schedule, size: int, segment: str | int, max_work: float 
     check_trace(plan, count_segments(plan, size, finest), max_work)
 
 
-def _show(result: SimulationResult, limit: PhysicalLimit, console: Console) -> None:
+def _show(result: SimulationResult, bound: Bound | None, fraction: float | None, console: Console) -> None:
     from weft.units import format_size, human_seconds
 
     plan = result.schedule
     head = f"{plan.algorithm} {plan.collective} of {format_size(result.size_bytes)} on {plan.topology.name}"
-    print_line(console, printable(head), "bold")
+    console.print_line(printable(head), "bold")
     cut = (
         "whole messages"
         if result.segment_bytes is None
@@ -165,18 +143,15 @@ def _show(result: SimulationResult, limit: PhysicalLimit, console: Console) -> N
         untried = ", ".join(map(format_size, result.untried_segments))
         how += f"; not tried, because they would be too many: {untried}"
     slowest = result.slowest_rank
-    print_facts(
-        console,
-        [
-            ("time", human_seconds(result.seconds)),
-            *_limit_facts(limit),
-            ("algbw", human_speed(result.algbw_GBps)),
-            ("busbw", human_speed(result.busbw_GBps)),
-            ("schedule", f"{plan.steps:,} steps, {plan.transfers:,} transfers, {plan.messages:,} messages"),
-            ("run", f"{cut}, {result.segments:,} in all; {how}"),
-            ("last rank", f"{slowest}, at {human_seconds(int(result.rank_finish_ps[slowest]) / 1e12)}"),
-            ("path", _path_summary(result)),
-        ],
+    console.print_facts(
+        ("time", human_seconds(result.seconds)),
+        *_limit_facts(bound, fraction),
+        ("algbw", human_speed(result.algbw_GBps)),
+        ("busbw", human_speed(result.busbw_GBps)),
+        ("schedule", f"{plan.steps:,} steps, {plan.transfers:,} transfers, {plan.messages:,} messages"),
+        ("run", f"{cut}, {result.segments:,} in all; {how}"),
+        ("last rank", f"{slowest}, at {human_seconds(int(result.rank_finish_ps[slowest]) / 1e12)}"),
+        ("path", _path_summary(result)),
     )
     console.print()
     print_busiest_links(console, plan.topology, result.link_busy_ps, result.time_ps)
@@ -184,15 +159,15 @@ def _show(result: SimulationResult, limit: PhysicalLimit, console: Console) -> N
     _show_path(result, console)
 
 
-def _limit_facts(limit: PhysicalLimit) -> list[tuple[str, str]]:
+def _limit_facts(bound: Bound | None, fraction: float | None) -> list[tuple[str, str]]:
+    """What no schedule can beat, if that is known, and how near a correct one comes to it."""
     from weft.units import human_seconds
 
-    bound = limit.bound
     if bound is None:
         return []
     facts = [("bound", f"{human_seconds(bound.seconds)} ({bound.kind}); {printable(bound.explanation)}")]
-    if limit.fraction is not None:
-        facts.append(("of bound", f"{100 * limit.fraction:.1f} %"))
+    if fraction is not None:
+        facts.append(("of bound", f"{100 * fraction:.1f} %"))
     return facts
 
 
@@ -226,4 +201,4 @@ def _show_path(result: SimulationResult, console: Console) -> None:
             human_seconds(step.end_ps / 1e12),
             {"start": "nothing", "dependency": "data", "link": "a link"}[step.waited_for],
         )
-    print_table(console, table)
+    console.print_table(table)

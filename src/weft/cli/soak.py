@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.output import make_console, print_facts, print_json, progress
+from weft.cli.output import present, progress
 from weft.cli.signals import heed_signals
-from weft.cli.terminal_text import printable
-from weft.errors import InputError
+from weft.errors import InputError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.runtime.transport.rank_transport import TransportName
+    from weft.cli.console import Console
     from weft.soak import SoakOutcome, Tally
     from weft.soak.health import ResourceGrowth
 
@@ -46,19 +45,9 @@ _MOST_RANKS: Final = 16
     callback=options.check_number,
     help="The same in seconds.",
 )
+@click.option("--ranks", type=click.IntRange(2, _MOST_RANKS), default=3, help="How many processes.")
 @click.option(
-    "--ranks",
-    type=click.IntRange(2, _MOST_RANKS),
-    default=3,
-    show_default=True,
-    help="How many processes.",
-)
-@click.option(
-    "--transport",
-    type=click.Choice(("auto", "copy", "tcp")),
-    default="auto",
-    show_default=True,
-    help="As for weft.init.",
+    "--transport", type=click.Choice(("auto", "copy", "tcp")), default="auto", help="As for weft.init."
 )
 @click.option(
     "--seed",
@@ -66,36 +55,19 @@ _MOST_RANKS: Final = 16
     help="Where all that is random comes from; by default another one each time, which is printed.",
 )
 @click.option(
-    "--timeout",
-    default="30",
-    show_default=True,
-    callback=options.read_timeout,
-    metavar="SECONDS",
-    help="An operation that takes longer is a hang.",
+    "--timeout", type=options.TIMEOUT, default="30", help="An operation that takes longer is a hang."
 )
-@click.option("--kills/--no-kills", default=True, show_default=True, help="Whether ranks are killed.")
+@click.option("--kills/--no-kills", default=True, help="Whether ranks are killed.")
 @click.option(
     "--start",
     type=click.IntRange(0, 10**9),
     default=0,
-    show_default=True,
     help="Number of the first episode, to repeat a failure.",
 )
 @click.option("--episodes", type=click.IntRange(1, 10**9), help="How many episodes at most.")
 @options.as_json
-@click.pass_context
 def command(
-    ctx: click.Context,
-    minutes: float | None,
-    seconds: float | None,
-    ranks: int,
-    transport: TransportName,
-    seed: int | None,
-    timeout: float,
-    kills: bool,
-    start: int,
-    episodes: int | None,
-    as_json: bool,
+    minutes: float | None, seconds: float | None, seed: int | None, as_json: bool, **fields: Any
 ) -> None:
     """Test the runtime with random operations, for minutes or hours.
 
@@ -106,28 +78,19 @@ def command(
     from weft.soak import Settings, run
 
     if minutes is not None and seconds is not None:
-        msg = "--minutes and --seconds are both given; give one of them"
-        raise InputError(msg)
+        raise InputError("--minutes and --seconds are both given; give one of them")
     settings = Settings(
-        ranks=ranks,
         seed=secrets.randbelow(2**31) if seed is None else seed,
         seconds=60 * minutes if minutes is not None else seconds or 60.0,
-        transport=transport,
-        timeout=timeout,
-        kills=kills,
-        start=start,
-        episodes=episodes,
+        **fields,
     )
     if not as_json:
-        click.echo(f"soak test of {ranks} ranks for {settings.seconds:g} s, seed {settings.seed}")
+        click.echo(f"soak test of {settings.ranks} ranks for {settings.seconds:g} s, seed {settings.seed}")
     with heed_signals(), progress("soak") as report:
         outcome = run(settings, _watch(report, settings.seconds))
-    if as_json:
-        print_json(outcome.to_dict())
-    else:
-        _show(outcome)
+    present(outcome, _show, as_json=as_json)
     if outcome.failure is not None:
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _watch(report: Callable[[str, int, int], None], seconds: float) -> Callable[[Tally], None]:
@@ -140,7 +103,7 @@ def _watch(report: Callable[[str, int, int], None], seconds: float) -> Callable[
     return watch
 
 
-def _show(outcome: SoakOutcome) -> None:
+def _show(outcome: SoakOutcome, console: Console) -> None:
     from weft.cli.facts import count
 
     tally, failure = outcome.tally, outcome.failure
@@ -162,7 +125,7 @@ def _show(outcome: SoakOutcome) -> None:
             facts.append((f"rank {rank}", f"{printable(step)}; {printable(said)}"))
         facts += [("finding", printable(text)) for text in failure.findings]
         facts.append(("repeat", outcome.repeat or ""))
-    print_facts(make_console(), facts)
+    console.print_facts(*facts)
 
 
 def _say_kills(tally: Tally) -> str:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli import options
-from weft.cli.output import (
-    check_outputs,
-    make_console,
-    make_table,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    write_output,
-)
-from weft.cli.terminal_text import printable
+from weft.cli.output import check_outputs, make_console, make_table, print_json, write_output
+from weft.errors import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from weft.cli.console import Console
     from weft.cli.facts import Distances
     from weft.topology import Topology
 
@@ -88,24 +79,21 @@ def _find_path(topology: Topology, src: str, dst: str) -> tuple[int, ...]:
 
     ends = [topology.parse_node(text) for text in (src, dst)]
     if max(ends) >= topology.ranks or ends[0] == ends[1]:
-        msg = f"--routes {src} {dst}: give two different ranks of 0..{topology.ranks - 1}"
-        raise InputError(msg)
+        raise InputError(f"--routes {src} {dst}: give two different ranks of 0..{topology.ranks - 1}")
     return topology.route(*ends)
 
 
 def _show(topology: Topology, path: tuple[int, ...] | None, console: Console) -> None:
-    from rich.text import Text
-
     from weft.cli import facts, sketch
 
-    print_line(console, printable(topology.name), "bold")
+    console.print_line(printable(topology.name), "bold")
     lines = sketch.draw_grid(topology)
     if lines and max(len(line) for line in lines) + 2 <= console.width:
         console.print()
         for line in lines:
-            console.print(Text(f"  {line}"))
+            console.print(f"  {line}")
         console.print()
-    print_facts(console, _facts(topology, facts.measure_distances(topology)))
+    console.print_facts(*_facts(topology, facts.measure_distances(topology)))
     _show_links(topology, console)
     if path is not None:
         _show_path(topology, path, console)
@@ -162,21 +150,22 @@ def _show_links(topology: Topology, console: Console) -> None:
     if len(classes) > _MOST_CLASSES:
         rest = sum(row.count for row in classes[_MOST_CLASSES:])
         table.add_row(f"{rest:,}", f"{len(classes) - _MOST_CLASSES} more kinds", "", "")
-    print_table(console, table)
+    console.print_table(table)
 
 
 def _show_path(topology: Topology, path: tuple[int, ...], console: Console) -> None:
-    from weft.cli.facts import count, describe_path
+    from weft.cli.facts import count
     from weft.units import format_bandwidth, format_time
 
     ends = f"{topology.link_src[path[0]]} to {topology.link_dst[path[-1]]}"
     latency = format_time(int(topology.latency_ps[list(path)].sum()))
     speed = format_bandwidth(int(topology.bandwidth[list(path)].min()))
     table = make_table("hop", "link", "name", "bandwidth", "latency", left=("name",))
-    for hop, (link, cells) in enumerate(zip(path, describe_path(topology, path), strict=True), 1):
-        table.add_row(str(hop), str(link), *cells)
+    for hop, link in enumerate(path, 1):
+        wire = format_bandwidth(int(topology.bandwidth[link])), format_time(int(topology.latency_ps[link]))
+        table.add_row(str(hop), str(link), topology.link_name(link), *wire)
     console.print(f"\nroute {ends}: {count(len(path), 'hop')}, {latency}, {speed}")
-    print_table(console, table)
+    console.print_table(table)
 
 
 def _as_dict(topology: Topology, path: tuple[int, ...] | None) -> dict[str, Any]:
@@ -191,10 +180,7 @@ def _as_dict(topology: Topology, path: tuple[int, ...] | None) -> dict[str, Any]
         "switches": topology.switches,
         "links": topology.links,
         "link_names": [topology.link_name(link) for link in range(topology.links)],
-        "link_classes": [
-            {"kind": c.kind, "count": c.count, "bandwidth": c.bandwidth, "latency_ps": c.latency_ps}
-            for c in facts.link_classes(topology)
-        ],
+        "link_classes": [asdict(one) for one in facts.link_classes(topology)],
         "rank_links": {"min": int(degree.min()), "max": int(degree.max())},
         "rank_bandwidth": {"min": int(speed.min()), "max": int(speed.max())},
         "diameter_hops": distances and distances.hops,

@@ -12,92 +12,68 @@ import click
 from weft import units
 from weft.cli import options
 from weft.cli.inputs import obtain_network
-from weft.cli.output import (
-    check_outputs,
-    make_console,
-    make_table,
-    print_facts,
-    print_json,
-    print_line,
-    print_table,
-    progress,
-)
-from weft.cli.terminal_text import printable
-from weft.errors import InputError
+from weft.cli.output import check_outputs, make_console, make_table, print_json, progress
+from weft.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Callable
 
+    from weft.cli.console import Console
     from weft.training.job import TrainingJob, TrainingResult
 
 _network = lru_cache(maxsize=4)(obtain_network)
 """Topologies and plans by their names; a process that simulates many jobs reads each once."""
 
 
-def _read_options(
-    _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
-) -> dict[str, float | None]:
-    """Read ``NAME=VALUE`` words: sizes, times, numbers, or none."""
-    found: dict[str, float | None] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not (name and equals and text):
-            msg = f"{option.opts[0]} {word}: expected NAME=VALUE"
-            raise InputError(msg)
-        if name in found:
-            msg = f"{option.opts[0]} {word}: it is set already, by another {option.opts[0]}"
-            raise InputError(msg)
-        found[name] = _read_option(name, text)
-    return found
+def _pairs(read: Callable[[str, str, str], Any], twice: str) -> Callable[..., dict[Any, Any]]:
+    """Make a callback that reads ``NAME=VALUE`` words into a dictionary.
+
+    Parameters
+    ----------
+    read
+        Gives the key and the value, from what complaints begin with and what stands around the sign.
+    twice
+        What is wrong with a key that is there already, which stands for ``{}``.
+    """
+
+    def collect(_ctx: click.Context, option: click.Parameter, words: tuple[str, ...]) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for word in words:
+            given = f"{option.opts[0]} {word}"
+            key, value = read(given, *word.partition("=")[::2])
+            if key in found:
+                raise InputError(f"{given}: {twice.format(key)}")
+            found[key] = value
+        return found
+
+    return collect
 
 
-def _read_option(name: str, text: str) -> float | None:
+def _read_option(given: str, name: str, text: str) -> tuple[str, float | None]:
+    """Read a size, a time, a number, or none."""
+    if not (name and text):
+        raise InputError(f"{given}: expected NAME=VALUE")
     if text == "none":
-        return None
+        return name, None
     if name.endswith("_bytes"):
-        return units.parse_size(text)
+        return name, units.parse_size(text)
     if name.endswith("_s"):
-        return units.parse_time(text) / units.PS_PER_S
+        return name, units.parse_time(text) / units.PS_PER_S
     try:
-        return float(text) if "." in text else int(text)
+        return name, float(text) if "." in text else int(text)
     except ValueError as error:
-        msg = f"--option {name}={text}: expected a number, or none"
-        raise InputError(msg) from error
+        raise InputError(f"{given}: expected a number, or none") from error
 
 
-def _read_stragglers(
-    _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
-) -> dict[int, float]:
-    found: dict[int, float] = {}
-    for word in words:
-        rank, _, factor = word.partition("=")
-        try:
-            known, found[int(rank)] = len(found), float(factor)
-        except ValueError as error:
-            msg = f"{option.opts[0]} {word}: expected a rank and how many times as slow, such as 3=1.5"
-            raise InputError(msg) from error
-        if len(found) == known:
-            msg = f"{option.opts[0]} {word}: rank {rank} is slow already"
-            raise InputError(msg)
-    return found
+def _read_straggler(given: str, rank: str, factor: str) -> tuple[int, float]:
+    try:
+        return int(rank), float(factor)
+    except ValueError as error:
+        raise InputError(f"{given}: expected a rank and how many times as slow, such as 3=1.5") from error
 
 
-def _read_sweeps(
-    _ctx: click.Context, option: click.Parameter, words: tuple[str, ...]
-) -> dict[str, list[str]]:
-    """Read ``KEY=VALUE,VALUE,..`` words."""
-    axes: dict[str, list[str]] = {}
-    for word in words:
-        key, _, text = word.partition("=")
-        if key in axes:
-            msg = f"{option.opts[0]} {word}: {key} comes twice"
-            raise InputError(msg)
-        axes[key] = [value for value in text.split(",") if value]
-    return axes
-
-
-def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
-    return units.parse_time(text) / units.PS_PER_S
+def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
+    return key, [value for value in text.split(",") if value]
 
 
 @click.command(
@@ -117,51 +93,37 @@ def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> floa
     metavar="NAME|FILE:FUNCTION",
     help="A workload, or a function that returns a torch module.",
 )
-@click.option("--device", default="v100", show_default=True, metavar="NAME", help="What computes.")
+@click.option("--device", default="v100", metavar="NAME", help="What computes.")
 @click.option("--batch", type=click.IntRange(min=1), help="Samples per rank; by default the model's own.")
 @click.option("--dtype", metavar="NAME", help="Number format; by default the device's usual one.")
 @click.option(
     "--policy",
     default="auto",
-    show_default=True,
     metavar="NAME",
     help="When gradients are sent; auto chooses WFBP or DeAR and its fusion.",
 )
-@click.option(
-    "--fusion", callback=options.read_optional_size, metavar="SIZE", help="How much is sent together."
-)
+@click.option("--fusion", type=options.SIZE, help="How much is sent together.")
 @click.option(
     "--option",
     "options",
     multiple=True,
-    callback=_read_options,
+    callback=_pairs(_read_option, "it is set already, by another --option"),
     metavar="NAME=VALUE",
     help="Further option of the policy; repeat for several.",
 )
-@click.option(
-    "--endpoint", default="free", show_default=True, metavar="NAME", help="What communication costs a rank."
-)
+@click.option("--endpoint", default="free", metavar="NAME", help="What communication costs a rank.")
 @click.option(
     "--algorithm",
     default="auto",
-    show_default=True,
     metavar="NAME",
     help="Of the collectives; auto takes the fastest of a few, or what a plan says.",
 )
-@click.option(
-    "--channels",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Collectives under way at a time.",
-)
+@click.option("--channels", type=click.IntRange(1, 64), default=1, help="Collectives under way at a time.")
 @click.option(
     "--overhead",
     "overhead_s",
+    type=options.OptionType("TIME", lambda _option, text: units.parse_time(text) / units.PS_PER_S),
     default="0s",
-    show_default=True,
-    callback=_read_time,
-    metavar="TIME",
     help="What every collective takes before it sends.",
 )
 @click.option(
@@ -173,7 +135,6 @@ def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> floa
     "--jitter",
     type=float,
     default=0.0,
-    show_default=True,
     callback=options.check_number,
     help="Standard deviation of computing times, as a share.",
 )
@@ -181,16 +142,16 @@ def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> floa
     "--straggler",
     "stragglers",
     multiple=True,
-    callback=_read_stragglers,
+    callback=_pairs(_read_straggler, "rank {} is slow already"),
     metavar="RANK=FACTOR",
     help="A slow rank; repeat for several.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the jitter.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the jitter.")
 @click.option(
     "--sweep",
     "axes",
     multiple=True,
-    callback=_read_sweeps,
+    callback=_pairs(_read_sweep, "{} comes twice"),
     metavar="KEY=VALUE,..",
     help="Simulate every combination: policy, fusion, scale, batch, endpoint, device, algorithm, model.",
 )
@@ -198,13 +159,9 @@ def _read_time(_ctx: click.Context, _option: click.Parameter, text: str) -> floa
     "--jobs", type=click.IntRange(1, 256), help="Processes of a sweep; by default one for each processor."
 )
 @click.option(
-    "--executor",
-    type=click.Choice(["processes", "mpi"]),
-    default="processes",
-    show_default=True,
-    help="Where a sweep runs.",
+    "--executor", type=click.Choice(["processes", "mpi"]), default="processes", help="Where a sweep runs."
 )
-@click.option("--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing.")
+@options.trace
 @options.as_json
 def command(
     axes: dict[str, list[str]],
@@ -226,8 +183,7 @@ def command(
     job = TrainingJob(**fields)
     if axes:
         if trace is not None:
-            msg = "--trace: a sweep writes none; trace one of its jobs by itself"
-            raise InputError(msg)
+            raise InputError("--trace: a sweep writes none; trace one of its jobs by itself")
         _sweep(job, axes, executor, jobs, as_json)
         return
     options.refuse_unused("jobs", "executor", reason="one job runs by itself; they are for --sweep")
@@ -264,37 +220,27 @@ def _show(result: TrainingResult, console: Console) -> None:
         return f"{human_seconds(part)} ({part / seconds:.1%})" if seconds else human_seconds(part)
 
     head = f"{found['policy']} for {found['model']} on {found['topology']}, {found['ranks']:,} ranks"
-    print_line(console, printable(head), "bold")
+    console.print_line(printable(head), "bold")
     by = "; ".join(_schedules(name, how, found["planned"]) for name, how in found["algorithms"].items())
     uses = found["resource_use"].items()
     settings = ", ".join(f"{name} {_plain(name, value)}" for name, value in found["options"].items())
-    print_facts(
-        console,
-        [
-            ("model", _model(found)),
-            ("policy", f"{found['policy']}{f', {settings}' if settings else ''}: {result.policy.summary}"),
-            *([("advice", printable(result.reason))] if result.reason else []),
-            ("endpoint", f"{found['endpoint']}: {result.cluster.endpoint.summary}"),
-            ("schedules", by or "none"),
-            ("iteration", f"{human_seconds(seconds)}, {_rate(found['samples_per_s'])} samples/s"),
-            ("computing", share(found["computing_s"])),
-            ("exposed", share(found["exposed_s"])),
-            ("sending", f"{human_seconds(found['communication_s'])} in all, seen from rank 0"),
-            (
-                "at best",
-                ", ".join(f"{name} {human_seconds(value)}" for name, value in found["lines"].items()),
-            ),
-            ("whole run", "busy: " + ", ".join(f"{name} {use:.1%}" for name, use in uses)),
-            ("busiest", ", ".join(f"{link['link']} {link['busy']:.1%}" for link in found["busiest_links"])),
-        ],
+    console.print_facts(
+        ("model", _model(found)),
+        ("policy", f"{found['policy']}{f', {settings}' if settings else ''}: {result.policy.summary}"),
+        *([("advice", printable(result.reason))] if result.reason else []),
+        ("endpoint", f"{found['endpoint']}: {result.cluster.endpoint.summary}"),
+        ("schedules", by or "none"),
+        ("iteration", f"{human_seconds(seconds)}, {_rate(found['samples_per_s'])} samples/s"),
+        ("computing", share(found["computing_s"])),
+        ("exposed", share(found["exposed_s"])),
+        ("sending", f"{human_seconds(found['communication_s'])} in all, seen from rank 0"),
+        (
+            "at best",
+            ", ".join(f"{name} {human_seconds(value)}" for name, value in found["lines"].items()),
+        ),
+        ("whole run", "busy: " + ", ".join(f"{name} {use:.1%}" for name, use in uses)),
+        ("busiest", ", ".join(f"{link['link']} {link['busy']:.1%}" for link in found["busiest_links"])),
     )
-
-
-def _refuse_failure(found: list[dict[str, Any]]) -> None:
-    """Raise the first error of a sweep if none of its jobs could be simulated, as one job would."""
-    if all("error" in row for row in found):
-        msg = f"none of the {len(found):,} jobs could be simulated; the first: {found[0]['error']}"
-        raise InputError(msg)
 
 
 def _model(found: dict[str, Any]) -> str:
@@ -340,11 +286,15 @@ def _sweep(
         found = sweep(points, pool, report=report, stopped=stopped, prepare=read_inputs)
     if as_json:
         print_json({"results": found})
-        _refuse_failure(found)
-        return
-    keys = list(axes)
-    console = make_console()
-    chosen = ["runs as"] if any(point.job.policy == "auto" for point in points) else []
+    else:
+        chosen = ["runs as"] if any(point.job.policy == "auto" for point in points) else []
+        _show_sweep(found, list(axes), chosen, make_console())
+    if all("error" in row for row in found):  # an error, as that of one job would be
+        msg = f"none of the {len(found):,} jobs could be simulated; the first: {found[0]['error']}"
+        raise InputError(msg)
+
+
+def _show_sweep(found: list[dict[str, Any]], keys: list[str], chosen: list[str], console: Console) -> None:
     left = (*keys, *chosen)
     table = make_table(*left, "iteration", "samples/s", "exposed", "% exposed", left=left)
     for row in found:
@@ -360,9 +310,8 @@ def _sweep(
                 units.human_seconds(row["exposed_s"]),
                 f"{100 * exposed:.1f}",
             )
-    print_table(console, table)
+    console.print_table(table)
     for row in found:
         if "error" in row:
             what = ", ".join(f"{key} {value}" for key, value in row["sweep"].items())
-            print_line(console, printable(f"{what}: {row['error']}"))
-    _refuse_failure(found)
+            console.print_line(printable(f"{what}: {row['error']}"))

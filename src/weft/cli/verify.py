@@ -8,12 +8,12 @@ import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.output import make_console, print_facts, print_json, progress
-from weft.cli.terminal_text import one_line, printable
+from weft.cli.inputs import ScheduleSource, takes_schedule
+from weft.cli.output import make_console, one_line, print_json, progress
+from weft.errors import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from weft.cli.console import Console
     from weft.errors import VerificationError
     from weft.planning import Plan
     from weft.verification import VerificationReport
@@ -32,10 +32,7 @@ _LONGEST_PROBLEM = 200
         "weft export torus:4x4 --algorithm ring -o - | weft verify - --json",
     ),
 )
-@click.argument("schedule", metavar="SCHEDULE|PLAN|TOPOLOGY")
-@options.algorithm
-@options.collective
-@options.root
+@takes_schedule("SCHEDULE|PLAN|TOPOLOGY")
 @click.option(
     "--slots",
     type=click.IntRange(min=1),
@@ -46,19 +43,7 @@ _LONGEST_PROBLEM = 200
 @click.option("--contention", is_flag=True, help="Count the flows that meet on each link.")
 @options.max_work(limits.MAX_WORK)
 @options.as_json
-@click.pass_context
-def command(
-    ctx: click.Context,
-    schedule: str,
-    algorithm: str | None,
-    collective: str,
-    root: int,
-    slots: int | None,
-    fused: bool,
-    contention: bool,
-    max_work: float | None,
-    as_json: bool,
-) -> None:
+def command(source: ScheduleSource, max_work: float | None, as_json: bool, **checks: Any) -> None:
     """Prove that a schedule computes its collective.
 
     SCHEDULE is a file that weft export wrote, or - for one on standard input. Of a PLAN, which weft plan
@@ -68,31 +53,34 @@ def command(
     Checked are races within a step, the result at every rank and chunk, the routes, and that bounded buffers
     cannot get stuck. Exit code 1 if something is wrong, with transfer, rank and chunk.
     """
-    from weft.cli.inputs import obtain
     from weft.planning import Plan
     from weft.verification import inspect
     from weft.verification.checking_work import estimate_checks
 
     with progress("verify") as report:
         report("schedule", 0, 0)
-        found = obtain(schedule, algorithm, collective, root, max_work)
+        found = source.obtain(max_work)
         plans = [one.schedule for one in found.schedules] if isinstance(found, Plan) else [found]
         work = sum(map(estimate_checks, plans))
-        limits.check_work(f"verifying {schedule}", work, max_work)
+        limits.check_work(f"verifying {source.name}", work, max_work)
         reports = []
         for index, plan in enumerate(plans):
             report(f"{plan.transfers:,} transfers", index, len(plans))
-            reports.append(inspect(plan, slots=slots, fused=fused, contention=contention, max_work=max_work))
+            reports.append(inspect(plan, max_work=max_work, **checks))
     if as_json:
         print_json(_plan_dict(found, reports) if isinstance(found, Plan) else reports[0].to_dict())
     else:
-        _show(reports, make_console())
+        console = make_console()
+        for index, one in enumerate(reports):
+            if index:
+                console.print()
+            _show(one, console)
     wrong = [result.problem for result in reports if result.problem is not None]
     if wrong:
         among = f" ({len(wrong)} of {len(reports)} schedules)" if len(reports) > 1 else ""
         click.echo(f"weft: error: {one_line(_place(wrong[0]), _LONGEST_PROBLEM)}{among}", err=True)
     if not all(result.ok for result in reports):
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _place(problem: VerificationError) -> str:
@@ -102,14 +90,7 @@ def _place(problem: VerificationError) -> str:
     return f"the schedule is wrong: {problem.check}" + (f" at {place}" if place else "")
 
 
-def _show(reports: list[VerificationReport], console: Console) -> None:
-    for index, found in enumerate(reports):
-        if index:
-            console.print()
-        _show_report(found, console)
-
-
-def _show_report(found: VerificationReport, console: Console) -> None:
+def _show(found: VerificationReport, console: Console) -> None:
     from rich.text import Text
 
     verdict = ("correct", "bold green") if found.ok else ("WRONG", "bold red")
@@ -117,7 +98,7 @@ def _show_report(found: VerificationReport, console: Console) -> None:
     # The report prints itself, one line per check; only the folding is ours.
     body = str(found).removeprefix(f"{found.title}: {verdict[0]}\n  ")
     lines = [line.split(None, 1) for line in body.split("\n  ")]
-    print_facts(console, [(name, printable(text)) for name, text in lines])
+    console.print_facts(*((name, printable(text)) for name, text in lines))
 
 
 def _plan_dict(plan: Plan, reports: list[VerificationReport]) -> dict[str, Any]:

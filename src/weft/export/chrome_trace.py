@@ -54,11 +54,8 @@ def process(pid: int, name: str) -> Iterator[dict[str, Any]]:
 def check_count(spans: int, way_out: str) -> None:
     """Raise a `LimitError` for more spans than viewers show; `way_out` says what to do."""
     if spans > limits.MAX_TRACE_EVENTS:
-        msg = (
-            f"a trace of {spans:,} spans is more than the {limits.MAX_TRACE_EVENTS:,} that viewers can show; "
-            f"{way_out}"
-        )
-        raise LimitError(msg)
+        most = f"the {limits.MAX_TRACE_EVENTS:,} that viewers can show"
+        raise LimitError(f"a trace of {spans:,} spans is more than {most}; {way_out}")
 
 
 class Tracks:

@@ -47,8 +47,7 @@ def to_dot(schedule: Schedule, chunk: int = 0) -> str:
     }
     """
     if not 0 <= chunk < schedule.chunks:
-        msg = f"there is no chunk {chunk}, the schedule has 0..{schedule.chunks - 1}"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"there is no chunk {chunk}, the schedule has 0..{schedule.chunks - 1}")
     title = f"{schedule.collective} by {schedule.algorithm} on {schedule.topology.name}, chunk {chunk}"
     lines = [
         f"digraph {quote(schedule.algorithm)} {{",

@@ -13,12 +13,7 @@ import numpy as np
 
 from weft import limits
 from weft.errors import InputError
-from weft.export.chrome_trace import (
-    Tracks,
-    check_count,
-    process,
-    write_events,
-)
+from weft.export.chrome_trace import Tracks, check_count, process, write_events
 from weft.schedule.hops import message_hops
 from weft.schedule.ir import Op
 
@@ -33,6 +28,7 @@ if TYPE_CHECKING:
 _PS_PER_US: Final = 10**6
 _LINKS: Final = 1
 _RANKS: Final = 2
+_COLUMNS: Final = ("row", "segment", "size_bytes", "link", "start_ps", "end_ps")
 _SMALLER: Final = "use larger segments or a smaller cluster"
 _BLOCK: Final = 1 << 14
 """Spans turned into Python objects at a time, so that a long timeline is never held twice."""
@@ -106,8 +102,7 @@ def trace_events(schedule: Schedule, result: Recorded) -> Iterator[dict[str, Any
     """
     spans = result.timeline
     if spans is None:
-        msg = "the run has no timeline; simulate with record=True"
-        raise InputError(msg)
+        raise InputError("the run has no timeline; simulate with record=True")
     # A route leaves its source once, so the span on a link of the source's own is the one the rank sends in.
     sends = schedule.topology.link_src[spans.link] == schedule.src[spans.row]
     check_count(len(spans.row) + int(sends.sum()), _SMALLER)
@@ -143,20 +138,11 @@ def _events(schedule: Schedule, spans: LinkSpans, sends: NDArray[np.bool_]) -> I
         yield from process(pid, name)
     tracks = Tracks()
     order = np.lexsort((spans.segment, spans.row, spans.link, spans.start_ps))
+    columns = (*(getattr(spans, name) for name in _COLUMNS), sends)
     for first in range(0, len(order), _BLOCK):
         block = order[first : first + _BLOCK]
-        columns = (
-            spans.row,
-            spans.segment,
-            spans.size_bytes,
-            spans.link,
-            spans.start_ps,
-            spans.end_ps,
-            sends,
-        )
-        for row, segment, size, link, start, end, is_send in zip(
-            *(column[block].tolist() for column in columns), strict=True
-        ):
+        rows = zip(*(column[block].tolist() for column in columns), strict=True)
+        for row, segment, size, link, start, end, is_send in rows:
             event = _span(schedule, row, segment, size)
             event |= {"ts": start / _PS_PER_US, "dur": (end - start) / _PS_PER_US}
             name = schedule.topology.link_name(link)

@@ -133,8 +133,7 @@ def draw(topology: Topology) -> Blueprint:
     cables = tuple(_cables(topology, space_of_node))
     limits.check(f"{topology.name}: cables in a lab", len(cables), MAX_CABLES)
     if not cables:
-        msg = f"{topology.name}: all ranks are on one host; there is no network to emulate"
-        raise InputError(msg)
+        raise InputError(f"{topology.name}: all ranks are on one host; there is no network to emulate")
     cable_of = {link: number for number, cable in enumerate(cables) for link in cable.links}
     routes = _routes(topology, cable_of, space_of_node)
     named = replace(topology, addresses=tuple(_addresses(topology, cables)))

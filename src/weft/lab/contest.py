@@ -21,8 +21,6 @@ from weft.schedule.codec import save_schedule
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.bench.measure import Series
-    from weft.bench.peer_job import PeerJob
     from weft.lab.network import Network
     from weft.planning import Plan
     from weft.schedule import Schedule
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 OWN: Final = "weft"
 BEST_ORDER: Final = "best order"
 RANK_ORDER: Final = "rank order"
-_NO_SETTINGS: Final = {"memory": "private", "transport": "auto", "topology": None, "algorithm": None}
+_NOTHING_GIVEN: Final = dict.fromkeys(("topology", "algorithm", "plan", "schedule"))
 
 
 @dataclass(frozen=True)
@@ -141,8 +139,13 @@ def hold(
         progress(f"{rounds} rounds")
         row = next(measure(teams, [task], BenchEffort(rounds, 1, 0), ["in"], lambda _task: None))
         for outcome in outcomes:
-            _note(outcome, row.series[outcome.name]["in"], row.ran[outcome.name])
-        _leave(teams)
+            series, ran = row.series[outcome.name]["in"], row.ran[outcome.name]
+            outcome.algorithm = ran.get("algorithm", outcome.algorithm)
+            outcome.digest = ran.get("digest")
+            outcome.wrong, outcome.median_seconds = series.wrong, series.median
+            outcome.seconds, outcome.cpu_seconds = series.seconds, series.cpu_seconds
+        for team in teams:
+            team.leave()
     return outcomes
 
 
@@ -150,7 +153,7 @@ def _prepare(
     network: Network, entrant: Entrant, outcome: EntrantResult, size_bytes: int, folder: str
 ) -> dict[str, Any]:
     """What a job is told; the prediction goes to the outcome."""
-    settings: dict[str, Any] = {**_NO_SETTINGS, "plan": None, "schedule": None}
+    settings: dict[str, Any] = {"memory": "private", "transport": "auto", **_NOTHING_GIVEN}
     path = str(Path(folder, f"{entrant.name}.weft"))
     if entrant.runtime == "gloo":
         # Gloo's ring goes down the ranks: each receives from the next and sends to the one before.
@@ -164,27 +167,13 @@ def _prepare(
         outcome.predicted_seconds = predict(
             entrant.schedule, size_bytes, network.topology, segment_bytes=SEGMENT_BYTES
         )
-    elif entrant.runtime == OWN and entrant.plan is not None:
-        save_plan(entrant.plan, path)
-        settings["plan"] = path
     elif entrant.runtime == OWN:
-        made = plan(emulated(network.topology), size_bytes)
-        save_plan(made, path)
+        given = entrant.plan or plan(emulated(network.topology), size_bytes)
+        save_plan(given, path)
         settings["plan"] = path
-        choice = made.choose(size_bytes)
-        cut = choice.segment_bytes or SEGMENT_BYTES
-        outcome.predicted_seconds = predict(choice.schedule, size_bytes, network.topology, segment_bytes=cut)
+        if entrant.plan is None:
+            choice = given.choose(size_bytes)
+            cut = choice.segment_bytes or SEGMENT_BYTES
+            seconds = predict(choice.schedule, size_bytes, network.topology, segment_bytes=cut)
+            outcome.predicted_seconds = seconds
     return settings
-
-
-def _note(outcome: EntrantResult, series: Series, ran: dict[str, str]) -> None:
-    outcome.algorithm = ran.get("algorithm", outcome.algorithm)
-    outcome.digest = ran.get("digest")
-    outcome.wrong = series.wrong
-    outcome.seconds, outcome.cpu_seconds = series.seconds, series.cpu_seconds
-    outcome.median_seconds = series.median
-
-
-def _leave(teams: Sequence[PeerJob]) -> None:
-    for team in teams:
-        team.leave()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from weft.errors import RuntimeFailure
-from weft.lab.kernel import ip
+from weft.lab.iproute import ip
 
 _NAME: Final = re.compile(r"weftlab-([0-9]{1,10})-([0-9]{1,20})-[0-9]{1,6}-[hsf][0-9]{1,6}")
 _NUMBER: Final = count()
@@ -35,13 +35,19 @@ def new_prefix() -> str:
     return f"weftlab-{os.getpid()}-{_start_of(os.getpid())}-{next(_NUMBER)}"
 
 
-def _start_of(pid: int) -> str | None:
-    """Clock ticks from the machine's start to the process's; None if there is no such process."""
+def _status(pid: int) -> list[str] | None:
+    """Fields of ``/proc/PID/stat`` from behind the name; None if there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return text.rpartition(")")[2].split()[_START_FIELD]
+    return text.rpartition(")")[2].split()
+
+
+def _start_of(pid: int) -> str | None:
+    """Clock ticks from the machine's start to the process's; None if there is no such process."""
+    status = _status(pid)
+    return None if status is None else status[_START_FIELD]
 
 
 def find_leftovers() -> list[str]:
@@ -98,8 +104,7 @@ def _end_processes(spaces: list[str]) -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         if time.monotonic() > deadline + _PATIENCE_S:
-            msg = f"processes {inside[:8]} in the lab's namespaces cannot be killed"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure(f"processes {inside[:8]} in the lab's namespaces cannot be killed")
         if inside:
             time.sleep(0.02)
         if time.monotonic() > deadline:
@@ -120,6 +125,5 @@ def _processes(space: str) -> list[int]:
 
 
 def _is_zombie(pid: int) -> bool:
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] == "Z"
-    return True
+    status = _status(pid)
+    return status is None or status[0] == "Z"

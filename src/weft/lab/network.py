@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
 from weft.lab.blueprint import Blueprint, draw, rank_address, reroute
-from weft.lab.kernel import check_rights, execute, find, ip, tc
-from weft.lab.namespace_names import (
-    find_leftovers,
-    make_folder,
-    new_prefix,
-    remove,
+from weft.lab.iproute import (
+    check_rights,
+    execute,
+    find,
+    ip,
+    tc,
 )
+from weft.lab.namespace_names import find_leftovers, make_folder, new_prefix, remove
 from weft.lab.speed_scale import FASTEST, SLOWEST, fit
 from weft.runtime.launcher.launch import Seat
 from weft.topology import load_topology, save_topology
@@ -48,6 +49,9 @@ _PACKETS: Final = "gso_max_size 6000 gso_max_segs 4"
 _SMALLEST_BURST: Final = 8000
 _BURSTS_PER_SECOND: Final = 1000
 _FIRST_TABLE: Final = 1000
+_NO_RULES: Final = ("rule flush", "rule add lookup main priority 32766")
+"""Before routes that are to stand instead of those so far."""
+
 _PORT: Final = 4000
 
 
@@ -130,8 +134,7 @@ class Network:
     def set_speed(self, link: int, bandwidth: int) -> None:
         """Change the speed of a link while it is in use, in bytes per second."""
         if not SLOWEST <= bandwidth <= FASTEST:
-            msg = f"{bandwidth} bytes per second: a cable of a lab has {SLOWEST:,} to {FASTEST:,}"
-            raise InputError(msg)
+            raise InputError(f"{bandwidth} bytes per second: a cable of a lab has {SLOWEST:,} to {FASTEST:,}")
         cable, end = self._find(link)
         tc([_shape(cable, bandwidth, "change")], self.space_name(end.space))
 
@@ -152,7 +155,8 @@ class Network:
         for end in cable.ends:
             ip("link", "set", cable.name, "down", space=self.space_name(end.space))
         for space, found in enumerate(routes):
-            ip(lines=_anew(self.blueprint, space, found), space=self.space_name(space))
+            lines = [*_NO_RULES, *_route_lines(self.blueprint, space, found)]
+            ip(lines=lines, space=self.space_name(space))
 
     def _find(self, link: int) -> tuple[Cable, End]:
         if not 0 <= link < self.topology.links:
@@ -220,7 +224,7 @@ def _wire(network: Network) -> None:
         name = network.space_name(space)
         execute(name, "sh", "-ec", assignments)
         ip(lines=_addresses(blueprint, space), space=name)
-        ip(lines=_forwarding(blueprint, space), space=name)
+        ip(lines=_route_lines(blueprint, space, blueprint.routes[space]), space=name)
         tc(_shapes(blueprint, space), name)
 
 
@@ -244,19 +248,8 @@ def _addresses(blueprint: Blueprint, space: int) -> Iterator[str]:
         yield f"link set {INTERFACE} up"
 
 
-def _forwarding(blueprint: Blueprint, space: int) -> Iterator[str]:
-    """Routes; from a rank of this space they say which address is its own, for peers that choose none."""
-    yield from _route_lines(blueprint, space, blueprint.routes[space])
-
-
-def _anew(blueprint: Blueprint, space: int, routes: Routes) -> Iterator[str]:
-    """Instead of the routes so far."""
-    yield "rule flush"
-    yield "rule add lookup main priority 32766"
-    yield from _route_lines(blueprint, space, routes)
-
-
 def _route_lines(blueprint: Blueprint, space: int, routes: Routes) -> Iterator[str]:
+    """Routes; from a rank of this space they say which address is its own, for peers that choose none."""
     ranks = blueprint.spaces[space].ranks
     source = f" src {rank_address(ranks[0])}" if ranks else ""
     for target, cable in routes.by_target.items():

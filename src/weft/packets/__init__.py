@@ -1,19 +1,8 @@
 """Network interfaces to the flit: schedule tables, hardware, and their execution packet by packet."""
 
-from weft.packets.execution import (
-    CODESIGNED,
-    PacketResult,
-    Rules,
-    simulate_tables,
-)
+from weft.packets.execution import CODESIGNED, PacketResult, Rules, simulate_tables
 from weft.packets.hardware import PRESETS, Hardware, find_hardware
-from weft.packets.table import (
-    Send,
-    TableEntry,
-    Tables,
-    default_ports,
-    make_tables,
-)
+from weft.packets.table import Send, TableEntry, Tables, default_ports, make_tables
 from weft.packets.table_file import tables_from_json, tables_to_json, tables_to_text
 
 __all__ = [

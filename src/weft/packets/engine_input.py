@@ -40,42 +40,32 @@ class Program:
         self.rows: list[tuple[int, ...]] = []
         waiting: dict[tuple[int, str, int, int], list[int]] = {}
         for rank, entries in enumerate(tables.ranks):
-            self._add_rank(rank, entries, waiting, hardware)
+            step = 0
+            for entry in entries:
+                self.step_entries += [len(self.needs)] * (entry.step - step)
+                step = entry.step
+                for op, flow, src in entry.after:
+                    waiting.setdefault((rank, op, flow, src), []).append(len(self.needs))
+                self.entries.append((rank, entry))
+                self.needs.append(len(entry.after))
+                self._add_sends(rank, entry, hardware)
+            if entries:
+                self.step_entries.append(len(self.needs))
+            self.rank_steps.append(len(self.step_entries) - 1)
         self.wakes = [
-            waiting.pop((send.dst, entry.op, entry.flow, rank), [])
+            waiting.pop((entry.sends[number].dst, entry.op, entry.flow, rank), [])
             for rank, entry, number in self.sends
-            for send in (entry.sends[number],)
         ]
 
-    def _add_rank(
-        self,
-        rank: int,
-        entries: tuple[TableEntry, ...],
-        waiting: dict[tuple[int, str, int, int], list[int]],
-        hardware: Hardware,
-    ) -> None:
-        step = 0
-        for entry in entries:
-            for _ in range(step, entry.step):
-                self.step_entries.append(len(self.needs))
-            step = entry.step
-            number = len(self.needs)
-            self.entries.append((rank, entry))
-            self.needs.append(len(entry.after))
-            for op, flow, src in entry.after:
-                waiting.setdefault((rank, op, flow, src), []).append(number)
-            cost = hardware.aggregate_ps(hardware.wire_bytes(entry.size_bytes)) if entry.op == REDUCE else 0
-            for index, send in enumerate(entry.sends):
-                way = self.ways.find(rank, send.dst, send.route)
-                port = way.target if way.target >= 0 else send.port
-                self.sends.append((rank, entry, index))
-                self.rows.append(
-                    (send.dst, way.source, port, way.path, way.paths, entry.step, entry.size_bytes, cost)
-                )
-            self.entry_sends.append(len(self.sends))
-        if entries:
-            self.step_entries.append(len(self.needs))
-        self.rank_steps.append(len(self.step_entries) - 1)
+    def _add_sends(self, rank: int, entry: TableEntry, hardware: Hardware) -> None:
+        cost = hardware.aggregate_ps(hardware.wire_bytes(entry.size_bytes)) if entry.op == REDUCE else 0
+        for index, send in enumerate(entry.sends):
+            way = self.ways.find(rank, send.dst, send.route)
+            port = way.target if way.target >= 0 else send.port
+            self.sends.append((rank, entry, index))
+            ends = (send.dst, way.source, port, way.path, way.paths)
+            self.rows.append((*ends, entry.step, entry.size_bytes, cost))
+        self.entry_sends.append(len(self.sends))
 
     def table_columns(self) -> dict[str, NDArray[Any]]:
         """The tables in columns, by the names of `_core.TableColumns`."""
@@ -91,8 +81,3 @@ class Program:
             "wake_offsets": np.array([0, *accumulate(map(len, self.wakes))], np.int64),
             "wakes": np.array([entry for entries in self.wakes for entry in entries], np.int32),
         }
-
-    def path_columns(self) -> dict[str, NDArray[Any]]:
-        """The paths of messages in columns, by the names of `_core.ChannelColumns`."""
-        offsets, links, classes = self.ways.columns()
-        return {"path_offsets": offsets, "path_channels": links, "path_class": classes}

@@ -260,7 +260,8 @@ def _lay_out(tables: Tables, hardware: Hardware) -> _Network:
 def _run(
     tables: Tables, hardware: Hardware, rules: Rules, detail: str, max_work: float | None
 ) -> tuple[dict[str, Any], Program]:
-    title = f"packets of {tables.algorithm} on {tables.topology.name}"
+    name = f"{tables.algorithm} on {tables.topology.name}"
+    title = f"packets of {name}"
     limits.check_work(title, estimate_preparation(tables), max_work)
     network = _lay_out(tables, hardware)
     channels = network.channels
@@ -268,9 +269,9 @@ def _run(
     biggest = max((entry.size_bytes for entry in tables.all_entries()), default=0)
     slowest = max(int(channels.flit_ps.max()), hardware.cycle_ps)
     if max(hardware.flits(biggest) * slowest, hardware.aggregate_ps(biggest)) > limits.MAX_TIME_PS:
-        raise _too_long(tables)
+        raise limits.too_long(name)
     pieces = 0 if detail == "packet" else _PIECES
-    columns, paths = program.table_columns(), program.path_columns()
+    columns, paths = program.table_columns(), network.ways.columns()
     limits.check_work(title, estimate_run(columns | paths, hardware.payload_bytes, pieces), max_work)
     try:
         found = _core.execute_tables(
@@ -292,12 +293,12 @@ def _run(
             pieces,
         )
     except OverflowError as error:
-        raise _too_long(tables) from error
+        raise limits.too_long(name) from error
     except _core.TooMany as error:
         if str(error) == "operations":
             raise limits.too_much_work(title, max_work) from error
         msg = f"more than {limits.MAX_PACKET_EVENTS:,} {error}; use detail='message' or a smaller buffer"
-        raise LimitError(f"{tables.algorithm} on {tables.topology.name}: {msg}") from error
+        raise LimitError(f"{name}: {msg}") from error
     found["buffer_flits"] = network.buffer_flits
     found["credit_share"] = _credit_share(network, hardware, rules, found["channel_busy_ps"])
     return found, program
@@ -352,11 +353,6 @@ def _credit_share(network: _Network, hardware: Hardware, rules: Rules, busy_ps: 
     whole = -(-network.buffer_flits // hardware.packet_flits) * hardware.packet_flits
     used = (network.round_trip_ps / network.channels.flit_ps)[busy_ps > 0]
     return min(1.0, own * whole / float(used.max())) if used.size else 1.0
-
-
-def _too_long(tables: Tables) -> LimitError:
-    msg = f"takes more than the {limits.MAX_TIME_PS // units.PS_PER_S:,} s that the engine counts"
-    return LimitError(f"{tables.algorithm} on {tables.topology.name}: {msg}")
 
 
 def _stuck(tables: Tables, program: Program, found: dict[str, Any]) -> str:

@@ -33,19 +33,14 @@ _UNIT: Final = 250.0
 def estimate_preparation(tables: Tables) -> float:
     """Operations of laying out the channels and the ways of messages."""
     topology = tables.topology
-    pairs: set[tuple[int, int]] = set()
-    sends = links = 0
-    for rank, entries in enumerate(tables.ranks):
-        for entry in entries:
-            for send in entry.sends:
-                sends += 1
-                if send.route is None:
-                    pairs.add((rank, send.dst))
-                else:
-                    links += len(send.route)
+    sends = [
+        (rank, send) for rank, entries in enumerate(tables.ranks) for entry in entries for send in entry.sends
+    ]
+    pairs = {(rank, send.dst) for rank, send in sends if send.route is None}
+    links = sum(len(send.route) for _, send in sends if send.route is not None)
     search = _PAIR + _PAIR_LINK * (topology.nodes + topology.links)
     layout = topology.ranks * (_RANK + _RANK_LINK * topology.links)
-    return layout + _SEND * sends + search * len(pairs) + _ROUTE_LINK * links
+    return layout + _SEND * len(sends) + search * len(pairs) + _ROUTE_LINK * links
 
 
 def estimate_run(columns: Mapping[str, NDArray[Any]], payload_bytes: int, pieces: int) -> float:

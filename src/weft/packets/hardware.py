@@ -77,8 +77,7 @@ class Hardware:
             if item.name in ("name", "source", "padded"):
                 kind = bool if item.name == "padded" else str
                 if not isinstance(value, kind):
-                    msg = f"hardware: {item.name} is {value!r:.40}, expected a {kind.__name__}"
-                    raise InputError(msg)
+                    raise InputError(f"hardware: {item.name} is {value!r:.40}, expected a {kind.__name__}")
                 continue
             least = 1 if item.name in _POSITIVE else 0
             most = _MOST.get(item.name, _LARGEST)
@@ -104,6 +103,10 @@ class Hardware:
         """Of a full packet with its head."""
         return -(-self.payload_bytes // self.flit_bytes) + self.head_flits
 
+    def packets(self, size_bytes: int) -> int:
+        """Packets of a message; even an empty one takes one."""
+        return max(1, -(-size_bytes // self.payload_bytes))
+
     def flits(self, size_bytes: int) -> int:
         """Flits of a message, with a head for each packet.
 
@@ -112,14 +115,13 @@ class Hardware:
         >>> find_hardware("multitree-isca21").flits(1024)
         68
         """
-        packets = max(1, -(-size_bytes // self.payload_bytes))
-        return packets * self.packet_flits
+        return self.packets(size_bytes) * self.packet_flits
 
     def wire_bytes(self, size_bytes: int) -> int:
         """Bytes of a message as packets carry it: whole ones if they are padded."""
         if not self.padded:
             return size_bytes
-        return max(1, -(-size_bytes // self.payload_bytes)) * self.payload_bytes
+        return self.packets(size_bytes) * self.payload_bytes
 
     def step_ps(self, size_bytes: int, flow_control: str) -> int:
         """Time that a table's down-counter takes for a step with messages of this size.
@@ -129,7 +131,7 @@ class Hardware:
         >>> find_hardware("multitree-isca21").step_ps(64 << 10, "packet") // 1000
         3424
         """
-        packets = max(1, -(-size_bytes // self.payload_bytes))
+        packets = self.packets(size_bytes)
         if packets <= self.lockstep_packets:
             return packets * self.cycle_ps
         payload = -(-self.payload_bytes // self.flit_bytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,10 +60,7 @@ def make_channels(topology: Topology, hardware: Hardware, ports: int) -> Channel
     """
     ranks, links = topology.ranks, topology.links
     flit_ps = -(-hardware.flit_bytes * PS_PER_S // topology.bandwidth)
-    routers = np.zeros(ranks, bool)
-    direct = (topology.link_src < ranks) & (topology.link_dst < ranks)
-    routers[topology.link_src[direct]] = True
-    routers[topology.link_dst[direct]] = True
+    routers = find_routers(topology)
     fastest = np.full(ranks, np.iinfo(np.int64).max)
     for end in (topology.link_src, topology.link_dst):
         at_rank = end < ranks
@@ -78,15 +75,19 @@ def make_channels(topology: Topology, hardware: Hardware, ports: int) -> Channel
                 raise InputError(msg)
             columns[rank * ports : (rank + 1) * ports] = own
     each = np.repeat(fastest, ports)
-    latency = np.full(2 * ranks * ports, hardware.port_cycles * hardware.cycle_ps)
-    return Channels(
-        np.concatenate([flit_ps, each, each]),
-        np.concatenate([topology.latency_ps, latency]),
-        inject,
-        eject,
-        ports,
-        routers,
-    )
+    flit_ps = np.concatenate([flit_ps, each, each])
+    of_ports = np.full(2 * ranks * ports, hardware.port_cycles * hardware.cycle_ps)
+    latency_ps = np.concatenate([topology.latency_ps, of_ports])
+    return Channels(flit_ps, latency_ps, inject, eject, ports, routers)
+
+
+def find_routers(topology: Topology) -> NDArray[np.bool_]:
+    """Which ranks have a router: those with a link to another rank."""
+    src, dst = topology.link_src, topology.link_dst
+    direct = (src < topology.ranks) & (dst < topology.ranks)
+    routers = np.zeros(topology.ranks, bool)
+    routers[src[direct]] = routers[dst[direct]] = True
+    return routers
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +151,13 @@ class Ways:
             raise InputError(msg)
         return port
 
-    def columns(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8]]:
-        """Offsets, channels and classes."""
-        return (
-            np.array(self._offsets, np.int64),
-            np.array(self._links, np.int32),
-            np.array(self._class, np.uint8),
-        )
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """All ways in columns, by the names of `_core.ChannelColumns`."""
+        return {
+            "path_offsets": np.array(self._offsets, np.int64),
+            "path_channels": np.array(self._links, np.int32),
+            "path_class": np.array(self._class, np.uint8),
+        }
 
 
 def tied_routes(topology: Topology, src: int, dst: int) -> list[tuple[int, ...]]:
@@ -174,19 +175,15 @@ def tied_routes(topology: Topology, src: int, dst: int) -> list[tuple[int, ...]]
     if grid is None or topology.routing.kind != "dimension-order" or not _closes(topology):
         return [own]
     here, there = grid.coordinates(src), grid.coordinates(dst)
-    offsets = [(b - a) % n for a, b, n in zip(here, there, grid.shape, strict=True)]
     choices = []
-    for offset, size, wraps in zip(offsets, grid.shape, grid.wrap, strict=True):
+    for a, b, size, wraps in zip(here, there, grid.shape, grid.wrap, strict=True):
+        offset = (b - a) % size
         tied = wraps and size > 2 and 2 * offset == size
         choices.append([offset, offset - size] if tied else [0])
     if all(len(moves) == 1 for moves in choices):
         return [own]
-    found = []
-    for moves in product(*choices):
-        route = _walk(topology, src, dst, moves)
-        if route is not None:
-            found.append(route)
-    return found or [own]
+    found = (_walk(topology, src, dst, moves) for moves in product(*choices))
+    return [route for route in found if route is not None] or [own]
 
 
 def _walk(topology: Topology, src: int, dst: int, moves: Sequence[int]) -> tuple[int, ...] | None:
@@ -198,11 +195,10 @@ def _walk(topology: Topology, src: int, dst: int, moves: Sequence[int]) -> tuple
         size = topology.grid.shape[axis]
         here = list(topology.grid.coordinates(at))
         goal = topology.grid.coordinates(dst)[axis]
-        ahead = (goal - here[axis]) % size
-        back = ahead - size
-        move = moves[axis] or (ahead if ahead <= -back or not topology.grid.wrap[axis] else back)
-        if not topology.grid.wrap[axis]:
-            move = goal - here[axis]
+        move = goal - here[axis]
+        if topology.grid.wrap[axis]:
+            ahead = move % size
+            move = moves[axis] or (ahead if 2 * ahead <= size else ahead - size)
         for _ in range(abs(move)):
             here[axis] = (here[axis] + (1 if move > 0 else -1)) % size
             node = topology.grid.rank(here)

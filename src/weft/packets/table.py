@@ -9,12 +9,14 @@ MultiTree's, widened where other algorithms need it: messages waited for may bel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft import limits, units
 from weft.errors import ScheduleError, UnsupportedError
+from weft.packets.network_channels import find_routers
 from weft.packets.validity import check_tables
 from weft.schedule import Op
 from weft.topology.listing import listing_order
@@ -33,6 +35,9 @@ _LINK_WORK: Final = 200.0
 _TABLE_WORK: Final = 2000.0
 _WAIT_WORK: Final = 100.0
 _COPIED_WORK: Final = 2.0
+
+_PLAIN: Final = ("collective", "algorithm", "size_bytes", "ports", "steps", "messages", "entries")
+"""Fields and properties of tables that their document has as they are."""
 
 REDUCE: Final = "reduce"
 GATHER: Final = "gather"
@@ -155,13 +160,7 @@ class Tables:
         bits = self.entry_bits()
         return {
             "topology": self.topology.name,
-            "collective": self.collective,
-            "algorithm": self.algorithm,
-            "size_bytes": self.size_bytes,
-            "ports": self.ports,
-            "steps": self.steps,
-            "messages": self.messages,
-            "entries": self.entries,
+            **{name: getattr(self, name) for name in _PLAIN},
             "entry_bits": bits,
             "bits_per_entry": sum(bits.values()),
             "table_bits": self.table_bits,
@@ -173,9 +172,8 @@ class Tables:
         return self.entries * sum(self.entry_bits().values())
 
     def all_entries(self) -> Iterator[TableEntry]:
-        """Yield the entries of the tables of all ranks."""
-        for entries in self.ranks:
-            yield from entries
+        """The entries of the tables of all ranks."""
+        return chain.from_iterable(self.ranks)
 
 
 def _bits(values: int) -> int:
@@ -204,14 +202,10 @@ def default_ports(topology: Topology) -> int:
     (4, 1)
     """
     ranks, src, dst = topology.ranks, topology.link_src, topology.link_dst
-    links_out = np.bincount(src[src < ranks], minlength=ranks)
-    links_in = np.bincount(dst[dst < ranks], minlength=ranks)
-    switched = np.ones(ranks, bool)
-    direct = (src < ranks) & (dst < ranks)
-    switched[src[direct]] = switched[dst[direct]] = False
-    if switched.any():
-        return min(int(np.minimum(links_out, links_in)[switched].min()), limits.MAX_PORTS)
-    return min(int(links_out.max()), limits.MAX_PORTS)
+    links_out, links_in = (np.bincount(ends[ends < ranks], minlength=ranks) for ends in (src, dst))
+    switched = ~find_routers(topology)
+    ports = np.minimum(links_out, links_in)[switched].min() if switched.any() else links_out.max()
+    return min(int(ports), limits.MAX_PORTS)
 
 
 @dataclass(slots=True)
@@ -263,17 +257,13 @@ def make_tables(
     (27, 66)
     """
     if schedule.slots > 1:
-        raise UnsupportedError(
-            "ni-table",
-            f"{schedule.algorithm} uses scratch slots, interfaces have none",
-            "use another algorithm",
-        )
+        problem = f"{schedule.algorithm} uses scratch slots, interfaces have none"
+        raise UnsupportedError("ni-table", problem, "use another algorithm")
     size_bytes = units.parse_size(size)
     limits.check(f"{schedule.algorithm}: messages of tables", schedule.messages, limits.MAX_TABLE_MESSAGES)
     limits.check("ports", ports, limits.MAX_PORTS)
     if ports < 1:
-        msg = "ports: a rank needs one at least"
-        raise ScheduleError(msg)
+        raise ScheduleError("ports: a rank needs one at least")
     limits.check_work(f"tables of {schedule.algorithm}", _estimate(schedule), max_work)
     chunk_bytes = schedule.chunk_bytes(size_bytes, element_bytes).tolist()
     return _Maker(schedule, chunk_bytes, size_bytes, ports, max_work).make()
@@ -291,19 +281,11 @@ class _Maker:
     """Walks a schedule step by step and knows, for every rank and chunk, what it is made of."""
 
     def __init__(
-        self,
-        schedule: Schedule,
-        chunk_bytes: list[int],
-        size_bytes: int,
-        ports: int,
-        max_work: float | None,
+        self, schedule: Schedule, chunk_bytes: list[int], size_bytes: int, ports: int, max_work: float | None
     ) -> None:
         self.schedule, self.size_bytes, self.ports = schedule, size_bytes, ports
         self.work, self.max_work = 0.0, max_work
-        self.chunk_bytes = chunk_bytes
-        self.address = [0]
-        for size in chunk_bytes:
-            self.address.append(self.address[-1] + size)
+        self.address = [0, *accumulate(chunk_bytes)]
         self.src, self.dst = schedule.src.tolist(), schedule.dst.tolist()
         self.chunk, self.op = schedule.chunk.tolist(), schedule.op.tolist()
         self.route = schedule.route.tolist()
@@ -327,12 +309,9 @@ class _Maker:
                 self._close(step + shift)
                 shift += 1
             self._add_step(step + shift, messages)
-        name = self.schedule.algorithm
-        steps = self.schedule.steps + len(closing)
-        ranks = tuple(map(tuple, self.tables))
-        return Tables(
-            self.schedule.topology, name, self.schedule.collective, self.size_bytes, steps, self.ports, ranks
-        )
+        made, ranks = self.schedule, tuple(map(tuple, self.tables))
+        frame = (made.topology, made.algorithm, made.collective, self.size_bytes)
+        return Tables(*frame, made.steps + len(closing), self.ports, ranks)
 
     def _spend(self, work: float) -> None:
         """Count operations that nothing told of before."""
@@ -341,17 +320,10 @@ class _Maker:
             raise limits.too_much_work(f"tables of {self.schedule.algorithm}", self.max_work)
 
     def _steps(self) -> Iterator[tuple[int, list[_Message]]]:
-        starts = self.schedule.message_starts.tolist()
-        ends = [*starts, self.schedule.transfers][1:]
+        bounds = pairwise([*self.schedule.message_starts.tolist(), self.schedule.transfers])
         step = self.schedule.step.tolist()
-        messages: list[_Message] = []
-        for start, end in zip(starts, ends, strict=True):
-            if messages and step[messages[0].row] != step[start]:
-                yield step[messages[0].row], messages
-                messages = []
-            messages.append(_Message(start, end - start))
-        if messages:
-            yield step[messages[0].row], messages
+        for number, messages in groupby(bounds, key=lambda bound: step[bound[0]]):
+            yield number, [_Message(start, end - start) for start, end in messages]
 
     def _add_step(self, step: int, messages: list[_Message]) -> None:
         messages.sort(key=self._order)
@@ -365,7 +337,8 @@ class _Maker:
             op = REDUCE if self.op[row] == Op.REDUCE else GATHER
             # Reduces have one parent each; gathers of one flow share a line.
             key = (src, op, self.chunk[row], message.count if op == GATHER else -1 - row)
-            lines.setdefault(key, (message, []))[1].append(Send(dst, port, self._links(row)))
+            route = None if self.route[row] < 0 else self.schedule.route_of(row)
+            lines.setdefault(key, (message, []))[1].append(Send(dst, port, route))
         for (src, op, flow, _), (message, sends) in lines.items():
             first, last = flow, flow + message.count
             size = self.address[last] - self.address[first]
@@ -380,9 +353,6 @@ class _Maker:
         ends = self.src[row], self.dst[row]
         parent, child = ends if self.op[row] == Op.COPY else ends[::-1]
         return self.roots[row], self.chunk[row], self.listed.get((parent, child), 0), row
-
-    def _links(self, row: int) -> tuple[int, ...] | None:
-        return None if self.route[row] < 0 else self.schedule.route_of(row)
 
     def _waits(self, rank: int, message: _Message) -> tuple[tuple[str, int, int], ...]:
         found: dict[tuple[str, int, int], None] = {}
@@ -427,8 +397,8 @@ class _Maker:
 
 def _roots(schedule: Schedule) -> dict[int, int]:
     """For each message, by its first row: the rank where its sum ends, or where what is copied comes from."""
-    columns = zip(*(getattr(schedule, name).tolist() for name in ("src", "dst", "chunk", "op")), strict=True)
-    rows = list(columns)
+    columns = (schedule.src, schedule.dst, schedule.chunk, schedule.op)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
     starts = schedule.message_starts.tolist()
     roots: dict[int, int] = {}
     origin: dict[tuple[int, int], int] = {}
@@ -451,16 +421,7 @@ def _roots(schedule: Schedule) -> dict[int, int]:
 
 def _closing_steps(schedule: Schedule) -> set[int]:
     """Steps where gathering begins after reducing, if no step does both."""
-    found: set[int] = set()
-    kinds: dict[int, set[int]] = {}
-    for step, op in zip(schedule.step.tolist(), schedule.op.tolist(), strict=True):
-        kinds.setdefault(step, set()).add(op)
-    before: int | None = None
-    for step in sorted(kinds):
-        if len(kinds[step]) > 1:
-            return set()
-        (op,) = kinds[step]
-        if before == Op.REDUCE and op == Op.COPY:
-            found.add(step)
-        before = op
-    return found
+    kinds = sorted(set(zip(schedule.step.tolist(), schedule.op.tolist(), strict=True)))
+    if len(dict(kinds)) < len(kinds):
+        return set()
+    return {step for (_, before), (step, op) in pairwise(kinds) if before == Op.REDUCE and op == Op.COPY}

@@ -30,12 +30,7 @@ import msgspec
 
 from weft import limits, units
 from weft.errors import FormatError, LimitError, ScheduleError, printable
-from weft.packets.table import (
-    GATHER,
-    Send,
-    TableEntry,
-    Tables,
-)
+from weft.packets.table import GATHER, Send, TableEntry, Tables
 from weft.topology.json_reading import check_length, decode_json, embedded_topology
 from weft.topology.record import TopologyRecord, to_record
 
@@ -46,6 +41,9 @@ FORMAT: Final = "weft-ni-table"
 VERSION: Final = 1
 
 _WHAT: Final = "a table of network interfaces"
+_PLAIN: Final = ("algorithm", "collective", "size_bytes", "steps", "ports")
+"""Fields of tables that a file has as they are."""
+
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.MAX_SPEC_CHARACTERS)]
 _Op = Literal["reduce", "gather"]
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS)]
@@ -108,16 +106,8 @@ def tables_to_json(tables: Tables) -> bytes:
     LimitError
         If the file would be larger than Weft accepts.
     """
-    head = {
-        "format": FORMAT,
-        "version": VERSION,
-        "algorithm": tables.algorithm,
-        "collective": tables.collective,
-        "size_bytes": tables.size_bytes,
-        "steps": tables.steps,
-        "ports": tables.ports,
-        "topology": msgspec.to_builtins(to_record(tables.topology)),
-    }
+    head = {"format": FORMAT, "version": VERSION} | {name: getattr(tables, name) for name in _PLAIN}
+    head["topology"] = msgspec.to_builtins(to_record(tables.topology))
     lines = [f' "{name}": {_json(value)},' for name, value in head.items()]
     ranks = [
         "  [\n" + ",\n".join(f"   {_entry_json(e)}" for e in entries) + "\n  ]" for entries in tables.ranks
@@ -170,15 +160,7 @@ def tables_from_json(data: bytes, source: str = "<json>") -> Tables:
     topology = embedded_topology(source, document.topology)
     ranks = tuple(tuple(map(_entry, rows)) for rows in document.ranks)
     try:
-        return Tables(
-            topology,
-            document.algorithm,
-            document.collective,
-            document.size_bytes,
-            document.steps,
-            document.ports,
-            ranks,
-        )
+        return Tables(topology, **{name: getattr(document, name) for name in _PLAIN}, ranks=ranks)
     except ScheduleError as error:
         place, _, problem = str(error).partition(": ")
         raise FormatError(source, problem, place) from error

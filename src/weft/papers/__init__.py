@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import no_such
-from weft.papers.claims import ClaimRow, Reproduction, StepCounter
+from weft.papers.claims import ClaimRow, Reproduction, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,9 +35,9 @@ def reproduce(
 ) -> Reproduction:
     """Run what a paper claims.
 
-    The package of a paper has ``TITLE``, ``REFERENCE`` and ``ASSUMPTIONS``; an ``Effort``, which says how
-    much is simulated; ``count_steps(effort)``; and ``study(effort, tell)``, which calls `tell` with a text
-    before each step and gives the rows, the data and the charts.
+    The package of a paper has ``about.toml``, with its title, its reference and the assumptions that were
+    made; an ``Effort``, which says how much is simulated; ``count_steps(effort)``; and ``study(effort,
+    tell)``, which calls `tell` with a text before each step and gives the rows, the data and the charts.
 
     Parameters
     ----------
@@ -57,14 +58,13 @@ def reproduce(
     module = import_module(f"weft.papers.{paper}")
     effort = effort or module.Effort()
     began = time.process_time()
-    rows, data, charts = module.study(effort, StepCounter(report, module.count_steps(effort)))
+    done, steps = count(), module.count_steps(effort)
+    rows, data, charts = module.study(effort, lambda text: report(text, next(done), steps))
     return Reproduction(
         paper,
-        module.TITLE,
-        module.REFERENCE,
-        module.ASSUMPTIONS,
-        tuple(rows),
-        data,
-        charts,
+        rows=tuple(rows),
+        data=data,
+        charts=charts,
+        **describe(paper),
         cpu_seconds=time.process_time() - began,
     )

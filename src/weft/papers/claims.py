@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import tomllib
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from weft.training.single_channel import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from weft.training import Costs, TrainingResult
 
@@ -28,24 +30,10 @@ Findings: TypeAlias = "tuple[Iterable[ClaimRow], dict[str, Any], dict[str, str]]
 """Rows, data ready for JSON, and charts as SVG by name."""
 
 
-class StepCounter:
-    """Reports the steps of a study as they begin.
-
-    Parameters
-    ----------
-    report
-        Called with a text, steps done and steps in all.
-    steps
-        How many there are in all.
-    """
-
-    def __init__(self, report: Callable[[str, int, int], None], steps: int) -> None:
-        self._report, self._steps, self._done = report, steps, 0
-
-    def __call__(self, text: str) -> None:
-        """Report that the next step begins."""
-        self._report(text, self._done, self._steps)
-        self._done += 1
+def describe(paper: str) -> dict[str, Any]:
+    """Title, reference and assumptions of a paper, as its ``about.toml`` has them."""
+    about = tomllib.loads((Path(__file__).parent / paper / "about.toml").read_text("utf-8"))
+    return about | {"assumptions": tuple(about["assumptions"])}
 
 
 def against_channel(whole: TrainingResult, costs: Costs) -> dict[str, float]:
@@ -96,6 +84,18 @@ class ClaimRow(StudyCase):
         -0.25
         """
         return None if not self.paper else self.ours / self.paper - 1
+
+
+def factor_row(
+    claim: str, setup: str, ours: float, why: str = "", paper: float | None = None, up_to: float | None = None
+) -> ClaimRow:
+    """Make a row of how many times as fast or as much; `up_to` is a number that the paper calls the most."""
+    return ClaimRow(claim, setup, paper if up_to is None else up_to, ours, "x", why, up_to is not None)
+
+
+def percent_row(claim: str, setup: str, share: float, why: str = "", **known: float | None) -> ClaimRow:
+    """Make a row of a share in percent; the paper's number, in percent as well, as for `factor_row`."""
+    return replace(factor_row(claim, setup, 100 * share, why, **known), unit=" %")
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,11 +114,7 @@ def bar_chart(
         middle = (scale.x(group) + scale.x(group + 1)) / 2
         parts.append(_text(middle, HEIGHT - _BOTTOM + 18, text, "middle"))
     if line_at is not None:
-        y = scale.y(line_at)
-        parts.append(
-            f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#333" '
-            'stroke-dasharray="4 3"/>'
-        )
+        parts.append(_level(scale.y(line_at), 'stroke="#333" stroke-dasharray="4 3"'))
     return _svg(title, parts)
 
 
@@ -157,7 +153,7 @@ def _frame(title: str, x_label: str, y_label: str, scale: _Scale) -> Iterator[st
     yield _text(_LEFT, 24, title, "start", size=16)
     for tick in scale.ticks:
         y = scale.y(tick)
-        yield f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
+        yield _level(y, 'stroke="#ddd"')
         yield _text(_LEFT - 6, y + 4, f"{tick:g}", "end")
     middle = (_LEFT + WIDTH - _RIGHT) / 2
     yield _text(middle, HEIGHT - 12, x_label, "middle")
@@ -166,6 +162,10 @@ def _frame(title: str, x_label: str, y_label: str, scale: _Scale) -> Iterator[st
         f'<text x="16" y="{height:.1f}" text-anchor="middle" transform="rotate(-90 16 {height:.1f})">'
         f"{escape(y_label)}</text>"
     )
+
+
+def _level(y: float, look: str) -> str:
+    return f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" {look}/>'
 
 
 def _x_numbers(scale: _Scale, xs: Sequence[float]) -> Iterator[str]:

@@ -101,8 +101,7 @@ def list_recipes(
         offered = [line for line in known if collective in line.collectives]
     if not offered:
         others = ", ".join(line.name for line in registry.for_collective(collective))
-        msg = f"{', '.join(names or ())}: no {collective} there; it is offered by {others}"
-        raise InputError(msg)
+        raise InputError(f"{', '.join(names or ())}: no {collective} there; it is offered by {others}")
     families = [[Recipe(line, options) for options in line.variants(collective)] for line in offered]
     defaults = [family[0] for family in families]
     variants = [recipe for family in families for recipe in family[1:]]

@@ -197,8 +197,7 @@ def compare(
     topology = load_topology(topology)
     size_bytes = units.parse_size(size)
     if not size_bytes:
-        msg = f"size {size!r}: nothing to compare without data; give at least one byte"
-        raise InputError(msg)
+        raise InputError(f"size {size!r}: nothing to compare without data; give at least one byte")
     cut = parse_segment(segment_bytes)
     budget = Budget(time_limit)
     topology.check_root(root)
@@ -319,6 +318,5 @@ def _choose(collective: str, names: str | Sequence[str] | None) -> list[Algorith
         return [registry.find(name) for name in dict.fromkeys(given)]
     chosen = registry.for_collective(collective)
     if not chosen:
-        msg = f"no algorithm offers {collective} yet"
-        raise InputError(msg)
+        raise InputError(f"no algorithm offers {collective} yet")
     return chosen

@@ -65,10 +65,14 @@ class PlanHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu_seconds: float
     simulations: _Count
     schedules: Annotated[list[ScheduleRecord], _Few]
-    ranges: Annotated[list[Range], _Many]
-    points: Annotated[list[PlanPoint], _Many]
-    contenders: Annotated[list[Contender], _Many]
+    ranges: Annotated[tuple[Range, ...], _Many]
+    points: Annotated[tuple[PlanPoint, ...], _Many]
+    contenders: Annotated[tuple[Contender, ...], _Many]
     skipped: Annotated[list[RefusalRecord], _Many]
+
+
+_PLAIN: Final = set(PlanHeader.__struct_fields__) - {"topology", "topology_digest", "schedules", "skipped"}
+"""Fields that a header has as the plan has them."""
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
@@ -128,13 +132,9 @@ def encode_plan(plan: Plan) -> bytes:
     headers = sum(container.header_bytes(blob) for blob in blobs)
     limits.check("bytes of the headers of all schedules", headers, limits.MAX_HEADER_BYTES)
     header = PlanHeader(
-        collective=plan.collective,
-        root=plan.root,
+        **{name: getattr(plan, name) for name in _PLAIN},
         topology=to_record(plan.topology),
         topology_digest=plan.topology.digest,
-        complete=plan.complete,
-        cpu_seconds=plan.cpu_seconds,
-        simulations=plan.simulations,
         schedules=[
             ScheduleRecord(
                 planned.algorithm,
@@ -145,9 +145,6 @@ def encode_plan(plan: Plan) -> bytes:
             )
             for planned, blob in zip(plan.schedules, blobs, strict=True)
         ],
-        ranges=list(plan.ranges),
-        points=list(plan.points),
-        contenders=list(plan.contenders),
         skipped=[RefusalRecord(one.algorithm, one.reason) for one in plan.skipped],
     )
     return container.pack(MAGIC, VERSION, msgspec.msgpack.encode(header), blobs)
@@ -165,29 +162,19 @@ def decode_plan(data: bytes, source: str = "<bytes>", *, max_work: float | None 
     """
     if not is_plan(data):
         what = "a schedule, not a plan" if data.startswith(container.SCHEDULE_MAGIC) else "not a plan file"
-        raise FormatError(source, f"{what}; weft plan -o writes one" if data else "the file is empty")
-    packed, body = container.unpack(data, VERSION, source)
-    try:
-        header = msgspec.msgpack.decode(packed, type=PlanHeader)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FormatError(source, f"cannot be read: {error}", "header") from error
+        hint = "weft plan -o writes one, and weft.init takes a schedule as schedule="
+        raise FormatError(source, f"{what}; {hint}" if data else "the file is empty")
+    header, body = container.unpack_as(data, VERSION, source, PlanHeader)
     if header.collective not in COLLECTIVES:
         raise FormatError(source, f"collective {header.collective!r} is unknown", "header")
     topology = _decode_topology(source, header)
     schedules = _decode_schedules(source, header, body, max_work)
     try:
         plan = Plan(
+            **{name: getattr(header, name) for name in _PLAIN},
             topology=topology,
-            collective=header.collective,
-            root=header.root,
             schedules=tuple(schedules),
-            ranges=tuple(header.ranges),
-            points=tuple(header.points),
-            contenders=tuple(header.contenders),
             skipped=tuple(Refusal(one.algorithm, one.reason) for one in header.skipped),
-            complete=header.complete,
-            cpu_seconds=header.cpu_seconds,
-            simulations=header.simulations,
         )
         check_plan(plan)
     except InputError as error:

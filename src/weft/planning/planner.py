@@ -139,8 +139,7 @@ def plan_steps(
     (True, True)
     """
     if time_limit is not None and not time_limit >= 0:
-        msg = f"a time limit of {time_limit} seconds: give 0 or more, or None for no limit"
-        raise InputError(msg)
+        raise InputError(f"a time limit of {time_limit} seconds: give 0 or more, or None for no limit")
     deadline = None if time_limit is None else time.monotonic() + time_limit
     topology = load_topology(topology)
     topology.check_root(root)
@@ -180,8 +179,7 @@ def _recipes(
 ) -> list[Recipe]:
     """Everything to try: quick things first, and what another plan chose."""
     if warm_start is not None and warm_start.collective != collective:
-        msg = f"warm start: that plan is for {warm_start.collective}, this one for {collective}"
-        raise InputError(msg)
+        raise InputError(f"warm start: that plan is for {warm_start.collective}, this one for {collective}")
     # What served the largest sizes first: what is slow there is slow by far.
     known = [] if warm_start is None else [warm_start.schedules[r.schedule] for r in warm_start.ranges[::-1]]
     quick = [planned.label for planned in known if planned.synthesis_seconds <= _QUICK_S]

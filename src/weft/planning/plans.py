@@ -340,11 +340,9 @@ def _check_schedule(plan: Plan, schedule: Schedule) -> None:
     what = f"{plan.collective} on {plan.topology.name}"
     if schedule.collective != plan.collective or schedule.topology.digest != plan.topology.digest:
         found = f"{schedule.collective} on {schedule.topology.name}"
-        msg = f"{schedule.algorithm}: a schedule of {found} in a plan of {what}"
-        raise InputError(msg)
+        raise InputError(f"{schedule.algorithm}: a schedule of {found} in a plan of {what}")
     if schedule.root not in (None, plan.root):
-        msg = f"{schedule.algorithm}: another root than {plan.root} in a plan of {what}"
-        raise InputError(msg)
+        raise InputError(f"{schedule.algorithm}: another root than {plan.root} in a plan of {what}")
 
 
 def _check_times(plan: Plan) -> None:
@@ -353,29 +351,23 @@ def _check_times(plan: Plan) -> None:
     times += [contender.seconds for contender in plan.contenders]
     times += [plan.cpu_seconds, *(planned.synthesis_seconds for planned in plan.schedules)]
     if not all(0 <= time < math.inf for time in times) or not all(point.seconds > 0 for point in plan.points):
-        msg = "a time is negative, nought or not finite"
-        raise InputError(msg)
+        raise InputError("a time is negative, nought or not finite")
     if any(point.busy > _BUSIEST or point.seconds < _FASTEST * point.bound_seconds for point in plan.points):
-        msg = "a point is faster than its bound, or its link busier than always"
-        raise InputError(msg)
+        raise InputError("a point is faster than its bound, or its link busier than always")
 
 
 def _check_ranges(plan: Plan) -> None:
     spans = plan.ranges
     if not spans or spans[0].first_bytes or spans[-1].last_bytes is not None or not plan.points:
-        msg = "the ranges of a plan must cover all sizes, and it must have a point"
-        raise InputError(msg)
+        raise InputError("the ranges of a plan must cover all sizes, and it must have a point")
     for one, two in pairwise(spans):
         end = one.last_bytes
         if end is None or end < one.first_bytes or two.first_bytes != end + 1:
-            msg = f"the range from {two.first_bytes} bytes on does not follow the one before it"
-            raise InputError(msg)
+            raise InputError(f"the range from {two.first_bytes} bytes on does not follow the one before it")
     if {span.schedule for span in spans} != set(range(len(plan.schedules))):
-        msg = f"the ranges must use schedules 0..{len(plan.schedules) - 1}, each of them"
-        raise InputError(msg)
+        raise InputError(f"the ranges must use schedules 0..{len(plan.schedules) - 1}, each of them")
     if not all(span.segment_share is None or 0 < span.segment_share <= 1 for span in spans):
-        msg = "a segment must be a share of the buffer between 0 and 1"
-        raise InputError(msg)
+        raise InputError("a segment must be a share of the buffer between 0 and 1")
 
 
 def _describe(topology: Topology) -> str:

@@ -101,7 +101,6 @@ class QuickChooser:
         if not built:
             why = list_some(reasons, 3, "; ") or "none of them has it"
             names = list_some(line.name for line in self._lines)
-            msg = f"no {collective} on {self.topology.name} by {names}: {why}"
-            raise InputError(msg)
+            raise InputError(f"no {collective} on {self.topology.name} by {names}: {why}")
         self._built[collective] = built
         return built

@@ -17,8 +17,13 @@ import numpy as np
 from weft.errors import InputError
 from weft.planning.plan_file import decode_plan, encode_plan
 from weft.planning.planner import plan
-from weft.probing.inference import infer
-from weft.probing.measurements import Flow, Measurements, join_all, plateau
+from weft.probing.inferred_topology import infer
+from weft.probing.measurements import (
+    Flow,
+    Measurements,
+    join_all,
+    plateau,
+)
 from weft.probing.session import ProbeEffort, probe
 from weft.runtime.agreement import share
 from weft.schedule.ir import DEFAULT_ROUTE
@@ -248,14 +253,12 @@ def _elsewhere(schedule: Schedule, topology: Topology) -> Schedule:
     same = np.array_equal(before.link_src, topology.link_src)
     if same and np.array_equal(before.link_dst, topology.link_dst):
         return replace(schedule, topology=topology)
-    no_routes = np.full(schedule.transfers, DEFAULT_ROUTE, np.int32)
-    nothing = np.zeros(0, np.int32)
     return replace(
         schedule,
         topology=topology,
-        route=no_routes,
+        route=np.full(schedule.transfers, DEFAULT_ROUTE, np.int32),
         route_offsets=np.zeros(1, np.int64),
-        route_links=nothing,
+        route_links=np.zeros(0, np.int32),
     )
 
 

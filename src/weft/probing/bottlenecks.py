@@ -14,6 +14,8 @@ import numpy as np
 from weft.probing.measurements import FABRIC, Estimate, plateau
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from weft.probing.measurements import Measurements
@@ -64,7 +66,7 @@ def find_groups(measurements: Measurements) -> list[tuple[int, ...]]:
     are slowed alike on their way to everybody else: two hosts of different groups may have been lucky with
     each other, but not with all. In the end each host moves to where it is slowed least.
     """
-    apart = _slowed_part(measurements)
+    apart = _judge_pairs(measurements, _slowed_part)
     groups = _merge(apart, _APART)
     for _ in range(_MOVES):
         moved = _move(apart, groups)
@@ -76,7 +78,7 @@ def find_groups(measurements: Measurements) -> list[tuple[int, ...]]:
 
 def order_by_likeness(measurements: Measurements) -> list[int]:
     """Hosts in an order in which those that seem to belong together are neighbours."""
-    (order,) = _merge(_missing_part(measurements), 1.0)
+    (order,) = _merge(_judge_pairs(measurements, _missing_part), 1.0)
     return order
 
 
@@ -109,8 +111,8 @@ def _move(apart: NDArray[np.float64], groups: list[list[int]]) -> list[list[int]
     return [group for group in moved if group]
 
 
-def _ratios(measurements: Measurements) -> dict[tuple[int, int], list[float]]:
-    """For each two hosts, what flows between them got of what their own cables allow."""
+def _judge_pairs(measurements: Measurements, judge: Callable[[list[float]], float]) -> NDArray[np.float64]:
+    """For each two hosts, what flows between them got of what their own cables allow comes to."""
     out, into = own_rates(measurements)
     ratios: dict[tuple[int, int], list[float]] = defaultdict(list)
     for one in measurements.rounds:
@@ -120,29 +122,18 @@ def _ratios(measurements: Measurements) -> dict[tuple[int, int], list[float]]:
             if flow.cable == FABRIC:
                 low, high = sorted(flow[:2])
                 ratios[low, high].append(rate / min(out[flow.src].value, into[flow.dst].value))
-    return ratios
-
-
-def _table(hosts: int, values: dict[tuple[int, int], float]) -> NDArray[np.float64]:
-    table = np.zeros((hosts, hosts))
-    for (low, high), value in values.items():
-        table[low, high] = table[high, low] = value
+    table = np.zeros((len(measurements.hosts), len(measurements.hosts)))
+    for (low, high), found in ratios.items():
+        table[low, high] = table[high, low] = judge(found)
     return table
 
 
-def _slowed_part(measurements: Measurements) -> NDArray[np.float64]:
-    """For each two hosts, which part of the flows between them was slowed; one of them is bad luck."""
-    parts = {}
-    for ends, ratios in _ratios(measurements).items():
-        slowed = sum(ratio < SLOWED for ratio in ratios)
-        parts[ends] = max(0, slowed - 1) / max(1, len(ratios) - 1)
-    return _table(len(measurements.hosts), parts)
+def _slowed_part(ratios: list[float]) -> float:
+    """Which part of the flows was slowed; one of them is bad luck."""
+    slowed = sum(ratio < SLOWED for ratio in ratios)
+    return max(0, slowed - 1) / max(1, len(ratios) - 1)
 
 
-def _missing_part(measurements: Measurements) -> NDArray[np.float64]:
-    """For each two hosts, how much flows between them missed on average: a hint, where none missed much."""
-    parts = {
-        ends: sum(max(0.0, 1 - ratio) for ratio in ratios) / len(ratios)
-        for ends, ratios in _ratios(measurements).items()
-    }
-    return _table(len(measurements.hosts), parts)
+def _missing_part(ratios: list[float]) -> float:
+    """How much the flows missed on average: a hint, where none missed much."""
+    return sum(max(0.0, 1 - ratio) for ratio in ratios) / len(ratios)

@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.probing.bottlenecks import SLOWED, own_rates
+from weft.probing.fair_sharing import share_fairly
 from weft.probing.flow_rounds import entering, leaving
-from weft.probing.measurements import FABRIC, Estimate, Flow, plateau
-from weft.simulation.fair_sharing import share_fairly
+from weft.probing.measurements import (
+    FABRIC,
+    Estimate,
+    Flow,
+    plateau,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.probing.measurements import Measurements, Round
+    from weft.probing.measurements import Measurements
 
 _ENOUGH: Final = 0.9
 _NEAR: Final = 0.2
@@ -131,16 +136,12 @@ def _explained(
     measurements: Measurements, out: Sequence[Estimate], into: Sequence[Estimate], leaves: Sequence[Leaf]
 ) -> float:
     """Part of the rounds over the fabric whose bytes it predicts, all flows together: TCP shares unfairly."""
-    rounds = [one for one in measurements.rounds if _is_fabric(one)]
+    rounds = [one for one in measurements.rounds if all(flow.cable == FABRIC for flow in one.rates)]
     good = 0
     for one in rounds:
         expected = sum(_expect(tuple(one.rates), out, into, leaves).values())
         good += abs(sum(one.rates.values()) - expected) <= _NEAR * expected
     return round(good / len(rounds), 3) if rounds else 1.0
-
-
-def _is_fabric(one: Round) -> bool:
-    return all(flow.cable == FABRIC for flow in one.rates)
 
 
 def _fit_latencies(measurements: Measurements, leaves: Sequence[Leaf]) -> list[float]:

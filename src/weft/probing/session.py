@@ -82,8 +82,7 @@ def probe(
         If a host does not answer.
     """
     if control_plane.size < 2:
-        msg = "one rank alone has no network; start more, such as weft run -n 4 -- weft probe"
-        raise InputError(msg)
+        raise InputError("one rank alone has no network; start more, such as weft run -n 4 -- weft probe")
     hosts = tuple(tuple(host) for host in group_by_host(control_plane.members))
     limits.check("hosts to probe", len(hosts), MAX_HOSTS)
     told = control_plane.exchange(msgspec.msgpack.encode((effort.seconds, effort.max_bytes)), _WAIT_S)

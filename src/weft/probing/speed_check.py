@@ -12,8 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.errors import InputError
+from weft.probing.fair_sharing import share_fairly
 from weft.probing.measurements import FABRIC, plateau
-from weft.simulation.fair_sharing import share_fairly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -49,8 +49,7 @@ def share(communicator: Communicator, make: Callable[[], bytes], seconds: float)
     words = CommunicatorWords(communicator, "agreement", communicator.timeout + 2 * seconds)
     told = broadcast_bytes(words, data)
     if not told.startswith(_MADE):
-        msg = f"rank 0 gives up: {told[1:].decode('utf-8', 'replace')}"
-        raise RuntimeFailure(msg) from failure
+        raise RuntimeFailure(f"rank 0 gives up: {told[1:].decode('utf-8', 'replace')}") from failure
     return told[1:]
 
 
@@ -60,6 +59,8 @@ def agree_on_plan(
     seconds: float,
     before: Plan | None = None,
     collective: Collective = "all_reduce",
+    *,
+    check: Callable[[Topology], None] | None = None,
 ) -> Plan:
     """Plan on rank 0 and give the plan to everybody; every rank calls this.
 
@@ -75,6 +76,8 @@ def agree_on_plan(
         A plan to start from.
     collective
         What to plan.
+    check
+        Refuses a topology that does not fit, before rank 0 spends time on it.
 
     Raises
     ------
@@ -84,6 +87,8 @@ def agree_on_plan(
 
     def make() -> bytes:
         network = load_topology(topology)
+        if check is not None:
+            check(network)
         return encode_plan(plan(network, collective=collective, time_limit=seconds, warm_start=before))
 
     return decode_plan(share(communicator, make, seconds))

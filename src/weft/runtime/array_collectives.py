@@ -37,8 +37,8 @@ from weft.errors import InputError
 from weft.runtime.point_to_point import PointToPoint
 
 if TYPE_CHECKING:
-    from weft.runtime.engines import Buffer
-    from weft.runtime.handles import Handle, OperationOptions, Starts, Waits
+    from weft.runtime.buffers import Buffer
+    from weft.runtime.handles import Handle, StartingOptions, WaitingOptions
 
 _BITWISE: Final = ("band", "bor", "bxor")
 _Array = TypeVar("_Array")
@@ -48,12 +48,10 @@ class ArrayCollectives(PointToPoint):
     """The part of `Communicator` that computes collectives; the module says what their parameters are."""
 
     @overload
-    def all_reduce(
-        self, array: _Array, op: ReduceOp = ..., *, async_op: Waits = ..., **how: Unpack[OperationOptions]
-    ) -> _Array: ...
+    def all_reduce(self, array: _Array, op: ReduceOp = ..., **how: Unpack[WaitingOptions]) -> _Array: ...
     @overload
     def all_reduce(
-        self, array: _Array, op: ReduceOp = ..., *, async_op: Starts, **how: Unpack[OperationOptions]
+        self, array: _Array, op: ReduceOp = ..., **how: Unpack[StartingOptions]
     ) -> Handle[_Array]: ...
     def all_reduce(
         self,
@@ -66,7 +64,10 @@ class ArrayCollectives(PointToPoint):
     ) -> Any:
         """Combine the arrays of all ranks; the array of every rank then holds the result."""
         if type(array) is np.ndarray and not async_op:
-            known = self._known.get((array.size, array.dtype, op, kind))
+            try:
+                known = self._known.get((array.size, array.dtype, op, kind))
+            except TypeError:  # an op or a kind that cannot be looked up, and is refused below
+                known = None
             if known is not None and self._repeat(known, array, timeout):
                 return array
         flat = self._engine.flatten(array, writable=True)
@@ -80,16 +81,12 @@ class ArrayCollectives(PointToPoint):
                 self._learn(prepared, flat, (array.size, array.dtype, op, kind))
             return flat.give_back()
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     @overload
-    def broadcast(
-        self, array: _Array, root: int = ..., *, async_op: Waits = ..., **how: Unpack[OperationOptions]
-    ) -> _Array: ...
+    def broadcast(self, array: _Array, root: int = ..., **how: Unpack[WaitingOptions]) -> _Array: ...
     @overload
-    def broadcast(
-        self, array: _Array, root: int = ..., *, async_op: Starts, **how: Unpack[OperationOptions]
-    ) -> Handle[_Array]: ...
+    def broadcast(self, array: _Array, root: int = ..., **how: Unpack[StartingOptions]) -> Handle[_Array]: ...
     def broadcast(
         self,
         array: Any,
@@ -107,27 +104,15 @@ class ArrayCollectives(PointToPoint):
             self._execute("broadcast", flat, flat, "sum", root, timeout, kind)
             return flat.give_back()
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     @overload
     def reduce(
-        self,
-        array: _Array,
-        root: int = ...,
-        op: ReduceOp = ...,
-        *,
-        async_op: Waits = ...,
-        **how: Unpack[OperationOptions],
+        self, array: _Array, root: int = ..., op: ReduceOp = ..., **how: Unpack[WaitingOptions]
     ) -> _Array: ...
     @overload
     def reduce(
-        self,
-        array: _Array,
-        root: int = ...,
-        op: ReduceOp = ...,
-        *,
-        async_op: Starts,
-        **how: Unpack[OperationOptions],
+        self, array: _Array, root: int = ..., op: ReduceOp = ..., **how: Unpack[StartingOptions]
     ) -> Handle[_Array]: ...
     def reduce(
         self,
@@ -143,35 +128,23 @@ class ArrayCollectives(PointToPoint):
         self._check_root(root)
         flat = self._engine.flatten(array, writable=self.rank == root)
         _check_op(op, flat)
-        work = flat if self.rank == root else flat.copy()
 
         def run() -> Any:
+            work = flat if self.rank == root else flat.copy()
             self._execute("reduce", work, work, op, root, timeout, kind)
             if op == "avg" and self.rank == root:
                 work.divide(self.size)
             return work.give_back() if self.rank == root else flat.array
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     @overload
     def reduce_scatter(
-        self,
-        array: Any,
-        op: ReduceOp = ...,
-        *,
-        out: Any = ...,
-        async_op: Waits = ...,
-        **how: Unpack[OperationOptions],
+        self, array: Any, op: ReduceOp = ..., *, out: Any = ..., **how: Unpack[WaitingOptions]
     ) -> Any: ...
     @overload
     def reduce_scatter(
-        self,
-        array: Any,
-        op: ReduceOp = ...,
-        *,
-        out: Any = ...,
-        async_op: Starts,
-        **how: Unpack[OperationOptions],
+        self, array: Any, op: ReduceOp = ..., *, out: Any = ..., **how: Unpack[StartingOptions]
     ) -> Handle[Any]: ...
     def reduce_scatter(
         self,
@@ -197,18 +170,14 @@ class ArrayCollectives(PointToPoint):
             result = self._reduce_share(flat, into, op, timeout, kind)
             if op == "avg":
                 result.divide(self.size)
-            return result.take() if into is None else into.give_back()
+            return result.give_back()
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     @overload
-    def all_gather(
-        self, array: Any, *, out: Any = ..., async_op: Waits = ..., **how: Unpack[OperationOptions]
-    ) -> Any: ...
+    def all_gather(self, array: Any, *, out: Any = ..., **how: Unpack[WaitingOptions]) -> Any: ...
     @overload
-    def all_gather(
-        self, array: Any, *, out: Any = ..., async_op: Starts, **how: Unpack[OperationOptions]
-    ) -> Handle[Any]: ...
+    def all_gather(self, array: Any, *, out: Any = ..., **how: Unpack[StartingOptions]) -> Handle[Any]: ...
     def all_gather(
         self,
         array: Any,
@@ -223,29 +192,19 @@ class ArrayCollectives(PointToPoint):
         `array` may be this rank's place in `out`.
         """
         flat = self._engine.flatten(array, writable=False)
-        whole = (
-            flat.empty(self.size)
-            if out is None
-            else self._into("all_gather", out, flat, flat.elements * self.size)
-        )
+        whole = self._room("all_gather", out, flat, flat.elements * self.size)
 
         def run() -> Any:
-            mine = whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements)
-            if not mine.is_at(flat):
-                mine.fill(flat)
+            whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements).fill(flat)
             self._execute("all_gather", whole, whole, "sum", 0, timeout, kind)
-            return whole.take() if out is None else whole.give_back()
+            return whole.give_back()
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     @overload
-    def all_to_all(
-        self, array: Any, *, out: Any = ..., async_op: Waits = ..., **how: Unpack[OperationOptions]
-    ) -> Any: ...
+    def all_to_all(self, array: Any, *, out: Any = ..., **how: Unpack[WaitingOptions]) -> Any: ...
     @overload
-    def all_to_all(
-        self, array: Any, *, out: Any = ..., async_op: Starts, **how: Unpack[OperationOptions]
-    ) -> Handle[Any]: ...
+    def all_to_all(self, array: Any, *, out: Any = ..., **how: Unpack[StartingOptions]) -> Handle[Any]: ...
     def all_to_all(
         self,
         array: Any,
@@ -261,9 +220,8 @@ class ArrayCollectives(PointToPoint):
         """
         flat = self._engine.flatten(array, writable=False)
         if flat.elements % self.size:
-            msg = f"all_to_all: {flat.elements} elements are no multiple of {self.size} ranks"
-            raise InputError(msg)
-        result = flat.empty(1) if out is None else self._into("all_to_all", out, flat, flat.elements)
+            raise InputError(f"all_to_all: {flat.elements} elements are no multiple of {self.size} ranks")
+        result = self._room("all_to_all", out, flat, flat.elements)
         part = flat.elements // self.size
         own = self.rank * part, (self.rank + 1) * part
 
@@ -271,14 +229,14 @@ class ArrayCollectives(PointToPoint):
             source = flat.copy() if flat.overlaps(result) else flat
             self._execute("all_to_all", source, result, "sum", 0, timeout, kind)
             result.part(*own).fill(source.part(*own))
-            return result.take() if out is None else result.give_back()
+            return result.give_back()
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Return once every rank has called this; `last` stays what it was."""
         last = self.last
-        self.all_reduce(self._engine.empty(1, np.dtype(np.int32)), timeout=timeout, kind="barrier")
+        self.all_reduce(np.zeros(1, np.int32), timeout=timeout, kind="barrier")
         self.last = last
 
     def _reduce_share(
@@ -291,24 +249,20 @@ class ArrayCollectives(PointToPoint):
         first, last = prepared.share
         if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
             what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
-            msg = f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}"
-            raise InputError(msg)
+            raise InputError(f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}")
         work = flat.copy()
         self._execute("reduce_scatter", work, work, op, 0, timeout, kind)
         return _settle(work.part(first, last), into)
 
 
 def _settle(share: Buffer, into: Buffer | None) -> Buffer:
-    if into is None:
-        return share.copy()
-    into.fill(share)
-    return into
+    room = share.empty(share.elements) if into is None else into
+    room.fill(share)
+    return room
 
 
 def _check_op(op: str, flat: Buffer) -> None:
     if op not in REDUCE_OPS:
-        msg = f"op {str(op)[:40]!r} is not supported, only {', '.join(REDUCE_OPS)}"
-        raise TypeError(msg)
+        raise TypeError(f"op {str(op)[:40]!r} is not supported, only {', '.join(REDUCE_OPS)}")
     if op in _BITWISE and not flat.dtype.startswith(("int", "uint")):
-        msg = f"{op} works on the bits of integers, not on {flat.dtype}"
-        raise TypeError(msg)
+        raise TypeError(f"{op} works on the bits of integers, not on {flat.dtype}")

@@ -1,10 +1,11 @@
-"""Flat views of the user's arrays: contiguous memory of a known type."""
+"""Buffers: flat, contiguous memory of a known type that engines work on, and the user's arrays as such."""
 
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -18,78 +19,140 @@ _NAMES: Final = {np.dtype(name): name for name in DTYPES if name != "bfloat16"}
 
 
 @dataclass(slots=True)
-class Flat:
-    """One-dimensional view of an array, or a copy of one that is not contiguous.
+class Buffer(ABC):
+    """A user's array as an engine takes it: flat, or a copy of one that is not contiguous.
 
     Parameters
     ----------
     array
         The user's.
-    seen
-        The same as numpy sees it; bfloat16 as whole numbers.
-    bytes
-        What the runtime works on.
+    values
+        What the engine works on: a flat array or tensor.
     dtype
         One of `DTYPES`.
+    copied
+        Whether the values lie elsewhere than the user's.
     """
 
     array: Any
-    seen: NDArray[Any]
-    bytes: NDArray[np.uint8]
+    values: Any
     dtype: str
-    itemsize: int
     copied: bool
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return int(self.values.itemsize)
 
     @property
     def nbytes(self) -> int:
         """Bytes in all."""
-        return self.bytes.nbytes
+        return int(self.values.nbytes)
 
     @property
     def elements(self) -> int:
         """Elements in all."""
-        return self.bytes.nbytes // self.itemsize
+        return len(self.values)
 
-    def copy(self) -> Flat:
+    @property
+    @abstractmethod
+    def place(self) -> tuple[Any, int]:
+        """Device that the values are on, and their address there."""
+
+    def copy(self) -> Self:
         """A copy that may be overwritten."""
-        return replace(self, bytes=self.bytes if self.copied else self.bytes.copy())
+        if self.copied:
+            return self
+        made = self.empty(self.elements)
+        made.fill(self)
+        return made
 
-    def empty(self, times: int) -> Flat:
-        """Room for so many arrays like this one."""
-        return replace(self, bytes=np.empty(self.nbytes * times, np.uint8), copied=True)
+    @abstractmethod
+    def empty(self, elements: int) -> Self:
+        """Room for so many elements, of the same type on the same device, in a flat array for the user."""
 
-    def part(self, first: int, last: int) -> Flat:
+    def part(self, first: int, last: int) -> Self:
         """Some of the elements, in the same memory."""
-        return replace(self, bytes=self.bytes[first * self.itemsize : last * self.itemsize])
+        return replace(self, values=self.values[first:last])
 
-    def fill(self, other: Flat) -> None:
-        """Take over the elements of another, of the same size."""
-        self.bytes[:] = other.bytes
+    def fill(self, other: Self) -> None:
+        """Take over the elements of another, of the same size; it may be the same memory."""
+        if self.place != other.place:
+            self.values[:] = other.values
 
-    def overlaps(self, other: Flat) -> bool:
+    def overlaps(self, other: Self) -> bool:
         """Whether they share memory."""
-        return np.may_share_memory(self.bytes, other.bytes)
+        (device, mine), (other_device, theirs) = self.place, other.place
+        shared = max(mine, theirs) < min(mine + self.nbytes, theirs + other.nbytes)
+        return device == other_device and shared
 
-    def is_at(self, other: Flat) -> bool:
-        """Whether they are the same memory."""
-        mine, theirs = self.bytes.__array_interface__, other.bytes.__array_interface__
-        return bool(self.nbytes == other.nbytes and mine["data"][0] == theirs["data"][0])
+    @abstractmethod
+    def combine(self, other: Self, op: str) -> None:
+        """Add the elements of another, of the same size, or do to them whatever the op is."""
+
+    @abstractmethod
+    def divide(self, by: int) -> None:
+        """Divide every element."""
+
+    @abstractmethod
+    def reload(self) -> None:
+        """Copy the user's elements again, if the values are a copy, because they may have changed."""
+
+    @abstractmethod
+    def give_back(self) -> Any:
+        """Return the user's array, with the result in it."""
+
+
+@dataclass(slots=True)
+class Flat(Buffer):
+    """A buffer in ordinary memory.
+
+    Parameters
+    ----------
+    values
+        Of numpy's type; bfloat16 as whole numbers.
+    seen
+        The user's array as numpy sees it.
+    """
+
+    values: NDArray[Any]
+    seen: NDArray[Any]
+
+    @property
+    def bytes(self) -> NDArray[np.uint8]:
+        """What Weft's own kernels and links work on."""
+        return self.values.view(np.uint8)
+
+    @property
+    def place(self) -> tuple[None, int]:
+        """The address of the values."""
+        return None, self.values.__array_interface__["data"][0]
+
+    def empty(self, elements: int) -> Flat:
+        """Room for so many elements of the same type, in a flat array; a tensor if torch's were given."""
+        values = np.empty(elements, self.values.dtype)
+        array: Any = values
+        if self.array is not self.seen and type(self.array).__module__.partition(".")[0] == "torch":
+            array = sys.modules["torch"].from_numpy(values).view(self.array.dtype)
+        return replace(self, array=array, values=values, copied=False, seen=values)
+
+    def combine(self, other: Flat, op: str) -> None:
+        """Add the elements of another, or do to them whatever the op is."""
+        _core.reduce(self.bytes, other.bytes, self.dtype, op)
 
     def divide(self, by: int) -> None:
         """Divide every element."""
         _core.divide(self.bytes, self.dtype, by)
 
-    def take(self) -> Any:
-        """The elements as a flat array, for the user to keep; a tensor if torch's were given."""
-        values = self.bytes.view(self.seen.dtype)
-        if self.array is self.seen or type(self.array).__module__.partition(".")[0] != "torch":
-            return values
-        return sys.modules["torch"].from_numpy(values).view(self.array.dtype)
+    def reload(self) -> None:
+        """Copy the user's elements again, if the values are a copy."""
+        if self.copied:
+            self.values.reshape(self.seen.shape)[...] = self.seen
 
     def give_back(self) -> Any:
         """Return the user's array, with the result in it."""
         if self.copied:
-            self.seen[...] = self.bytes.view(self.seen.dtype).reshape(self.seen.shape)
+            self.seen[...] = self.values.reshape(self.seen.shape)
         return self.array
 
 
@@ -112,15 +175,12 @@ def flatten(array: Any, *, writable: bool) -> Flat:
         try:
             seen = np.from_dlpack(seen) if hasattr(seen, "__dlpack__") else np.asarray(memoryview(seen))
         except (TypeError, BufferError, RuntimeError) as error:
-            msg = f"a {type(array).__name__} cannot be taken as an array: {error}"
-            raise TypeError(msg) from error
+            raise TypeError(f"a {type(array).__name__} cannot be taken as an array: {error}") from error
     name = name or _NAMES.get(seen.dtype)
     if name is None:
-        msg = f"arrays of {seen.dtype} are not supported, only {', '.join(DTYPES)}"
-        raise TypeError(msg)
+        raise TypeError(f"arrays of {seen.dtype} are not supported, only {', '.join(DTYPES)}")
     flags = seen.flags
     if writable and not flags.writeable:
-        msg = "the array is read-only"
-        raise TypeError(msg)
+        raise TypeError("the array is read-only")
     whole = seen if flags.c_contiguous else np.ascontiguousarray(seen)
-    return Flat(array, seen, whole.reshape(-1).view(np.uint8), name, seen.itemsize, whole is not seen)
+    return Flat(array, whole.reshape(-1), name, whole is not seen, seen)

@@ -27,11 +27,9 @@ class WordCollectives(Protocol):
 
     def gather_words(self, words: NDArray[np.int32]) -> NDArray[np.int32]:
         """The words of every rank, one row for each; all have as many."""
-        ...
 
     def broadcast_words(self, words: NDArray[np.int32]) -> NDArray[np.int32]:
         """The words of rank 0, on every rank; all have as many."""
-        ...
 
 
 class CommunicatorWords:

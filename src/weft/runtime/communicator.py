@@ -10,28 +10,32 @@ size, has its engine keep the part that concerns this rank, and lets the engine 
 from __future__ import annotations
 
 import atexit
+import math
 import operator
+import threading
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from weft.errors import InputError, PeerLost, RuntimeFailure
+from weft.errors import InputError, PeerLost, RuntimeFailure, quote
 from weft.runtime.array_collectives import ArrayCollectives
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.regroup import check_minimum
 from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
-from weft.runtime.schedule_selection import ScheduleSelector
+from weft.runtime.communicator_inputs import check_plan, load_inputs
+from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.split_all_reduce import SplitAllReduce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from weft.planning import Plan
     from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.engines import Engine
-    from weft.runtime.launcher.failure_reports import FailureReporter
+    from weft.runtime.schedule_selection import ScheduleSelector
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -39,6 +43,8 @@ _CANCELLED_WITHIN_S: Final = 10.0
 """How long a cancelled operation takes at most: it tells the other ranks, which may be slow to listen."""
 
 _LARGEST_COLOR: Final = 2**63 - 1
+_LARGEST_COUNT: Final = 2**62
+"""Elements, more than any memory holds: the engine says how much room there is."""
 
 
 class Communicator(ArrayCollectives):
@@ -66,7 +72,7 @@ class Communicator(ArrayCollectives):
         timeout: float = 60.0,
         reporter: FailureReporter | None = None,
     ) -> None:
-        super().__init__(engine, selector, timeout=timeout, reporter=reporter)
+        super().__init__(engine, selector, timeout, reporter or FailureReporter())
         self.survivors: tuple[int, ...] | None = None
         """After `shrink`: the rank that each rank had before."""
         self.ahead = 0
@@ -101,6 +107,7 @@ class Communicator(ArrayCollectives):
 
     def use_plan(self, plan: Plan) -> None:
         """Use a plan from here on; every rank calls this with the same plan at the same point."""
+        check_plan(plan)
         self.use(self._chooser.on(plan.topology, plan))
 
     def replan(self, topology: Topology | str, *, time_limit: float = 20.0) -> Plan:
@@ -126,7 +133,13 @@ class Communicator(ArrayCollectives):
         from weft.runtime.agreement import agree_on_plan
 
         self._check_open()
-        plan = agree_on_plan(self, topology, check_timeout(time_limit), self._chooser.plan)
+        plan = agree_on_plan(
+            self,
+            topology,
+            check_timeout(time_limit),
+            self._chooser.plan,
+            check=lambda network: self._chooser.check_ranks("topology", network),
+        )
         self.use_plan(plan)
         return plan
 
@@ -207,6 +220,7 @@ class Communicator(ArrayCollectives):
             selector = self._chooser
             found = self._engine.recover(selector.network, self._failure is not None, wait)
             self._failure = None
+            self._recorder.resume()
             self._reporter.tell_joined()
             self._prepared.clear()
             self._known.clear()
@@ -264,6 +278,7 @@ class Communicator(ArrayCollectives):
             lost_rank = failure.rank if isinstance(failure, PeerLost) else None
             engine, found = self._engine.shrink(lost_rank, failure is not None, before.network, minimum, wait)
             self._closed = True
+            self._recorder.leave("shrunk")
             atexit.unregister(self.close)
             self._worker.close()
         selector = before.among(engine.size, engine.hosts, found.topology)
@@ -277,17 +292,32 @@ class Communicator(ArrayCollectives):
         return new
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
-        """Array where the engine works best; Weft's own: in memory that the ranks of a machine share."""
+        """Array where the engine works best; Weft's own: in memory that the ranks of a machine share.
+
+        Parameters
+        ----------
+        shape
+            The number of elements, or of each dimension.
+        dtype
+            Of an element, as numpy takes it.
+
+        Raises
+        ------
+        InputError
+            If these are no sizes, or the type is none that memory without Python objects can hold.
+        LimitError
+            If there is no room.
+        """
         self._check_open()
-        dims = (shape,) if isinstance(shape, int) else tuple(shape)
-        return self._engine.empty(int(np.prod(dims)), np.dtype(dtype)).reshape(dims)
+        sizes = _read_shape(shape)
+        return self._engine.empty(math.prod(sizes), _read_dtype(dtype)).reshape(sizes)
 
     def split(
         self,
         color: int | None,
         key: int = 0,
         *,
-        plan: Plan | None = None,
+        plan: Plan | str | Path | None = None,
         topology: Topology | str | None = None,
         algorithm: str | None = None,
     ) -> Communicator | None:
@@ -301,14 +331,19 @@ class Communicator(ArrayCollectives):
             Ranks are ordered by this, then as they are here.
         plan, topology, algorithm
             As for `weft.init`, for the new communicator.
+
+        Raises
+        ------
+        InputError, LimitError
+            If these do not fit the new communicator, or the ranks have no room for one more.
+            This communicator can still be used.
         """
+        inputs = load_inputs(plan, topology=topology, algorithm=algorithm)
         color, key = None if color is None else operator.index(color), operator.index(key)
         if max(abs(color or 0), abs(key)) > _LARGEST_COLOR:
-            msg = f"split: color {color} and key {key} must be numbers of 64 bits"
-            raise InputError(msg)
+            raise InputError(f"split: color {color} and key {key} must be numbers of 64 bits")
         words = np.array([color is not None, color or 0, key], np.int64)
-        mine = self._engine.flatten(words, writable=False).take()
-        table = np.asarray(self.all_gather(mine, kind="split")).reshape(-1, 3)
+        table = np.asarray(self.all_gather(words, kind="split")).reshape(-1, 3)
         members = sorted(
             (int(place), rank)
             for rank, (inside, other, place) in enumerate(table)
@@ -319,11 +354,13 @@ class Communicator(ArrayCollectives):
         engine = self._engine.split(ranks, lambda payload: exchange_bytes(carrier, payload), self.timeout)
         if engine is None:
             return None
-        selector = ScheduleSelector(
-            len(ranks), plan=plan, topology=topology, algorithm=algorithm, hosts=engine.hosts
-        )
-        reporter = self._reporter.among(ranks)
-        part = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)
+        try:
+            selector = inputs.make_selector(len(ranks), engine.hosts)
+            reporter = self._reporter.among(ranks)
+            part = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)
+        except BaseException:
+            engine.close()  # a machine has room for few of them
+            raise
         self._parts.add(part)
         part._whole = weakref.ref(self)
         return part
@@ -338,9 +375,10 @@ class Communicator(ArrayCollectives):
         timeout
             Seconds for each operation of the new communicator; this communicator's own by default.
         """
+        wait = self._wait(timeout)
         part = self.split(0)
         assert part is not None
-        part.timeout = self._wait(timeout)
+        part.timeout = wait
         part.use(self._chooser)
         return part
 
@@ -358,6 +396,7 @@ class Communicator(ArrayCollectives):
             raise RuntimeFailure(f"{msg}; call it from another thread, or call abort")
         if not self._closed:
             self._closed = True
+            self._recorder.leave("closed")
             atexit.unregister(self.close)  # which would keep it until the end of the process
             self._close_parts()
             self._worker.close()
@@ -398,7 +437,42 @@ class Communicator(ArrayCollectives):
         self._failure = self._failure or RuntimeFailure(f"rank {self.rank} has aborted this communicator")
         for part in tuple(self._parts):
             part.abort()
+        if self._worker.is_current():
+            # Closing waits for this very operation, so another thread does it.
+            threading.Thread(target=self.close, name="weft abort").start()
+            return
         # What was cancelled lets go of the connections before they are closed.
         if self._busy.acquire(timeout=_CANCELLED_WITHIN_S):
             self._busy.release()
             self.close()
+
+
+def _read_shape(shape: Any) -> tuple[int, ...]:
+    """Sizes of an array that is to be made: whole numbers, numpy's too."""
+    try:
+        given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        sizes = tuple(map(operator.index, given))
+    except TypeError as error:
+        msg = f"empty: shape {quote(str(shape))}: expected a whole number, or a tuple of them"
+        raise InputError(msg) from error
+    if min(sizes, default=0) < 0 or math.prod(size or 1 for size in sizes) > _LARGEST_COUNT:
+        msg = f"empty: shape {quote(str(shape))}: expected sizes of 0 or more that memory can have"
+        raise InputError(msg)
+    return sizes
+
+
+def _read_dtype(dtype: Any) -> np.dtype[Any]:
+    """Type of the elements of an array that is to be made."""
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as error:
+        raise InputError(f"empty: dtype {quote(str(dtype))}: {error}") from error
+    if found.subdtype is not None:
+        msg = f"empty: dtype {quote(str(dtype))} is an array itself; give its sizes as the last of the shape"
+        raise InputError(msg)
+    if found.hasobject or not found.itemsize:
+        msg = (
+            f"empty: dtype {quote(str(dtype))}: memory that ranks share holds numbers, not objects or nothing"
+        )
+        raise InputError(msg)
+    return found

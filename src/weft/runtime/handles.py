@@ -8,6 +8,7 @@ around a handle.
 from __future__ import annotations
 
 import logging
+import numbers
 import os
 import queue
 import threading
@@ -27,10 +28,6 @@ _log: Final = logging.getLogger("weft.runtime")
 
 _Result = TypeVar("_Result")
 
-Waits = Literal[False]
-Starts = Literal[True]
-"""``async_op`` of an operation that returns its result, and of one that returns a `Handle`."""
-
 
 class OperationOptions(TypedDict, total=False):
     """What every operation takes besides its arrays: seconds, and a name of what the elements are."""
@@ -39,8 +36,20 @@ class OperationOptions(TypedDict, total=False):
     kind: str
 
 
+class WaitingOptions(OperationOptions, total=False):
+    """Options of an operation that returns its result."""
+
+    async_op: Literal[False]
+
+
+class StartingOptions(OperationOptions):
+    """Options of an operation that returns its `Handle` at once."""
+
+    async_op: Literal[True]
+
+
 _CALLBACKS_WITHIN_S: Final = 10.0
-"""OperationOptions long `Worker.close` waits for callbacks of completed operations."""
+"""How long `Worker.close` waits for callbacks of completed operations."""
 
 
 class OperationFuture(Future[Any]):
@@ -82,6 +91,22 @@ class OperationFuture(Future[Any]):
     def in_callback_thread(self, call: Callable[[], None]) -> None:
         """Call a function in a callback thread."""
         self._threads.run(call, self._name)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the result of the operation, as `Handle.wait` does."""
+        self._check_waiter()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the error of the operation, or None if it has succeeded."""
+        self._check_waiter()
+        return super().exception(timeout)
+
+    def _check_waiter(self) -> None:
+        """Refuse a thread that would wait for ever, as `Handle.wait` does."""
+        handle = self._handle()
+        if handle is not None and not self.done():
+            handle.check_waiter()
 
     def set_result(self, result: Any) -> None:
         """Complete it with a result."""
@@ -175,9 +200,8 @@ class Handle(Generic[_Result]):
             If this is the thread that would have to complete it, as within `Communicator.in_turn`, or a
             forked child, which does not have that thread.
         """
-        if timeout is not None and not timeout >= 0:  # also where it is not a number
-            msg = f"timeout {timeout}: expected seconds, 0 or more, or None"
-            raise InputError(msg)
+        if timeout is not None:
+            timeout = _check_wait(timeout)
         if not self._done:
             self._wait_until_done(timeout)
         if self._error is not None:
@@ -211,9 +235,13 @@ class Handle(Generic[_Result]):
             else:
                 self._future.set_exception(self._error)
 
-    def _wait_until_done(self, timeout: float | None) -> None:
+    def check_waiter(self) -> None:
+        """Refuse a thread that would wait for ever, as `Worker.check_waiter` says."""
         if self._worker is not None:
             self._worker.check_waiter()
+
+    def _wait_until_done(self, timeout: float | None) -> None:
+        self.check_waiter()
         with self._lock:
             if self._done:
                 return
@@ -221,6 +249,14 @@ class Handle(Generic[_Result]):
                 self._event = threading.Event()
         if not self._event.wait(timeout):
             raise TimedOut("wait", timeout or 0.0, hint="the operation goes on")
+
+
+def _check_wait(timeout: Any) -> float:
+    """Return for how many seconds a thread can wait at most, if it is to wait so long."""
+    known: Any = timeout if isinstance(timeout, numbers.Real) else -1
+    if not known >= 0:  # also where it is not a number
+        raise InputError(f"timeout {timeout!r}: expected seconds, 0 or more, or None")
+    return float(min(known, threading.TIMEOUT_MAX))
 
 
 def done(run: Callable[[], Any] = lambda: None) -> Handle[Any]:
@@ -278,8 +314,7 @@ class Worker:
         handle: Handle[Any] = Handle(name, self)
         with self.lock:
             if self._ended:
-                msg = "an operation was started while another thread closed what it is for"
-                raise RuntimeFailure(msg)
+                raise RuntimeFailure("an operation was started while another thread closed what it is for")
             self._submit(run, handle)
         return handle
 

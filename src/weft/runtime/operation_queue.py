@@ -22,17 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from weft.errors import InputError, RuntimeFailure
+from weft.errors import InputError, LimitError, RuntimeFailure, quote
+from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.engines import Prepared, Record
-from weft.runtime.flight_recorder import (
-    FlightRecorder,
-    write_flight,
-    write_flight_of_failure,
-    write_on_signal,
-)
 from weft.runtime.handles import Worker, done
-from weft.runtime.launcher.failure_reports import FailureReporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +34,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.runtime.engines import Buffer, Engine, PeerExchange
+    from weft.runtime.buffers import Buffer
+    from weft.runtime.engines import Engine, PeerExchange
+    from weft.runtime.launcher.failure_reports import FailureReporter
     from weft.runtime.schedule_selection import Chosen, ScheduleSelector
     from weft.schedule import Schedule
 
@@ -48,6 +44,15 @@ _Known: TypeAlias = "tuple[Prepared, Callable[[Any, float], bool]]"
 
 _MOST_KEPT: Final = 4096
 """Prepared operations that are kept; when there are more kinds, all of them are prepared anew."""
+
+_MEETS: Final = {
+    "send": "message",
+    "recv": "message",
+    "send_recv": "message",
+    "send_parts": "parts",
+    "recv_parts": "parts",
+}
+"""What the two ends of an exchange are called together, where they have different names."""
 
 SEGMENT_BYTES: Final = 256 << 10
 """Fits into a core's cache while several ranks' pieces are added to it."""
@@ -57,15 +62,10 @@ class OperationQueue:
     """The base of `Communicator` that queues, prepares and runs operations; parameters as there."""
 
     def __init__(
-        self,
-        engine: Engine[Any],
-        chooser: ScheduleSelector,
-        *,
-        timeout: float = 60.0,
-        reporter: FailureReporter | None = None,
+        self, engine: Engine[Any], chooser: ScheduleSelector, timeout: float, reporter: FailureReporter
     ) -> None:
         self.rank, self.size = engine.rank, engine.size
-        self._reporter = reporter or FailureReporter()
+        self._reporter = reporter
         self.timeout = check_timeout(timeout)
         self.last: Record | None = None
         self._engine, self._chooser = engine, chooser
@@ -77,8 +77,8 @@ class OperationQueue:
         self._forked = False
         self._closed = self._engine_closed = False
         self._failure: RuntimeFailure | None = None
-        self._recorder = FlightRecorder(engine)
-        write_on_signal()
+        self._recorder = flight_recorder.FlightRecorder(engine)
+        flight_recorder.write_on_signal()
         _here.add(self)
 
     def __repr__(self) -> str:
@@ -111,28 +111,55 @@ class OperationQueue:
         """
 
         def one_after_the_other() -> Any:
-            self._turn = threading.get_ident()
+            outer, self._turn = self._turn, threading.get_ident()
             try:
                 return run()
             finally:
-                self._turn = None
+                self._turn = outer
 
         return self._do(one_after_the_other, async_op=async_op, name=name)
 
-    def _do(self, run: Callable[[], Any], *, async_op: bool, name: str = "an operation") -> Any:
-        """Run an operation now or queue it; return its result or, with `async_op`, its handle."""
+    def _do(
+        self,
+        run: Callable[[], Any],
+        *buffers: Buffer,
+        async_op: bool,
+        timeout: float | None = None,
+        kind: str = "",
+        name: str = "an operation",
+    ) -> Any:
+        """Run an operation now or queue it; return its result or, with `async_op`, its handle.
+
+        Parameters
+        ----------
+        run
+            The operation.
+        buffers
+            The arrays that it works on. An operation that is queued takes their elements as they are when its
+            turn comes: operations before it may have changed them.
+        timeout, kind
+            The user's, which are checked before anything is queued.
+        """
+        self._wait(timeout)
+        _check_kind(kind)
         if not self._has_turn():  # an operation that was started before `close` may still make calls
             self._check_open()
-        if async_op and self._has_turn():
-            return done(run)
+        if self._has_turn():
+            return done(run) if async_op else run()
+
+        def run_in_turn() -> Any:
+            for buffer in buffers:
+                buffer.reload()
+            return run()
+
         if async_op:
-            return self._worker.submit(run, name)
-        if self._may_run():
+            return self._worker.submit(run_in_turn, name)
+        if self._worker.idle():
             return run()
         if self._worker.is_current():
             msg = "a blocking call within another operation would wait for itself; use Communicator.in_turn"
             raise RuntimeFailure(msg)
-        return self._worker.submit(run).wait()
+        return self._worker.submit(run_in_turn).wait()
 
     def _may_run(self) -> bool:
         """Return whether a blocking call runs in the thread that makes it."""
@@ -147,18 +174,10 @@ class OperationQueue:
             msg = f"this process was forked from rank {self.rank}, and cannot use its communicator"
             raise RuntimeFailure(f"{msg}; fork before weft.init, or start the process by 'spawn'")
         if self._closed:
-            msg = f"rank {self.rank} has closed this communicator"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure(f"rank {self.rank} has closed this communicator")
 
     def _execute(
-        self,
-        collective: str,
-        flat: Buffer,
-        out: Buffer,
-        op: str,
-        root: int,
-        timeout: float | None,
-        kind: str = "",
+        self, collective: str, flat: Buffer, out: Buffer, op: str, root: int, timeout: float | None, kind: str
     ) -> Prepared | None:
         """Run one operation; return None if this is the only rank."""
         if self.size == 1:
@@ -167,13 +186,13 @@ class OperationQueue:
         self._run(prepared, flat, out, op, timeout)
         return prepared
 
-    def _find(self, collective: str, flat: Buffer, op: str, root: int, kind: str = "") -> Prepared:
+    def _find(self, collective: str, flat: Buffer, op: str, root: int, kind: str) -> Prepared:
         key = (collective, flat.elements, flat.dtype, op, root, kind)
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            chosen = self._chooser.choose(collective, flat.nbytes, root)
-            prepared = self._prepare(key, chosen, flat)
-        return prepared
+        known = self._prepared.get(key)
+        if known is not None:
+            return known
+        chosen = self._chooser.choose(collective, flat.nbytes, root)
+        return self._prepare(key, chosen, flat, f"op {op}, root {root}")
 
     def _execute_chosen(
         self, name: str, chosen: Chosen, flat: Buffer, timeout: float | None, kind: str = ""
@@ -183,7 +202,9 @@ class OperationQueue:
         prepared = self._prepared.get(key) or self._prepare(key, chosen, flat)
         self._run(prepared, flat, flat, "sum", timeout)
 
-    def _prepare(self, key: tuple[Any, ...], chosen: Chosen, flat: Buffer) -> Prepared:
+    def _prepare(
+        self, key: tuple[Any, ...], chosen: Chosen, flat: Buffer, arguments: str = "half of an all-reduce"
+    ) -> Prepared:
         schedule, segment_bytes = chosen
         if schedule.ranks != self.size:
             msg = f"{schedule.algorithm}: a schedule for {schedule.ranks} ranks; the job has {self.size}"
@@ -193,9 +214,13 @@ class OperationQueue:
         script = self._engine.prepare(schedule, start, max(1, segment // flat.itemsize))
         record = Record(key[0], schedule.algorithm, schedule.digest, flat.nbytes, segment, kind=key[-1])
         mark = _fingerprint((*key, schedule.digest, segment))
+        details = (
+            f"{flat.dtype}, {arguments}, kind {record.kind or record.collective}, "
+            f"schedule {schedule.digest[:12]}, segments of {segment} bytes"
+        )
         scatters = key[0] == "reduce_scatter"
         share = share_of(schedule, start, self.rank) if scatters else (0, 0)
-        return self._keep_ready(key, Prepared(schedule, script, record, mark, start, share))
+        return self._keep_ready(key, Prepared(schedule, script, record, mark, share, details))
 
     def _keep_ready(self, key: tuple[Any, ...], prepared: Prepared) -> Prepared:
         """Keep a prepared operation for the next one of the same kind."""
@@ -208,20 +233,21 @@ class OperationQueue:
     def _exchange(
         self,
         name: str,
-        dealings: tuple[PeerExchange, ...],
+        exchanges: tuple[PeerExchange, ...],
         flat: Buffer,
         out: Buffer,
         timeout: float | None,
-        kind: str = "",
+        kind: str,
     ) -> None:
-        key = (name, dealings, flat.nbytes, flat.dtype, kind)
+        key = (name, exchanges, flat.nbytes, flat.dtype, kind)
         prepared = self._prepared.get(key)
         if prepared is None:
             segment = max(1, SEGMENT_BYTES // flat.itemsize)
-            script = self._engine.prepare_exchange(dealings, segment)
+            script = self._engine.prepare_exchange(exchanges, segment)
             record = Record(name, "point to point", "", flat.nbytes, segment * flat.itemsize, kind)
-            mark = _fingerprint(("exchange", flat.dtype, kind))
-            prepared = self._keep_ready(key, Prepared(None, script, record, mark, np.zeros(1, np.int64)))
+            mark = _fingerprint(("exchange", _MEETS.get(name, name), flat.dtype, kind))
+            details = f"{flat.dtype}, kind {kind or name}"
+            prepared = self._keep_ready(key, Prepared(None, script, record, mark, details=details))
         self._run(prepared, flat, out, "sum", timeout)
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
@@ -245,11 +271,17 @@ class OperationQueue:
         except RuntimeFailure as failure:
             self._note_failure(failure)
             raise
+        except (MemoryError, LimitError, OSError) as error:
+            # The others wait in an operation that this rank has not done, and would pair it with its next.
+            unable = RuntimeFailure(f"rank {self.rank} could not do its part of an operation: {error!r}")
+            self._note_failure(unable)
+            self._engine.leave()
+            raise unable from error
 
     def _note_failure(self, failure: RuntimeFailure) -> None:
         self._failure = failure
         self._recorder.fail(failure)
-        write_flight_of_failure(failure)
+        flight_recorder.write_flight_of_failure(failure)
         self._reporter.tell(failure)  # last: a launcher that has heard it may end this process
 
     def flight(self) -> Path | None:
@@ -269,27 +301,28 @@ class OperationQueue:
         RuntimeFailure
             If it cannot be written.
         """
-        return write_flight("on demand")
+        return flight_recorder.write_flight("on demand")
 
     def _wait(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else check_timeout(timeout)
 
     def _check_root(self, root: int) -> None:
         if not is_rank(root, self.size):
-            msg = f"root {root!r} is not a rank 0..{self.size - 1}"
-            raise InputError(msg)
+            raise InputError(f"root {root!r} is not a rank 0..{self.size - 1}")
 
     def _into(self, name: str, out: Any, flat: Buffer, elements: float) -> Buffer:
         """Return the array that the user gave for the result, checked."""
         into: Buffer = self._engine.flatten(out, writable=True)
         if into.dtype != flat.dtype:
-            msg = f"{name}: out is {into.dtype}, the array {flat.dtype}; both have one type"
-            raise TypeError(msg)
+            raise TypeError(f"{name}: out is {into.dtype}, the array {flat.dtype}; both have one type")
         if into.elements != elements:
             need = f"{self.size} ranks with {flat.elements} elements need {elements:g}"
-            msg = f"{name}: out has {into.elements} elements; {need}"
-            raise InputError(msg)
+            raise InputError(f"{name}: out has {into.elements} elements; {need}")
         return into
+
+    def _room(self, name: str, out: Any, flat: Buffer, elements: int) -> Buffer:
+        """Return room for a result: the array that the user gave for it, checked, else a new one."""
+        return flat.empty(elements) if out is None else self._into(name, out, flat, elements)
 
     def _learn(self, prepared: Prepared, flat: Buffer, key: tuple[int, Any, str, str]) -> None:
         """Keep an all-reduce prepared for the next array of the same size, type, op and kind."""
@@ -302,13 +335,14 @@ class OperationQueue:
         if self._closed or self._failure is not None or not self._may_run():
             return False
         prepared, shortcut = known
+        wait = self.timeout if timeout is None else check_timeout(timeout)
         with self._busy:
             if self._engine_closed:
                 return False
             self.last = prepared.record
             self._recorder.begin(prepared)
             try:
-                done = shortcut(array, self.timeout if timeout is None else check_timeout(timeout))
+                done = shortcut(array, wait)
             except RuntimeFailure as failure:
                 self._note_failure(failure)
                 raise
@@ -319,6 +353,12 @@ class OperationQueue:
 def is_rank(value: Any, size: int) -> bool:
     """Return whether a value is the number of one of `size` ranks."""
     return isinstance(value, int | np.integer) and 0 <= int(value) < size
+
+
+def _check_kind(kind: Any) -> None:
+    if not isinstance(kind, str):
+        what = f"expected a text that names what the elements are, not {type(kind).__name__}"
+        raise InputError(f"kind {quote(str(kind))}: {what}")
 
 
 def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:

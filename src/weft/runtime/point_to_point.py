@@ -11,7 +11,8 @@ from weft.runtime.operation_queue import OperationQueue, is_rank
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.runtime.handles import Handle, OperationOptions, Starts, Waits
+    from weft.runtime.buffers import Buffer
+    from weft.runtime.handles import Handle, StartingOptions, WaitingOptions
 
 _Array = TypeVar("_Array")
 
@@ -20,13 +21,9 @@ class PointToPoint(OperationQueue):
     """The part of `Communicator` that sends to and receives from single ranks; parameters as there."""
 
     @overload
-    def send(
-        self, array: Any, dest: int, *, async_op: Waits = ..., **how: Unpack[OperationOptions]
-    ) -> None: ...
+    def send(self, array: Any, dest: int, **how: Unpack[WaitingOptions]) -> None: ...
     @overload
-    def send(
-        self, array: Any, dest: int, *, async_op: Starts, **how: Unpack[OperationOptions]
-    ) -> Handle[None]: ...
+    def send(self, array: Any, dest: int, **how: Unpack[StartingOptions]) -> Handle[None]: ...
     def send(
         self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
     ) -> Any:
@@ -37,20 +34,12 @@ class PointToPoint(OperationQueue):
         self._check_peer(dest)
         flat = self._engine.flatten(array, writable=False)
         exchanges = (PeerExchange(dest, flat.elements, None),)
-
-        def run() -> None:
-            self._exchange("send", exchanges, flat, flat, timeout, kind)
-
-        return self._do(run, async_op=async_op)
+        return self._do_exchange("send", exchanges, flat, None, timeout, kind, async_op=async_op)
 
     @overload
-    def recv(
-        self, array: _Array, source: int, *, async_op: Waits = ..., **how: Unpack[OperationOptions]
-    ) -> _Array: ...
+    def recv(self, array: _Array, source: int, **how: Unpack[WaitingOptions]) -> _Array: ...
     @overload
-    def recv(
-        self, array: _Array, source: int, *, async_op: Starts, **how: Unpack[OperationOptions]
-    ) -> Handle[_Array]: ...
+    def recv(self, array: _Array, source: int, **how: Unpack[StartingOptions]) -> Handle[_Array]: ...
     def recv(
         self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
     ) -> Any:
@@ -58,34 +47,15 @@ class PointToPoint(OperationQueue):
         self._check_peer(source)
         flat = self._engine.flatten(array, writable=True)
         exchanges = (PeerExchange(source, None, flat.elements),)
-
-        def run() -> Any:
-            self._exchange("recv", exchanges, flat, flat, timeout, kind)
-            return flat.give_back()
-
-        return self._do(run, async_op=async_op)
+        return self._do_exchange("recv", exchanges, flat, flat, timeout, kind, async_op=async_op)
 
     @overload
     def send_recv(
-        self,
-        array: Any,
-        dest: int,
-        into: _Array,
-        source: int,
-        *,
-        async_op: Waits = ...,
-        **how: Unpack[OperationOptions],
+        self, array: Any, dest: int, into: _Array, source: int, **how: Unpack[WaitingOptions]
     ) -> _Array: ...
     @overload
     def send_recv(
-        self,
-        array: Any,
-        dest: int,
-        into: _Array,
-        source: int,
-        *,
-        async_op: Starts,
-        **how: Unpack[OperationOptions],
+        self, array: Any, dest: int, into: _Array, source: int, **how: Unpack[StartingOptions]
     ) -> Handle[_Array]: ...
     def send_recv(
         self,
@@ -112,8 +82,7 @@ class PointToPoint(OperationQueue):
         flat = self._engine.flatten(array, writable=False)
         out = self._engine.flatten(into, writable=True)
         if flat.dtype != out.dtype:
-            msg = f"send_recv: both arrays have one type; these are {flat.dtype} and {out.dtype}"
-            raise TypeError(msg)
+            raise TypeError(f"send_recv: both arrays have one type; these are {flat.dtype} and {out.dtype}")
         if flat.overlaps(out):
             msg = "send_recv: the arrays overlap; received elements would overwrite those to be sent"
             raise InputError(msg)
@@ -122,12 +91,7 @@ class PointToPoint(OperationQueue):
             if dest == source
             else (PeerExchange(dest, flat.elements, None), PeerExchange(source, None, out.elements))
         )
-
-        def run() -> Any:
-            self._exchange("send_recv", exchanges, flat, out, timeout, kind)
-            return out.give_back()
-
-        return self._do(run, async_op=async_op)
+        return self._do_exchange("send_recv", exchanges, flat, out, timeout, kind, async_op=async_op)
 
     def send_parts(
         self, peers: Sequence[int], array: Any, *, timeout: float | None = None, kind: str = ""
@@ -136,7 +100,7 @@ class PointToPoint(OperationQueue):
         flat = self._engine.flatten(array, writable=False)
         part = self._part_of("send_parts", peers, flat.elements)
         exchanges = tuple(PeerExchange(peer, part, None, place * part) for place, peer in enumerate(peers))
-        self._do(lambda: self._exchange("send_parts", exchanges, flat, flat, timeout, kind), async_op=False)
+        self._do_exchange("send_parts", exchanges, flat, None, timeout, kind, async_op=False)
 
     def recv_parts(
         self,
@@ -153,25 +117,50 @@ class PointToPoint(OperationQueue):
         ----------
         place
             Number of this rank among those that the peer sends to.
+
+        Raises
+        ------
+        InputError
+            If there is no such place, or the array cannot be dealt out to the peers.
+        DesyncError
+            If a peer sends this rank another part.
         """
         flat = self._engine.flatten(array, writable=True)
         part = self._part_of("recv_parts", peers, flat.elements)
+        others = self.size - 1
+        if not is_rank(place, others):
+            msg = f"place {place!r} is none of 0..{others - 1}: a peer sends to {others} ranks at most"
+            raise InputError(f"recv_parts: {msg}")
         exchanges = tuple(
-            PeerExchange(peer, None, part, number * part, place * part) for number, peer in enumerate(peers)
+            PeerExchange(peer, None, part, number * part, int(place) * part)
+            for number, peer in enumerate(peers)
         )
+        self._do_exchange("recv_parts", exchanges, flat, flat, timeout, kind, async_op=False)
 
-        def run() -> None:
-            self._exchange("recv_parts", exchanges, flat, flat, timeout, kind)
-            flat.give_back()
+    def _do_exchange(
+        self,
+        name: str,
+        exchanges: tuple[PeerExchange, ...],
+        flat: Buffer,
+        into: Buffer | None,
+        timeout: float | None,
+        kind: str,
+        *,
+        async_op: bool,
+    ) -> Any:
+        """Run or queue exchanges; `into` is for what is received, and its array the result."""
 
-        self._do(run, async_op=False)
+        def run() -> Any:
+            self._exchange(name, exchanges, flat, flat if into is None else into, timeout, kind)
+            return None if into is None else into.give_back()
+
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     def _part_of(self, name: str, peers: Sequence[int], elements: int) -> int:
         for peer in peers:
             self._check_peer(peer)
         if len({*peers}) != len(peers) or not peers or elements % len(peers):
-            msg = f"{name}: {elements} elements cannot be dealt out to ranks {list(peers)}"
-            raise InputError(msg)
+            raise InputError(f"{name}: {elements} elements cannot be dealt out to ranks {list(peers)}")
         return elements // len(peers)
 
     def gather(
@@ -200,24 +189,20 @@ class PointToPoint(OperationQueue):
         part = flat.elements
         if self.rank != root:
             _check_no_array("gather", "out", out)
-            exchanges: tuple[PeerExchange, ...] = (PeerExchange(root, part, None, 0, self.rank * part),)
-            return self._do(
-                lambda: self._exchange("gather", exchanges, flat, flat, timeout, kind), async_op=async_op
-            )
-        whole = flat.empty(self.size) if out is None else self._into("gather", out, flat, part * self.size)
+            own = (PeerExchange(root, part, None, 0, self.rank * part),)
+            return self._do_exchange("gather", own, flat, None, timeout, kind, async_op=async_op)
+        whole = self._room("gather", out, flat, part * self.size)
         exchanges = tuple(
             PeerExchange(rank, None, part, rank * part) for rank in range(self.size) if rank != root
         )
 
         def run() -> Any:
-            own = whole.part(root * part, (root + 1) * part)
-            if not own.is_at(flat):
-                own.fill(flat)
+            whole.part(root * part, (root + 1) * part).fill(flat)
             if exchanges:
                 self._exchange("gather", exchanges, whole, whole, timeout, kind)
-            return whole.take() if out is None else whole.give_back()
+            return whole.give_back()
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     def scatter(
         self,
@@ -245,38 +230,31 @@ class PointToPoint(OperationQueue):
         part = into.elements
         if self.rank != root:
             _check_no_array("scatter", "array", array)
-            exchanges: tuple[PeerExchange, ...] = (PeerExchange(root, None, part, 0, self.rank * part),)
-        else:
-            flat = self._engine.flatten(array, writable=False)
-            if flat.elements != part * self.size or flat.dtype != into.dtype:
-                have = f"{flat.elements} elements of {flat.dtype} for {self.size} ranks"
-                msg = f"scatter: {have}, but out has {part} of {into.dtype}"
-                raise InputError(msg)
-            exchanges = tuple(
-                PeerExchange(rank, part, None, rank * part) for rank in range(self.size) if rank != root
-            )
+            own = (PeerExchange(root, None, part, 0, self.rank * part),)
+            return self._do_exchange("scatter", own, into, into, timeout, kind, async_op=async_op)
+        flat = self._engine.flatten(array, writable=False)
+        if flat.elements != part * self.size or flat.dtype != into.dtype:
+            have = f"{flat.elements} elements of {flat.dtype} for {self.size} ranks"
+            raise InputError(f"scatter: {have}, but out has {part} of {into.dtype}")
+        exchanges = tuple(
+            PeerExchange(rank, part, None, rank * part) for rank in range(self.size) if rank != root
+        )
 
         def run() -> Any:
-            if self.rank != root:
-                self._exchange("scatter", exchanges, into, into, timeout, kind)
-                return into.give_back()
             if exchanges:
                 self._exchange("scatter", exchanges, flat, flat, timeout, kind)
-            own = flat.part(root * part, (root + 1) * part)
-            if not own.is_at(into):
-                into.fill(own)  # last: it may lie where another rank's part was
+            # Last: it may lie where another rank's part was.
+            into.fill(flat.part(root * part, (root + 1) * part))
             return into.give_back()
 
-        return self._do(run, async_op=async_op)
+        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
 
     def _check_peer(self, peer: int) -> None:
         if not is_rank(peer, self.size) or peer == self.rank:
             what = "is this rank itself" if peer == self.rank else f"is none of 0..{self.size - 1}"
-            msg = f"rank {self.rank} has no peer {peer!r}: that {what}"
-            raise InputError(msg)
+            raise InputError(f"rank {self.rank} has no peer {peer!r}: that {what}")
 
 
 def _check_no_array(name: str, what: str, given: Any) -> None:
     if given is not None:
-        msg = f"{name}: {what} was given at a rank that is not the root; give None"
-        raise InputError(msg)
+        raise InputError(f"{name}: {what} was given at a rank that is not the root; give None")

@@ -48,8 +48,7 @@ def guarded(doing: str, memory: str = "") -> Iterator[None]:
         number = _errno(error)
         remedy = _REMEDIES.get(number, "").format(files=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         remedy = memory if memory and number == errno.ENOMEM else remedy
-        msg = f"{doing}: {problem}" + (f"; {remedy}" if remedy else "")
-        raise RuntimeFailure(msg) from error
+        raise RuntimeFailure(f"{doing}: {problem}" + (f"; {remedy}" if remedy else "")) from error
 
 
 def ran_out(error: BaseException) -> bool:

@@ -79,25 +79,29 @@ class ScheduleSelector:
         self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
         self.topology = load_topology(topology if topology is not None else f"fullmesh:{max(2, ranks)}")
         self._given = topology is not None
-        counts = {ranks} if self.hosts is None else {ranks, len(self.hosts)}
+        self._ranks, self._max_work = ranks, max_work
         if plan is not None and schedule is not None:
-            msg = "plan= and schedule= exclude each other: pass one of them"
-            raise InputError(msg)
+            raise InputError("plan= and schedule= exclude each other: pass one of them")
         planned = [("plan", one.topology) for one in (plan, *further) if one is not None]
         prescribed = [] if schedule is None else [("schedule", schedule.topology)]
         for what, there in [*planned, *prescribed, ("topology", self.topology)]:
-            if ranks > 1 and there.ranks not in counts:
-                spread = "" if self.hosts is None else f" on {len(self.hosts)} hosts"
-                msg = f"the {what} is for {there.name}, {there.ranks} ranks; this job has {ranks}{spread}"
-                raise InputError(msg)
-        self._ranks, self._max_work = ranks, max_work
-        self._built: dict[tuple[str, str, int], Schedule] = {}
+            self.check_ranks(what, there)
+        self._built: dict[tuple[str, str, int, int], Schedule] = {}
+        self._spread: dict[str, Schedule] = {}
         self._halved: dict[str, tuple[Schedule, Schedule] | None] = {}
         self._proven: set[str] = set()
         if schedule is not None:
             self._verified(schedule)
         if algorithm is not None and "all_reduce" in registry.find(algorithm).collectives and ranks > 1:
             self._build(algorithm, "all_reduce", 0)  # what does not apply here is told at once
+
+    def check_ranks(self, what: str, topology: Topology) -> None:
+        """Refuse the topology of `what` if it is neither of these ranks nor of their hosts."""
+        counts = {self._ranks} if self.hosts is None else {self._ranks, len(self.hosts)}
+        if self._ranks > 1 and topology.ranks not in counts:
+            spread = "" if self.hosts is None else f" on {len(self.hosts)} hosts"
+            made_for = f"{topology.name}, {topology.ranks} ranks"
+            raise InputError(f"the {what} is for {made_for}; this job has {self._ranks}{spread}")
 
     @property
     def network(self) -> Topology | None:
@@ -158,16 +162,14 @@ class ScheduleSelector:
         own = self.schedule
         if own is not None and (own.collective, _root(own)) == (collective, root):
             return self._fit(own), None
-        if self._given or self.algorithm is not None:
-            return self._build(self.algorithm or "direct", collective, root), None
-        if collective != "all_reduce":
-            return self._build("direct", collective, root), None
-        if size_bytes <= _SMALL:
-            return self._build("recursive_doubling", collective, root), None
-        if self.hosts is not None:
-            name = "ring" if len(self.hosts) > _MANY_HOSTS else "direct"
-            return self._across(name), None
-        return self._build("direct", collective, root), None
+        if collective == "all_reduce" and self.algorithm is None and not self._given:
+            if size_bytes <= _SMALL:
+                return self._build("recursive_doubling", collective, root), None
+            if self.hosts is not None:
+                name = "ring" if len(self.hosts) > _MANY_HOSTS else "direct"
+                between_hosts = load_topology(f"fullmesh:{len(self.hosts)}")
+                return self._build(name, collective, root, between_hosts), None
+        return self._build(self.algorithm or "direct", collective, root), None
 
     def choose_halves(self, size_bytes: int) -> tuple[Chosen, Chosen]:
         """What runs for the two halves of an all-reduce, so that what the first leaves the second finds.
@@ -202,22 +204,21 @@ class ScheduleSelector:
                 self._halved[whole.digest] = self._verified(found[0]), self._verified(found[1])
         return self._halved[whole.digest]
 
-    def _build(self, name: str, collective: str, root: int) -> Schedule:
-        key = (name, collective, root)
+    def _build(self, name: str, collective: str, root: int, on: Topology | None = None) -> Schedule:
+        """Verified schedule of an algorithm, on a topology or on the one that is for the collective."""
+        where = self._where(collective) if on is None else on
+        key = (name, collective, root, where.ranks)
         if key not in self._built:
-            from weft.verification import verify
-
-            schedule = registry.find(name).build(self._where(collective), collective, root)
-            verify(schedule, max_work=None)
-            self._built[key] = self._fit(schedule)
+            schedule = registry.find(name).build(where, collective, root)
+            self._built[key] = self._fit(self._verified(schedule, bounded=False))
         return self._built[key]
 
-    def _verified(self, schedule: Schedule) -> Schedule:
+    def _verified(self, schedule: Schedule, *, bounded: bool = True) -> Schedule:
         """The schedule, which is proven once: a file may hold anything."""
         if schedule.digest not in self._proven:
             from weft.verification import verify
 
-            verify(schedule, max_work=self._max_work)
+            verify(schedule, max_work=self._max_work if bounded else None)
             self._proven.add(schedule.digest)
         return schedule
 
@@ -227,27 +228,15 @@ class ScheduleSelector:
             return self.topology
         return load_topology(f"fullmesh:{self._ranks}")
 
-    def _across(self, name: str) -> Schedule:
-        """An all-reduce between the hosts, spread over their ranks."""
-        assert self.hosts is not None
-        key = (name, "between hosts", 0)
-        if key not in self._built:
-            schedule = registry.find(name).build(load_topology(f"fullmesh:{len(self.hosts)}"), "all_reduce")
-            self._built[key] = self._fit(schedule)
-        return self._built[key]
-
     def _fit(self, schedule: Schedule) -> Schedule:
         """Take a schedule of ranks as it is, and spread one of hosts over their ranks."""
         if schedule.ranks == self._ranks or self.hosts is None:
             return schedule
-        key = (schedule.digest, "between hosts", 0)
-        if key not in self._built:
+        if schedule.digest not in self._spread:
             from weft.algorithms.common.host_composition import spread
-            from weft.verification import verify
 
-            self._built[key] = spread(schedule, self.hosts)
-            verify(self._built[key], max_work=self._max_work)
-        return self._built[key]
+            self._spread[schedule.digest] = self._verified(spread(schedule, self.hosts))
+        return self._spread[schedule.digest]
 
 
 def _predict(pair: tuple[Chosen, Chosen], size_bytes: int) -> float:

@@ -17,8 +17,8 @@ from weft.runtime.operation_queue import cut_into_chunks, share_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.runtime.buffers import Buffer
     from weft.runtime.communicator import Communicator
-    from weft.runtime.engines import Buffer
     from weft.runtime.schedule_selection import Chosen
 
 FIRST: Final = "first half of all_reduce"
@@ -43,8 +43,7 @@ class SplitAllReduce:
 
     def __init__(self, communicator: Communicator, elements: int, dtype: Any) -> None:
         if elements < 0:
-            msg = f"halves: {elements} elements; expected 0 or more"
-            raise InputError(msg)
+            raise InputError(f"halves: {elements} elements; expected 0 or more")
         self._communicator, self.elements = communicator, elements
         self._dtype = (
             str(dtype).removeprefix("torch.") if not isinstance(dtype, type) else np.dtype(dtype).name
@@ -80,20 +79,22 @@ class SplitAllReduce:
         op
             ``sum``, or ``avg`` for averages instead.
         """
-        return self._communicator._do(self.reduction(array, op, timeout=timeout), async_op=async_op)
+        run = self.reduction(array, op, timeout=timeout)
+        return self._communicator._do(run, async_op=async_op, timeout=timeout)
 
     def gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
         """Send the part that each rank owns to all ranks."""
-        return self._communicator._do(self.gathering(array, timeout=timeout), async_op=async_op)
+        run = self.gathering(array, timeout=timeout)
+        return self._communicator._do(run, async_op=async_op, timeout=timeout)
 
     def reduction(self, array: Any, op: str = "sum", *, timeout: float | None = None) -> Callable[[], Any]:
         """Check the arguments of `reduce`, and return its work for `Communicator.in_turn`."""
         if op not in ("sum", "avg"):
-            msg = f"op {str(op)[:40]!r} has no halves, only sum and avg"
-            raise InputError(msg)
+            raise InputError(f"op {str(op)[:40]!r} has no halves, only sum and avg")
         flat = self._take(FIRST, array)
 
         def run() -> Any:
+            flat.reload()  # operations that were started before may have changed the array
             if self._pair is not None:
                 self._communicator._execute_chosen(FIRST, self._pair[0], flat, timeout, op)
             if op == "avg":
@@ -107,6 +108,7 @@ class SplitAllReduce:
         flat = self._take(SECOND, array)
 
         def run() -> Any:
+            flat.reload()  # operations that were started before may have changed the array
             if self._pair is not None:
                 self._communicator._execute_chosen(SECOND, self._pair[1], flat, timeout)
             return flat.give_back()

@@ -1,34 +1,33 @@
 """`weft.init`: set up a communicator in three steps: load its inputs, connect the ranks, open it.
 
-`load_inputs` reads the plan, the schedule and the topology that a communicator is given. `connect_engine`
-connects the ranks of the job; `weft.torch` connects the ranks of a process group instead. `open_communicator`
-makes a communicator of the two.
+`load_inputs` of `weft.runtime.communicator_inputs` reads the plan, the schedule and the topology that a
+communicator is given. `connect_engine` connects the ranks of the job; `weft.torch` connects the ranks of a
+process group instead. `open_communicator` makes a communicator of the two.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from weft import limits
 from weft.errors import InputError
+from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.client import join
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.environment import find_place
 from weft.runtime.communicator import Communicator
+from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.engines.native_engine import NativeEngine
-from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.transport.connections import CONNECT_S
 from weft.runtime.transport.rank_transport import TransportSettings
-from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from weft.planning import Plan
+    from weft.runtime.communicator_inputs import CommunicatorInputs
     from weft.runtime.engines import Engine
     from weft.runtime.transport.rank_transport import TransportName
     from weft.schedule import Schedule
@@ -87,72 +86,17 @@ def init(
     TimedOut, PeerLost
         If other ranks do not come.
     """
+    flight_recorder.write_on_signal()  # first: a job may hang before all ranks have come
     if topology is None and plan is None and schedule is None:
         topology = os.environ.get("WEFT_TOPOLOGY") or None
-    inputs = load_inputs(plan, schedule, topology, algorithm, max_work)
+    with flight_recorder.in_phase("reading its plan, schedule or topology"):
+        inputs = load_inputs(plan, schedule, topology, algorithm, max_work)
     settings = TransportSettings(transport, streams, checksums)
-    connected = connect_engine(engine, inputs, settings, group, timeout, connect_timeout)
+    settings.check()
+    timeout, plan_time_limit = check_timeout(timeout), check_timeout(plan_time_limit, "plan_time_limit")
+    with flight_recorder.in_phase(f"connecting to the other ranks by engine {engine!r}"):
+        connected = connect_engine(engine, inputs, settings, group, timeout, connect_timeout)
     return open_communicator(connected, inputs, timeout=timeout, plan_time_limit=plan_time_limit)
-
-
-@dataclass(frozen=True)
-class CommunicatorInputs:
-    """The plan, the schedule and the topology of a communicator, loaded.
-
-    Parameters
-    ----------
-    plan, schedule, topology, algorithm, max_work
-        As for `init`.
-    """
-
-    plan: Plan | None = None
-    schedule: Schedule | None = None
-    topology: Topology | None = None
-    algorithm: str | None = None
-    max_work: float | None = limits.MAX_WORK
-
-    @property
-    def link_topology(self) -> Topology | None:
-        """The topology that may prescribe connections: that of the plan or schedule, if one is given."""
-        given = self.plan or self.schedule
-        return self.topology if given is None else given.topology
-
-    @property
-    def unplanned_topology(self) -> Topology | None:
-        """The topology that rank 0 has to plan for, if nothing else says what runs."""
-        return self.topology if (self.plan, self.schedule, self.algorithm) == (None, None, None) else None
-
-    def make_selector(self, ranks: int, hosts: Sequence[Sequence[int]] | None = None) -> ScheduleSelector:
-        """Selector of the schedules of so many ranks."""
-        return ScheduleSelector(ranks, hosts=hosts, **vars(self))  # it takes all inputs by their names
-
-
-def load_inputs(
-    plan: Plan | str | Path | None = None,
-    schedule: Schedule | str | Path | None = None,
-    topology: Topology | str | None = None,
-    algorithm: str | None = None,
-    max_work: float | None = limits.MAX_WORK,
-) -> CommunicatorInputs:
-    """Load the plan, the schedule and the topology that are given by name; parameters as for `init`.
-
-    Raises
-    ------
-    InputError, LimitError
-        If one cannot be read, or the plan is for another topology.
-    """
-    if isinstance(plan, str | Path):
-        from weft.planning import load_plan
-
-        plan = load_plan(plan, max_work=max_work)
-    if isinstance(schedule, str | Path):
-        from weft.schedule.codec import load_schedule
-
-        schedule = load_schedule(schedule, max_work=max_work)
-    found = None if topology is None else load_topology(topology)
-    if plan is not None and found is not None:
-        plan.check_topology(found)
-    return CommunicatorInputs(plan, schedule, found, algorithm, max_work)
 
 
 def connect_engine(
@@ -165,14 +109,11 @@ def connect_engine(
 ) -> Engine[Any]:
     """Connect the ranks of the job that this process was started in; parameters as for `init`."""
     if engine not in ENGINES:
-        msg = f"engine {engine!r} is unknown, expected {', '.join(ENGINES)}"
-        raise InputError(msg)
+        raise InputError(f"engine {engine!r} is unknown, expected {', '.join(ENGINES)}")
     if engine != "native" and settings.transport != "auto":
-        msg = f"transport {settings.transport!r} is for the native engine; {engine} has its own"
-        raise InputError(msg)
+        raise InputError(f"transport {settings.transport!r} is for the native engine; {engine} has its own")
     if engine != "torch" and group is not None:
-        msg = f"a process group is for engine 'torch', not {engine!r}"
-        raise InputError(msg)
+        raise InputError(f"a process group is for engine 'torch', not {engine!r}")
     connect_timeout = min(timeout, check_timeout(connect_timeout, "connect_timeout"))
     if engine == "mpi":
         from weft.runtime.engines.mpi_engine import MpiEngine, load_mpi
@@ -183,7 +124,8 @@ def connect_engine(
         from weft.runtime.engines.torch_engine import TorchEngine, find_group
 
         return TorchEngine.join(find_group(group), timeout=timeout, connect_timeout=connect_timeout)
-    control_plane = join(find_place(), timeout=timeout)
+    with flight_recorder.in_phase("joining the job, waiting until all ranks have come to rank 0"):
+        control_plane = join(find_place(), timeout=timeout)
     return NativeEngine.connect(
         control_plane, settings, timeout=connect_timeout, topology=inputs.link_topology
     )

@@ -7,7 +7,7 @@ algorithm on the same topology gives the byte-identical schedule and consecutive
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from weft.collective_names import COLLECTIVES
 from weft.columns import as_whole, freeze, row_order, whole, whole_tuple
 from weft.errors import ScheduleError, check_choice
 from weft.schedule.chunks import make_condition
-from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule
+from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule, pack_routes
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -78,16 +78,14 @@ class ScheduleBuilder:
         if weights is None:
             self.chunks = whole("chunks", chunks) if chunks is not None else ranks * ranks if pairs else ranks
             if self.chunks < 1:
-                msg = f"{algorithm}: a buffer cannot be cut into {self.chunks} chunks"
-                raise ScheduleError(msg)
+                raise ScheduleError(f"{algorithm}: a buffer cannot be cut into {self.chunks} chunks")
             limits.check("chunks", self.chunks, limits.MAX_CHUNKS)
             self.weights = np.ones(self.chunks, np.int64)
         else:
             self.weights = freeze("weights", weights, np.int64)
             self.chunks = len(self.weights)
             if chunks is not None and chunks != self.chunks:
-                msg = f"{algorithm}: {self.chunks} weights for {chunks} chunks"
-                raise ScheduleError(msg)
+                raise ScheduleError(f"{algorithm}: {self.chunks} weights for {chunks} chunks")
         self.denominator = int(self.weights.sum()) // (ranks if pairs else 1)
         if owned and owner is None:
             if not self.chunks or self.chunks % ranks:
@@ -155,8 +153,13 @@ class ScheduleBuilder:
         """Leave a remark for whoever reads the schedule."""
         self.notes.append(text)
 
-    def build(self) -> Schedule:
+    def build(self, routes: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None) -> Schedule:
         """Put the rows in canonical order and make the schedule; a builder builds once.
+
+        Parameters
+        ----------
+        routes
+            Offsets and links of the table whose routes the rows name; by default that of `route`.
 
         Raises
         ------
@@ -164,8 +167,7 @@ class ScheduleBuilder:
             If the rows are not a legal schedule, or it was built before.
         """
         if self._built:
-            msg = f"{self.algorithm}: the schedule was built already; make a new builder"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"{self.algorithm}: the schedule was built already; make a new builder")
         self._built = True
         # Columns leave their blocks one at a time: a large ring would otherwise be held twice.
         columns = [
@@ -175,9 +177,10 @@ class ScheduleBuilder:
         order = row_order(columns)
         if order is not None:
             columns = [column[order] for column in columns]
-        named = dict(zip(CANONICAL_ORDER, columns, strict=True))
-        lengths = [len(links) for links in self._route_ids]
-        flat = [link for links in self._route_ids for link in links]
+        named: dict[str, Any] = dict(zip(CANONICAL_ORDER, columns, strict=True))
+        if not self._uses_slots:
+            del named["src_slot"], named["dst_slot"]
+        offsets, links = pack_routes(self._route_ids) if routes is None else routes
         return Schedule(
             topology=self.topology,
             collective=self.collective,
@@ -187,16 +190,9 @@ class ScheduleBuilder:
             source=self.source,
             target=self.target,
             ownership=self.ownership,
-            step=named["step"],
-            chunk=named["chunk"],
-            src=named["src"],
-            dst=named["dst"],
-            op=as_whole("op", named["op"], np.uint8),
-            route=named["route"],
-            src_slot=named["src_slot"] if self._uses_slots else None,
-            dst_slot=named["dst_slot"] if self._uses_slots else None,
-            route_offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            route_links=np.array(flat, np.int32),
+            **named,
+            route_offsets=offsets,
+            route_links=links,
             notes=tuple(self.notes),
         )
 
@@ -212,8 +208,7 @@ def _read_op(op: ArrayLike) -> ArrayLike:
     known = {kind.name.lower(): int(kind) for kind in Op}
     unknown = sorted(set(names.ravel().tolist()) - known.keys())
     if unknown:
-        msg = f"column op: {unknown[0]!r:.40} is unknown, expected {' or '.join(known)}"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"column op: {unknown[0]!r:.40} is unknown, expected {' or '.join(known)}")
     numbers = np.array([known[name] for name in names.ravel().tolist()], np.int32)
     return numbers.reshape(names.shape)
 

@@ -44,20 +44,17 @@ def make_condition(
     every = np.full(chunks, ir.EVERY, np.int32)
     if collective in ("broadcast", "reduce"):
         if not 0 <= root < ranks:
-            msg = f"root {root} is not a rank 0..{ranks - 1}"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"root {root} is not a rank 0..{ranks - 1}")
         one = np.full(chunks, root, np.int32)
         return (one, every) if collective == "broadcast" else (every, one)
     if collective in ("reduce_scatter", "all_gather"):
         if owner is None:
-            msg = f"{collective} needs an owner for each chunk"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"{collective} needs an owner for each chunk")
         owners = as_whole("owner", owner, np.int32)
         return (owners, every) if collective == "all_gather" else (every, owners)
     if collective == "all_to_all":
         if chunks != ranks * ranks:
-            msg = f"all_to_all on {ranks} ranks has {ranks * ranks} chunks, not {chunks}"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"all_to_all on {ranks} ranks has {ranks * ranks} chunks, not {chunks}")
         source, target = np.divmod(np.arange(chunks, dtype=np.int32), np.int32(ranks))
         return source, target
     return every, every.copy()
@@ -70,16 +67,13 @@ def check_condition(schedule: Schedule) -> None:
     owner = owners(schedule)
     if (schedule.ownership == "none") != (owner is None):
         expects = "free or prescribed" if owner is not None else "none"
-        msg = f"{collective} with ownership {schedule.ownership!r}: it must be {expects}"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"{collective} with ownership {schedule.ownership!r}: it must be {expects}")
     expected: dict[str, ArrayLike] = {"owner": owner} if owner is not None else {}
     want = make_condition(collective, ranks, schedule.chunks, root=schedule.root or 0, **expected)
     if not (np.array_equal(want[0], source) and np.array_equal(want[1], target)):
-        msg = f"source and target of the chunks do not describe {collective}"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"source and target of the chunks do not describe {collective}")
     if owner is not None and int(owner.min()) < 0:
-        msg = f"chunk {int(owner.argmin())}: {collective} needs an owner"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"chunk {int(owner.argmin())}: {collective} needs an owner")
     _check_weights(schedule)
     if owner is not None:
         _check_ownership(schedule, owner)
@@ -142,8 +136,7 @@ def _check_weights(schedule: Schedule) -> None:
     """Weights of each buffer (the sender's for all_to_all, the one and only elsewhere) must sum to 1."""
     most = np.iinfo(np.int64).max
     if not 1 <= schedule.denominator <= most:
-        msg = f"the denominator {schedule.denominator} is outside 1..{most}"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"the denominator {schedule.denominator} is outside 1..{most}")
     pairs = schedule.collective == "all_to_all"
     weights = schedule.weights.reshape(schedule.ranks if pairs else 1, -1)
     # In two halves, since a sum of 64-bit weights may wrap to what looks right.
@@ -159,11 +152,9 @@ def _check_ownership(schedule: Schedule, owner: NDArray[np.int32]) -> None:
     changes = np.flatnonzero(np.diff(owner)) + 1
     runs = owner[np.concatenate([[0], changes])]
     if len(np.unique(runs)) != len(runs):
-        msg = "each owner's chunks must be contiguous"
-        raise ScheduleError(msg)
+        raise ScheduleError("each owner's chunks must be contiguous")
     if schedule.ownership == "prescribed":
         shares = np.zeros(schedule.ranks, np.int64)
         np.add.at(shares, owner, schedule.weights)
         if not np.array_equal(runs, np.arange(schedule.ranks)) or len(set(shares.tolist())) != 1:
-            msg = "prescribed ownership: rank r owns the r-th equal shard, in rank order"
-            raise ScheduleError(msg)
+            raise ScheduleError("prescribed ownership: rank r owns the r-th equal shard, in rank order")

@@ -40,6 +40,9 @@ READ_WORK: Final = 20.0
 Inflating, summing up, checking and the digest take three to eight. But a file of a few megabytes may unpack
 to a gigabyte, which is held twice and more meanwhile, and memory counts as well."""
 
+_PLAIN: Final = ("collective", "algorithm", "notes", "ownership", "denominator")
+"""Fields that a header has as the schedule has them."""
+
 _CHUNK_COLUMNS: Final = ("weights", "source", "target")
 
 _Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
@@ -59,7 +62,7 @@ class ScheduleHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     collective: _Text
     algorithm: _Text
-    notes: Annotated[list[_Text], msgspec.Meta(max_length=limits.MAX_NOTES)]
+    notes: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=limits.MAX_NOTES)]
     ownership: _Text
     denominator: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     topology: TopologyRecord
@@ -125,11 +128,7 @@ def encode_schedule(schedule: Schedule) -> bytes:
     limits.check("bytes of the columns", _unpacked_bytes(records), limits.MAX_COLUMN_BYTES)
     header = msgspec.msgpack.encode(
         ScheduleHeader(
-            collective=schedule.collective,
-            algorithm=schedule.algorithm,
-            notes=list(schedule.notes),
-            ownership=schedule.ownership,
-            denominator=schedule.denominator,
+            **{name: getattr(schedule, name) for name in _PLAIN},
             topology=to_record(schedule.topology),
             columns=records,
             digest=schedule.digest,
@@ -179,8 +178,7 @@ def decode_schedule(
 
 
 def _decode_binary(data: bytes, source: str, bytes_before: int, max_work: float | None) -> Schedule:
-    packed, body = container.unpack(data, VERSION, source)
-    header = _decode_header(source, packed)
+    header, body = container.unpack_as(data, VERSION, source, ScheduleHeader)
     _check_columns(source, header.columns, body, bytes_before)
     unpacked = bytes_before + _unpacked_bytes(header.columns)
     limits.check_work(f"{source}: reading it", READ_WORK * unpacked, max_work)
@@ -188,11 +186,7 @@ def _decode_binary(data: bytes, source: str, bytes_before: int, max_work: float 
     try:
         schedule = Schedule(
             topology=from_record(header.topology),
-            collective=header.collective,
-            algorithm=header.algorithm,
-            denominator=header.denominator,
-            ownership=header.ownership,
-            notes=tuple(header.notes),
+            **{name: getattr(header, name) for name in _PLAIN},
             **columns,
         )
     except InputError as error:
@@ -200,13 +194,6 @@ def _decode_binary(data: bytes, source: str, bytes_before: int, max_work: float 
     if schedule.digest != header.digest:
         raise FormatError(source, "the schedule is not the one that was saved: its digest does not match")
     return schedule
-
-
-def _decode_header(source: str, data: bytes) -> ScheduleHeader:
-    try:
-        return msgspec.msgpack.decode(data, type=ScheduleHeader)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FormatError(source, f"cannot be read: {error}", "header") from error
 
 
 def _check_columns(source: str, records: list[ColumnRecord], body: memoryview, bytes_before: int) -> None:

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from weft import limits
 from weft.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+Header = TypeVar("Header")
 
 SCHEDULE_MAGIC: Final = b"\x89WEFT\r\n\x1a"
 PLAN_MAGIC: Final = b"\x89WEFP\r\n\x1a"
@@ -72,6 +76,21 @@ def unpack(data: bytes, version: int, source: str) -> tuple[bytes, memoryview]:
         raise FormatError(source, "the file is damaged: its checksum does not match; copy or make it again")
     limit = min(unpacked, limits.MAX_HEADER_BYTES)
     return inflate(source, "header", body[:stored], limit), body[stored:]
+
+
+def unpack_as(data: bytes, version: int, source: str, kind: type[Header]) -> tuple[Header, memoryview]:
+    """Header and body as of `unpack`, the header decoded as a structure.
+
+    Raises
+    ------
+    FormatError
+        If it is too large, cut short, damaged, of another version, or its header another structure.
+    """
+    header, body = unpack(data, version, source)
+    try:
+        return msgspec.msgpack.decode(header, type=kind), body
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(source, f"cannot be read: {error}", "header") from error
 
 
 def header_bytes(data: bytes) -> int:

@@ -38,6 +38,8 @@ from weft.columns import freeze, whole
 from weft.errors import ScheduleError, check_choice
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from numpy.typing import NDArray
 
     from weft.topology import Topology
@@ -202,8 +204,7 @@ class Schedule:
         from weft.schedule.chunks import chunk_elements
 
         if element_bytes < 1 or size_bytes < 0 or size_bytes % element_bytes:
-            msg = f"{size_bytes} bytes are not a whole number of {element_bytes}-byte elements"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"{size_bytes} bytes are not a whole number of {element_bytes}-byte elements")
         return chunk_elements(self, size_bytes // element_bytes) * element_bytes
 
     @cached_property
@@ -268,10 +269,35 @@ CANONICAL_ORDER: Final = ("step", "src", "dst", "op", "route", "src_slot", "dst_
 """Sort keys of the rows a builder or a pass makes, most significant first."""
 
 
+def pack_routes(routes: Collection[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Offsets and links of a table of routes.
+
+    Examples
+    --------
+    >>> pack_routes([(4, 5), (6,)])
+    (array([0, 2, 3]), array([4, 5, 6], dtype=int32))
+    """
+    offsets = np.cumsum([0, *(len(route) for route in routes)], dtype=np.int64)
+    return offsets, np.array([link for route in routes for link in route], np.int32)
+
+
+def column_bounds(ranks: int, chunks: int, routes: int) -> dict[str, int]:
+    """First number that a column of transfers may not have any more, by its name."""
+    return {
+        "step": limits.MAX_STEPS,
+        "chunk": chunks,
+        "src": ranks,
+        "dst": ranks,
+        "op": len(Op),
+        "route": routes,
+        "src_slot": limits.MAX_SLOTS,
+        "dst_slot": limits.MAX_SLOTS,
+    }
+
+
 def _settle_slots(schedule: Schedule) -> None:
     if (schedule.src_slot is None) != (schedule.dst_slot is None):
-        msg = "src_slot and dst_slot must be given together"
-        raise ScheduleError(msg)
+        raise ScheduleError("src_slot and dst_slot must be given together")
     given = [column for column in (schedule.src_slot, schedule.dst_slot) if column is not None]
     if all(len(column) == len(schedule.step) and not column.any() for column in given):
         # One form for one meaning, or equal schedules would have different digests.
@@ -295,13 +321,11 @@ def _check_chunks(schedule: Schedule) -> None:
         msg = f"{chunks} weights, {sources} sources, {targets} targets: need one of each per chunk"
         raise ScheduleError(msg)
     if int(schedule.weights.min()) < 0:
-        msg = f"chunk {int(schedule.weights.argmin())}: a weight must not be negative"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"chunk {int(schedule.weights.argmin())}: a weight must not be negative")
     for name in ("source", "target"):
         ends = getattr(schedule, name)
         if int(ends.min()) < EVERY or int(ends.max()) >= schedule.ranks:
-            msg = f"{name} of a chunk must be -1 or a rank 0..{schedule.ranks - 1}"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"{name} of a chunk must be -1 or a rank 0..{schedule.ranks - 1}")
     from weft.schedule.chunks import check_condition
 
     check_condition(schedule)
@@ -311,33 +335,21 @@ def _check_columns(schedule: Schedule) -> None:
     rows = schedule.transfers
     limits.check("transfers", rows, limits.MAX_TRANSFERS)
     limits.check("ranks x slots", schedule.ranks * schedule.slots, limits.MAX_PLACES)
-    bounds = {
-        "step": limits.MAX_STEPS,
-        "chunk": schedule.chunks,
-        "src": schedule.ranks,
-        "dst": schedule.ranks,
-        "op": len(Op),
-        "route": schedule.routes,
-        "src_slot": limits.MAX_SLOTS,
-        "dst_slot": limits.MAX_SLOTS,
-    }
+    bounds = column_bounds(schedule.ranks, schedule.chunks, schedule.routes)
     for name, bound in bounds.items():
         column = getattr(schedule, name)
         if column is None:
             continue
         if len(column) != rows:
-            msg = f"column {name} has {len(column)} rows, step has {rows}"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"column {name} has {len(column)} rows, step has {rows}")
         least = DEFAULT_ROUTE if name == "route" else 0
         if rows and (int(column.min()) < least or int(column.max()) >= bound):
             row = int(np.flatnonzero((column < least) | (column >= bound))[0])
-            msg = f"transfer {row}: {name} {int(column[row])} is outside {least}..{bound - 1}"
-            raise ScheduleError(msg)
+            raise ScheduleError(f"transfer {row}: {name} {int(column[row])} is outside {least}..{bound - 1}")
     if rows and bool((np.diff(schedule.step) < 0).any()):
         row = int(np.flatnonzero(np.diff(schedule.step) < 0)[0]) + 1
         step = int(schedule.step[row])
-        msg = f"transfer {row}: step {step} comes after a later one; rows are ordered by step"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"transfer {row}: step {step} comes after a later one; rows are ordered by step")
     here = schedule.src == schedule.dst
     if schedule.src_slot is not None and schedule.dst_slot is not None:
         here = here & (schedule.src_slot == schedule.dst_slot)
@@ -352,8 +364,7 @@ def _check_routes(schedule: Schedule) -> None:
     limits.check("route entries", len(links), limits.MAX_ROUTE_ENTRIES)
     whole = len(offsets) and int(offsets[0]) == 0 and int(offsets[-1]) == len(links)
     if not whole or bool((np.diff(offsets) < 0).any()):
-        msg = "the route table's offsets must rise from 0 to the number of its entries"
-        raise ScheduleError(msg)
+        raise ScheduleError("the route table's offsets must rise from 0 to the number of its entries")
     lengths = np.diff(offsets)
     if int(lengths.max(initial=0)) > schedule.topology.links:
         route = int(lengths.argmax())

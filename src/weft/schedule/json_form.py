@@ -18,7 +18,7 @@ from weft import limits
 from weft.collective_names import COLLECTIVES
 from weft.errors import FormatError, InputError, LimitError
 from weft.schedule.chunks import make_condition, owners
-from weft.schedule.ir import DEFAULT_ROUTE, Op, Schedule
+from weft.schedule.ir import DEFAULT_ROUTE, Op, Schedule, column_bounds, pack_routes
 from weft.topology.json_reading import check_length, decode_json, embedded_topology
 from weft.topology.record import TopologyRecord, to_record
 
@@ -176,15 +176,15 @@ def _build(source: str, document: _Document) -> Schedule:
     try:
         cut = _chunks(document, topology.ranks)
         columns = _columns(source, document.transfers, table, len(cut["weights"]))
-        lengths = [len(route) for route in table.routes]
+        offsets, links = pack_routes(table.routes)
         return Schedule(
             topology=topology,
             collective=document.collective,
             algorithm=document.algorithm,
             **cut,
             **columns,
-            route_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]),
-            route_links=np.array([link for route in table.routes for link in route], np.int32),
+            route_offsets=offsets,
+            route_links=links,
             notes=tuple(document.notes),
         )
     except FormatError:
@@ -278,16 +278,7 @@ def _columns(source: str, rows: list[_Row], table: _RouteTable, chunks: int) -> 
     columns = {name: np.array([getattr(row, name) for row in rows]) for name in _POSITIONS if name != "route"}
     columns["op"] = np.array([row.op == "reduce" for row in rows], np.uint8)
     columns["route"] = np.array([table.number(row.route, f"transfers[{i}][5]") for i, row in enumerate(rows)])
-    ranks = table.topology.ranks
-    slots, steps = limits.MAX_SLOTS, limits.MAX_STEPS
-    bounds = {
-        "step": steps,
-        "chunk": chunks,
-        "src": ranks,
-        "dst": ranks,
-        "src_slot": slots,
-        "dst_slot": slots,
-    }
+    bounds = column_bounds(table.topology.ranks, chunks, len(table.routes))
     # Here and not only in `Schedule`, because here a row still has the number it has in the file.
     for name, bound in bounds.items():
         wrong = np.flatnonzero(columns[name] >= bound)

@@ -47,29 +47,25 @@ def reverse(schedule: Schedule) -> Schedule:
     """
     result = _REVERSED.get(schedule.collective)
     if result is None:
-        msg = f"{schedule.collective} has no reverse"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"{schedule.collective} has no reverse")
     if schedule.src_slot is not None:
-        msg = "reverse: the schedule uses scratch slots"
-        raise ScheduleError(msg)
+        raise ScheduleError("reverse: the schedule uses scratch slots")
     _check_reversible(schedule)
     offsets = schedule.route_offsets
     links = [schedule.route_links[offsets[i] : offsets[i + 1]][::-1] for i in range(schedule.routes)]
-    return _sorted(
-        replace(
-            schedule,
-            topology=schedule.topology.transpose(),
-            collective=result,
-            source=schedule.target,
-            target=schedule.source,
-            step=schedule.steps - 1 - schedule.step[::-1],
-            chunk=schedule.chunk[::-1],
-            src=schedule.dst[::-1],
-            dst=schedule.src[::-1],
-            op=1 - schedule.op[::-1],
-            route=schedule.route[::-1],
-            route_links=np.concatenate(links) if links else schedule.route_links,
-        )
+    return _change(
+        schedule,
+        topology=schedule.topology.transpose(),
+        collective=result,
+        source=schedule.target,
+        target=schedule.source,
+        step=schedule.steps - 1 - schedule.step[::-1],
+        chunk=schedule.chunk[::-1],
+        src=schedule.dst[::-1],
+        dst=schedule.src[::-1],
+        op=1 - schedule.op[::-1],
+        route=schedule.route[::-1],
+        route_links=np.concatenate(links) if links else schedule.route_links,
     )
 
 
@@ -86,13 +82,11 @@ def compose(first: Schedule, second: Schedule, collective: str, algorithm: str |
         raise ScheduleError(msg)
     same = first.denominator == second.denominator and np.array_equal(first.weights, second.weights)
     if not same:
-        msg = f"compose: cut into different chunks ({first.chunks} and {second.chunks})"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"compose: cut into different chunks ({first.chunks} and {second.chunks})")
     apart = (first.target != EVERY) & (first.target != second.source)
     if bool(apart.any()):
         chunk = int(np.flatnonzero(apart)[0])
-        msg = f"compose: chunk {chunk} ends at another rank than it begins at"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"compose: chunk {chunk} ends at another rank than it begins at")
     return _join(
         [first, second],
         step_shift=[0, first.steps],
@@ -118,11 +112,9 @@ def halves(schedule: Schedule) -> tuple[Schedule, Schedule]:
         it uses scratch slots.
     """
     if schedule.collective != "all_reduce":
-        msg = f"halves: only an all_reduce has halves, this is {schedule.collective}"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"halves: only an all_reduce has halves, this is {schedule.collective}")
     if schedule.src_slot is not None:
-        msg = "halves: the schedule uses scratch slots"
-        raise ScheduleError(msg)
+        raise ScheduleError("halves: the schedule uses scratch slots")
     reduces = schedule.op == Op.REDUCE
     if bool(reduces.all()) or not bool(reduces.any()):
         msg = f"halves: {schedule.algorithm} has no split step, it does not both reduce and copy"
@@ -132,8 +124,7 @@ def halves(schedule: Schedule) -> tuple[Schedule, Schedule]:
     early = schedule.step[~reduces] <= last_reduce[schedule.chunk[~reduces]]
     if bool(early.any()):
         chunk = int(schedule.chunk[~reduces][early][0])
-        msg = f"halves: {schedule.algorithm} copies chunk {chunk} before its last reduce"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"halves: {schedule.algorithm} copies chunk {chunk} before its last reduce")
     owner = _gathered_from(schedule, np.flatnonzero(~reduces))
     # Owners in the order of their first chunks: where these are contiguous, nothing changes its number.
     _, first, which = np.unique(owner, return_index=True, return_inverse=True)
@@ -149,11 +140,9 @@ def halves(schedule: Schedule) -> tuple[Schedule, Schedule]:
 def split(schedule: Schedule, parts: int) -> Schedule:
     """Cut every chunk into `parts` equal ones that take the same way."""
     if parts < 1:
-        msg = f"split: cannot cut a chunk into {parts} parts"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"split: cannot cut a chunk into {parts} parts")
     if schedule.collective == "all_to_all" and parts > 1:
-        msg = "split: all_to_all has exactly one chunk per pair of ranks; use segments"
-        raise ScheduleError(msg)
+        raise ScheduleError("split: all_to_all has exactly one chunk per pair of ranks; use segments")
     limits.check("split: chunks", schedule.chunks * parts, limits.MAX_CHUNKS)
     limits.check("split: transfers", schedule.transfers * parts, limits.MAX_TRANSFERS)
     columns: dict[str, Any] = {
@@ -161,15 +150,13 @@ def split(schedule: Schedule, parts: int) -> Schedule:
     }
     part = np.tile(np.arange(parts, dtype=np.int32), schedule.transfers)
     columns["chunk"] = columns["chunk"] * np.int32(parts) + part
-    return _sorted(
-        replace(
-            schedule,
-            weights=np.repeat(schedule.weights, parts),
-            denominator=schedule.denominator * parts,
-            source=np.repeat(schedule.source, parts),
-            target=np.repeat(schedule.target, parts),
-            **columns,
-        )
+    return _change(
+        schedule,
+        weights=np.repeat(schedule.weights, parts),
+        denominator=schedule.denominator * parts,
+        source=np.repeat(schedule.source, parts),
+        target=np.repeat(schedule.target, parts),
+        **columns,
     )
 
 
@@ -199,12 +186,10 @@ def parallel(schedules: Sequence[Schedule], shares: Sequence[int], algorithm: st
         raise ScheduleError(msg)
     first = schedules[0]
     if first.collective == "all_to_all":
-        msg = "parallel: all_to_all has exactly one chunk per pair of ranks; use segments"
-        raise ScheduleError(msg)
+        raise ScheduleError("parallel: all_to_all has exactly one chunk per pair of ranks; use segments")
     agreed = (first.topology.digest, first.collective, first.ownership)
     if any((s.topology.digest, s.collective, s.ownership) != agreed for s in schedules):
-        msg = "parallel: schedules must share topology, collective and ownership"
-        raise ScheduleError(msg)
+        raise ScheduleError("parallel: schedules must share topology, collective and ownership")
     common = math.lcm(*(s.denominator for s in schedules))
     denominator = common * sum(shares)
     if denominator > np.iinfo(np.int64).max:
@@ -244,8 +229,7 @@ def _check_reversible(schedule: Schedule) -> None:
     if len(twice):
         rank, chunk = divmod(int(place[twice[0]]), schedule.chunks)
         times = int((place == place[twice[0]]).sum())
-        msg = f"reverse: rank {rank} {verb} chunk {chunk} {times} times, it must do so once"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"reverse: rank {rank} {verb} chunk {chunk} {times} times, it must do so once")
 
 
 def _half(
@@ -263,16 +247,14 @@ def _half(
     columns = {name: getattr(schedule, name)[rows] for name in _row_columns(schedule)}
     columns["chunk"] = number[columns["chunk"]]
     columns["step"] = columns["step"] - np.int32(idle)
-    return _sorted(
-        replace(
-            schedule,
-            **columns,
-            collective=collective,
-            source=source,
-            target=target,
-            ownership="free",
-            weights=schedule.weights[order],
-        )
+    return _change(
+        schedule,
+        **columns,
+        collective=collective,
+        source=source,
+        target=target,
+        ownership="free",
+        weights=schedule.weights[order],
     )
 
 
@@ -284,8 +266,7 @@ def _gathered_from(schedule: Schedule, rows: NDArray[np.int64]) -> NDArray[np.in
     received = np.bincount(chunk, minlength=schedule.chunks)
     if bool((received != ranks - 1).any()):
         first = int(np.flatnonzero(received != ranks - 1)[0])
-        msg = f"halves: chunk {first} is not gathered from a single owner"
-        raise ScheduleError(msg)
+        raise ScheduleError(f"halves: chunk {first} is not gathered from a single owner")
     # All ranks but one receive a chunk, so what their numbers lack to 0 + 1 + ... is the one.
     return (ranks * (ranks - 1) // 2 - np.bincount(chunk, weights=rank)).astype(np.int32)
 
@@ -294,58 +275,35 @@ def _row_columns(schedule: Schedule) -> list[str]:
     return [name for name in TRANSFER_COLUMNS if getattr(schedule, name) is not None]
 
 
-def _take_rows(schedule: Schedule, rows: slice | NDArray[np.int64]) -> Schedule:
-    # Only sensible together with a new condition, which the caller sets in the same breath.
-    columns = {name: getattr(schedule, name)[rows] for name in _row_columns(schedule)}
-    return replace(schedule, **columns)
-
-
-def _sorted(schedule: Schedule) -> Schedule:
-    """Rows in the builder's canonical order."""
-    columns = [getattr(schedule, name) for name in CANONICAL_ORDER if getattr(schedule, name) is not None]
-    rows = row_order(columns)
-    return schedule if rows is None else _take_rows(schedule, rows)
+def _change(schedule: Schedule, **changes: Any) -> Schedule:
+    """Schedule with some fields changed, its rows in canonical order."""
+    changed = replace(schedule, **changes)
+    columns = {name: getattr(changed, name) for name in _row_columns(changed)}
+    rows = row_order([columns[name] for name in CANONICAL_ORDER if name in columns])
+    return changed if rows is None else replace(changed, **{name: columns[name][rows] for name in columns})
 
 
 def _join(
-    schedules: Sequence[Schedule],
-    *,
-    step_shift: Sequence[int],
-    chunk_shift: Sequence[int],
-    collective: str,
-    algorithm: str,
-    source: NDArray[np.int32],
-    target: NDArray[np.int32],
-    ownership: str,
-    weights: NDArray[np.int64] | None = None,
-    denominator: int | None = None,
+    schedules: Sequence[Schedule], *, step_shift: Sequence[int], chunk_shift: Sequence[int], **changed: Any
 ) -> Schedule:
-    first = schedules[0]
-    weights = first.weights if weights is None else weights
+    """All rows of some schedules, steps and chunks shifted; what is not `changed` is as in the first."""
+    result: dict[str, Any] = {"weights": schedules[0].weights, **changed}
     offsets, links, numbers = _merge_routes(schedules)
     lengths = [s.transfers for s in schedules]
     columns = {name: np.concatenate([_column(s, name) for s in schedules]) for name in TRANSFER_COLUMNS}
     columns["step"] = columns["step"] + np.repeat(np.array(step_shift, np.int32), lengths)
     columns["chunk"] = columns["chunk"] + np.repeat(np.array(chunk_shift, np.int32), lengths)
     columns["route"] = np.concatenate([number[s.route] for s, number in zip(schedules, numbers, strict=True)])
-    owner = {"reduce_scatter": target, "all_gather": source}.get(collective)
+    owner = {"reduce_scatter": "target", "all_gather": "source"}.get(result["collective"])
     if owner is not None:
-        order = np.argsort(owner, kind="stable")
+        order = np.argsort(result[owner], kind="stable")
         columns["chunk"] = np.argsort(order).astype(np.int32)[columns["chunk"]]
-        weights, source, target = weights[order], source[order], target[order]
+        result |= {name: result[name][order] for name in ("weights", "source", "target")}
     rows = row_order([columns[name] for name in CANONICAL_ORDER])
-    if rows is not None:
-        columns = {name: values[rows] for name, values in columns.items()}
-    return Schedule(
-        topology=first.topology,
-        collective=collective,
-        algorithm=algorithm,
-        weights=weights,
-        denominator=first.denominator if denominator is None else denominator,
-        source=source,
-        target=target,
-        ownership=ownership,
-        **columns,
+    result |= columns if rows is None else {name: values[rows] for name, values in columns.items()}
+    return replace(
+        schedules[0],
+        **result,
         route_offsets=offsets,
         route_links=links,
         notes=tuple(dict.fromkeys(note for s in schedules for note in s.notes)),

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 
 class Paths(NamedTuple):
-    """Rows of links: first the schedule's own routes, then the network's for each pair that has none."""
+    """Rows of links: first the schedule's own routes, then the network's for each pair that has none.
+
+    The fields are named as the arguments of the C++ core that take them.
+    """
 
     pair_src: NDArray[np.int32]
     pair_dst: NDArray[np.int32]
-    routes: int
-    offsets: NDArray[np.int64]
-    links: NDArray[np.int32]
+    explicit_routes: int
+    path_offsets: NDArray[np.int64]
+    path_links: NDArray[np.int32]
 
 
 def find_paths(schedule: Schedule, max_work: float | None = None) -> Paths:

@@ -40,6 +40,7 @@ class PathStep:
         return {"transfer": fields.pop("row"), **fields}
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CriticalPath(Sequence[PathStep]):
     """Stretches of the critical path, first to last: a sequence that makes each when it is asked for.
 
@@ -53,20 +54,15 @@ class CriticalPath(Sequence[PathStep]):
         Columns; `waited` numbers `WAITED_FOR`.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        row: NDArray[np.int32],
-        segment: NDArray[np.int32],
-        waited: NDArray[np.uint8],
-        start_ps: NDArray[np.int64],
-        end_ps: NDArray[np.int64],
-    ) -> None:
-        self._schedule, self._waited = schedule, waited
-        self._row, self._segment, self._start_ps, self._end_ps = row, segment, start_ps, end_ps
+    schedule: Schedule
+    row: NDArray[np.int32]
+    segment: NDArray[np.int32]
+    waited: NDArray[np.uint8]
+    start_ps: NDArray[np.int64]
+    end_ps: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self.row)
 
     @overload
     def __getitem__(self, index: int) -> PathStep: ...
@@ -77,22 +73,19 @@ class CriticalPath(Sequence[PathStep]):
     def __getitem__(self, index: int | slice) -> PathStep | tuple[PathStep, ...]:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(len(self))))
-        row = int(self._row[index])
+        row, schedule = int(self.row[index]), self.schedule
         return PathStep(
-            row=row,
-            segment=int(self._segment[index]),
-            src=int(self._schedule.src[row]),
-            dst=int(self._schedule.dst[row]),
-            chunk=int(self._schedule.chunk[row]),
-            step=int(self._schedule.step[row]),
-            start_ps=int(self._start_ps[index]),
-            end_ps=int(self._end_ps[index]),
-            waited_for=WAITED_FOR[self._waited[index]],
+            row,
+            segment=int(self.segment[index]),
+            **{name: int(getattr(schedule, name)[row]) for name in ("src", "dst", "chunk", "step")},
+            start_ps=int(self.start_ps[index]),
+            end_ps=int(self.end_ps[index]),
+            waited_for=WAITED_FOR[self.waited[index]],
         )
 
     def count_waits(self) -> dict[str, int]:
         """How many stretches waited for each of `WAITED_FOR`."""
-        counts = np.bincount(self._waited, minlength=len(WAITED_FOR)).tolist()
+        counts = np.bincount(self.waited, minlength=len(WAITED_FOR)).tolist()
         return dict(zip(WAITED_FOR, counts, strict=True))
 
 
@@ -187,20 +180,13 @@ class SimulationResult:
         schedule = self.schedule
         return {
             "topology": schedule.topology.name,
-            "collective": schedule.collective,
-            "algorithm": schedule.algorithm,
-            "digest": schedule.digest,
+            **{name: getattr(schedule, name) for name in ("collective", "algorithm", "digest")},
             "size_bytes": self.size_bytes,
             "segment_bytes": self.segment_bytes,
             "untried_segment_bytes": list(self.untried_segments),
             "sharing": self.sharing,
-            "seconds": self.seconds,
-            "time_ps": self.time_ps,
-            "algbw_GBps": self.algbw_GBps,
-            "busbw_GBps": self.busbw_GBps,
-            "steps": schedule.steps,
-            "transfers": schedule.transfers,
-            "messages": schedule.messages,
+            **{name: getattr(self, name) for name in ("seconds", "time_ps", "algbw_GBps", "busbw_GBps")},
+            **{name: getattr(schedule, name) for name in ("steps", "transfers", "messages")},
             "segments": self.segments,
             "simulation_seconds": self.cpu_seconds,
             "slowest_rank": self.slowest_rank,

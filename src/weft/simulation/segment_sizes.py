@@ -37,8 +37,7 @@ def parse_segment(segment: str | int | None) -> int | str | None:
         return AUTO
     size_bytes = units.parse_size(segment)
     if not size_bytes:
-        msg = f"segment {segment!r}: must be at least one byte, 'none' or 'auto'"
-        raise InputError(msg)
+        raise InputError(f"segment {segment!r}: must be at least one byte, 'none' or 'auto'")
     return size_bytes
 
 

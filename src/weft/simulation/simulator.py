@@ -38,6 +38,7 @@ _SEGMENT_WORK: Final = 120.0
 _CROSSING_WORK: Final = 150.0
 
 _FOUND: Final = ("time_ps", "segments", "events", "link_busy_ps", "rank_finish_ps")
+_TIMELINE: Final = ("row", "segment", "bytes", "link", "start_ps", "end_ps")
 _PATH: Final = ("row", "segment", "waited", "start_ps", "end_ps")
 
 
@@ -192,15 +193,14 @@ def run_once(
     if found["stuck_row"] >= 0:
         row = found["stuck_row"]
         ends = f"chunk {schedule.chunk[row]} from rank {schedule.src[row]} to {schedule.dst[row]}"
-        msg = f"{schedule.algorithm}: no progress; transfer {row}, {ends}, never finished"
-        raise SimulationError(msg)
+        raise SimulationError(f"{schedule.algorithm}: no progress; transfer {row}, {ends}, never finished")
     return SimulationResult(
         schedule=schedule,
         size_bytes=size_bytes,
         segment_bytes=segment_bytes,
         sharing=sharing,
         critical_path=CriticalPath(schedule, *(found[f"path_{name}"] for name in _PATH)),
-        timeline=_timeline(found) if record else None,
+        timeline=Timeline(*(found[f"timeline_{name}"] for name in _TIMELINE)) if record else None,
         cpu_seconds=time.process_time() - began,
         **{name: found[name] for name in _FOUND},
     )
@@ -223,30 +223,26 @@ def _run_engine(
         limits.check_work(title, _estimate(schedule, chunk_bytes, segment_bytes, paths), max_work)
     try:
         return _core.simulate(
-            schedule.table,
-            topology.ranks,
-            schedule.slots,
-            chunk_bytes,
-            segment_bytes or 0,
-            *paths,
-            topology.bandwidth,
-            topology.latency_ps,
-            sharing,
-            "priority",
-            "dependency",
-            record,
-            limits.MAX_SEGMENTS,
-            limits.MAX_TIME_PS,
-            math.inf if max_work is None else max_work,
+            table=schedule.table,
+            ranks=topology.ranks,
+            slots=schedule.slots,
+            chunk_bytes=chunk_bytes,
+            segment_bytes=segment_bytes or 0,
+            **paths._asdict(),
+            bandwidth=topology.bandwidth,
+            latency_ps=topology.latency_ps,
+            sharing=sharing,
+            record=record,
+            max_segments=limits.MAX_SEGMENTS,
+            max_time_ps=limits.MAX_TIME_PS,
+            max_work=math.inf if max_work is None else max_work,
         )
     except OverflowError as error:
-        msg = f"takes more than the {limits.MAX_TIME_PS // units.PS_PER_S:,} s that the engine counts"
-        raise LimitError(f"{units.format_size(size_bytes)} on {topology.name}: {msg}") from error
+        raise limits.too_long(f"{units.format_size(size_bytes)} on {topology.name}") from error
     except MemoryError as error:
-        msg = (
-            f"{schedule.transfers:,} transfers with segments of {segment_bytes} bytes do not fit into memory"
-        )
-        raise LimitError(f"{schedule.algorithm}: {msg}; use larger segments") from error
+        what = f"{schedule.transfers:,} transfers with segments of {segment_bytes} bytes"
+        problem = f"{schedule.algorithm}: {what} do not fit into memory; use larger segments"
+        raise LimitError(problem) from error
     except _core.TooMany as error:
         if str(error) == "operations":
             raise limits.too_much_work(f"{title}, fluid", max_work) from error
@@ -259,16 +255,11 @@ def _estimate(
 ) -> float:
     """Operations of lowering a schedule and letting its segments cross their links, one at a time each."""
     pieces, segments, crossings = _core.measure_load(
-        schedule.table, schedule.topology.ranks, chunk_bytes, segment_bytes or 0, *paths
+        table=schedule.table,
+        ranks=schedule.topology.ranks,
+        chunk_bytes=chunk_bytes,
+        segment_bytes=segment_bytes or 0,
+        **paths._asdict(),
     )
-    return (
-        _ROW_WORK * schedule.transfers
-        + _PIECE_WORK * pieces
-        + _SEGMENT_WORK * segments
-        + _CROSSING_WORK * crossings
-    )
-
-
-def _timeline(found: dict[str, Any]) -> Timeline:
-    names = ("row", "segment", "bytes", "link", "start_ps", "end_ps")
-    return Timeline(*(found[f"timeline_{name}"] for name in names))
+    lowering = _ROW_WORK * schedule.transfers + _PIECE_WORK * pieces
+    return lowering + _SEGMENT_WORK * segments + _CROSSING_WORK * crossings

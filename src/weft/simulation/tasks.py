@@ -27,8 +27,7 @@ def check_whole(what: str, *values: object) -> None:
     """Raise an `InputError` unless these are whole numbers: half a picosecond would be cut off silently."""
     for value in values:
         if isinstance(value, bool) or not isinstance(value, Integral):
-            msg = f"{what}: {str(value)[:40]!r} is no whole number"
-            raise InputError(msg)
+            raise InputError(f"{what}: {str(value)[:40]!r} is no whole number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,7 @@ class Passage:
             msg = f"a passage of {self.copy!r} and {self.reduce!r} bytes a byte; give numbers or fractions"
             raise InputError(msg)
         if not (self.copy >= 0 and self.reduce >= 0):
-            msg = f"a passage of {self.copy} and {self.reduce} bytes a byte; both are at least 0"
-            raise InputError(msg)
+            raise InputError(f"a passage of {self.copy} and {self.reduce} bytes a byte; both are at least 0")
         limits.check("a passage's ratio over a common denominator", max(self.ratios), MOST_IN_RATIO)
 
     @property

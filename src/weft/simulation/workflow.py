@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft import _core, limits, units
+from weft import _core, limits
 from weft.errors import InputError, LimitError, SimulationError
 from weft.simulation.paths import find_paths
 from weft.simulation.tasks import Collective, LocalWork, Part, Passage, Resource, Task, check_whole
@@ -90,6 +91,7 @@ class Workflow:
     Examples
     --------
     >>> import weft
+    >>> from weft import units
     >>> ring = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4@bw=1GB/s,lat=1us"))
     >>> flow = Workflow(ring.topology, [Resource("compute", units.PS_PER_S)])
     >>> sums = flow.pattern(ring, 4_000_000)
@@ -106,18 +108,13 @@ class Workflow:
         limits.check("resources of all ranks", len(resources) * topology.ranks, limits.MAX_SEGMENTS)
         check_whole("pools", *pools)
         if len(pools) > MOST_POOLS or any(not 1 <= tokens <= limits.MAX_SEGMENTS for tokens in pools):
-            msg = f"{len(pools)} pools: at most {MOST_POOLS}, of at least one token each"
-            raise InputError(msg)
+            raise InputError(f"{len(pools)} pools: at most {MOST_POOLS}, of at least one token each")
         self.topology, self.resources, self.pools = topology, tuple(resources), tuple(pools)
         self.names: list[str] = []
         self._tasks: list[Task] = []
         self._collectives: list[Collective] = []
         self._patterns: list[_core.Pattern] = []
         self._stages: list[tuple[int, int, int, int, int]] = []
-        self._stage_start, self._needs_start = [0], [0]
-        self._needs: list[int] = []
-        self._priority: list[int] = []
-        self._pool: list[int] = []
         self._amounts: list[NDArray[np.int64]] = []
         self._known_amounts: dict[int, int] = {}
 
@@ -193,26 +190,24 @@ class Workflow:
         limits.check("size_bytes", max(given.size_bytes, segment_bytes or 0), limits.MAX_SIZE_BYTES)
         steps = schedule.steps
         if list(parts) != sorted({step for step in parts if 0 < step < steps}):
-            msg = (
-                f"parts {list(parts)}: each begins at a later step than the one before, from 1 to {steps - 1}"
-            )
-            raise InputError(f"{schedule.algorithm} of {steps} steps: {msg}")
+            rule = f"each begins at a later step than the one before, from 1 to {steps - 1}"
+            raise InputError(f"{schedule.algorithm} of {steps} steps: parts {list(parts)}: {rule}")
 
     def _lower(self, given: Collective) -> _core.Pattern:
         schedule = given.schedule
         number = np.searchsorted(np.asarray(given.parts, np.int64), np.arange(schedule.steps), side="right")
         try:
             return _core.make_pattern(
-                schedule.table,
-                self.topology.ranks,
-                schedule.slots,
-                schedule.chunk_bytes(given.size_bytes, 1),
-                given.segment_bytes or 0,
-                *find_paths(schedule),
-                number.astype(np.int32),
-                self._passages(given.before),
-                self._passages(given.after),
-                limits.MAX_SEGMENTS,
+                table=schedule.table,
+                ranks=self.topology.ranks,
+                slots=schedule.slots,
+                chunk_bytes=schedule.chunk_bytes(given.size_bytes, 1),
+                segment_bytes=given.segment_bytes or 0,
+                **find_paths(schedule)._asdict(),
+                part_of_step=number.astype(np.int32),
+                before=self._passages(given.before),
+                after=self._passages(given.after),
+                max_segments=limits.MAX_SEGMENTS,
             )
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use larger segments"
@@ -254,12 +249,10 @@ class Workflow:
         limits.check(f"task {name}: its priority or that negated", abs(priority), MOST_PRIORITY)
         wrong = next((before for before in after if not 0 <= before < number), None)
         if wrong is not None:
-            msg = f"task {name}: after {wrong}; there are tasks 0 to {number - 1} before it"
-            raise InputError(msg)
+            raise InputError(f"task {name}: after {wrong}; there are tasks 0 to {number - 1} before it")
         found = [stage for stage in stages if isinstance(stage, Part)]
         if len({stage.pattern for stage in found}) > 1:
-            msg = f"task {name}: its stages are parts of several patterns; make a task for each"
-            raise InputError(msg)
+            raise InputError(f"task {name}: its stages are parts of several patterns; make a task for each")
         if len({stage.part for stage in found}) < len(found):
             msg = f"task {name}: enters parts {[stage.part for stage in found]}; each once at most"
             raise InputError(msg)
@@ -270,11 +263,6 @@ class Workflow:
             msg = f"task {name}: takes from pools {held}; each of 0 to {len(self.pools) - 1} once at most"
             raise InputError(msg)
         self._stages += [self._stage(name, stage) for stage in stages]
-        self._stage_start.append(len(self._stages))
-        self._needs += dict.fromkeys(after)
-        self._needs_start.append(len(self._needs))
-        self._priority.append(priority)
-        self._pool.append(_NONE if pool is None else pool)
         self.names.append(name)
         self._tasks.append(Task(name, tuple(stages), tuple(dict.fromkeys(after)), priority, pool))
         return number
@@ -299,27 +287,24 @@ class Workflow:
         if found["stuck_task"] >= 0:
             name, rank, pool = self.names[found["stuck_task"]], found["stuck_rank"], found["stuck_pool"]
             waits = f", waits for pool {pool}" if pool >= 0 else ""
-            msg = f"no progress: task {name} never ends at rank {rank}{waits}"
-            raise SimulationError(msg)
+            raise SimulationError(f"no progress: task {name} never ends at rank {rank}{waits}")
         shape = self.tasks, self.topology.ranks
         columns = ("task", "resource", "bytes", "start_ps", "end_ps")
         return WorkflowResult(
-            time_ps=found["time_ps"],
             began_ps=found["began_ps"].reshape(shape),
             ended_ps=found["ended_ps"].reshape(shape),
-            busy_ps=found["busy_ps"],
-            segments=found["segments"],
-            events=found["events"],
             spans=ResourceSpans(*(found[f"span_{name}"] for name in columns)) if record else None,
             cpu_seconds=time.process_time() - began,
+            **{name: found[name] for name in ("time_ps", "busy_ps", "segments", "events")},
         )
 
     def _run(self, record: bool) -> dict[str, Any]:
-        ranks = self.topology.ranks
+        ranks, tasks = self.topology.ranks, self._tasks
         rates = [np.full(ranks, resource.bandwidth, np.int64) for resource in self.resources]
         latencies = [np.full(ranks, resource.latency_ps, np.int64) for resource in self.resources]
-        stages = np.array(self._stages, np.int64).reshape(-1, 5).T
-        pattern, part, resource, amounts, pool = (np.ascontiguousarray(column) for column in stages)
+        *narrow, wide = np.array(self._stages, np.int64).reshape(-1, 5).T
+        pattern, part, resource, pool = (np.ascontiguousarray(column, np.int32) for column in narrow)
+        amounts = np.ascontiguousarray(wide)
         try:
             return _core.run_workflow(
                 ranks=ranks,
@@ -328,35 +313,29 @@ class Workflow:
                 capacity=np.array(self.pools, np.int32),
                 patterns=self._patterns,
                 stages=_core.StageColumns(
-                    pattern=pattern.astype(np.int32),
-                    part=part.astype(np.int32),
-                    resource=resource.astype(np.int32),
-                    amounts=amounts,
-                    pool=pool.astype(np.int32),
+                    pattern=pattern, part=part, resource=resource, amounts=amounts, pool=pool
                 ),
                 amounts=np.concatenate([*self._amounts, np.zeros(0, np.int64)]),
                 tasks=_core.TaskColumns(
-                    priority=np.array(self._priority, np.int64),
-                    stage_start=np.array(self._stage_start, np.int32),
-                    pool=np.array(self._pool, np.int32),
-                    need_start=np.array(self._needs_start, np.int64),
-                    needs=np.array(self._needs, np.int32),
+                    priority=np.array([task.priority for task in tasks], np.int64),
+                    stage_start=np.array([0, *accumulate(len(task.stages) for task in tasks)], np.int32),
+                    pool=np.array([_NONE if task.pool is None else task.pool for task in tasks], np.int32),
+                    need_start=np.array([0, *accumulate(len(task.after) for task in tasks)], np.int64),
+                    needs=np.array([need for task in tasks for need in task.after], np.int32),
                 ),
                 record=record,
                 max_segments=limits.MAX_SEGMENTS,
                 max_time_ps=limits.MAX_TIME_PS,
             )
         except OverflowError as error:
-            msg = f"takes more than the {limits.MAX_TIME_PS // units.PS_PER_S:,} s that the engine counts"
-            raise LimitError(f"{self.tasks:,} tasks on {self.topology.name}: {msg}") from error
+            raise limits.too_long(f"{self.tasks:,} tasks on {self.topology.name}") from error
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; use larger segments or fewer iterations"
             raise LimitError(f"{self.tasks:,} tasks on {self.topology.name}: {msg}") from error
 
     def _first(self, resource: int) -> int:
         if not 0 <= resource < len(self.resources):
-            msg = f"resource {resource}: there are 0 to {len(self.resources) - 1}"
-            raise InputError(msg)
+            raise InputError(f"resource {resource}: there are 0 to {len(self.resources) - 1}")
         return self.topology.links + resource * self.topology.ranks
 
     def _passages(self, passages: Sequence[Passage]) -> NDArray[np.int32]:
@@ -366,17 +345,17 @@ class Workflow:
         return np.array(rows, np.int32)
 
     def _stage(self, name: str, stage: Part | LocalWork) -> tuple[int, int, int, int, int]:
+        """Pattern, part, resource, pool and where its amounts begin."""
         pool = _NONE if stage.pool is None else stage.pool
         if isinstance(stage, Part):
             if not (
                 0 <= stage.pattern < len(self._patterns)
                 and 0 <= stage.part < self._patterns[stage.pattern].parts
             ):
-                msg = f"task {name}: there is no part {stage.part} of pattern {stage.pattern}"
-                raise InputError(msg)
-            return stage.pattern, stage.part, _NONE, 0, pool
+                raise InputError(f"task {name}: there is no part {stage.part} of pattern {stage.pattern}")
+            return stage.pattern, stage.part, _NONE, pool, 0
         resource = _NONE if stage.resource is None else self._first(stage.resource)
-        return _NONE, 0, resource, self._amount(name, stage.amount), pool
+        return _NONE, 0, resource, pool, self._amount(name, stage.amount)
 
     def _amount(self, name: str, amount: int | NDArray[np.int64]) -> int:
         """Where the amounts of every rank begin; equal ones are kept once."""

@@ -1,4 +1,6 @@
-"""Arrays of a soak test: where they lie, what is written around them, and what is found in them.
+"""Arrays of a soak test: what they hold, where they lie, and what is written around them.
+
+Inputs and results are whole numbers, so that every sum is exact.
 
 Before, behind and between the elements of an array there are elements of a known value, the guards, except
 for arrays that ``Communicator.empty`` gives as they are. An operation that writes outside its array changes
@@ -7,11 +9,12 @@ them.
 
 from __future__ import annotations
 
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.bench.data import count_wrong, fill
+from weft.bench.data import FOLD, count_wrong, encode, fill, pattern
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +26,27 @@ _MARGIN: Final = 3
 """Elements before and behind the array, which is therefore not aligned to anything but its type."""
 
 _GUARD: Final = 0xA5
+
+
+@cache
+def input_values(rank: int, op: str, ranks: int, dtype: str) -> NDArray[Any]:
+    """Pattern that one rank's input repeats, as bits of the type."""
+    return encode(_numbers(rank, op, ranks, dtype), dtype)
+
+
+@cache
+def result_values(op: str, ranks: int, dtype: str) -> NDArray[Any]:
+    """Pattern that the inputs of all ranks combine to, as bits of the type."""
+    total = reduce(
+        FOLD["sum" if op == "avg" else op], (_numbers(rank, op, ranks, dtype) for rank in range(ranks))
+    )
+    return encode(total // ranks if op == "avg" else total, dtype)
+
+
+def _numbers(rank: int, op: str, ranks: int, dtype: str) -> NDArray[np.int64]:
+    if op == "avg":  # multiples of the number of ranks have a whole average
+        return ranks * pattern(rank, "sum", ranks, dtype)
+    return pattern(rank, op, ranks, dtype)
 
 
 class Block:
@@ -48,10 +72,6 @@ class Block:
         flat = np.empty(self.array.size, values.dtype)
         fill(flat, values, phase)
         self.array[...] = flat.view(self.array.dtype).reshape(self.array.shape)
-
-    def count_wrong(self, values: NDArray[Any], phase: int) -> int:
-        """How many elements are not those of a repeated pattern, and how many guards have changed."""
-        return count_wrong_elements(self.array, values, phase) + self.count_overwritten()
 
     def count_overwritten(self) -> int:
         """How many guards have changed."""

@@ -215,8 +215,7 @@ class RankProcesses:
                 )
             except OSError as error:
                 ours.close()
-                msg = f"rank {rank} cannot be started: {error.strerror}"
-                raise RuntimeFailure(msg) from error
+                raise RuntimeFailure(f"rank {rank} cannot be started: {error.strerror}") from error
         self._watchdog.add(process.pid)
         return RankProcess(rank, process, ControlConnection.inherited(ours))
 

@@ -11,18 +11,15 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 import numpy as np
 
-from weft.bench.control_messages import ControlConnection
+from weft.bench.control_messages import ControlConnection, serve
 from weft.errors import PeerLost, RuntimeFailure, TimedOut
 from weft.runtime import init
-from weft.runtime.bootstrap.handshake import Gone
 from weft.runtime.launcher.watchdog import end_with_parent
 from weft.soak.actions import Action
 from weft.soak.health import take_sample
@@ -181,8 +178,7 @@ class _Run:
                 error.add_note(f"it was {operation}")
             raise
         if wrong:
-            msg = f"{wrong} elements are wrong after {operation}"
-            raise WrongResult(msg)
+            raise WrongResult(f"{wrong} elements are wrong after {operation}")
         self.checked_bytes += operation.elements * np.dtype(operation.dtype).itemsize
         self._count(operation.kind, operation.group)
 
@@ -196,8 +192,7 @@ class _Run:
         part = everybody.split(mine.number, key, algorithm=mine.algorithm)
         assert part is not None
         if (part.rank, part.size) != (key, len(mine.ranks)):
-            msg = f"rank {self._rank} is {part.rank} of {part.size} after {split}"
-            raise WrongResult(msg)
+            raise WrongResult(f"rank {self._rank} is {part.rank} of {part.size} after {split}")
         self._communicators[mine.number] = part
         self._count("split", mine)
 
@@ -236,14 +231,14 @@ class _Run:
         return noticed
 
 
-def describe(error: Exception) -> tuple[str, str]:
+def describe(error: Exception) -> Message:
     """Kind of a failure, and what is to be said about it."""
     text = "; ".join([str(error), *getattr(error, "__notes__", ())])
     if isinstance(error, WrongResult):
-        return "wrong", text
+        return {"failure": "wrong", "text": text}
     if isinstance(error, TimedOut):
-        return "hang", text
-    return "error", f"{type(error).__name__}: {text}"
+        return {"failure": "hang", "text": text}
+    return {"failure": "error", "text": f"{type(error).__name__}: {text}"}
 
 
 def main() -> int:
@@ -251,20 +246,10 @@ def main() -> int:
     end_with_parent()
     channel = ControlConnection.inherited(socket.socket(fileno=int(os.environ[DESCRIPTOR])))
     os.set_inheritable(channel.fileno(), False)
-    try:
-        _serve(channel)
-    except Gone:
-        return 1
-    except Exception as error:  # noqa: BLE001 - whatever it is, the controller must hear of it
-        traceback.print_exc()
-        kind, text = describe(error)
-        with suppress(Gone):
-            channel.send({"failure": kind, "text": text})
-        return 1
-    return 0
+    return serve(channel, lambda: _take_orders(channel), describe)
 
 
-def _serve(channel: ControlConnection) -> None:
+def _take_orders(channel: ControlConnection) -> None:
     lock = threading.Lock()  # a rank that is about to die says so from a thread of its own
 
     def tell(message: Message) -> None:

@@ -36,6 +36,14 @@ class CableNotes:
         limits.check("ranks", self.ranks, limits.MAX_RANKS)
         limits.check("switches", self.switches, limits.MAX_SWITCHES)
 
+    @classmethod
+    def sized(cls, name: str, ranks: int, switches: int = 0, *, cables: int) -> CableNotes:
+        """Empty notes for a network of known size: too large a one is refused before it is drawn."""
+        limits.check(f"{name}: ranks", ranks, limits.MAX_RANKS)
+        limits.check(f"{name}: switches", switches, limits.MAX_SWITCHES)
+        limits.check(f"{name}: links", 2 * cables, limits.MAX_LINKS)
+        return cls(ranks, switches)
+
     def switch(self, index: int) -> int:
         """Node number of switch `index`."""
         return self.ranks + index
@@ -60,15 +68,15 @@ class CableNotes:
 
     def build(self, name: str, **options: Any) -> Topology:
         """Turn the drawing into a topology."""
-        rows = np.array(self._rows, np.int64).reshape(-1, 4)
+        src, dst, bandwidth, latency_ps = np.array(self._rows, np.int64).reshape(-1, 4).T
         return Topology(
             name,
             self.ranks,
             self.switches,
-            rows[:, 0].astype(np.int32),
-            rows[:, 1].astype(np.int32),
-            rows[:, 2],
-            rows[:, 3],
+            src.astype(np.int32),
+            dst.astype(np.int32),
+            bandwidth,
+            latency_ps,
             addresses=tuple(self._addresses),
             **options,
         )

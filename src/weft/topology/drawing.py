@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from weft.topology.graph import Topology
 
+    _Load = NDArray[np.float64] | None
+    _Cables = dict[tuple[int, int], list["Lane"]]
 
 _LABELLED_CABLES: Final = 14
 _LANES: Final = 4
@@ -91,7 +93,7 @@ def draw_svg(topology: Topology, *, load: ArrayLike | None = None) -> str:
     return "\n".join(part for part in parts if part) + "\n"
 
 
-def _checked_load(topology: Topology, load: ArrayLike | None) -> NDArray[np.float64] | None:
+def _checked_load(topology: Topology, load: ArrayLike | None) -> _Load:
     if load is None:
         return None
     carried = np.asarray(load, np.float64)
@@ -101,7 +103,7 @@ def _checked_load(topology: Topology, load: ArrayLike | None) -> NDArray[np.floa
     return carried
 
 
-def _cables(topology: Topology, load: NDArray[np.float64] | None) -> dict[tuple[int, int], list[Lane]]:
+def _cables(topology: Topology, load: _Load) -> _Cables:
     """Lines to draw between each two nodes: one for all links alike, one for each direction otherwise."""
     found: dict[tuple[int, int], tuple[list[tuple[int, float]], list[tuple[int, float]]]] = {}
     carried = np.zeros(topology.links) if load is None else load
@@ -109,7 +111,7 @@ def _cables(topology: Topology, load: NDArray[np.float64] | None) -> dict[tuple[
     for src, dst, speed, weight in zip(*(column.tolist() for column in columns), strict=True):
         both = found.setdefault((min(src, dst), max(src, dst)), ([], []))
         both[src > dst].append((speed, weight))
-    cables: dict[tuple[int, int], list[Lane]] = {}
+    cables: _Cables = {}
     for pair, (there, back) in found.items():
         alike = sorted(there) == sorted(back)
         lanes = []
@@ -121,15 +123,10 @@ def _cables(topology: Topology, load: NDArray[np.float64] | None) -> dict[tuple[
     return cables
 
 
-def _picture(
-    topology: Topology,
-    layout: Layout,
-    cables: dict[tuple[int, int], list[Lane]],
-    load: NDArray[np.float64] | None,
-) -> tuple[str, float, float]:
+def _picture(topology: Topology, layout: Layout, cables: _Cables, load: _Load) -> tuple[str, float, float]:
     """Boxes, links and nodes, moved so that everything is at 0 and above; and how much room they take."""
     pen = _Pen(topology, layout, load, cables=len(cables))
-    boxes = _boxes(layout)
+    boxes = [(box.label, *layout.frame(box)) for box in layout.boxes]
     pad = layout.radius + 6
     tips = [_along(pen.course(low, high, 0.0), 0.5) for low, high in layout.bend if (low, high) in cables]
     xs = [x for x, _ in layout.at] + [tip[0] for tip in tips] + [x for box in boxes for x in (box[1], box[3])]
@@ -149,16 +146,10 @@ def _picture(
     return "\n".join([*parts, "</g>"]), width, height
 
 
-def _boxes(layout: Layout) -> list[tuple[str, float, float, float, float]]:
-    return [(box.label, *layout.frame(box)) for box in layout.boxes]
-
-
 class _Pen:
     """Draws single things in the style of one drawing."""
 
-    def __init__(
-        self, topology: Topology, layout: Layout, load: NDArray[np.float64] | None, *, cables: int
-    ) -> None:
+    def __init__(self, topology: Topology, layout: Layout, load: _Load, *, cables: int) -> None:
         self.topology = topology
         self.layout = layout
         self.most = None if load is None else max(float(load.max(initial=0.0)), 1e-300)
@@ -180,9 +171,10 @@ class _Pen:
         width = (1.4 + 3.4 * self.fastness(lane.bandwidth)) * self.thin
         if self.most is None:
             return f"s{round(self.fastness(lane.bandwidth) * (_SPEEDS - 1))}", width
-        return f"l{_load_class(lane.load, self.most)}", width
+        step = 1 + min(int((_LOADS - 1) * lane.load / self.most * 0.999999), _LOADS - 2)
+        return f"l{step if lane.load > 0 else 0}", width
 
-    def links(self, cables: dict[tuple[int, int], list[Lane]]) -> Iterator[str]:
+    def links(self, cables: _Cables) -> Iterator[str]:
         """Lines of one look share one element, so that large drawings stay small; busy ones come last."""
         paths: dict[tuple[bool, str, float], list[str]] = {}
         arrows: list[str] = []
@@ -197,10 +189,8 @@ class _Pen:
                     arrows.append(f'<path class="arrow {kind}" d="{_arrow(points, lane.way, size)}"/>')
         for boldly, kind, width in sorted(paths):
             data = "".join(paths[boldly, kind, width])
-            opacity = 1.0 if boldly else 0.4
-            look = (
-                f'stroke-width="{width if boldly else 0.7 * width:.3g}" opacity="{opacity * self.opacity:g}"'
-            )
+            thickness, opacity = (width, 1.0) if boldly else (0.7 * width, 0.4)
+            look = f'stroke-width="{thickness:.3g}" opacity="{opacity * self.opacity:g}"'
             yield f'<path class="link {kind}" {look} d="{data}"/>'
         yield from arrows
 
@@ -263,7 +253,7 @@ class _Pen:
         words.append(f"{speed_text(topology.egress(node))} out, {speed_text(topology.ingress(node))} in")
         return clean_text(", ".join(words))
 
-    def speeds(self, cables: dict[tuple[int, int], list[Lane]]) -> Iterator[str]:
+    def speeds(self, cables: _Cables) -> Iterator[str]:
         """Speeds along the lines that are long enough: on a single line, beside several."""
         for (a, b), lanes in cables.items():
             lines = self.lines(lanes)
@@ -315,10 +305,6 @@ def _arrow(points: list[tuple[float, float]], way: int, size: float) -> str:
     return f"M{texts[0]}L{texts[1]} {texts[2]}Z"
 
 
-def _load_class(load: float, most: float) -> int:
-    return 0 if load <= 0 else 1 + min(int((_LOADS - 1) * load / most * 0.999999), _LOADS - 2)
-
-
 def _summary(topology: Topology, cables: int) -> str:
     words = [count_text(topology.ranks, "rank")]
     if topology.switches:
@@ -331,7 +317,7 @@ def _summary(topology: Topology, cables: int) -> str:
     return " · ".join(words)
 
 
-def _legend(topology: Topology, load: NDArray[np.float64] | None, *, room: float) -> tuple[str, float, float]:
+def _legend(topology: Topology, load: _Load, *, room: float) -> tuple[str, float, float]:
     """Lay samples with words beside them out in rows."""
     items: list[tuple[str, str]] = []
     if topology.nodes <= limits.MAX_DRAWN_NODES:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.errors import TopologyError
+from weft.topology.graph import LINK_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,8 +60,7 @@ def apply_faults(topology: Topology, faults: Sequence[str]) -> Topology:
         elif rank is not None:
             dead.add(topology.parse_node(rank[1]))
         else:
-            msg = f"{topology.name}: fault {fault!r} must be A-B, A>B or rank:R"
-            raise TopologyError(msg)
+            raise TopologyError(f"{topology.name}: fault {fault!r} must be A-B, A>B or rank:R")
     # In one go: a cable and the rank behind it may both have failed; only what remains must hang together.
     return _remove_ranks(topology, dead, keep) if dead else _select_links(topology, keep)
 
@@ -90,23 +90,18 @@ def _cut(topology: Topology, keep: NDArray[np.bool_], fault: str, match: re.Matc
         count = int(match[4]) if match[4] else len(left)
         if match[4] and not 0 < count <= len(left):
             there = f"{len(left)} of its links are left" if len(left) != 1 else "one of its links is left"
-            msg = f"{topology.name}: fault {fault!r}: {there}, so {count} cannot fail"
-            raise TopologyError(msg)
+            raise TopologyError(f"{topology.name}: fault {fault!r}: {there}, so {count} cannot fail")
         keep[left[len(left) - count :]] = False
 
 
-def _select_links(topology: Topology, keep: NDArray[np.bool_]) -> Topology:
-    if keep.all():
+def _select_links(topology: Topology, keep: NDArray[np.bool_], **changes: Any) -> Topology:
+    """The topology with some of its links only, after other changes."""
+    if keep.all() and not changes:
         return topology
     number = np.cumsum(keep) - 1
-    return replace(
-        topology,
-        link_src=topology.link_src[keep],
-        link_dst=topology.link_dst[keep],
-        bandwidth=topology.bandwidth[keep],
-        latency_ps=topology.latency_ps[keep],
-        addresses=tuple((int(number[link]), a, b) for link, a, b in topology.addresses if keep[link]),
-    )
+    changed = {name: changes.get(name, getattr(topology, name))[keep] for name in LINK_COLUMNS}
+    addresses = tuple((int(number[link]), a, b) for link, a, b in topology.addresses if keep[link])
+    return replace(topology, **changes | changed, addresses=addresses)
 
 
 def _remove_ranks(topology: Topology, dead: set[int], intact: NDArray[np.bool_]) -> Topology:
@@ -115,20 +110,16 @@ def _remove_ranks(topology: Topology, dead: set[int], intact: NDArray[np.bool_])
     number[alive] = np.arange(len(alive))
     number[topology.ranks :] = np.arange(topology.switches) + len(alive)
     src, dst = number[topology.link_src], number[topology.link_dst]
-    keep = intact & (src >= 0) & (dst >= 0)
-    position = np.cumsum(keep) - 1
     hosts = tuple(tuple(int(number[r]) for r in host if r not in dead) for host in topology.hosts)
     routing = replace(topology.routing, kind="shortest") if topology.grid else topology.routing
-    return replace(
+    return _select_links(
         topology,
+        intact & (src >= 0) & (dst >= 0),
         ranks=len(alive),
-        link_src=src[keep],
-        link_dst=dst[keep],
-        bandwidth=topology.bandwidth[keep],
-        latency_ps=topology.latency_ps[keep],
+        link_src=src,
+        link_dst=dst,
         hosts=tuple(host for host in hosts if host),
         grid=None,
         routing=routing,
         rank_labels=tuple(topology.rank_labels[rank] if topology.rank_labels else rank for rank in alive),
-        addresses=tuple((int(position[link]), a, b) for link, a, b in topology.addresses if keep[link]),
     )

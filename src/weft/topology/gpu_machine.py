@@ -17,7 +17,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from weft import limits, units
+import numpy as np
+
+from weft import _core, limits, units
+from weft.errors import TopologyError
 from weft.topology.cable_notes import CableNotes
 
 if TYPE_CHECKING:
@@ -46,9 +49,11 @@ class Wire:
 class GpuMachine:
     """Parts are numbered as they are added; GPUs become ranks in the order given to `build`.
 
+    Errors begin with `source`, the name of the file that describes the machine.
+
     Examples
     --------
-    >>> machine = GpuMachine()
+    >>> machine = GpuMachine("two.xml")
     >>> a, b, bridge = machine.add(), machine.add(), machine.add()
     >>> for gpu in (a, b):
     ...     machine.cable(gpu, bridge, 12 * GB, PCIE_LATENCY_PS)
@@ -56,6 +61,7 @@ class GpuMachine:
     <Topology two GPUs: 2 ranks, 0 switches, 2 links>
     """
 
+    source: str
     parts: int = 0
     wires: list[Wire] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -94,15 +100,15 @@ class GpuMachine:
             notes.append("PCIe, CPUs and NICs are left out: NVLink joins all GPUs")
         notes.append(_latency_note(wires))
         wires = _paired(_without_pass_through(gpus, _bonded(wires)))
-        number = {part: rank for rank, part in enumerate(gpus)}
-        for wire in wires:
-            for part in (wire.src, wire.dst):
-                number.setdefault(part, len(number))
+        number = _number_parts(gpus, wires)
         wiring = CableNotes(len(gpus), len(number) - len(gpus))
         for wire in wires:
             wiring.link(number[wire.src], number[wire.dst], wire.bandwidth, wire.latency_ps)
         members = tuple(tuple(sorted(number[gpu] for gpu in host)) for host in hosts)
-        return wiring.build(name, hosts=tuple(host for host in members if host), notes=tuple(notes))
+        try:
+            return wiring.build(name, hosts=tuple(host for host in members if host), notes=tuple(notes))
+        except TopologyError as error:
+            raise type(error)(f"{self.source}: {error}") from error
 
 
 def _latency_note(wires: list[Wire]) -> str:
@@ -123,34 +129,29 @@ def _bonded(wires: list[Wire]) -> list[Wire]:
     return [Wire(src, dst, speed, latency, nvlink) for (src, dst, latency, nvlink), speed in found.items()]
 
 
-def _neighbours(wires: list[Wire], *, backwards: bool = False) -> dict[int, set[int]]:
-    out: dict[int, set[int]] = {}
+def _number_parts(gpus: Sequence[int], wires: list[Wire]) -> dict[int, int]:
+    """Node of each part that has wires: GPUs first, in rank order."""
+    number = {part: rank for rank, part in enumerate(gpus)}
     for wire in wires:
-        near, far = (wire.dst, wire.src) if backwards else (wire.src, wire.dst)
-        out.setdefault(near, set()).add(far)
-    return out
+        for part in (wire.src, wire.dst):
+            number.setdefault(part, len(number))
+    return number
 
 
 def _joins_all(gpus: Sequence[int], wires: list[Wire]) -> bool:
     """Whether every GPU reaches every other over these wires."""
-    if not gpus:
-        return False
-    for backwards in (False, True):
-        out = _neighbours(wires, backwards=backwards)
-        seen, queue = {gpus[0]}, deque([gpus[0]])
-        while queue:
-            fresh = out.get(queue.popleft(), set()) - seen
-            seen |= fresh
-            queue.extend(fresh)
-        if not seen.issuperset(gpus):
-            return False
-    return True
+    number = _number_parts(gpus, wires)
+    src = np.array([number[wire.src] for wire in wires], np.int32)
+    dst = np.array([number[wire.dst] for wire in wires], np.int32)
+    return _core.unreachable_pair(len(number), len(gpus), src, dst) is None
 
 
 def _without_dead_ends(gpus: Sequence[int], wires: list[Wire]) -> list[Wire]:
     """Drop bridges and CPUs that lead nowhere, such as those of disks and of GPUs outside the job."""
     keep = set(gpus)
-    out = _neighbours(wires)
+    out: dict[int, set[int]] = {}
+    for wire in wires:
+        out.setdefault(wire.src, set()).add(wire.dst)
     leaves = deque(part for part in out if part not in keep and len(out[part]) <= 1)
     while leaves:
         part = leaves.popleft()
@@ -175,12 +176,10 @@ def _without_pass_through(gpus: Sequence[int], wires: list[Wire]) -> list[Wire]:
         if part in kept or len(leaving[part]) != 2 or len(ends) != 2:
             continue
         a, b = ends
-        both = [into.get((a, part)), into.get((part, b)), into.get((b, part)), into.get((part, a))]
-        if None in both or b in {wire.dst for wire in leaving[a]} or a in {wire.dst for wire in leaving[b]}:
+        if not into.keys() >= {(a, part), (b, part)} or (a, b) in into or (b, a) in into:
             continue
-        for src, dst, first, second in ((a, b, both[0], both[1]), (b, a, both[2], both[3])):
-            assert first is not None
-            assert second is not None
+        for src, dst in ((a, b), (b, a)):
+            first, second = into[src, part], into[part, dst]
             speed, latency = min(first.bandwidth, second.bandwidth), first.latency_ps + second.latency_ps
             joined = Wire(src, dst, speed, latency, first.nvlink and second.nvlink)
             leaving[src] = [joined if wire is first else wire for wire in leaving[src]]

@@ -76,8 +76,7 @@ class Routing:
         check_choice("routing", self.kind, ROUTING_KINDS, TopologyError)
         object.__setattr__(self, "seed", whole("routing seed", self.seed, TopologyError))
         if not 0 <= self.seed <= limits.MAX_SEED:
-            msg = f"routing seed {self.seed} is outside 0..{limits.MAX_SEED}"
-            raise TopologyError(msg)
+            raise TopologyError(f"routing seed {self.seed} is outside 0..{limits.MAX_SEED}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +131,7 @@ class Topology:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for column, dtype in _COLUMNS.items():
+        for column, dtype in LINK_COLUMNS.items():
             object.__setattr__(self, column, freeze(column, getattr(self, column), dtype, TopologyError))
         _settle_types(self)
         _check_shape(self)
@@ -141,10 +140,8 @@ class Topology:
         pair = _core.unreachable_pair(self.nodes, self.ranks, self.link_src, self.link_dst)
         if pair is not None:
             a, b = (self.node_name(node) for node in pair)
-            msg = (
-                f"{self.name}: rank {a} cannot reach rank {b}; add links, or leave it out with +fail=rank:{b}"
-            )
-            raise DisconnectedError(msg)
+            advice = f"add links, or leave it out with +fail=rank:{b}"
+            raise DisconnectedError(f"{self.name}: rank {a} cannot reach rank {b}; {advice}")
 
     @classmethod
     def from_links(
@@ -160,17 +157,10 @@ class Topology:
     ) -> Topology:
         """Full-duplex cables of one speed: two directed links each, forward then back."""
         ends = [end for a, b in cables for end in ((a, b), (b, a))]
-        src, dst = zip(*ends, strict=True) if ends else ((), ())
-        return cls(
-            name,
-            ranks,
-            switches,
-            np.array(src, np.int32),
-            np.array(dst, np.int32),
-            np.full(len(ends), units.parse_bandwidth(bandwidth), np.int64),
-            np.full(len(ends), units.parse_time(latency), np.int64),
-            **options,
-        )
+        src, dst = np.array(ends, np.int32).reshape(-1, 2).T
+        speed = np.full(len(ends), units.parse_bandwidth(bandwidth), np.int64)
+        latency_ps = np.full(len(ends), units.parse_time(latency), np.int64)
+        return cls(name, ranks, switches, src, dst, speed, latency_ps, **options)
 
     @property
     def nodes(self) -> int:
@@ -205,8 +195,7 @@ class Topology:
     def check_root(self, root: int) -> None:
         """Raise an `InputError` unless the root of a broadcast or reduce is a rank."""
         if not 0 <= root < self.ranks:
-            msg = f"root {root}: {self.name} has ranks 0..{self.ranks - 1}"
-            raise InputError(msg)
+            raise InputError(f"root {root}: {self.name} has ranks 0..{self.ranks - 1}")
 
     @cached_property
     def _between(self) -> dict[tuple[int, int], tuple[int, ...]]:
@@ -306,7 +295,7 @@ class Topology:
         grid = (self.grid.shape, self.grid.wrap) if self.grid else None
         scalars = (self.ranks, self.switches, self.hosts, grid, self.routing.kind, self.routing.seed)
         sha.update(repr((*scalars, self.rank_labels, self.addresses)).encode())
-        for column, dtype in _COLUMNS.items():
+        for column, dtype in LINK_COLUMNS.items():
             sha.update(getattr(self, column).astype(np.dtype(dtype).newbyteorder("<")).tobytes())
         return sha.hexdigest()
 
@@ -350,7 +339,7 @@ def node_number(text: str, ranks: int, switches: int) -> int | None:
     return first + int(match[2]) if int(match[2]) < count else None
 
 
-_COLUMNS: dict[str, type[np.generic]] = {
+LINK_COLUMNS: dict[str, type[np.generic]] = {
     "link_src": np.int32,
     "link_dst": np.int32,
     "bandwidth": np.int64,
@@ -378,20 +367,17 @@ def _check_shape(topology: Topology) -> None:
         msg = f"{name}: a cluster of {topology.ranks} rank has nothing to reduce; it needs at least 2"
         raise TopologyError(msg)
     if topology.switches < 0:
-        msg = f"{name}: {topology.switches} switches cannot be"
-        raise TopologyError(msg)
+        raise TopologyError(f"{name}: {topology.switches} switches cannot be")
     limits.check(f"{name}: ranks", topology.ranks, limits.MAX_RANKS)
     limits.check(f"{name}: switches", topology.switches, limits.MAX_SWITCHES)
     limits.check(f"{name}: links", topology.links, limits.MAX_LINKS)
     if topology.grid is not None:
         check_grid(name, topology.grid, topology.ranks)
     if topology.rank_labels and len(topology.rank_labels) != topology.ranks:
-        msg = f"{name}: {len(topology.rank_labels)} rank labels for {topology.ranks} ranks"
-        raise TopologyError(msg)
+        raise TopologyError(f"{name}: {len(topology.rank_labels)} rank labels for {topology.ranks} ranks")
     for label in topology.rank_labels:
         if not 0 <= label < limits.MAX_RANKS:
-            msg = f"{name}: rank label {label} is outside 0..{limits.MAX_RANKS - 1}"
-            raise TopologyError(msg)
+            raise TopologyError(f"{name}: rank label {label} is outside 0..{limits.MAX_RANKS - 1}")
 
 
 def check_grid(name: str, grid: Grid, ranks: int) -> None:
@@ -399,47 +385,35 @@ def check_grid(name: str, grid: Grid, ranks: int) -> None:
     limits.check(f"{name}: dimensions", len(grid.shape), limits.MAX_DIMENSIONS)
     if len(grid.wrap) != len(grid.shape):
         dimensions = f"a grid of {len(grid.shape)} dimensions"
-        msg = f"{name}: wrap has {len(grid.wrap)} entries for {dimensions}; give one for each"
-        raise TopologyError(msg)
+        raise TopologyError(f"{name}: wrap has {len(grid.wrap)} entries for {dimensions}; give one for each")
     if not grid.shape or min(grid.shape) < 1 or math.prod(grid.shape) != ranks:
         shape = "x".join(map(str, grid.shape)) or "no dimensions"
-        msg = f"{name}: a grid of {shape} does not have {ranks} ranks"
-        raise TopologyError(msg)
+        raise TopologyError(f"{name}: a grid of {shape} does not have {ranks} ranks")
 
 
 def _check_links(topology: Topology) -> None:
-    sizes = {len(getattr(topology, column)) for column in _COLUMNS}
+    sizes = {len(getattr(topology, column)) for column in LINK_COLUMNS}
     if len(sizes) != 1:
-        msg = f"{topology.name}: link columns differ in length: {sorted(sizes)}"
-        raise TopologyError(msg)
-    src, dst = topology.link_src, topology.link_dst
+        raise TopologyError(f"{topology.name}: link columns differ in length: {sorted(sizes)}")
+    src, dst, speed, latency = topology.link_src, topology.link_dst, topology.bandwidth, topology.latency_ps
+    nowhere = (np.minimum(src, dst) < 0) | (np.maximum(src, dst) >= topology.nodes)
+    most = limits.MAX_BANDWIDTH
     checks = (
-        (
-            (src < 0) | (src >= topology.nodes) | (dst < 0) | (dst >= topology.nodes),
-            "ends at a node that is not there",
-        ),
+        (nowhere, "ends at a node that is not there"),
         (src == dst, "joins a node to itself"),
-        (topology.bandwidth < limits.MIN_BANDWIDTH, "needs a speed of at least 1 byte per second"),
-        (
-            topology.bandwidth > limits.MAX_BANDWIDTH,
-            f"is faster than {limits.MAX_BANDWIDTH:.0e} bytes per second",
-        ),
-        (
-            (topology.latency_ps < 0) | (topology.latency_ps > limits.MAX_LATENCY_PS),
-            "has a latency outside 0 .. 1 hour",
-        ),
+        (speed < limits.MIN_BANDWIDTH, "needs a speed of at least 1 byte per second"),
+        (speed > most, f"is faster than {most:.0e} bytes per second"),
+        ((latency < 0) | (latency > limits.MAX_LATENCY_PS), "has a latency outside 0 .. 1 hour"),
     )
     for bad, problem in checks:
         if bad.any():
             link = int(np.flatnonzero(bad)[0])
-            msg = f"{topology.name}: link {link} ({src[link]} to {dst[link]}) {problem}"
-            raise TopologyError(msg)
+            raise TopologyError(f"{topology.name}: link {link} ({src[link]} to {dst[link]}) {problem}")
 
     limits.check(f"{topology.name}: addresses", len(topology.addresses), limits.MAX_ADDRESSES)
     for link, *addresses in topology.addresses:
         if not 0 <= link < topology.links:
-            msg = f"{topology.name}: an address is given for link {link}, which is not there"
-            raise TopologyError(msg)
+            raise TopologyError(f"{topology.name}: an address is given for link {link}, which is not there")
         for address in addresses:
             limits.check_text(f"{topology.name}: an address of link {link}", address, TopologyError)
 
@@ -449,8 +423,7 @@ def _check_hosts(topology: Topology) -> None:
         return
     members = sorted(rank for host in topology.hosts for rank in host)
     if not all(topology.hosts):
-        msg = f"{topology.name}: host {topology.hosts.index(())} has no ranks; leave it out"
-        raise TopologyError(msg)
+        raise TopologyError(f"{topology.name}: host {topology.hosts.index(())} has no ranks; leave it out")
     if members != list(range(topology.ranks)):
         msg = f"{topology.name}: hosts must name every rank 0..{topology.ranks - 1} exactly once"
         raise TopologyError(msg)

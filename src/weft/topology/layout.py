@@ -115,14 +115,8 @@ def _grid(shape: tuple[int, ...], wrap: tuple[bool, ...], radius: float) -> Layo
     if len(sizes) >= 4 and set(sizes) == {2}:
         return Layout(_shadow(len(sizes), radius), radius)
     steps, bows = _grid_steps(sizes, radius)
-    at = []
-    for rank in range(count):
-        x = y = 0.0
-        rest = rank
-        for size, (dx, dy) in zip(reversed(sizes), steps, strict=True):
-            rest, c = divmod(rest, size)
-            x, y = x + c * dx, y + c * dy
-        at.append((x, y))
+    coordinates = np.transpose(np.unravel_index(np.arange(count), sizes))
+    at = [(float(x), float(y)) for x, y in coordinates @ np.array(steps[::-1])]
     layout = Layout(at, radius if len(sizes) < 3 else min(radius, 13.0), faint=len(sizes) > 2)
     stride = 1
     for size, bent, bow in zip(reversed(sizes), reversed(closed), bows, strict=True):
@@ -236,16 +230,10 @@ def _columns(groups: Sequence[Sequence[int]], step: float, gap: float) -> list[i
 
 
 def _place_ranks(
-    layout: Layout,
-    groups: Sequence[Sequence[int]],
-    radius: float,
-    top: float,
-    direction: int,
-    *,
-    roomy: bool = False,
+    layout: Layout, groups: Sequence[Sequence[int]], top: float, direction: int, *, roomy: bool = False
 ) -> tuple[list[float], float]:
     """Put groups side by side, each in rows; returns the middle of each, and the width of all."""
-    step = (2.7 if radius > 4 else 3.0) * radius * (1.35 if roomy else 1.0)
+    step = (2.7 if layout.radius > 4 else 3.0) * layout.radius * (1.35 if roomy else 1.0)
     gap = 0.8 * step
     columns = _columns(groups, step, gap)
     middles, x = [], 0.0
@@ -271,7 +259,7 @@ def _tiers(topology: Topology, tree: _Tree, radius: float) -> Layout:
     groups = [tree.members[switch] for switch in tree.members]
     direct = any(a < topology.ranks and b < topology.ranks for a, b in tree.joined)
     roomy = direct or _share_a_switch(topology, groups)
-    middles, width = _place_ranks(layout, groups, radius, 0.0, 1, roomy=roomy)
+    middles, width = _place_ranks(layout, groups, 0.0, 1, roomy=roomy)
     depth = max(y for _, y in layout.at)
     between = any(tree.level[b] > 1 for a, b in tree.joined if a < topology.ranks <= b)
     rise = max(5.2 * radius, 40.0) + width * 0.03
@@ -349,7 +337,7 @@ def _facing(topology: Topology, tree: _Tree, halves: tuple[list[int], list[int]]
     gap = rise + 0.12 * _WIDE if topology.nodes > 40 else 1.9 * rise
     for half, y, direction in ((halves[0], 0.0, -1), (halves[1], gap, 1)):
         groups = [tree.members[switch] for switch in half]
-        middles, _ = _place_ranks(layout, groups, radius, y + direction * rise, direction)
+        middles, _ = _place_ranks(layout, groups, y + direction * rise, direction)
         for switch, middle in zip(half, middles, strict=True):
             layout.at[switch] = (middle, y)
     _frame_hosts(topology, tree, layout, [])

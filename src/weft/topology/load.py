@@ -45,11 +45,9 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
             from weft.topology.networkx_bridge import from_networkx
 
             return from_networkx(source)
-        msg = f"a topology is a spec, a file or a networkx graph, not {type(source).__name__}"
-        raise TopologyError(msg)
+        raise TopologyError(f"a topology is a spec, a file or a networkx graph, not {type(source).__name__}")
     if not source.strip():
-        msg = "the topology is empty; a spec looks like torus:8x8 or hosts:8,4,2"
-        raise InputError(msg)
+        raise InputError("the topology is empty; a spec looks like torus:8x8 or hosts:8,4,2")
     if source == "-":
         return read_topology(standard_input(), "<stdin>")
     if is_spec(source):
@@ -78,8 +76,7 @@ def _load_file(path: Path) -> Topology:
         hint = "a spec looks like torus:8x8 or hosts:8,4,2"
         if kind in KINDS:
             hint = f"did you mean {kind}:{KINDS[kind].example}{str(path)[len(kind) :]}?"
-        msg = f"{path}: no such file, and not a spec either; {hint}"
-        raise InputError(msg)
+        raise InputError(f"{path}: no such file, and not a spec either; {hint}")
     return read_topology(path, str(path))
 
 
@@ -110,9 +107,8 @@ def _parse(text: str, source: str) -> Topology:
 
         return parse_nvidia_smi(text, source)
     if not start:
-        raise FormatError(
-            source, "the file is empty; expected a TOML topology, NCCL XML or nvidia-smi topo -m"
-        )
+        problem = "the file is empty; expected a TOML topology, NCCL XML or nvidia-smi topo -m"
+        raise FormatError(source, problem)
     from weft.topology.toml_file import parse_toml
 
     return parse_toml(text, source)

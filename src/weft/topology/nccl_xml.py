@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import TYPE_CHECKING, Final, NoReturn
 from xml.parsers import expat
 
 from weft import limits
-from weft.errors import FormatError, TopologyError
+from weft.errors import FormatError
 from weft.files import name_after
 from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 
@@ -93,18 +94,14 @@ def parse_nccl_xml(text: str, source: str) -> Topology:
     reader = _Reader(source)
     reader.read(root)
     name = root.attributes.get("name") or name_after(source, "nccl")
-    try:
-        return reader.build(name[: limits.MAX_SPEC_CHARACTERS])
-    except TopologyError as error:
-        raise type(error)(f"{source}: {error}") from error
+    return reader.build(name[: limits.MAX_SPEC_CHARACTERS])
 
 
 def _read_tree(text: str, source: str) -> Element:
     """Parse XML; document types, and with them entities, are refused."""
     if len(text) > limits.MAX_XML_BYTES:
-        raise FormatError(
-            source, f"larger than the {limits.MAX_XML_BYTES >> 20} MiB of XML that Weft accepts"
-        )
+        problem = f"larger than the {limits.MAX_XML_BYTES >> 20} MiB of XML that Weft accepts"
+        raise FormatError(source, problem)
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     top = Element("", {}, 0)
@@ -125,21 +122,14 @@ def _read_tree(text: str, source: str) -> Element:
         stack[-1].children.append(element)
         stack.append(element)
 
-    def end(_: str) -> None:
-        stack.pop()
-
-    def doctype(*_: object) -> None:
-        fail("has a DOCTYPE; NCCL writes none, and Weft reads none")
-
     parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.StartDoctypeDeclHandler = doctype
+    parser.EndElementHandler = lambda _: stack.pop()
+    parser.StartDoctypeDeclHandler = lambda *_: fail("has a DOCTYPE; NCCL writes none, and Weft reads none")
     try:
         parser.Parse(text.removeprefix("\ufeff"), True)
     except expat.ExpatError as error:
-        raise FormatError(
-            source, f"not XML: {expat.ErrorString(error.code)}", f"line {error.lineno}"
-        ) from error
+        problem = f"not XML: {expat.ErrorString(error.code)}"
+        raise FormatError(source, problem, f"line {error.lineno}") from error
     return top.children[0]
 
 
@@ -148,11 +138,11 @@ class _Reader:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.machine = GpuMachine()
+        self.machine = GpuMachine(source)
         self.gpus: list[Gpu] = []
         self.cpus: list[tuple[int, str, int]] = []
         self.arches: set[str] = set()
-        self.ports: list[tuple[int, str, int, int]] = []
+        self.ports: list[tuple[int, int, int]] = []
 
     def fail(self, element: Element, problem: str) -> NoReturn:
         raise FormatError(self.source, f"<{element.name}>: {problem}", f"line {element.line}")
@@ -167,16 +157,15 @@ class _Reader:
                 if child.name == "pci":
                     self.read_pci(child, None, part, host, part)
                 elif child.name == "nic":
-                    self.read_ports(child, part, host, LOCAL_SPEED)
+                    self.read_ports(child, part, LOCAL_SPEED)
         ranked = [gpu for gpu in self.gpus if "rank" in gpu.element.attributes]
         if 0 < len(ranked) < len(self.gpus):
             # As in NCCL, a GPU without a rank is not part of the job.
             self.machine.notes.append(f"{len(self.gpus) - len(ranked)} GPUs without a rank are left out")
             self.gpus = ranked
         if not self.gpus:
-            self.fail(
-                root, "holds no <gpu>; Weft needs what NCCL_TOPO_DUMP_FILE writes, not a template for NCCL"
-            )
+            needed = "what NCCL_TOPO_DUMP_FILE writes, not a template for NCCL"
+            self.fail(root, f"holds no <gpu>; Weft needs {needed}")
         if len(self.cpus) > limits.MAX_CPUS:
             self.fail(root, f"holds more than {limits.MAX_CPUS} CPUs")
 
@@ -195,7 +184,7 @@ class _Reader:
             return
         nics = list(pci.named("nic"))
         for nic in nics:
-            self.read_ports(nic, parent, host, speed)
+            self.read_ports(nic, parent, speed)
         if nics:
             return
         below = parent
@@ -205,12 +194,12 @@ class _Reader:
         for child in pci.named("pci"):
             self.read_pci(child, pci, below, host, cpu)
 
-    def read_ports(self, nic: Element, parent: int, host: str, limit: int) -> None:
+    def read_ports(self, nic: Element, parent: int, limit: int) -> None:
         for net in nic.named("net"):
             megabits = self.integer(net, "speed", 0)
             speed = (megabits if megabits > 0 else 10_000) * 125_000
             latency = _microseconds(net.attributes.get("latency", "")) or NETWORK_LATENCY_PS
-            self.ports.append((parent, host, min(speed, limit), latency))
+            self.ports.append((parent, min(speed, limit), latency))
 
     def build(self, name: str) -> Topology:
         hosts = {host: number for number, host in enumerate(dict.fromkeys(gpu.host for gpu in self.gpus))}
@@ -225,7 +214,7 @@ class _Reader:
             if not rack:
                 notes.append("NICs meet in one switch that can take all they send")
             core = self.machine.add()
-            for parent, _, speed, latency in self.ports:
+            for parent, speed, latency in self.ports:
                 self.machine.cable(parent, core, speed, latency)
         ordered = self.in_rank_order(hosts)
         members: list[list[int]] = [[] for _ in hosts]
@@ -237,9 +226,8 @@ class _Reader:
         """By ``rank`` where those are given and differ, else machine by machine, by ``rank`` or ``dev``."""
         key = "rank" if all("rank" in gpu.element.attributes for gpu in self.gpus) else "dev"
         numbers = {id(gpu): self.integer(gpu.element, key, 0) for gpu in self.gpus}
-        if len(set(numbers.values())) == len(self.gpus):
-            return sorted(self.gpus, key=lambda gpu: numbers[id(gpu)])
-        return sorted(self.gpus, key=lambda gpu: (hosts[gpu.host], numbers[id(gpu)]))
+        differ = len(set(numbers.values())) == len(self.gpus)
+        return sorted(self.gpus, key=lambda gpu: (0 if differ else hosts[gpu.host], numbers[id(gpu)]))
 
     def is_rack(self) -> bool:
         """Whether NVLink may cross from machine to machine: so far only Grace machines have such cables."""
@@ -275,10 +263,9 @@ class _Reader:
                     self.machine.cable(gpu.device, nvswitches[domain], speed, NVLINK_LATENCY_PS, nvlink=True)
 
     def join_cpus(self) -> None:
-        for part, host, speed in self.cpus:
-            for other, other_host, _ in self.cpus:
-                if part != other and host == other_host:
-                    self.machine.wire(part, other, speed, PCIE_LATENCY_PS)
+        for (part, host, speed), (other, other_host, _) in permutations(self.cpus, 2):
+            if host == other_host:
+                self.machine.wire(part, other, speed, PCIE_LATENCY_PS)
 
     def nvlink_speed(self, gpu: Element) -> int:
         """Bytes per second of one NVLink, by compute capability."""

@@ -58,8 +58,10 @@ def from_networkx(graph: Any) -> Topology:
     wiring = CableNotes(len(ranks), len(switches))
     edges = sorted(graph.edges(data=True), key=lambda edge: _link_number(edge[2]))
     for u, v, data in edges:
-        speed, latency = _speed(name, u, v, data), _latency(name, u, v, data)
-        there = _addresses(name, u, v, data)
+        try:
+            speed, latency, there = _read_edge(data)
+        except InputError as error:
+            raise TopologyError(f"{name}: edge {_shown(u)} to {_shown(v)}: {error}") from error
         wiring.link(number[u], number[v], speed, latency, there)
         if not graph.is_directed():
             wiring.link(number[v], number[u], speed, latency, there and (there[1], there[0]))
@@ -94,33 +96,27 @@ def to_networkx(topology: Topology) -> Any:
     try:
         import networkx as nx
     except ImportError:
-        msg = "networkx is not installed; pip install 'weft[graph]'"
-        raise InputError(msg) from None
+        raise InputError("networkx is not installed; pip install networkx") from None
     graph = nx.MultiDiGraph(name=topology.name, routing=topology.routing.kind, seed=topology.routing.seed)
     if topology.grid is not None:
         graph.graph["grid"] = list(topology.grid.shape)
         graph.graph["wrap"] = list(topology.grid.wrap)
     host_of = {rank: host for host, members in enumerate(topology.hosts) for rank in members}
-    for rank in range(topology.ranks):
-        data: dict[str, Any] = {"kind": "rank"}
-        if host_of:
-            data["host"] = host_of[rank]
-        if topology.rank_labels:
-            data["label"] = topology.rank_labels[rank]
-        graph.add_node(rank, **data)
-    for node in range(topology.ranks, topology.nodes):
-        graph.add_node(topology.node_name(node), kind="switch")
     names = [node if node < topology.ranks else topology.node_name(node) for node in range(topology.nodes)]
+    for rank in range(topology.ranks):
+        graph.add_node(rank, kind="rank")
+        if host_of:
+            graph.nodes[rank]["host"] = host_of[rank]
+        if topology.rank_labels:
+            graph.nodes[rank]["label"] = topology.rank_labels[rank]
+    graph.add_nodes_from(names[topology.ranks :], kind="switch")
     addresses = {link: (src, dst) for link, src, dst in topology.addresses}
-    for link in range(topology.links):
-        data = {
-            "bandwidth": int(topology.bandwidth[link]),
-            "latency": units.format_time(int(topology.latency_ps[link])),
-            "link": link,
-        }
+    columns = (topology.link_src, topology.link_dst, topology.bandwidth, topology.latency_ps)
+    for link, (src, dst, speed, latency) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        data = {"bandwidth": speed, "latency": units.format_time(latency), "link": link}
         if link in addresses:
             data["addresses"] = addresses[link]
-        graph.add_edge(names[topology.link_src[link]], names[topology.link_dst[link]], **data)
+        graph.add_edge(names[src], names[dst], **data)
     return graph
 
 
@@ -143,38 +139,22 @@ def _link_number(data: dict[str, Any]) -> int:
     return link if isinstance(link, int) and link >= 0 else limits.MAX_LINKS
 
 
-def _speed(name: str, u: Hashable, v: Hashable, data: dict[str, Any]) -> int:
-    value = data.get("bandwidth", DEFAULT_BANDWIDTH)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    elif not isinstance(value, str | float | bool):
+def _read_edge(data: dict[str, Any]) -> tuple[int, int, tuple[str, str] | None]:
+    """Speed, latency and addresses of an edge."""
+    speed = data.get("bandwidth", DEFAULT_BANDWIDTH)
+    if isinstance(speed, float) and speed.is_integer():
+        speed = int(speed)
+    elif not isinstance(speed, str | float | bool):
         with contextlib.suppress(TypeError):
-            value = operator.index(value)
-    try:
-        return units.parse_bandwidth(value)
-    except InputError as error:
-        msg = f"{name}: edge {_shown(u)} to {_shown(v)}: {error}"
-        raise TopologyError(msg) from error
-
-
-def _latency(name: str, u: Hashable, v: Hashable, data: dict[str, Any]) -> int:
-    if "latency" not in data:
-        return DEFAULT_LATENCY_PS
-    try:
-        return units.parse_time(data["latency"])
-    except InputError as error:
-        msg = f"{name}: edge {_shown(u)} to {_shown(v)}: {error}"
-        raise TopologyError(msg) from error
-
-
-def _addresses(name: str, u: Hashable, v: Hashable, data: dict[str, Any]) -> tuple[str, str] | None:
+            speed = operator.index(speed)
+    bandwidth = units.parse_bandwidth(speed)
+    latency = units.parse_time(data["latency"]) if "latency" in data else DEFAULT_LATENCY_PS
     given = data.get("addresses")
     if given is None:
-        return None
+        return bandwidth, latency, None
     if not isinstance(given, tuple | list) or [type(end) for end in given] != [str, str]:
-        msg = f"{name}: edge {_shown(u)} to {_shown(v)}: addresses must be two texts, not {_shown(given)}"
-        raise TopologyError(msg)
-    return given[0], given[1]
+        raise TopologyError(f"addresses must be two texts, not {_shown(given)}")
+    return bandwidth, latency, (given[0], given[1])
 
 
 def _hosts(name: str, of_rank: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
@@ -188,10 +168,8 @@ def _hosts(name: str, of_rank: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
         try:
             members.setdefault(host, []).append(rank)
         except TypeError as error:
-            msg = (
-                f"{name}: rank {rank}: host {_shown(host)} cannot be told from others; give text or a number"
-            )
-            raise TopologyError(msg) from error
+            problem = f"host {_shown(host)} cannot be told from others; give text or a number"
+            raise TopologyError(f"{name}: rank {rank}: {problem}") from error
     return tuple(tuple(members[host]) for host in _in_order(list(members)))
 
 
@@ -213,8 +191,7 @@ def _routing(name: str, attributes: dict[str, Any]) -> Routing:
     try:
         return Routing(str(attributes.get("routing", default)), attributes.get("seed", 0))
     except TopologyError as error:
-        msg = f"{name}: a graph attribute: {error}"
-        raise TopologyError(msg) from error
+        raise TopologyError(f"{name}: a graph attribute: {error}") from error
 
 
 def _shown(value: object) -> str:

@@ -24,10 +24,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 from weft import limits, units
-from weft.errors import FormatError, TopologyError
+from weft.errors import FormatError
 from weft.files import name_after
 from weft.topology.gpu_machine import GB, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 from weft.topology.graph import Topology
@@ -75,25 +76,20 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
     """
     table = _read_table(text, source)
     gpus = len(table.numa)
-    machine = GpuMachine()
+    machine = GpuMachine(source)
     parts = [machine.add() for _ in range(gpus)]
     _join_nvlinks(machine, parts, table.nvlinks)
     _join_pcie(machine, parts, table)
     speeds = {"one NVLink": NVLINK_SPEED, "PCIe": PCIE_SPEED, "between CPUs": CPU_SPEED}
     said = ", ".join(f"{name} {units.format_bandwidth(speed)}" for name, speed in speeds.items())
     machine.notes.insert(0, f"speed of each direction: {said}")
-    try:
-        return machine.build(name_after(source, "nvidia-smi"), parts, [parts])
-    except TopologyError as error:
-        raise type(error)(f"{source}: {error}") from error
+    return machine.build(name_after(source, "nvidia-smi"), parts, [parts])
 
 
 def _read_table(text: str, source: str) -> NvidiaSmiTable:
     raw = text.removeprefix("\ufeff").split("\n")
-    starts = (
-        index for index, line in enumerate(raw[: limits.MAX_PREAMBLE_LINES]) if _words(line)[:1] == ["GPU0"]
-    )
-    start = next(starts, None)
+    preamble = enumerate(raw[: limits.MAX_PREAMBLE_LINES])
+    start = next((index for index, line in preamble if _words(line)[:1] == ["GPU0"]), None)
     if start is None:
         raise FormatError(source, "no line starts with GPU0; expected the table of nvidia-smi topo -m")
     lines = [_words(line) for line in raw[start : start + 1 + limits.MAX_GPUS]]
@@ -102,9 +98,8 @@ def _read_table(text: str, source: str) -> NvidiaSmiTable:
     while gpus < len(header) and header[gpus] == f"GPU{gpus}":
         gpus += 1
     if gpus > limits.MAX_GPUS:
-        raise FormatError(
-            source, f"{gpus} GPUs are more than the {limits.MAX_GPUS} of one machine", f"line {start + 1}"
-        )
+        problem = f"{gpus} GPUs are more than the {limits.MAX_GPUS} of one machine"
+        raise FormatError(source, problem, f"line {start + 1}")
     table = NvidiaSmiTable({}, {}, [""] * gpus)
     # NIC columns may run into each other in a pasted table, so NUMA is only read where the words add up.
     named = header.index("CPU") if "CPU" in header else len(header)
@@ -141,10 +136,8 @@ def _read_entry(table: NvidiaSmiTable, row: int, column: int, entry: str, source
     elif entry in _NEARNESS:
         table.nearness[row, column] = _NEARNESS[entry]
     else:
-        expected = "NV#, PIX, PXB, PHB, NODE or SYS"
-        raise FormatError(
-            source, f"GPU{row} to GPU{column}: {entry[:20]!r} is unknown, expected {expected}", place
-        )
+        problem = f"{entry[:20]!r} is unknown, expected NV#, PIX, PXB, PHB, NODE or SYS"
+        raise FormatError(source, f"GPU{row} to GPU{column}: {problem}", place)
 
 
 def _join_nvlinks(machine: GpuMachine, parts: list[int], nvlinks: dict[tuple[int, int], int]) -> None:
@@ -152,7 +145,7 @@ def _join_nvlinks(machine: GpuMachine, parts: list[int], nvlinks: dict[tuple[int
     for (a, _), count in nvlinks.items():
         total[a] += count
     for group in _components(range(len(parts)), nvlinks):
-        pairs = [(a, b) for a in group for b in group if a < b]
+        pairs = list(combinations(group, 2))
         everyone = all(pair in nvlinks for pair in pairs)
         if everyone and max(total[gpu] for gpu in group) > MAX_NVLINKS:
             nvswitch = machine.add()
@@ -171,9 +164,7 @@ def _join_nvlinks(machine: GpuMachine, parts: list[int], nvlinks: dict[tuple[int
 def _join_pcie(machine: GpuMachine, parts: list[int], table: NvidiaSmiTable) -> None:
     """Draw the tree: GPUs, PCIe switches, PCIe switches above those, CPUs; every two CPUs are joined."""
     gpus = range(len(parts))
-    same_numa = [
-        (a, b) for a in gpus for b in gpus if a < b and table.numa[a] and table.numa[a] == table.numa[b]
-    ]
+    same_numa = [(a, b) for a, b in combinations(gpus, 2) if table.numa[a] and table.numa[a] == table.numa[b]]
     top = list(parts)
     for level in (_PCIE_SWITCH, _PCIE_TREE, _CPU):
         near = [pair for pair, nearness in table.nearness.items() if nearness <= level]
@@ -188,26 +179,15 @@ def _join_pcie(machine: GpuMachine, parts: list[int], table: NvidiaSmiTable) -> 
                 machine.cable(part, above, PCIE_SPEED, PCIE_LATENCY_PS)
             for gpu in group:
                 top[gpu] = above
-    cpus = list(dict.fromkeys(top))
-    for index, a in enumerate(cpus):
-        for b in cpus[index + 1 :]:
-            machine.cable(a, b, CPU_SPEED, PCIE_LATENCY_PS)
+    for a, b in combinations(dict.fromkeys(top), 2):
+        machine.cable(a, b, CPU_SPEED, PCIE_LATENCY_PS)
 
 
 def _components(members: range, pairs: list[tuple[int, int]] | dict[tuple[int, int], int]) -> list[list[int]]:
     """Group the members that pairs join, smallest member first."""
-    leader = list(members)
-
-    def find(member: int) -> int:
-        while leader[member] != member:
-            leader[member] = leader[leader[member]]
-            member = leader[member]
-        return member
-
+    smallest = list(members)
     for a, b in pairs:
-        low, high = sorted((find(a), find(b)))
-        leader[high] = low
-    groups: dict[int, list[int]] = {}
-    for member in members:
-        groups.setdefault(find(member), []).append(member)
-    return list(groups.values())
+        low, high = sorted((smallest[a], smallest[b]))
+        if low != high:
+            smallest = [low if found == high else found for found in smallest]
+    return [[m for m in members if smallest[m] == first] for first in dict.fromkeys(smallest)]

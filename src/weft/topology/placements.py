@@ -14,22 +14,20 @@ from weft import limits
 from weft.errors import InputError, check_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 RULES: Final = ("packed", "random")
 """``packed``: hosts with the most free GPUs first. ``random``: each free GPU is as likely as any other."""
 
 
-class _Chance:
-    """Whole numbers by chance, the same for a seed everywhere: only `random()` is promised to stay so."""
+def _chance(what: str, seed: int) -> Callable[[int], int]:
+    """A function that draws one of 0 to count - 1, the same for a seed everywhere.
 
-    def __init__(self, what: str, seed: int) -> None:
-        # What others take and what is left to us should not hang together.
-        self._source = random.Random(f"{what} {seed}")  # noqa: S311  no secret hangs on it
-
-    def below(self, count: int) -> int:
-        """One of 0 to count - 1."""
-        return int(self._source.random() * count)
+    Only `random()` is promised to stay so.
+    """
+    # What others take and what is left to us should not hang together.
+    source = random.Random(f"{what} {seed}")  # noqa: S311  no secret hangs on it
+    return lambda count: int(source.random() * count)
 
 
 def draw_free(hosts: int, gpus: int, taken: int, seed: int) -> tuple[int, ...]:
@@ -57,13 +55,21 @@ def draw_free(hosts: int, gpus: int, taken: int, seed: int) -> tuple[int, ...]:
     >>> draw_free(6, 8, 24, seed=1)
     (4, 5, 8, 0, 2, 5)
     """
-    _check_cloud(hosts, gpus, taken, seed)
-    chance, free = _Chance("others", seed), [gpus] * hosts
+    if hosts < 1 or gpus < 1:
+        msg = f"a cloud of {hosts} hosts with {gpus} GPUs each has nothing to give; both must be at least 1"
+        raise InputError(msg)
+    limits.check("GPUs of the cloud", hosts * gpus, limits.MAX_CLOUD_GPUS)
+    limits.check("seed of a placement", seed, limits.MAX_SEED)
+    if seed < 0:
+        raise InputError(f"seed {seed} of a placement must be at least 0")
+    if not 0 <= taken <= hosts * gpus:
+        raise InputError(f"{taken} GPUs are taken, but there are {hosts * gpus}; give 0 to {hosts * gpus}")
+    below, free = _chance("others", seed), [gpus] * hosts
     while taken:
         most = min(taken, max(free))
-        size = 1 << chance.below(most.bit_length())
+        size = 1 << below(most.bit_length())
         roomy = [host for host, room in enumerate(free) if room >= size]
-        free[roomy[chance.below(len(roomy))]] -= size
+        free[roomy[below(len(roomy))]] -= size
         taken -= size
     return tuple(free)
 
@@ -96,21 +102,19 @@ def place(free: Sequence[int], wanted: int, rule: str = "packed", seed: int = 0)
     """
     check_choice("rule", rule, RULES)
     if min(free, default=0) < 0:
-        msg = f"{min(free)} GPUs are free on a host; there are 0 at least"
-        raise InputError(msg)
+        raise InputError(f"{min(free)} GPUs are free on a host; there are 0 at least")
     if wanted < 1 or wanted > sum(free):
-        msg = f"{wanted} GPUs are asked for, and {sum(free)} are free; ask for 1 to {sum(free)}"
-        raise InputError(msg)
+        raise InputError(f"{wanted} GPUs are asked for, and {sum(free)} are free; ask for 1 to {sum(free)}")
     given = [0] * len(free)
     if rule == "packed":
         for host in sorted(range(len(free)), key=lambda host: -free[host]):
             given[host] = min(free[host], wanted)
             wanted -= given[host]
         return tuple(given)
-    chance = _Chance("ours", seed)
+    below = _chance("ours", seed)
     left = [host for host, room in enumerate(free) for _ in range(room)]
     for _ in range(wanted):
-        given[left.pop(chance.below(len(left)))] += 1
+        given[left.pop(below(len(left)))] += 1
     return tuple(given)
 
 
@@ -125,17 +129,3 @@ def draw_placement(
     (0, 5, 8, 0, 0, 3)
     """
     return place(draw_free(hosts, gpus, taken, seed), wanted, rule, seed)
-
-
-def _check_cloud(hosts: int, gpus: int, taken: int, seed: int) -> None:
-    if hosts < 1 or gpus < 1:
-        msg = f"a cloud of {hosts} hosts with {gpus} GPUs each has nothing to give; both must be at least 1"
-        raise InputError(msg)
-    limits.check("GPUs of the cloud", hosts * gpus, limits.MAX_CLOUD_GPUS)
-    limits.check("seed of a placement", seed, limits.MAX_SEED)
-    if seed < 0:
-        msg = f"seed {seed} of a placement must be at least 0"
-        raise InputError(msg)
-    if not 0 <= taken <= hosts * gpus:
-        msg = f"{taken} GPUs are taken, but there are {hosts * gpus}; give 0 to {hosts * gpus}"
-        raise InputError(msg)

@@ -9,7 +9,7 @@ column that is too short, a link to a node that is not there) fails in `from_rec
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import islice
 from typing import Annotated
 
 import msgspec
@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import limits
 from weft.errors import TopologyError
-from weft.topology.graph import Grid, Routing, Topology, check_grid
+from weft.topology.graph import LINK_COLUMNS, Grid, Routing, Topology, check_grid
 
 _Text = Annotated[str, msgspec.Meta(max_length=limits.MAX_SPEC_CHARACTERS)]
 _Node = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS + limits.MAX_SWITCHES)]
@@ -87,12 +87,7 @@ def to_record(topology: Topology) -> TopologyRecord:
         name=topology.name,
         ranks=topology.ranks,
         switches=topology.switches,
-        links=LinkColumns(
-            src=topology.link_src.tolist(),
-            dst=topology.link_dst.tolist(),
-            bandwidth=topology.bandwidth.tolist(),
-            latency_ps=topology.latency_ps.tolist(),
-        ),
+        links=LinkColumns(*(getattr(topology, column).tolist() for column in LINK_COLUMNS)),
         routing=RoutingRecord(topology.routing.kind, topology.routing.seed),
         host_sizes=[len(host) for host in topology.hosts],
         host_ranks=[rank for host in topology.hosts for rank in host],
@@ -110,22 +105,17 @@ def from_record(record: TopologyRecord) -> Topology:
     TopologyError
         If the parts do not fit together, or ranks cannot reach each other.
     """
-    links = record.links
-    grid = (
-        None
-        if record.grid is None
-        else checked_grid(record.name, record.grid.shape, record.grid.wrap, record.ranks)
-    )
+    grid = record.grid
     return Topology(
         record.name,
         record.ranks,
         record.switches,
-        np.array(links.src, np.int32),
-        np.array(links.dst, np.int32),
-        np.array(links.bandwidth, np.int64),
-        np.array(links.latency_ps, np.int64),
+        np.array(record.links.src, np.int32),
+        np.array(record.links.dst, np.int32),
+        np.array(record.links.bandwidth, np.int64),
+        np.array(record.links.latency_ps, np.int64),
         hosts=_hosts(record),
-        grid=grid,
+        grid=None if grid is None else Grid(tuple(grid.shape), tuple(grid.wrap)),
         routing=Routing(record.routing.kind, record.routing.seed),
         rank_labels=tuple(record.rank_labels),
         addresses=tuple(record.addresses),
@@ -135,10 +125,9 @@ def from_record(record: TopologyRecord) -> Topology:
 def _hosts(record: TopologyRecord) -> tuple[tuple[int, ...], ...]:
     sizes, ranks = record.host_sizes, record.host_ranks
     if sum(sizes) != len(ranks):
-        msg = f"{record.name}: hosts of {sum(sizes)} ranks in all, but {len(ranks)} are named"
-        raise TopologyError(msg)
-    ends = list(accumulate(sizes))
-    return tuple(tuple(ranks[end - size : end]) for size, end in zip(sizes, ends, strict=True))
+        raise TopologyError(f"{record.name}: hosts of {sum(sizes)} ranks in all, but {len(ranks)} are named")
+    following = iter(ranks)
+    return tuple(tuple(islice(following, size)) for size in sizes)
 
 
 def checked_grid(name: str, shape: list[int], wrap: list[bool], ranks: int) -> Grid:

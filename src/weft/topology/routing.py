@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from weft.topology.graph import Topology
 
+    _Ranks = NDArray[np.int32]
+    _Routes = tuple[NDArray[np.int64], NDArray[np.int32]]
 
 # In operations as `weft.limits.MAX_WORK` counts them.
 _PATH_WORK: Final = 120.0
@@ -40,9 +42,7 @@ _NODE_WORK: Final = 6.0
 _LINK_WORK: Final = 4.0
 
 
-def find_routes(
-    topology: Topology, src: ArrayLike, dst: ArrayLike, max_work: float | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def find_routes(topology: Topology, src: ArrayLike, dst: ArrayLike, max_work: float | None = None) -> _Routes:
     """Paths for many pairs: ``offsets`` and one flat list of links.
 
     Parameters
@@ -66,21 +66,16 @@ def find_routes(
     if src.ndim != 1 or src.shape != dst.shape:
         msg = f"{topology.name}: {src.size} sources and {dst.size} destinations are no list of pairs"
         raise TopologyError(msg)
-    for ends in (src, dst):
-        if len(ends) and (int(ends.min()) < 0 or int(ends.max()) >= topology.ranks):
-            msg = f"{topology.name}: routes run between ranks 0..{topology.ranks - 1}"
-            raise TopologyError(msg)
+    if len(src) and (min(src.min(), dst.min()) < 0 or max(src.max(), dst.max()) >= topology.ranks):
+        raise TopologyError(f"{topology.name}: routes run between ranks 0..{topology.ranks - 1}")
     try:
         return _find(topology, src, dst, max_work)
     except _core.TooMany as error:
         bound = f"more than {limits.MAX_ROUTE_ENTRIES:,} links"
-        msg = f"{topology.name}: the paths of {len(src):,} pairs have {bound}"
-        raise LimitError(msg) from error
+        raise LimitError(f"{topology.name}: the paths of {len(src):,} pairs have {bound}") from error
 
 
-def _find(
-    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32], max_work: float | None
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _find(topology: Topology, src: _Ranks, dst: _Ranks, max_work: float | None) -> _Routes:
     if topology.routing.kind != "dimension-order" or topology.grid is None:
         return _shortest(topology, src, dst, max_work)
     if max_work is not None:
@@ -88,20 +83,12 @@ def _find(
         hops = sum(size / (4 if wrap else 3) for size, wrap in sides)
         work = len(dst) * hops * (_HOP_WORK + _most_links(topology))
         _check_work(topology, work, len(dst), max_work)
-    offsets, links, broken = _core.grid_routes(
-        topology.nodes,
-        topology.link_src,
-        topology.link_dst,
-        np.array(topology.grid.shape, np.int64),
-        np.array(topology.grid.wrap, np.uint8),
-        src,
-        dst,
-        limits.MAX_ROUTE_ENTRIES,
-    )
+    graph = (topology.nodes, topology.link_src, topology.link_dst)
+    grid = (np.array(topology.grid.shape, np.int64), np.array(topology.grid.wrap, np.uint8))
+    offsets, links, broken = _core.grid_routes(*graph, *grid, src, dst, limits.MAX_ROUTE_ENTRIES)
     if not len(broken):
         return offsets, links
-    detour_offsets, detour_links = _shortest(topology, src[broken], dst[broken], max_work)
-    return _replace(offsets, links, broken, detour_offsets, detour_links)
+    return _fill_in(offsets, links, broken, _shortest(topology, src[broken], dst[broken], max_work))
 
 
 def attached_switch(topology: Topology, rank: int) -> int:
@@ -119,9 +106,7 @@ def _check_work(topology: Topology, work: float, pairs: int, max_work: float | N
     limits.check_work(f"{topology.name}: finding the paths of {pairs:,} pairs of ranks", work, max_work)
 
 
-def _shortest(
-    topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32], max_work: float | None
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _shortest(topology: Topology, src: _Ranks, dst: _Ranks, max_work: float | None) -> _Routes:
     if max_work is not None:
         # A search from each destination over the whole network, then a look at all ways on from each node.
         search = _NODE_WORK * topology.nodes + _LINK_WORK * topology.links
@@ -131,35 +116,22 @@ def _shortest(
         key = np.array([attached_switch(topology, rank) for rank in range(topology.ranks)], np.int64)
     else:
         key = np.arange(topology.ranks, dtype=np.int64)
-    return _core.shortest_routes(
-        topology.nodes,
-        topology.link_src,
-        topology.link_dst,
-        topology.bandwidth,
-        src,
-        dst,
-        key,
-        topology.routing.kind == "ecmp",
-        topology.routing.seed,
-        limits.MAX_ROUTE_ENTRIES,
-    )
+    graph = (topology.nodes, topology.link_src, topology.link_dst, topology.bandwidth)
+    hashed, seed = topology.routing.kind == "ecmp", topology.routing.seed
+    return _core.shortest_routes(*graph, src, dst, key, hashed, seed, limits.MAX_ROUTE_ENTRIES)
 
 
-def _replace(
-    offsets: NDArray[np.int64],
-    links: NDArray[np.int32],
-    which: NDArray[np.int64],
-    new_offsets: NDArray[np.int64],
-    new_links: NDArray[np.int32],
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Fill the empty paths of pairs `which` in."""
+def _fill_in(
+    offsets: NDArray[np.int64], links: NDArray[np.int32], which: NDArray[np.int64], detours: _Routes
+) -> _Routes:
+    """Put detours in for the empty paths of pairs `which`."""
     lengths = np.diff(offsets)
-    lengths[which] = np.diff(new_offsets)
+    lengths[which] = np.diff(detours[0])
     merged = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     filled = np.empty(int(merged[-1]), np.int32)
     is_new = np.zeros(len(lengths), bool)
     is_new[which] = True
     owner_is_new = np.repeat(is_new, lengths)
     filled[~owner_is_new] = links
-    filled[owner_is_new] = new_links
+    filled[owner_is_new] = detours[1]
     return merged, filled

@@ -17,16 +17,16 @@ carries; both are assumptions, and parameters.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from weft import limits
-from weft.errors import TopologyError
+from weft.errors import TopologyError, check_choice
 from weft.topology.cable_notes import CableNotes
 from weft.topology.gpu_machine import PCIE_LATENCY_PS
 
 if TYPE_CHECKING:
     from weft.topology.graph import Topology
-    from weft.topology.spec_parser import SpecOptions
+    from weft.topology.spec_parser import Spec
 
 PCIE_SPEED: Final = 12 * 10**9
 """What a PCIe 3.0 x16 link achieves of its 15.75 GB/s: NCCL reckons with as much."""
@@ -85,26 +85,19 @@ class Server:
 
     def __post_init__(self) -> None:
         if min(self.gpus, self.nics) < 1 or self.pcie_switches < 0:
-            msg = (
-                f"a server of {self.gpus} GPUs, {self.nics} NICs and {self.pcie_switches} PCIe switches: "
-                "it needs at least one of each"
-            )
-            raise TopologyError(msg)
+            has = f"{self.gpus} GPUs, {self.nics} NICs and {self.pcie_switches} PCIe switches"
+            raise TopologyError(f"a server of {has}: it needs at least one of each")
         own = self.nics == self.gpus
         found = self.nic_at or ("switch" if own else "root")
-        if found not in PLACES:
-            msg = f"nic_at={found} is unknown, expected {' or '.join(PLACES)}"
-            raise TopologyError(msg)
+        check_choice("nic_at", found, PLACES, TopologyError)
         shared = 1 if self.gpus % _USUAL_GPUS else self.gpus // _USUAL_GPUS
         usual = self.nics if found == "switch" else shared
         object.__setattr__(self, "nic_at", found)
         object.__setattr__(self, "pcie_switches", self.pcie_switches or usual)
         object.__setattr__(self, "root", self.root or self.pcie)
         if self.gpus % self.pcie_switches:
-            msg = (
-                f"{self.gpus} GPUs do not divide evenly by {self.pcie_switches} PCIe switches; give switches="
-            )
-            raise TopologyError(msg)
+            switches = f"{self.pcie_switches} PCIe switches"
+            raise TopologyError(f"{self.gpus} GPUs do not divide evenly by {switches}; give switches=")
         if found == "switch" and self.nics != self.pcie_switches:
             # With two on a switch, the network and not the server would decide which one a GPU uses.
             msg = f"{self.nics} NICs on {self.pcie_switches} PCIe switches: give one for each, or nic_at=root"
@@ -161,40 +154,25 @@ class Fabric:
     uplinks: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind not in FABRICS:
-            msg = f"fabric={self.kind} is unknown, expected {', '.join(FABRICS)}"
-            raise TopologyError(msg)
+        check_choice("fabric", self.kind, FABRICS, TopologyError)
         if min(self.leaves, self.uplinks) < 1 or self.spines < 0:
-            msg = (
-                f"a fabric of {self.leaves} leaves, {self.spines} spines and {self.uplinks} uplinks cannot be"
-            )
-            raise TopologyError(msg)
+            has = f"{self.leaves} leaves, {self.spines} spines and {self.uplinks} uplinks"
+            raise TopologyError(f"a fabric of {has} cannot be")
         if self.kind == "bigraph" and (self.leaves < 2 or self.leaves % 2):
-            msg = f"a BiGraph has two equal halves, so leaves={self.leaves} must be even"
-            raise TopologyError(msg)
+            raise TopologyError(f"a BiGraph has two equal halves, so leaves={self.leaves} must be even")
         if self.kind == "switch" and self.leaves != 1:
             msg = f"leaves={self.leaves}: one switch has no leaves; give fabric=clos or fabric=bigraph"
             raise TopologyError(msg)
         if self.spines and self.kind != "clos":
-            msg = f"spines={self.spines}: only a Clos has spines, not fabric={self.kind}"
-            raise TopologyError(msg)
+            raise TopologyError(f"spines={self.spines}: only a Clos has spines, not fabric={self.kind}")
         object.__setattr__(self, "uplink", self.uplink or self.speed)
 
-    def pairs(self, ports: int) -> list[tuple[int, int]]:
-        """Switches that are joined, where each leaf has so many NICs."""
+    def tiers(self, ports: int) -> tuple[range, range]:
+        """Switches of which each of the former is joined to each of the latter; leaves have so many NICs."""
         if self.kind == "bigraph":
-            half = self.leaves // 2
-            return [(upper, half + lower) for upper in range(half) for lower in range(half)]
-        spines = range(self.leaves, self.leaves + self.top(ports))
-        return [(leaf, spine) for leaf in range(self.leaves) for spine in spines]
-
-    def joined(self, ports: int) -> int:
-        """How many `pairs` there are."""
-        return (self.leaves // 2) ** 2 if self.kind == "bigraph" else self.leaves * self.top(ports)
-
-    def top(self, ports: int) -> int:
-        """Spines above leaves of so many NICs."""
-        return (self.spines or ports) if self.kind == "clos" else 0
+            return range(self.leaves // 2), range(self.leaves // 2, self.leaves)
+        spines = (self.spines or ports) if self.kind == "clos" else 0
+        return range(self.leaves), range(self.leaves, self.leaves + spines)
 
 
 def connect(name: str, count: int, server: Server, fabric: Fabric) -> Topology:
@@ -230,28 +208,22 @@ def connect(name: str, count: int, server: Server, fabric: Fabric) -> Topology:
     nics = count * server.nics
     ports, over = divmod(nics, fabric.leaves)
     if count > 1 and over:
-        msg = f"{name}: {nics} NICs do not divide evenly by {fabric.leaves} leaves"
-        raise TopologyError(msg)
+        raise TopologyError(f"{name}: {nics} NICs do not divide evenly by {fabric.leaves} leaves")
     alone = count == 1
-    inside, outside = server.nodes - alone * server.nics, 0 if alone else fabric.leaves + fabric.top(ports)
-    limits.check(f"{name}: ranks", count * server.gpus, limits.MAX_RANKS)
-    limits.check(f"{name}: switches", count * inside + outside, limits.MAX_SWITCHES)
-    across = 0 if alone else nics + fabric.joined(ports) * fabric.uplinks
-    limits.check(f"{name}: links", 2 * (count * server.cables + across), limits.MAX_LINKS)
-    wiring = CableNotes(count * server.gpus, count * inside + outside)
+    lower, upper = fabric.tiers(ports)
+    inside, outside = server.nodes - alone * server.nics, 0 if alone else upper.stop
+    across = 0 if alone else nics + len(lower) * len(upper) * fabric.uplinks
+    cables = count * server.cables + across
+    wiring = CableNotes.sized(name, count * server.gpus, count * inside + outside, cables=cables)
     plugs = [plug for number in range(count) for plug in _fill(wiring, number, server, alone=alone)]
     if not alone:
-        first = wiring.switch(count * inside)
+        first, latency = wiring.switch(count * inside), fabric.latency_ps
         for number, plug in enumerate(plugs):
             leaf = first + number // ports
-            wiring.cable(plug, leaf, bandwidth=fabric.speed, latency_ps=fabric.latency_ps)
-        for a, b in fabric.pairs(ports):
+            wiring.cable(plug, leaf, bandwidth=fabric.speed, latency_ps=latency)
+        for a, b in product(lower, upper):
             wiring.cable(
-                first + a,
-                first + b,
-                bandwidth=fabric.uplink,
-                latency_ps=fabric.latency_ps,
-                count=fabric.uplinks,
+                first + a, first + b, bandwidth=fabric.uplink, latency_ps=latency, count=fabric.uplinks
             )
     ranks = range(count * server.gpus)
     hosts = tuple(tuple(ranks[first : first + server.gpus]) for first in ranks[:: server.gpus])
@@ -276,43 +248,37 @@ def _fill(wiring: CableNotes, number: int, server: Server, *, alone: bool) -> li
     return nics
 
 
-def from_spec(spec: str, shape: list[int], options: SpecOptions) -> Topology:
+def from_spec(spec: Spec) -> Topology:
     """``servers:HxG``: H servers of G GPUs, on one switch, a Clos or a BiGraph."""
-    if len(shape) != 2:
-        msg = f"{spec}: expected servers:SERVERSxGPUS, such as servers:4x8"
-        raise TopologyError(msg)
-    count, gpus = shape
-    limits.check(f"{spec}: ranks", count * gpus, limits.MAX_RANKS)
-    kind = options.choice("fabric", FABRICS, "switch")
-    pcie, speed = options.speed("pcie", PCIE_SPEED), options.speed("bw", NETWORK_SPEED)
-    if kind != "switch" and "leaves" not in options.values:
-        msg = f"{spec}: fabric={kind} needs leaves=, as many as divide the NICs"
-        raise TopologyError(msg)
-    between = [name for name in ("uplink", "uplinks") if name in options.values]
+    count, gpus = spec.sizes(2, "servers:SERVERSxGPUS, such as servers:4x8")
+    kind = spec.choice("fabric", FABRICS, "switch")
+    pcie, speed = spec.speed("pcie", PCIE_SPEED), spec.speed("bw", NETWORK_SPEED)
+    if kind != "switch" and "leaves" not in spec.values:
+        raise spec.error(f"fabric={kind} needs leaves=, as many as divide the NICs")
+    between = [name for name in ("uplink", "uplinks") if name in spec.values]
     if kind == "switch" and between:
-        msg = f"{spec}: {between[0]} joins switches, and fabric=switch has one; give fabric=clos or bigraph"
-        raise TopologyError(msg)
+        problem = f"{between[0]} joins switches, and fabric=switch has one; give fabric=clos or bigraph"
+        raise spec.error(problem)
     inside: dict[str, Any] = {
         "gpus": gpus,
-        "nics": options.count("nics", 1),
-        "nic_at": options.choice("nic_at", PLACES, ""),
-        "pcie_switches": options.count("switches", 0),
+        "nics": spec.count("nics", 1),
+        "nic_at": spec.choice("nic_at", PLACES, ""),
+        "pcie_switches": spec.count("switches", 0),
         "pcie": pcie,
-        "root": options.speed("root", pcie),
-        "pcie_latency_ps": options.latency("pcie_lat", PCIE_LATENCY_PS),
+        "root": spec.speed("root", pcie),
+        "pcie_latency_ps": spec.latency("pcie_lat", PCIE_LATENCY_PS),
     }
     outside: dict[str, Any] = {
         "kind": kind,
-        "leaves": options.count("leaves", 1),
-        "spines": options.count("spines", 0),
+        "leaves": spec.count("leaves", 1),
+        "spines": spec.count("spines", 0),
         "speed": speed,
-        "latency_ps": options.latency("lat", NETWORK_LATENCY_PS),
-        "uplink": options.speed("uplink", speed),
-        "uplinks": options.count("uplinks", 1),
+        "latency_ps": spec.latency("lat", NETWORK_LATENCY_PS),
+        "uplink": spec.speed("uplink", speed),
+        "uplinks": spec.count("uplinks", 1),
     }
     try:
         server, fabric = Server(**inside), Fabric(**outside)
     except TopologyError as error:
-        msg = f"{spec}: {error}"
-        raise TopologyError(msg) from error
-    return connect(spec, count, server, fabric)
+        raise spec.error(str(error)) from error
+    return connect(spec.text, count, server, fabric)

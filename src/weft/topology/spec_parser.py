@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft import limits, units
-from weft.errors import TopologyError, quote
+from weft.errors import TopologyError, UnitError, quote
 from weft.topology import kinds
 from weft.topology.faults import apply_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from weft.topology.graph import Topology
 
@@ -26,11 +26,22 @@ _SPEED_LIST = re.compile(r"/(?=[0-9.])")
 
 
 @dataclass
-class SpecOptions:
-    """Options of one spec; each is taken once, and what nobody took is an error."""
+class Spec:
+    """One spec, read; each option is taken once, and what nobody took is an error."""
 
-    spec: str
+    text: str
+    shape: list[int]
     values: dict[str, str]
+
+    def error(self, problem: str) -> TopologyError:
+        """Error about this spec."""
+        return TopologyError(f"{self.text}: {problem}")
+
+    def sizes(self, count: int, form: str) -> list[int]:
+        """The numbers of the shape, which are so many if it is of this form."""
+        if len(self.shape) != count:
+            raise self.error(f"expected {form}")
+        return self.shape
 
     def take(self, name: str) -> str | None:
         """Text of an option, or None."""
@@ -39,31 +50,39 @@ class SpecOptions:
     def speed(self, name: str, default: int) -> int:
         """Return the bandwidth that an option gives."""
         text = self.take(name)
-        return default if text is None else units.parse_bandwidth(text)
+        return default if text is None else self._read(name, text, units.parse_bandwidth)
 
     def speeds(self, name: str, default: Sequence[int], count: int, per: str) -> list[int]:
         """One bandwidth for all, or one for each, as in ``10GB/s/5GB/s``."""
         text = self.take(name)
-        found = default if text is None else [units.parse_bandwidth(part) for part in _SPEED_LIST.split(text)]
+        parts = () if text is None else _SPEED_LIST.split(text)
+        found = [self._read(name, part, units.parse_bandwidth) for part in parts] or default
         return self._one_each(f"{name} lists {len(found)} speeds", found, count, per)
 
     def latency(self, name: str = "lat", default: int = kinds.DEFAULT_LATENCY_PS) -> int:
         """A latency in picoseconds."""
         text = self.take(name)
-        return default if text is None else units.parse_time(text)
+        return default if text is None else self._read(name, text, units.parse_time)
 
     def latencies(self, default: Sequence[int], count: int, per: str) -> list[int]:
         """One latency for all, or one for each, as in ``70ns/400ns``, in picoseconds."""
         text = self.take("lat")
-        found = default if text is None else [units.parse_time(part) for part in text.split("/")]
+        parts = () if text is None else text.split("/")
+        found = [self._read("lat", part, units.parse_time) for part in parts] or default
         return self._one_each(f"lat lists {len(found)} latencies", found, count, per)
+
+    def _read(self, name: str, text: str, parse: Callable[[str], int]) -> int:
+        """Read a quantity; an error names the option that has it."""
+        try:
+            return parse(text)
+        except UnitError as error:
+            raise UnitError(f"{self.text}: option {name}: {error}") from error
 
     def _one_each(self, what: str, found: Sequence[int], count: int, per: str) -> list[int]:
         if len(found) == 1:
             return list(found) * count
         if len(found) != count:
-            msg = f"{self.spec}: {what} for {count} {per}; give one, or one each"
-            raise TopologyError(msg)
+            raise self.error(f"{what} for {count} {per}; give one, or one each")
         return list(found)
 
     def count(self, name: str, default: int, least: int = 1) -> int:
@@ -72,8 +91,7 @@ class SpecOptions:
         if text is None:
             return default
         if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
-            msg = f"{self.spec}: {name}={text} must be a whole number of at least {least}"
-            raise TopologyError(msg)
+            raise self.error(f"{name}={text} must be a whole number of at least {least}")
         return int(text)
 
     def division(self, name: str, total: int, of: str) -> list[int]:
@@ -81,23 +99,20 @@ class SpecOptions:
         text = self.take(name) or ""
         parts = text.split("/")
         if not all(re.fullmatch(r"[0-9]{1,9}", part) and int(part) for part in parts):
-            msg = f"{self.spec}: {name}={text} must be whole numbers of at least 1, such as 2 or 2/1"
-            raise TopologyError(msg)
+            raise self.error(f"{name}={text} must be whole numbers of at least 1, such as 2 or 2/1")
         sizes = [int(part) for part in parts]
         if len(sizes) == 1:
             full, rest = divmod(total, sizes[0])
             return sizes * full + ([rest] if rest else [])
         if sum(sizes) != total:
-            msg = f"{self.spec}: {name}={text} has room for {sum(sizes)} {of}, and there are {total}"
-            raise TopologyError(msg)
+            raise self.error(f"{name}={text} has room for {sum(sizes)} {of}, and there are {total}")
         return sizes
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         """One word out of several."""
         text = self.take(name)
         if text is not None and text not in allowed:
-            msg = f"{self.spec}: {name}={text} is unknown, expected {' or '.join(allowed)}"
-            raise TopologyError(msg)
+            raise self.error(f"{name}={text} is unknown, expected {' or '.join(allowed)}")
         return default if text is None else text
 
 
@@ -117,37 +132,35 @@ def parse_spec(text: str) -> Topology:
     >>> parse_spec("torus:4x4+fail=0-1").links
     62
     """
-    spec = text.strip()
-    if len(spec) > limits.MAX_SPEC_CHARACTERS:
-        msg = f"spec {spec[:30]!r}...: {len(spec):,} characters are too many; use a TOML file"
-        raise TopologyError(msg)
-    head, *suffixes = spec.split("+")
+    text = text.strip()
+    if len(text) > limits.MAX_SPEC_CHARACTERS:
+        raise TopologyError(f"spec {text[:30]!r}...: {len(text):,} characters are too many; use a TOML file")
+    head, *suffixes = text.split("+")
     match = _HEAD.match(head)
     if match is None:
         form = "KIND:SHAPE[@option=value,...][+fail=A-B,...]"
-        msg = f"spec {quote(spec)}: expected {form}, such as torus:8x8@bw=25GB/s"
-        raise TopologyError(msg)
-    kind, shape, option_text = match[1], match[2], match[3]
+        raise TopologyError(f"spec {quote(text)}: expected {form}, such as torus:8x8@bw=25GB/s")
+    kind, shape, options = match.groups()
     found = kinds.KINDS.get(kind)
     if found is None:
         close = difflib.get_close_matches(kind, kinds.KINDS, 1)
         hint = f"; did you mean {close[0]}?" if close else "."
         known = ", ".join(kinds.KINDS)
-        msg = f"spec {quote(spec)}: unknown kind {quote(kind)}{hint} Known: {known}"
-        raise TopologyError(msg)
-    faults = _read_faults(spec, suffixes)
-    options = SpecOptions(spec, _read_options(spec, option_text))
-    routing = options.take("routing")
-    seeded = "seed" in options.values
-    seed = options.count("seed", 0, least=0)
+        raise TopologyError(f"spec {quote(text)}: unknown kind {quote(kind)}{hint} Known: {known}")
+    faults = _read_faults(text, suffixes)
+    spec = Spec(text, _read_shape(text, shape), _read_options(text, options))
+    routing = spec.take("routing")
+    seeded = "seed" in spec.values
+    seed = spec.count("seed", 0, least=0)
     if seeded and routing != "ecmp":
-        msg = f"{spec}: seed belongs to routing=ecmp; the other rules have nothing to seed"
-        raise TopologyError(msg)
-    topology = found.build(spec, _read_shape(spec, shape), options)
-    if options.values:
-        unknown = next(iter(options.values))
-        msg = f"{spec}: unknown option {unknown!r} for {kind}; it takes {found.options}"
-        raise TopologyError(msg)
+        raise spec.error("seed belongs to routing=ecmp; the other rules have nothing to seed")
+    topology = found.build(spec)
+    if spec.values:
+        unknown = next(iter(spec.values))
+        names = [name for name in found.options.split(", ") if name != "seed"]  # nobody means it by "speed"
+        close = difflib.get_close_matches(unknown[:40], names, 1, cutoff=0.8)
+        hint = f"did you mean {close[0]}? It" if close else "it"
+        raise spec.error(f"unknown option {unknown!r} for {kind}; {hint} takes {found.options}")
     if routing is not None:
         topology = topology.with_routing(routing, seed)
     return apply_faults(topology, faults) if faults else topology
@@ -160,8 +173,7 @@ def _read_shape(spec: str, text: str) -> list[int]:
         raise TopologyError(msg)
     shape = [int(part) for part in parts]
     if 0 in shape:
-        msg = f"{spec}: shape {text!r} has a zero; every dimension needs at least 1"
-        raise TopologyError(msg)
+        raise TopologyError(f"{spec}: shape {text!r} has a zero; every dimension needs at least 1")
     return shape
 
 
@@ -170,11 +182,9 @@ def _read_options(spec: str, text: str | None) -> dict[str, str]:
     for part in () if text is None else text.split(","):
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip():
-            msg = f"{spec}: option {part!r} must be written name=value"
-            raise TopologyError(msg)
+            raise TopologyError(f"{spec}: option {part!r} must be written name=value")
         if name.strip() in values:
-            msg = f"{spec}: option {name.strip()!r} is given twice"
-            raise TopologyError(msg)
+            raise TopologyError(f"{spec}: option {name.strip()!r} is given twice")
         values[name.strip()] = value.strip()
     return values
 

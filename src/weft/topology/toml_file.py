@@ -126,8 +126,7 @@ def parse_toml(text: str, source: str) -> Topology:
             addresses=addresses,
         )
     except DisconnectedError as error:
-        msg = f"{source}: {error}"
-        raise DisconnectedError(msg) from error
+        raise DisconnectedError(f"{source}: {error}") from error
     except TopologyError as error:
         raise FormatError(source, str(error)) from error
 
@@ -248,10 +247,8 @@ def _check_size(text: str, source: str) -> None:
     """Refuse what would keep tomllib busy: it takes microseconds a token, and squares dotted keys."""
     tokens = text.count("\n") + text.count(",") + text.count("\\") + text.count(".") // 2
     if tokens > limits.MAX_TOML_TOKENS:
-        raise FormatError(
-            source,
-            f"{tokens:,} lines and values, more than the {limits.MAX_TOML_TOKENS:,} that Weft reads",
-        )
+        problem = f"{tokens:,} lines and values, more than the {limits.MAX_TOML_TOKENS:,} that Weft reads"
+        raise FormatError(source, problem)
     # Python's pattern matcher keeps a hundred bytes for every digit.
     runs = text.encode("ascii", "replace").translate(_DIGITS)
     long = runs.find(b"0" * (limits.MAX_LINE_CHARACTERS + 1))
@@ -260,9 +257,8 @@ def _check_size(text: str, source: str) -> None:
         raise FormatError(source, f"more than {limits.MAX_LINE_CHARACTERS:,} digits in a row", place)
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > limits.MAX_DEPTH and len(_DOTTED_KEY.findall(line)) > limits.MAX_DEPTH:
-            raise FormatError(
-                source, f"a key of more than {limits.MAX_DEPTH} parts; no key has a dot", f"line {number}"
-            )
+            problem = f"a key of more than {limits.MAX_DEPTH} parts; no key has a dot"
+            raise FormatError(source, problem, f"line {number}")
 
 
 def _refuse_unknown(table: Any, struct: type[msgspec.Struct], source: str, path: str) -> None:
@@ -279,45 +275,35 @@ def _refuse_unknown(table: Any, struct: type[msgspec.Struct], source: str, path:
 
 def _read_links(file: TopologyFile, source: str) -> tuple[_Columns, tuple[tuple[int, str, str], ...]]:
     """Columns of directed links, forward and back of each cable in turn, and their addresses."""
-    total = sum(entry.count << entry.duplex for entry in file.links)
-    limits.check(f"{source}: links", total, limits.MAX_LINKS)
+    sizes = np.array([entry.count << entry.duplex for entry in file.links], np.int64)
+    limits.check(f"{source}: links", int(sizes.sum()), limits.MAX_LINKS)
+    starts = np.cumsum(sizes) - sizes
     ends = np.empty((len(file.links), 2), np.int32)
     speed = np.empty((len(file.links), 2), np.int64)
     latency = np.empty(len(file.links), np.int64)
     addresses: list[tuple[int, str, str]] = []
-    row = 0
     for index, entry in enumerate(file.links):
         place = f"links[{index}]"
-        ends[index] = (
-            _node(file, entry.src, source, f"{place}.src"),
-            _node(file, entry.dst, source, f"{place}.dst"),
-        )
+        ends[index, 0] = _node(file, entry.src, source, f"{place}.src")
+        ends[index, 1] = _node(file, entry.dst, source, f"{place}.dst")
         if ends[index, 0] == ends[index, 1]:
             raise FormatError(source, f"joins {entry.src} to itself", place)
-        forward = _speed(entry.bandwidth, source, f"{place}.bandwidth")
-        back = forward
+        speed[index] = _speed(entry.bandwidth, source, f"{place}.bandwidth")
         if entry.back is not None:
-            back = _speed(entry.back, source, f"{place}.back")
+            speed[index, 1] = _speed(entry.back, source, f"{place}.back")
             if not entry.duplex:
-                raise FormatError(
-                    source, "only a duplex link has a way back; add duplex = true", f"{place}.back"
-                )
-        speed[index] = forward, back
+                problem = "only a duplex link has a way back; add duplex = true"
+                raise FormatError(source, problem, f"{place}.back")
         latency[index] = _quantity(units.parse_time, entry.latency, source, f"{place}.latency")
-        size = entry.count << entry.duplex
-        addresses.extend(_link_addresses(entry, source, place, row, size))
-        row += size
-    sizes = np.array([entry.count << entry.duplex for entry in file.links], np.int64)
+        rows = range(starts[index], starts[index] + sizes[index])
+        addresses.extend(_link_addresses(entry, source, place, rows))
     duplex = np.array([entry.duplex for entry in file.links], bool)
     of = np.repeat(np.arange(len(file.links)), sizes)
-    within = np.arange(row) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    way = np.where(duplex[of], within % 2, 0)
+    way = np.where(duplex[of], (np.arange(len(of)) - starts[of]) % 2, 0)
     return (ends[of, way], ends[of, 1 - way], speed[of, way], latency[of]), tuple(addresses)
 
 
-def _link_addresses(
-    entry: LinkEntry, source: str, place: str, row: int, size: int
-) -> Iterator[tuple[int, str, str]]:
+def _link_addresses(entry: LinkEntry, source: str, place: str, rows: range) -> Iterator[tuple[int, str, str]]:
     src, dst = entry.src_address, entry.dst_address
     if src is None and dst is None:
         return
@@ -327,8 +313,8 @@ def _link_addresses(
         if not text or len(text) > limits.MAX_SPEC_CHARACTERS:
             problem = f"an address has 1 to {limits.MAX_SPEC_CHARACTERS} characters"
             raise FormatError(source, problem, f"{place}.{name}")
-    for k in range(size):
-        yield (row + k, dst, src) if entry.duplex and k % 2 else (row + k, src, dst)
+    for k, row in enumerate(rows):
+        yield (row, dst, src) if entry.duplex and k % 2 else (row, src, dst)
 
 
 def _node(file: TopologyFile, value: int | str, source: str, place: str) -> int:
@@ -337,9 +323,8 @@ def _node(file: TopologyFile, value: int | str, source: str, place: str) -> int:
     if node is not None:
         return node
     switches = f" and switches s0..s{file.switches - 1}" if file.switches else " and no switches"
-    raise FormatError(
-        source, f"there is no node {text[:40]!r}; the file has ranks 0..{file.ranks - 1}{switches}", place
-    )
+    problem = f"there is no node {text[:40]!r}; the file has ranks 0..{file.ranks - 1}{switches}"
+    raise FormatError(source, problem, place)
 
 
 def _speed(value: int | str, source: str, place: str) -> int:
@@ -358,21 +343,19 @@ def _quantity(parse: Any, value: int | str, source: str, place: str) -> int:
 def _read_hosts(file: TopologyFile, source: str) -> tuple[tuple[int, ...], ...]:
     seen: set[int] = set()
     for index, host in enumerate(file.hosts):
+        place = f"hosts[{index}]"
         if not host:
-            raise FormatError(source, "a host without ranks; leave it out", f"hosts[{index}]")
+            raise FormatError(source, "a host without ranks; leave it out", place)
         for rank in host:
             if not 0 <= rank < file.ranks:
-                raise FormatError(
-                    source, f"there is no rank {rank}; ranks are 0..{file.ranks - 1}", f"hosts[{index}]"
-                )
+                raise FormatError(source, f"there is no rank {rank}; ranks are 0..{file.ranks - 1}", place)
             if rank in seen:
-                raise FormatError(source, f"rank {rank} is already on a host", f"hosts[{index}]")
+                raise FormatError(source, f"rank {rank} is already on a host", place)
             seen.add(rank)
     if file.hosts and len(seen) < file.ranks:
         missing = next(rank for rank in range(file.ranks) if rank not in seen)
-        raise FormatError(
-            source, f"rank {missing} is on no host; name every rank, or leave hosts out", "hosts"
-        )
+        problem = f"rank {missing} is on no host; name every rank, or leave hosts out"
+        raise FormatError(source, problem, "hosts")
     return tuple(tuple(host) for host in file.hosts)
 
 
@@ -391,9 +374,8 @@ def _read_grid(file: TopologyFile, source: str) -> Grid | None:
 def _read_routing(file: TopologyFile, source: str) -> Routing:
     kind = _default_routing(file.grid) if file.routing is None else file.routing
     if kind not in ROUTING_KINDS:
-        raise FormatError(
-            source, f"{kind[:40]!r} is unknown, expected one of {', '.join(ROUTING_KINDS)}", "routing"
-        )
+        problem = f"{kind[:40]!r} is unknown, expected one of {', '.join(ROUTING_KINDS)}"
+        raise FormatError(source, problem, "routing")
     return Routing(kind, file.seed)
 
 
@@ -403,33 +385,24 @@ def _default_routing(grid: object) -> str:
 
 def _entries(topology: Topology, remarks: Mapping[int, str]) -> Iterator[list[str]]:
     """Lines of one table for each cable or single direction, in link order."""
-    rows = list(
-        zip(
-            topology.link_src.tolist(),
-            topology.link_dst.tolist(),
-            topology.bandwidth.tolist(),
-            topology.latency_ps.tolist(),
-            strict=True,
-        )
-    )
+    columns = (topology.link_src, topology.link_dst, topology.bandwidth, topology.latency_ps)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    rows.append((-1, -1, -1, -1))  # after the last one: the way back of none
     addresses = {link: (src, dst) for link, src, dst in topology.addresses}
     link = 0
-    while link < len(rows):
+    while link < topology.links:
         src, dst, speed, latency = rows[link]
         there = addresses.get(link)
         mirrored = there and there[::-1]
-        following = rows[link + 1] if link + 1 < len(rows) else None
-        duplex = (
-            following is not None
-            and (following[1], following[0], following[3]) == (src, dst, latency)
-            and addresses.get(link + 1) == mirrored
-        )
+        next_src, next_dst, back, next_latency = rows[link + 1]
+        turned = (next_dst, next_src, next_latency) == (src, dst, latency)
+        duplex = turned and addresses.get(link + 1) == mirrored
         of_entry = (link, link + 1) if duplex else (link,)
         entry = [f"# {' '.join(remarks[one].split())}" for one in of_entry if one in remarks]
         entry += [f"src = {_node_value(topology, src)}", f"dst = {_node_value(topology, dst)}"]
         entry.append(f'bandwidth = "{units.format_bandwidth(speed)}"')
-        if duplex and following is not None and following[2] != speed:
-            entry.append(f'back = "{units.format_bandwidth(following[2])}"')
+        if duplex and back != speed:
+            entry.append(f'back = "{units.format_bandwidth(back)}"')
         entry.append(f'latency = "{units.format_time(latency)}"')
         if duplex:
             entry.append("duplex = true")

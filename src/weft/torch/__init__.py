@@ -8,17 +8,15 @@ from __future__ import annotations
 try:
     from torch import distributed as _dist
 except ImportError as error:
-    msg = f"weft.torch needs torch ({error}); pip install 'weft[torch]'"
-    raise ImportError(msg) from error
+    raise ImportError(f"weft.torch needs torch ({error}); pip install torch") from error
 
 from weft.torch.dear import DeAR
-from weft.torch.group_options import Options
+from weft.torch.group_methods import BACKEND
 from weft.torch.hook import ddp_hook
-from weft.torch.methods import BACKEND
 from weft.torch.process_group import WeftProcessGroup, communicator, create, init_process_group
 from weft.torch.profiling import profile
 from weft.torch.scaler import GradScaler
-from weft.torch.store_bootstrap import connect
+from weft.torch.store_bootstrap import Options, connect
 
 __all__ = [
     "DeAR",

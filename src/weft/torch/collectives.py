@@ -11,13 +11,14 @@ differ in them get a `DesyncError` also where the runtime would move the same by
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from weft.errors import InputError
 from weft.runtime.operation_queue import cut_into_chunks, share_of
+from weft.torch.call_arguments import listed, paired, single
 from weft.torch.tensors import (
     Staged,
     any_share_memory,
@@ -33,7 +34,7 @@ from weft.torch.tensors import (
     share_memory,
     write,
 )
-from weft.torch.windows import checked, entry_of_gather, entry_of_scatter
+from weft.torch.windows import WindowEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,16 +44,36 @@ if TYPE_CHECKING:
     from weft.collective_names import ReduceOp
     from weft.runtime.communicator import Communicator
     from weft.schedule import Schedule
-    from weft.torch.windows import Windows
+    from weft.torch.call_arguments import GroupCall
 
 Job: TypeAlias = Callable[[float], None]
 """A function that runs an operation, and takes the seconds that each of its parts may need."""
 
+_MakeJob: TypeAlias = "Callable[[GroupCall, Any, Any], Job]"
 
-def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
+
+def _for_each_pair(make: _MakeJob) -> _MakeJob:
+    """Let a function that makes the job of one output and its input make one of several pairs as well."""
+    name = make.__name__.removesuffix("_list")
+
+    @wraps(make)
+    def make_one_of_several(call: GroupCall, outputs: Any, inputs: Any) -> Job:
+        jobs = [make(call, *pair) for pair in paired(name, listed(outputs), listed(inputs))]
+
+        def run(timeout: float) -> None:
+            for job in jobs:
+                job(timeout)
+
+        return run
+
+    return make_one_of_several
+
+
+def all_reduce(call: GroupCall, tensors: Sequence[Tensor]) -> Job:
     """Combine tensors, in place."""
+    comm = call.comm
     check_output("all_reduce", *tensors)
-    found = [find_reduction("all_reduce", op, tensor) for tensor in tensors]
+    found = [find_reduction("all_reduce", call.op, tensor) for tensor in tensors]
     for tensor in tensors:
         _check_served(comm, "all_reduce", tensor)
 
@@ -71,11 +92,12 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
     return run
 
 
-def reduce(comm: Communicator, tensors: Sequence[Tensor], root: int, op: Any) -> Job:
+def reduce(call: GroupCall, tensors: Sequence[Tensor]) -> Job:
     """Combine tensors at the root, in place."""
+    comm, root = call.comm, call.root
     _check_root(comm, "reduce", root)
     check_output("reduce", *tensors)
-    found = [find_reduction("reduce", op, tensor) for tensor in tensors]
+    found = [find_reduction("reduce", call.op, tensor) for tensor in tensors]
     for tensor in tensors:
         _check_served(comm, "reduce", tensor, root)
 
@@ -88,8 +110,9 @@ def reduce(comm: Communicator, tensors: Sequence[Tensor], root: int, op: Any) ->
     return run
 
 
-def broadcast(comm: Communicator, tensors: Sequence[Tensor], root: int) -> Job:
+def broadcast(call: GroupCall, tensors: Sequence[Tensor]) -> Job:
     """Give every rank the root's tensors."""
+    comm, root = call.comm, call.root
     _check_root(comm, "broadcast", root)
     check_output("broadcast", *tensors)
     for tensor in tensors:
@@ -104,8 +127,10 @@ def broadcast(comm: Communicator, tensors: Sequence[Tensor], root: int) -> Job:
     return run
 
 
-def all_gather(comm: Communicator, output: Tensor, source: Tensor) -> Job:
+@_for_each_pair
+def all_gather(call: GroupCall, output: Tensor, source: Tensor) -> Job:
     """Join the tensors of all ranks."""
+    comm = call.comm
     check_pair("all_gather", output, source, larger=comm.size, smaller=1)
     _check_served(comm, "all_gather", output)
     kind = kind_of("all_gather", source)
@@ -118,8 +143,10 @@ def all_gather(comm: Communicator, output: Tensor, source: Tensor) -> Job:
     return run
 
 
-def all_gather_list(comm: Communicator, outputs: Sequence[Tensor], source: Tensor) -> Job:
+@_for_each_pair
+def all_gather_list(call: GroupCall, outputs: Sequence[Tensor], source: Tensor) -> Job:
     """Give every rank the tensors of all; sizes may differ from rank to rank."""
+    comm = call.comm
     _check_count("all_gather", "outputs", outputs, comm.size)
     check_pair("all_gather", outputs[comm.rank], source, larger=1, smaller=1)
     check_output("all_gather", *outputs)
@@ -154,10 +181,12 @@ def _gather_unequal(comm: Communicator, outputs: Sequence[Tensor], source: Tenso
     return run
 
 
-def reduce_scatter(comm: Communicator, output: Tensor, source: Tensor, op: Any) -> Job:
+@_for_each_pair
+def reduce_scatter(call: GroupCall, output: Tensor, source: Tensor) -> Job:
     """Combine tensors and keep this rank's share."""
+    comm = call.comm
     check_pair("reduce_scatter", output, source, larger=1, smaller=comm.size)
-    name, kind = find_reduction("reduce_scatter", op, source)
+    name, kind = find_reduction("reduce_scatter", call.op, source)
     _check_shares(comm, output)
 
     def run(timeout: float) -> None:
@@ -169,22 +198,23 @@ def reduce_scatter(comm: Communicator, output: Tensor, source: Tensor, op: Any) 
     return run
 
 
-def reduce_scatter_list(comm: Communicator, output: Tensor, sources: Sequence[Tensor], op: Any) -> Job:
+@_for_each_pair
+def reduce_scatter_list(call: GroupCall, output: Tensor, sources: Sequence[Tensor]) -> Job:
     """Combine the r-th tensors of all at rank r; sizes may differ from rank to rank."""
+    comm = call.comm
     _check_count("reduce_scatter", "inputs", sources, comm.size)
     check_pair("reduce_scatter", output, sources[comm.rank], larger=1, smaller=1)
     check_input("reduce_scatter", *sources)
     check_one_type("reduce_scatter", output, *sources)
-    name, kind = find_reduction("reduce_scatter", op, output)
+    name, kind = find_reduction("reduce_scatter", call.op, output)
     if len({tensor.numel() for tensor in sources}) > 1:
         return _reduce_unequal(comm, output, sources, name, kind)
     _check_shares(comm, output)
 
     def run(timeout: float) -> None:
         staged = Staged(output)
-        whole = joined(sources)
-        whole = torch.cat([flat_of(source) for source in sources]) if whole is None else whole
-        comm.reduce_scatter(Staged(whole).numbers, name, out=staged.numbers, timeout=timeout, kind=kind)
+        numbers = Staged(_join(sources)).numbers
+        comm.reduce_scatter(numbers, name, out=staged.numbers, timeout=timeout, kind=kind)
         staged.write_back()
 
     return run
@@ -206,17 +236,20 @@ def _reduce_unequal(
     return run
 
 
-def gather(comm: Communicator, windows: Windows, outputs: Sequence[Tensor], source: Tensor, root: int) -> Job:
+def gather(call: GroupCall, output_lists: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]) -> Job:
     """Give the root the tensors of all."""
+    comm, root = call.comm, call.root
+    outputs = single("gather", "lists of outputs", output_lists) if output_lists else []
+    source = single("gather", "inputs", inputs)
     _check_root(comm, "gather", root)
     check_input("gather", source)
     _check_count("gather", "outputs", outputs, comm.size if comm.rank == root else 0)
     for output in outputs:
         check_pair("gather", output, source, larger=1, smaller=1)
     kind = kind_of("gather", source)
-    window = windows.find("gather", kind, root, source.numel() * source.element_size())
+    window = call.windows.find("gather", kind, root, source.numel() * source.element_size())
     if window is not None:
-        return window.add(entry_of_gather(comm.rank, root, outputs, source))
+        return window.add(WindowEntry(comm.rank, {root: source}, dict(enumerate(outputs))))
 
     def run(timeout: float) -> None:
         mine = array_of(flat_of(source))
@@ -229,36 +262,36 @@ def gather(comm: Communicator, windows: Windows, outputs: Sequence[Tensor], sour
         if whole is None:
             _write_parts(room, outputs)
 
-    return checked(run, windows.close())
+    return call.windows.close_before(run)
 
 
-def scatter(
-    comm: Communicator, windows: Windows, output: Tensor, sources: Sequence[Tensor], root: int
-) -> Job:
+def scatter(call: GroupCall, outputs: Sequence[Tensor], input_lists: Sequence[Sequence[Tensor]]) -> Job:
     """Give rank r the root's r-th tensor."""
+    comm, root = call.comm, call.root
+    sources = single("scatter", "lists of inputs", input_lists) if input_lists else []
+    output = single("scatter", "outputs", outputs)
     _check_root(comm, "scatter", root)
     check_output("scatter", output)
     _check_count("scatter", "inputs", sources, comm.size if comm.rank == root else 0)
     for source in sources:
         check_pair("scatter", output, source, larger=1, smaller=1)
     kind = kind_of("scatter", output)
-    window = windows.find("scatter", kind, root, output.numel() * output.element_size())
+    window = call.windows.find("scatter", kind, root, output.numel() * output.element_size())
     if window is not None:
-        return window.add(entry_of_scatter(comm.rank, root, output, sources))
+        return window.add(WindowEntry(comm.rank, dict(enumerate(sources)), {root: output}))
 
     def run(timeout: float) -> None:
-        staged, given = Staged(output), None
-        if comm.rank == root:
-            whole = joined(sources)
-            given = array_of(torch.cat([flat_of(source) for source in sources]) if whole is None else whole)
+        staged = Staged(output)
+        given = array_of(_join(sources)) if comm.rank == root else None
         comm.scatter(given, root, out=staged.array, timeout=timeout, kind=kind)
         staged.write_back()
 
-    return checked(run, windows.close())
+    return call.windows.close_before(run)
 
 
-def all_to_all(comm: Communicator, outputs: Sequence[Tensor], sources: Sequence[Tensor]) -> Job:
+def all_to_all(call: GroupCall, outputs: Sequence[Tensor], sources: Sequence[Tensor]) -> Job:
     """Send the r-th tensor to rank r, and receive the tensors of all ranks for this one; of any sizes."""
+    comm = call.comm
     _check_count("all_to_all", "outputs", outputs, comm.size)
     _check_count("all_to_all", "inputs", sources, comm.size)
     check_input("all_to_all", *sources)
@@ -282,16 +315,17 @@ def all_to_all(comm: Communicator, outputs: Sequence[Tensor], sources: Sequence[
 
 
 def all_to_all_single(
-    comm: Communicator, output: Tensor, source: Tensor, received: Sequence[int], sent: Sequence[int]
+    call: GroupCall, output: Tensor, source: Tensor, *, received: Sequence[int], sent: Sequence[int]
 ) -> Job:
     """Exchange parts of one tensor, along its first dimension; equal parts where no sizes are given."""
+    comm = call.comm
     check_input("all_to_all", source)
     check_output("all_to_all", output)
     check_one_type("all_to_all", output, source)
     into = _parts("output", output, received, comm.size)
     parts = _parts("input", source, sent, comm.size)
     if received or sent:
-        return all_to_all(comm, into, parts)
+        return all_to_all(call, into, parts)
     check_pair("all_to_all", output, source, larger=1, smaller=1)
     _check_served(comm, "all_to_all", source)
     kind = kind_of("all_to_all", source)
@@ -312,9 +346,14 @@ def _parts(what: str, tensor: Tensor, sizes: Sequence[int], ranks: int) -> Seque
         raise InputError(f"{msg}; give the sizes of the parts, or another shape")
     sizes = list(sizes) or [rows // ranks] * ranks
     if len(sizes) != ranks or sum(sizes) != rows or min(sizes) < 0:
-        msg = f"all_to_all: {sizes} rows for {ranks} ranks are not the {rows} that the {what} has"
-        raise InputError(msg)
+        raise InputError(f"all_to_all: {sizes} rows for {ranks} ranks are not the {rows} that the {what} has")
     return torch.split(tensor.detach(), sizes)
+
+
+def _join(sources: Sequence[Tensor]) -> Tensor:
+    """Return the elements of inputs of one size in one row, without a copy where they are adjacent."""
+    whole = joined(sources)
+    return torch.cat([flat_of(source) for source in sources]) if whole is None else whole
 
 
 def _copy(output: Tensor, source: Tensor) -> None:
@@ -331,14 +370,12 @@ def _write_parts(room: Tensor, outputs: Sequence[Tensor]) -> None:
 def _check_count(name: str, what: str, tensors: Sequence[Tensor], count: int) -> None:
     if len(tensors) != count:
         due = f"{count} ranks; there is one for each" if count else "a rank that is not the root; give none"
-        msg = f"{name}: {len(tensors)} {what} for {due}"
-        raise InputError(msg)
+        raise InputError(f"{name}: {len(tensors)} {what} for {due}")
 
 
 def _check_root(comm: Communicator, name: str, root: int) -> None:
     if not 0 <= root < comm.size:
-        msg = f"{name}: root {root} is not a rank of the group, 0 to {comm.size - 1}"
-        raise InputError(msg)
+        raise InputError(f"{name}: root {root} is not a rank of the group, 0 to {comm.size - 1}")
 
 
 def _check_served(comm: Communicator, collective: str, tensor: Tensor, root: int = 0, times: int = 1) -> None:
@@ -357,8 +394,7 @@ def _check_shares(comm: Communicator, output: Tensor) -> None:
     found = _find_share(schedule, elements * comm.size, comm.rank)
     if found != (comm.rank * elements, (comm.rank + 1) * elements):
         what = f"elements {found[0]} to {found[1]}, not an equal share; use another schedule or plan"
-        msg = f"reduce_scatter: {schedule.algorithm} gives rank {comm.rank} {what}"
-        raise InputError(msg)
+        raise InputError(f"reduce_scatter: {schedule.algorithm} gives rank {comm.rank} {what}")
 
 
 @lru_cache(maxsize=1024)

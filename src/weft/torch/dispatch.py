@@ -44,22 +44,22 @@ def dispatch(
     others
         The other arguments.
     """
-    if not has_dispatch_mode() and not any(_dispatches(tensor) for tensor in _each(tensors)):
+    if not has_dispatch_mode() and not any(_dispatches(tensor) for tensor in each(tensors)):
         return run(*tensors)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         """Call the next mode or subclass, or else the collective; modes and subclasses call this."""
         given = args[: len(tensors)]
-        if all(tensor.is_meta for tensor in _each(given)):
+        if all(tensor.is_meta for tensor in each(given)):
             return give(given[0], pretend())
-        types = tuple({type(tensor) for tensor in _each(given) if _dispatches(tensor)})
+        types = tuple({type(tensor) for tensor in each(given) if _dispatches(tensor)})
         if has_dispatch_mode():
             with pop_dispatch_mode() as mode:
                 found = mode.__torch_dispatch__(operation, types, args, kwargs)
             if found is not NotImplemented:
                 return found
-        for kind in types if offered.isdisjoint(map(id, _each(given))) else ():
-            offered.update(map(id, _each(given)))
+        for kind in types if offered.isdisjoint(map(id, each(given))) else ():
+            offered.update(map(id, each(given)))
             found = kind.__torch_dispatch__(operation, types, args, kwargs)
             if found is not NotImplemented:
                 return found
@@ -72,9 +72,8 @@ def dispatch(
     def give(first: Any, work: Work) -> Any:
         return (first, work) if returns_tensors else work
 
-    offered: set[int] = (
-        set()
-    )  # tensors whose subclass has been offered; offered again, it would go on for ever
+    # Tensors whose subclass has been offered; offered again, it would go on for ever.
+    offered: set[int] = set()
     operation, returns_tensors = make_overload(name, call)
     found = call(*tensors, *others)
     work: Work = found[-1] if isinstance(found, tuple | list) else found
@@ -87,12 +86,12 @@ def _dispatches(tensor: Any) -> bool:
     return kind is not torch.Tensor and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
-def _each(given: Any) -> Iterator[Tensor]:
+def each(given: Any) -> Iterator[Tensor]:
+    """Yield a tensor, or the tensors of a list or of lists in it."""
     if isinstance(given, torch.Tensor):
         yield given
     elif isinstance(given, str) or not hasattr(given, "__iter__"):
-        msg = f"expected tensors, or lists of them, not {type(given).__name__}"
-        raise TypeError(msg)
+        raise TypeError(f"expected tensors, or lists of them, not {type(given).__name__}")
     else:
         for some in given:
-            yield from _each(some)
+            yield from each(some)

@@ -152,10 +152,6 @@ class DeferredFailures:
             self.failed(TimedOut("backward", patience, hint=f"{len(late)} operations are under way"))
         self.check()
 
-    def _check_step(self) -> None:
-        if not self._closed and not self.forked:
-            self.check()
-
 
 _instances: weakref.WeakSet[DeferredFailures] = weakref.WeakSet()
 _lock: Final = threading.Lock()
@@ -166,7 +162,8 @@ def _check_all() -> None:
     with _lock:
         instances = tuple(_instances)
     for failures in instances:
-        failures._check_step()
+        if not failures._closed and not failures.forked:
+            failures.check()
 
 
 def _forget() -> None:

@@ -14,10 +14,9 @@ from torch import distributed as dist
 
 from weft.errors import InputError
 from weft.torch.failures import DeferredFailures
-from weft.torch.group_options import Options
 from weft.torch.internals import DEFAULT_TIMEOUT_S, GradBucket
 from weft.torch.process_group import WeftProcessGroup
-from weft.torch.store_bootstrap import connect_group
+from weft.torch.store_bootstrap import Options, connect_group
 from weft.torch.tensors import Staged, kind_of, write
 from weft.torch.work import WorkFuture, invalidate_on_failure
 
@@ -114,8 +113,7 @@ class _GradientAverage:
         self, group: dist.ProcessGroup | None, options: Options, timeout: float, wire: str | None
     ) -> None:
         if wire not in _WIRES:
-            msg = f"wire {wire!r} is unknown, expected 'fp16', 'bf16' or None"
-            raise InputError(msg)
+            raise InputError(f"wire {wire!r} is unknown, expected 'fp16', 'bf16' or None")
         self._group, self._options, self._timeout, self._wire = group, options, timeout, _WIRES[wire]
         self._connected: tuple[Communicator, DeferredFailures] | None = None
 
@@ -128,7 +126,7 @@ class _GradientAverage:
         if _on_host(buffer):
             average = partial(_average, communicator, buffer, self._wire)
         else:
-            average = partial(_average_copy, communicator, _HostCopy(buffer), self._wire)
+            average = partial(_HostCopy(buffer).average, communicator, self._wire)
         run = invalidate_on_failure(average, [buffer])
         handle = communicator.in_turn(run, async_op=True, name="ddp_hook")
         failures.started(handle)
@@ -151,12 +149,6 @@ def _average(communicator: Communicator, buffer: torch.Tensor, kind: torch.dtype
     narrow = buffer.detach().div(communicator.size).to(kind)
     communicator.all_reduce(Staged(narrow).numbers, "sum", kind=kind_of("ddp_hook", narrow))
     write(buffer, narrow)
-
-
-def _average_copy(communicator: Communicator, copy: _HostCopy, kind: torch.dtype | None) -> None:
-    copy.wait()
-    _average(communicator, copy.tensor, kind)
-    copy.put_back()
 
 
 def _on_host(buffer: torch.Tensor) -> bool:
@@ -183,12 +175,10 @@ class _HostCopy:
         self._copied = self._module.Event()
         self._copied.record(self._module.current_stream(buffer.device))
 
-    def wait(self) -> None:
-        """Return once `tensor` has what the bucket had."""
+    def average(self, communicator: Communicator, kind: torch.dtype | None) -> None:
+        """Average it once it is in host memory; return once the bucket has the result on every stream."""
         self._copied.synchronize()
-
-    def put_back(self) -> None:
-        """Give the bucket what `tensor` has; returns once it is there, so that any stream may read it."""
+        _average(communicator, self.tensor, kind)
         stream = self._module.Stream(self._buffer.device)
         with self._module.stream(stream):
             self._buffer.copy_(self.tensor, non_blocking=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 import torch
 from torch import distributed as dist
-from torch._C._distributed_c10d import FakeProcessGroup, GradBucket, PythonCallbackWork, TCPStore
+from torch._C import _distributed_c10d as c10d
 from torch.distributed.constants import default_pg_timeout
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode_temporarily
 
@@ -15,30 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import timedelta
 
-__all__ = [
-    "DEFAULT_TIMEOUT_S",
-    "CallbackWork",
-    "DispatchMode",
-    "Event",
-    "GradBucket",  # torch.distributed has it too, but does not say so to type checkers
-    "ProcessGroup",
-    "TCPStore",
-    "at_end_of_backward",
-    "changes_inputs",
-    "current_backward",
-    "family",
-    "has_dispatch_mode",
-    "make_overload",
-    "make_stand_in",
-    "pop_dispatch_mode",
-    "refuse_steps",
-    "register",
-    "storage",
-    "without_fused_kernels",
-]
-
 DEFAULT_TIMEOUT_S: Final[float] = default_pg_timeout.total_seconds()
 """The timeout of a group that was given none."""
+
+GradBucket: TypeAlias = c10d.GradBucket
+TCPStore: TypeAlias = c10d.TCPStore
+"""torch.distributed has them too, but does not say so to type checkers."""
 
 ProcessGroup: Any = dist.ProcessGroup
 """To inherit from: its stub has overloads, but its C++ calls one method of a name with one set of arguments.
@@ -46,7 +28,7 @@ ProcessGroup: Any = dist.ProcessGroup
 It is also wrong about the constructor, which takes a rank and a size from heirs, and no store.
 """
 
-CallbackWork: Any = PythonCallbackWork
+CallbackWork: Any = c10d.PythonCallbackWork
 """To inherit from: its C++ half can be waited for, and has a future, also when the Python half is gone.
 
 A heir of `torch.distributed.Work` forwards from C++ to its methods only as long as Python has a reference.
@@ -123,7 +105,7 @@ def make_overload(name: str, call: Callable[..., Any]) -> tuple[Any, bool]:
 
 
 class Event:
-    """An event of torch's profiler, which begins here.
+    """An event of torch's profiler, which begins here, and ends with a ``with`` block or a future.
 
     It must end before the profiler stops, or torch corrupts its own memory. So it ends while the thread that
     has begun it is in the same call.
@@ -144,8 +126,10 @@ class Event:
         """Return whether a profiler is on."""
         return bool(torch._C._autograd._profiler_enabled())
 
-    def end(self) -> None:
-        """End the event."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         torch._C._autograd._record_function_with_args_exit(self._handle)
 
     def end_with(self, future: torch.futures.Future[Any]) -> torch.futures.Future[Any]:
@@ -165,7 +149,7 @@ def make_stand_in(rank: int, size: int, timeout: timedelta) -> Any:
     and functional collectives find groups by name. Whatever is not overridden in Python reaches that backend:
     this one raises, where gloo would work with others than Weft's connections.
     """
-    kind = cast("Any", FakeProcessGroup)  # torch's own stub lacks its options
+    kind = cast("Any", c10d.FakeProcessGroup)  # torch's own stub lacks its options
     options = kind.Options()
     options.error_on_collective = True
     options._timeout = timeout

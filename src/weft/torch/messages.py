@@ -21,7 +21,7 @@ import torch
 from weft import limits
 from weft.errors import DesyncError, LimitError, PeerLost, TimedOut
 from weft.runtime.handles import Handle, Worker
-from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, invalidate
+from weft.torch.tensors import Staged, bytes_of, flat_of, given_dtype, invalidate, write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,10 +104,6 @@ class Receive:
     def find_source(self) -> int:
         """Return the rank that has sent the message; -1 as long as there is none."""
         return -1 if self._source is None else self._source
-
-    def complete(self) -> None:
-        """Complete the receive: the message is in the tensor."""
-        self.handle.complete()
 
     def fail(self, error: BaseException) -> None:
         """Fail the receive: there will be no message."""
@@ -261,9 +257,7 @@ class Inbox(MessageThread):
                     self._read(communicator, max(_SHORTEST_WAIT_S, left))
         except BaseException as error:  # noqa: BLE001 - the receive raises it
             peer = self._connection.peer
-            if (
-                isinstance(error, PeerLost) and error.reason is not None
-            ):  # the peer has left the group properly
+            if isinstance(error, PeerLost) and error.reason is not None:  # it has left the group properly
                 self._ended = error
             alone = self._ended is None or not receive.can_do_without(peer)
             if alone and receive.claim(peer):
@@ -309,7 +303,7 @@ class Inbox(MessageThread):
         communicator.recv(bytes_of(staged.flat), SENDER, timeout=wait, kind=kind)
         staged.write_back()
         self._next = None
-        receive.complete()
+        receive.handle.complete()
 
     def _find(self, tag: int) -> Receive | None:
         """Return the first receive that waits for this tag and was not completed by another peer."""
@@ -335,9 +329,8 @@ class Inbox(MessageThread):
     def _check_room(self, header: MessageHeader) -> None:
         many = self._kept_messages >= limits.MAX_UNEXPECTED_MESSAGES
         if many or self._kept_bytes + header.size_bytes > limits.MAX_UNEXPECTED_BYTES:
-            comes = (
-                f"rank {self._connection.peer} sends {header.size_bytes:,} bytes with tag {header.tag} next"
-            )
+            peer = self._connection.peer
+            comes = f"rank {peer} sends {header.size_bytes:,} bytes with tag {header.tag} next"
             have = f"{self._kept_messages:,} messages of {self._kept_bytes:,} bytes with other tags are kept"
             bound = f"{limits.MAX_UNEXPECTED_MESSAGES:,} messages and {limits.MAX_UNEXPECTED_BYTES:,} bytes"
             msg = f"recv: {comes}, and {have} already; the bound is {bound}: receive that tag first"
@@ -348,7 +341,5 @@ class Inbox(MessageThread):
         if header != MessageHeader.of(receive.tag, receive.tensor):
             receive.fail(DesyncError(self._connection.peer, "recv"))
             return
-        staged = Staged(receive.tensor)
-        bytes_of(staged.flat)[:] = data
-        staged.write_back()
-        receive.complete()
+        write_bytes(receive.tensor, data)
+        receive.handle.complete()

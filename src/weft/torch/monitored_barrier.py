@@ -8,7 +8,7 @@ rank is missing.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from weft.errors import PeerLost, TimedOut
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.torch.peer_connections import StoreNotes
+
+_Found = TypeVar("_Found")
 
 _SHORTEST_PAUSE_S: Final = 0.001
 _LONGEST_PAUSE_S: Final = 0.05
@@ -94,28 +96,27 @@ class MonitoredBarrier:
         raise TimedOut("monitored_barrier", seconds, named, hint)
 
     def _await_answer(self, seconds: float) -> None:
-        answers: list[str] = []
-
-        def look() -> bool:
-            found = self._notes.get(f"{self._key}/0")
-            answers.extend([] if found is None else [found])
-            return bool(answers)
-
-        def answered() -> bool:
-            # A rank that leaves has answered before: look once more.
-            if not look() and self._notes.has_left(0) and not look():
-                raise PeerLost(0, None, None, "monitored_barrier", reason="it has left the process group")
-            return bool(answers)
-
-        if not self._poll(answered, seconds) and self._notes.get(_LATEST) == str(self._count):
-            self._poll(answered, _VERDICT_S)  # rank 0 is there, and is about to say which ranks are not
-        if answers and answers[0] == _PASSED:
+        answer = self._poll(self._find_answer, seconds)
+        if answer is None and self._notes.get(_LATEST) == str(self._count):
+            # Rank 0 is there, and is about to say which ranks are not.
+            answer = self._poll(self._find_answer, _VERDICT_S)
+        if answer == _PASSED:
             return
         self._may_be_behind = True
         reached = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors"
         # In torch's words, which its tests and other people's tools look for.
         hint = f"{reached} while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
-        raise TimedOut("monitored_barrier", seconds, [] if answers else [0], hint)
+        raise TimedOut("monitored_barrier", seconds, [0] if answer is None else [], hint)
+
+    def _find_answer(self) -> str | None:
+        """Return the answer of rank 0, None as long as there is none."""
+        key = f"{self._key}/0"
+        answer = self._notes.get(key)
+        if answer is None and self._notes.has_left(0):
+            answer = self._notes.get(key)  # a rank that leaves has answered before: look once more
+            if answer is None:
+                raise PeerLost(0, None, None, "monitored_barrier", reason="it has left the process group")
+        return answer
 
     def _catch_up(self) -> None:
         """Continue with the barrier that rank 0 is at, or with its next."""
@@ -126,13 +127,13 @@ class MonitoredBarrier:
             is_over = self._notes.get(f"barrier/{number}/0") is not None
             self._count = max(self._count, number if is_over else number - 1)
 
-    def _poll(self, is_true: Callable[[], bool], seconds: float) -> bool:
-        """Return whether a condition has become true in time."""
+    def _poll(self, find: Callable[[], _Found], seconds: float) -> _Found:
+        """Call a function until it finds something, or the time is over; return what it has found last."""
         deadline, pause = time.monotonic() + seconds, _SHORTEST_PAUSE_S
-        while not is_true():
+        while not (found := find()):
             self._check()
             if time.monotonic() >= deadline:
-                return False
+                break
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-        return True
+        return found

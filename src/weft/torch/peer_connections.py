@@ -17,14 +17,12 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
 from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.group_store import AnsweringStore
-from weft.torch.group_options import Options
+from weft.runtime.byte_exchange import CommunicatorWords, broadcast_bytes
 from weft.torch.messages import RECEIVER, SENDER, Expiry, Inbox, MessageThread, Outbox, Receive
 from weft.torch.monitored_barrier import MonitoredBarrier
-from weft.torch.store_bootstrap import meet
+from weft.torch.store_bootstrap import Options, meet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -137,7 +135,6 @@ class PeerConnections:
 
     def _connect(self, route: PeerRoute) -> Connection:
         connection = Connection(self._notes, route, self._members, self._rank, self._options, self._check)
-        connection.announce()
         self._connections.append(connection)
         return connection
 
@@ -160,15 +157,14 @@ def open_peer_connections(
         session = control_plane.exchange(mine, timeout)[0]
         members = {member.rank: member for member in control_plane.members}
     else:  # a part of a communicator has no control plane
-        received = communicator.broadcast(np.frombuffer(mine, np.uint8).copy(), kind="process group")
-        session = received.tobytes()
+        session = broadcast_bytes(CommunicatorWords(communicator, "process group"), mine)
     plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
     place = communicator.rank, communicator.size
     return PeerConnections(store, session.hex(), members, *place, plain, check)
 
 
 class Connection:
-    """The connection of one route, made when both of its ranks want it.
+    """The connection of one route, which this rank wants from now on; made when both ranks of it do.
 
     Parameters
     ----------
@@ -191,19 +187,14 @@ class Connection:
     ) -> None:
         self._notes, self._route, self._members, self._check = notes, route, members, check
         self._place = SENDER if route.sender == rank else RECEIVER
-        self._peer = route[1 - self._place]
+        self.peer = route[1 - self._place]
+        """The rank of the peer in the group."""
         self._options = options
         self._made: Communicator | None = None
         self._left = threading.Event()
-
-    @property
-    def peer(self) -> int:
-        """The rank of the peer in the group."""
-        return self._peer
-
-    def announce(self) -> None:
-        """Let the peer know that this rank wants the connection."""
-        self._notes.want(self._route, self._place)
+        self._key = f"{route.sender}-{route.receiver}"
+        self._wanted_here, self._wanted_there = f"{self._key}/{self._place}", f"{self._key}/{1 - self._place}"
+        notes.put(self._wanted_here, "wanted")
 
     def open(self, op: str, timeout: float, wanted: Callable[[], bool] = lambda: True) -> Communicator:
         """Return the communicator of the two ranks.
@@ -228,7 +219,7 @@ class Connection:
             deadline = time.monotonic() + timeout
             self._await_peer(op, timeout, deadline, wanted)
             left = min(_CONNECT_WITHIN_S, max(_SHORTEST_PAUSE_S, deadline - time.monotonic()))
-            key = self._notes.key(self._route)
+            key = self._notes.full_key(self._key)
             with self.ranks_of_group():
                 self._made = meet(self._notes.store, self._place, 2, self._options, timeout=left, key=key)
             # At the end of the process the group ends, and its messages with it.
@@ -254,10 +245,8 @@ class Connection:
             missing = [route[rank] for rank in late.missing]
             raise TimedOut(late.op, late.seconds, missing, late.hint) from late
         except RuntimeFailure as failure:
-            msg = (
-                f"from rank {route.sender}, here called 0, to rank {route.receiver}, here called 1: {failure}"
-            )
-            raise RuntimeFailure(msg) from failure
+            ranks = f"from rank {route.sender}, here called 0, to rank {route.receiver}, here called 1"
+            raise RuntimeFailure(f"{ranks}: {failure}") from failure
 
     def close(self) -> None:
         """Close the connection."""
@@ -274,29 +263,24 @@ class Connection:
     def stop_listening(self) -> None:
         """Close a connection that no operation waits for: a peer that wants it later fails at once."""
         if self._made is None:
-            self._notes.withdraw(self._route, self._place)
+            self._notes.remove(self._wanted_here)
         self.abort()
 
     def _await_peer(self, op: str, timeout: float, deadline: float, wanted: Callable[[], bool]) -> None:
         """Wait for the peer's note; not inside the store, which serves one thread at a time."""
-        there = 1 - self._place
         pause = _SHORTEST_PAUSE_S
-        while not self._notes.wants(self._route, there):
+        while not self._notes.has(self._wanted_there):
             # A rank that leaves has left its other notes before: look once more.
-            if self._notes.has_left(self._peer) and not self._notes.wants(self._route, there):
-                raise self._left_without(op)
+            if self._notes.has_left(self.peer) and not self._notes.has(self._wanted_there):
+                member = self._members.get(self.peer)
+                host, pid = (None, None) if member is None else (member.host, member.pid)
+                raise PeerLost(self.peer, host, pid, op, reason="it has left the process group")
             self._check()
             if time.monotonic() > deadline:
-                raise TimedOut(op, timeout, [self._peer], "it has not called the other half")
+                raise TimedOut(op, timeout, [self.peer], "it has not called the other half")
             if self._left.wait(pause if wanted() else _LISTENING_PAUSE_S):
-                msg = f"{op}: this rank has aborted or destroyed the process group"
-                raise RuntimeFailure(msg)
+                raise RuntimeFailure(f"{op}: this rank has aborted or destroyed the process group")
             pause = min(2 * pause, _LONGEST_PAUSE_S)
-
-    def _left_without(self, op: str) -> PeerLost:
-        member = self._members.get(self._peer)
-        host, pid = (None, None) if member is None else (member.host, member.pid)
-        return PeerLost(self._peer, host, pid, op, reason="it has left the process group")
 
 
 class StoreNotes:
@@ -315,48 +299,40 @@ class StoreNotes:
         self._answering = AnsweringStore(store)
         self._session = f"weft/{session}"
 
-    def key(self, route: PeerRoute) -> str:
-        """Return the key under which the two ranks of a route connect."""
-        return f"{self._session}/{route.sender}-{route.receiver}"
+    def full_key(self, key: str) -> str:
+        """Return the key in the store of a note of this group."""
+        return f"{self._session}/{key}"
 
-    def want(self, route: PeerRoute, place: int) -> None:
-        """Note that the sender or the receiver wants a connection."""
+    def put(self, key: str, text: str) -> None:
+        """Leave a note."""
         with _reaching_store():
-            self._answering.set(f"{self.key(route)}/{place}", "wanted")
+            self._answering.set(self.full_key(key), text)
 
-    def wants(self, route: PeerRoute, place: int) -> bool:
-        """Return whether the sender or the receiver wants a connection."""
-        return self._has(f"{self.key(route)}/{place}")
+    def has(self, key: str) -> bool:
+        """Return whether a note was left."""
+        with _reaching_store():
+            return self._answering.check([self.full_key(key)])
 
-    def withdraw(self, route: PeerRoute, place: int) -> None:
-        """Delete the note that the sender or the receiver wants a connection."""
+    def get(self, key: str) -> str | None:
+        """Return a note, if it was left."""
+        if not self.has(key):
+            return None
+        with _reaching_store():
+            return self._answering.get(self.full_key(key)).decode(errors="replace")
+
+    def remove(self, key: str) -> None:
+        """Delete a note."""
         with suppress(RuntimeError):  # a store that is gone, or one that deletes nothing
-            self._answering.delete_key(f"{self.key(route)}/{place}")
+            self._answering.delete_key(self.full_key(key))
 
     def leave(self, rank: int) -> None:
         """Note that a rank starts no further messages."""
-        with suppress(RuntimeError):  # the store is gone, and ranks that look for the note see that
-            self._answering.set(f"{self._session}/left/{rank}", "left")
+        with suppress(RuntimeFailure):  # the store is gone, and ranks that look for the note see that
+            self.put(f"left/{rank}", "left")
 
     def has_left(self, rank: int) -> bool:
         """Return whether a rank starts no further messages."""
-        return self._has(f"{self._session}/left/{rank}")
-
-    def put(self, key: str, text: str) -> None:
-        """Leave any other note."""
-        with _reaching_store():
-            self._answering.set(f"{self._session}/{key}", text)
-
-    def get(self, key: str) -> str | None:
-        """Return another note, if it was left."""
-        if not self._has(f"{self._session}/{key}"):
-            return None
-        with _reaching_store():
-            return self._answering.get(f"{self._session}/{key}").decode(errors="replace")
-
-    def _has(self, key: str) -> bool:
-        with _reaching_store():
-            return self._answering.check([key])
+        return self.has(f"left/{rank}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """``torch.distributed.init_process_group("weft")``: a process group that runs on Weft.
 
-This module has the beginning and the end of a group; `weft.torch.methods` has its collectives. Methods that
-are in neither raise (`weft.torch.internals.make_stand_in`).
+This module has the beginning and the end of a group; `weft.torch.group_methods` has its collectives. Methods
+that are in neither raise (`weft.torch.internals.make_stand_in`).
 """
 
 from __future__ import annotations
@@ -15,27 +15,24 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import numpy as np
 from torch import distributed as dist
 
 from weft.errors import InputError
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.environment import LOOPBACK
+from weft.runtime.byte_exchange import CommunicatorWords, broadcast_bytes
 from weft.torch.call_arguments import check_time
 from weft.torch.failures import DeferredFailures
-from weft.torch.group_options import Options
+from weft.torch.group_methods import BACKEND, GroupMethods
 from weft.torch.internals import TCPStore, make_stand_in, register
-from weft.torch.methods import BACKEND, GroupMethods
 from weft.torch.peer_connections import PeerConnections, open_peer_connections
-from weft.torch.store_bootstrap import find_topology, meet
+from weft.torch.store_bootstrap import Options, find_topology, meet
 
 if TYPE_CHECKING:
     from weft.runtime.communicator import Communicator
 
 _EXIT_PATIENCE_S: Final = 10.0
 """How long a process that ends waits for running operations, so that other ranks get its part of them."""
-
-_LONGEST_ADDRESS: Final = 64
 
 _CANCELLED_WITHIN_S: Final = 5.0
 """How long a group that is aborted waits until the operations that it has cancelled have ended."""
@@ -73,10 +70,7 @@ class WeftProcessGroup(GroupMethods):
         """Return the name of the backend."""
         return BACKEND
 
-    def _get_backend_name(self) -> str:
-        return BACKEND
-
-    getBackendName = _get_backend_name
+    _get_backend_name = getBackendName = name
 
     def get_group_store(self) -> Any:
         """Return the store through which the ranks have connected."""
@@ -172,12 +166,9 @@ def _leave_all() -> None:
     deadline = time.monotonic() + _EXIT_PATIENCE_S
     for group in tuple(_groups):
         if not group._has_ended() and group._end(max(0.0, deadline - time.monotonic())):
-            msg = (
-                "this process ended while operations of its process group were under way; they were cancelled"
-            )
-            warnings.warn(
-                f"{msg}: wait for them, or call destroy_process_group", RuntimeWarning, stacklevel=1
-            )
+            msg = "this process ended while operations of its process group were under way"
+            hint = "they were cancelled: wait for them, or call destroy_process_group"
+            warnings.warn(f"{msg}; {hint}", RuntimeWarning, stacklevel=1)
         group.__dict__.clear()
 
 
@@ -207,16 +198,15 @@ def init_process_group(communicator: Communicator) -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
     limit = timedelta(seconds=communicator.timeout)
-    place = np.zeros(_LONGEST_ADDRESS + 2, np.uint8)
     store = None
+    place = b""
     if communicator.rank == 0:
         address = _own_address(communicator)
         store = TCPStore(address, 0, communicator.size, True, limit, wait_for_workers=False)
-        encoded = store.port.to_bytes(2) + address.encode()
-        place[: len(encoded)] = np.frombuffer(encoded, np.uint8)
-    received = communicator.broadcast(place, kind="process group").tobytes()
+        place = store.port.to_bytes(2) + address.encode()
+    place = broadcast_bytes(CommunicatorWords(communicator, "process group"), place)
     if store is None:
-        host, port = received[2:].rstrip(b"\0").decode(), int.from_bytes(received[:2])
+        host, port = place[2:].decode(), int.from_bytes(place[:2])
         store = TCPStore(host, port, communicator.size, False, limit)
     dist.init_process_group(
         BACKEND,
@@ -255,16 +245,14 @@ def weft_group(group: dist.ProcessGroup | None = None) -> WeftProcessGroup:
         outside = cast("Any", group) == dist.GroupMember.NON_GROUP_MEMBER
         what = "this process is not in the group" if outside else "the process group is not of backend weft"
         what = "there is no process group" if group is None else what
-        msg = f"{what}; init_process_group('weft') makes one, weft.torch.connect takes any"
-        raise InputError(msg)
+        raise InputError(f"{what}; init_process_group('weft') makes one, weft.torch.connect takes any")
     return group
 
 
 def create(given: Any, options: Options | None) -> WeftProcessGroup:
     """Make a group, for torch: connect its ranks."""
     if options is not None and not isinstance(options, Options):
-        msg = f"pg_options of backend weft are weft.torch.Options, not {type(options).__name__}"
-        raise TypeError(msg)
+        raise TypeError(f"pg_options of backend weft are weft.torch.Options, not {type(options).__name__}")
     options = options or Options()
     seconds = given.timeout.total_seconds()
     found = options.communicator

@@ -6,12 +6,13 @@ with the elements of all ranks, as in torch's own gloo backend.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import distributed as dist
 
 from weft.errors import InputError
+from weft.torch import collectives
 from weft.torch.tensors import array_of, check_cpu
 
 if TYPE_CHECKING:
@@ -20,16 +21,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from weft.runtime.communicator import Communicator
+    from weft.torch.call_arguments import GroupCall
     from weft.torch.collectives import Job
 
 
-def is_sparse(tensors: Sequence[Tensor]) -> bool:
-    """Return whether one of these tensors lists its elements with their coordinates."""
-    return any(tensor.layout == torch.sparse_coo for tensor in tensors)
-
-
-def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
-    """Make a sparse tensor the sum of those of all ranks, in place.
+def all_reduce(call: GroupCall, tensors: Sequence[Tensor]) -> Job:
+    """Make a sparse tensor the sum of those of all ranks, in place; combine dense ones as usual.
 
     Raises
     ------
@@ -38,18 +35,20 @@ def all_reduce(comm: Communicator, tensors: Sequence[Tensor], op: Any) -> Job:
     TypeError
         If the reduction is neither a sum nor an average.
     """
+    if not any(tensor.layout == torch.sparse_coo for tensor in tensors):
+        return collectives.all_reduce(call, tensors)
     if len(tensors) != 1:
         msg = f"all_reduce: {len(tensors)} tensors, some of them sparse; reduce sparse ones one at a time"
         raise InputError(msg)
     (tensor,) = tensors
+    comm, op = call.comm, call.op
     check_cpu("all_reduce", tensor)
     averages = bool(op == dist.ReduceOp.AVG)
     if not averages and not op == dist.ReduceOp.SUM:  # noqa: SIM201 - torch's operations know no other sign
         msg = "all_reduce: sparse tensors have only SUM and AVG; use tensor.to_dense() for other reductions"
         raise TypeError(msg)
     if averages and tensor.dtype == torch.bool:
-        msg = "all_reduce: AVG of torch.bool is not supported; use SUM"
-        raise TypeError(msg)
+        raise TypeError("all_reduce: AVG of torch.bool is not supported; use SUM")
     shape, axes = tuple(tensor.shape), tensor.sparse_dim()
     kind = f"sparse all_reduce {tensor.dtype} {shape} {axes}"
 

@@ -9,19 +9,21 @@ left there, and so could join in a rank's place; that is true of every backend o
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from torch import distributed as dist
 
 from weft.errors import InputError
+from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.client import join
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
+from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.engines.native_engine import NativeEngine
-from weft.runtime.start import load_inputs, open_communicator
+from weft.runtime.start import open_communicator
 from weft.runtime.transport.connections import CONNECT_S
 from weft.runtime.transport.rank_transport import TransportSettings
-from weft.torch.group_options import Options
 from weft.torch.internals import DEFAULT_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -33,6 +35,30 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 _KEY: Final = "weft/note"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """``pg_options`` of a group of backend ``"weft"``, the same on all its ranks.
+
+    Parameters are as for `weft.init`.
+
+    Examples
+    --------
+    >>> Options(algorithm="ring").transport
+    'auto'
+    """
+
+    plan: Plan | str | Path | None = None
+    schedule: Schedule | str | Path | None = None
+    topology: Topology | str | None = None
+    algorithm: str | None = None
+    transport: str = "auto"
+    streams: int = 2
+    connect_timeout: float = CONNECT_S
+    plan_time_limit: float = 20.0
+    communicator: Communicator | None = None
+    """To run on one that is there already, instead of connecting through the store."""
 
 
 def connect(
@@ -82,12 +108,10 @@ def connect(
 def connect_group(group: dist.ProcessGroup | None, options: Options, timeout: float) -> Communicator:
     """Connect the ranks of a process group; parameters and errors as for `connect`."""
     if not dist.is_available() or not dist.is_initialized():
-        msg = "there is no process group; call torch.distributed.init_process_group() first"
-        raise InputError(msg)
+        raise InputError("there is no process group; call torch.distributed.init_process_group() first")
     found = dist.group.WORLD if group is None else group
     if not isinstance(found, dist.ProcessGroup) or found.rank() < 0:
-        msg = "this process is not in the group that was given; only its members call connect"
-        raise InputError(msg)
+        raise InputError("this process is not in the group that was given; only its members call connect")
     store, rank = found.get_group_store(), found.rank()
     key = f"{_KEY}/{count_visit(store, rank)}"
     return meet(store, rank, found.size(), options, timeout=timeout, key=key)
@@ -98,13 +122,18 @@ def meet(
 ) -> Communicator:
     """Make a communicator of ranks that share a store, and a key in it that was not used before."""
     inputs = load_inputs(options.plan, options.schedule, options.topology, options.algorithm)
+    timeout = check_timeout(timeout)
     connect_timeout = min(timeout, check_timeout(options.connect_timeout, "connect_timeout"))
-    engine = NativeEngine.connect(
-        join(find_place_in_group(store, rank, size, key, timeout), timeout=timeout),
-        TransportSettings(options.transport, options.streams),
-        timeout=connect_timeout,
-        topology=inputs.link_topology,
-    )
+    flight_recorder.write_on_signal()
+    with flight_recorder.in_phase("joining the group, waiting until all its ranks have come"):
+        control_plane = join(find_place_in_group(store, rank, size, key, timeout), timeout=timeout)
+    with flight_recorder.in_phase("connecting to the other ranks of the group"):
+        engine = NativeEngine.connect(
+            control_plane,
+            TransportSettings(options.transport, options.streams),
+            timeout=connect_timeout,
+            topology=inputs.link_topology,
+        )
     return open_communicator(engine, inputs, timeout=timeout, plan_time_limit=options.plan_time_limit)
 
 

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 _NUMPY: Final = frozenset(getattr(torch, name) for name in DTYPES if name != "bfloat16")
 """Types that numpy has too."""
 
+_PARTS_OF_BYTES: Final = frozenset(
+    found
+    for sign in ("int", "uint")
+    for bits in range(1, 8)
+    if (found := getattr(torch, f"{sign}{bits}", None)) is not None
+)
+"""Integers of less than a byte, which torch itself can neither copy nor compare."""
+
 _HAVE_NAN: Final = frozenset(
     (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
 )
@@ -65,6 +73,13 @@ class Staged:
             write(self.tensor, self.flat.view(self.tensor.shape))
 
 
+def write_bytes(tensor: torch.Tensor, data: Any) -> None:
+    """Overwrite the elements of a tensor with these bytes."""
+    staged = Staged(tensor)
+    bytes_of(staged.flat)[:] = data
+    staged.write_back()
+
+
 def flat_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return the elements of a tensor in one row, without a copy where that is possible."""
     plain = tensor.detach().resolve_conj().resolve_neg()
@@ -93,11 +108,8 @@ def share_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -
 
 def any_share_memory(tensors: Sequence[torch.Tensor]) -> bool:
     """Return whether two of these tensors may share memory."""
-    if len(tensors) < 2:
-        return False
-    return len({tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}) < sum(
-        bool(tensor.numel()) for tensor in tensors
-    )
+    places = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()]
+    return len(set(places)) < len(places)
 
 
 def kind_of(name: str, tensor: torch.Tensor) -> str:
@@ -158,16 +170,19 @@ def check_input(name: str, *tensors: torch.Tensor) -> None:
     ------
     TypeError
         If a tensor is not on the CPU, or not plainly strided.
+    InputError
+        If its elements are smaller than a byte.
     """
     for tensor in tensors:
         if tensor.is_nested or tensor.is_quantized:
             what, how = ("nested", "to_padded_tensor") if tensor.is_nested else ("quantized", "int_repr")
-            msg = f"{name}: {what} tensors are not supported; use tensor.{how}()"
-            raise TypeError(msg)
+            raise TypeError(f"{name}: {what} tensors are not supported; use tensor.{how}()")
+        if tensor.dtype in _PARTS_OF_BYTES:
+            what = f"{tensor.dtype} is smaller than a byte, and torch itself cannot copy it"
+            raise InputError(f"{name}: {what}; use tensor.view(torch.uint8)")
         check_cpu(name, tensor)
         if tensor.layout != torch.strided:
-            msg = f"{name}: {tensor.layout} tensors are not supported; use tensor.to_dense()"
-            raise TypeError(msg)
+            raise TypeError(f"{name}: {tensor.layout} tensors are not supported; use tensor.to_dense()")
 
 
 def check_cpu(name: str, tensor: torch.Tensor) -> None:
@@ -191,8 +206,7 @@ def check_one_type(name: str, *tensors: torch.Tensor) -> None:
     """Refuse tensors of different types."""
     types = {tensor.dtype for tensor in tensors}
     if len(types) > 1:
-        msg = f"{name}: the tensors are {', '.join(sorted(map(str, types)))}; all have one type"
-        raise TypeError(msg)
+        raise TypeError(f"{name}: the tensors are {', '.join(sorted(map(str, types)))}; all have one type")
 
 
 def check_pair(name: str, output: torch.Tensor, source: torch.Tensor, *, larger: int, smaller: int) -> None:
@@ -200,11 +214,9 @@ def check_pair(name: str, output: torch.Tensor, source: torch.Tensor, *, larger:
     check_input(name, source)
     check_output(name, output)
     if output.dtype != source.dtype:
-        msg = f"{name}: the output is {output.dtype}, the input {source.dtype}; both have one type"
-        raise TypeError(msg)
+        raise TypeError(f"{name}: the output is {output.dtype}, the input {source.dtype}; both have one type")
     if output.numel() * smaller != source.numel() * larger:
-        msg = f"{name}: {output.numel()} elements of output do not fit {source.numel()} of input"
-        raise InputError(msg)
+        raise InputError(f"{name}: {output.numel()} elements of output do not fit {source.numel()} of input")
 
 
 def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[ReduceOp, str]:
@@ -222,14 +234,11 @@ def find_reduction(name: str, op: Any, tensor: torch.Tensor) -> tuple[ReduceOp, 
         found = None
     if found is None:
         allowed = "SUM and AVG" if tensor.is_complex() else ", ".join(sorted(known))
-        msg = f"{name}: {given} of {tensor.dtype} is not supported, only {allowed}"
-        raise TypeError(msg)
+        raise TypeError(f"{name}: {given} of {tensor.dtype} is not supported, only {allowed}")
     if tensor.dtype not in _NUMPY and tensor.dtype not in _HAVE_NAN and tensor.dtype != torch.bool:
-        msg = f"{name}: {tensor.dtype} can be moved but not added; supported are {_SUPPORTED}"
-        raise TypeError(msg)
+        raise TypeError(f"{name}: {tensor.dtype} can be moved but not added; supported are {_SUPPORTED}")
     if found in ("band", "bor", "bxor") and tensor.is_floating_point():
-        msg = f"{name}: Cannot use ReduceOp.{given} with non-integral dtype {tensor.dtype}"
-        raise TypeError(msg)
+        raise TypeError(f"{name}: Cannot use ReduceOp.{given} with non-integral dtype {tensor.dtype}")
     return found, f"{kind_of(name, tensor)} {given}"
 
 

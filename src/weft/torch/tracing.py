@@ -15,10 +15,11 @@ import itertools
 import os
 import sys
 import traceback
+from collections import Counter
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import torch
 from torch import nn
@@ -85,11 +86,9 @@ def _trace(function: Callable[[], Any], name: str, script: Path | None) -> Workl
 
 def _unpack(made: Any, name: str) -> tuple[nn.Module, Any]:
     if isinstance(made, nn.Module):
-        msg = f"{name} returned a model alone, and its work depends on its input; {WANTED}"
-        raise InputError(msg)
+        raise InputError(f"{name} returned a model alone, and its work depends on its input; {WANTED}")
     if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], nn.Module):
-        msg = f"{name} returned {type(made).__name__}; {WANTED}"
-        raise InputError(msg)
+        raise InputError(f"{name} returned {type(made).__name__}; {WANTED}")
     return made
 
 
@@ -104,8 +103,7 @@ def _batch(example: Any, name: str) -> int:
     for value in (*values, *named.values()):
         if isinstance(value, torch.Tensor) and value.dim() and len(value):
             return limits.check(f"samples of the input of {name}", len(value), limits.MAX_BATCH)
-    msg = f"the example input of {name} has no tensor with samples; {WANTED}"
-    raise InputError(msg)
+    raise InputError(f"the example input of {name} has no tensor with samples; {WANTED}")
 
 
 @contextmanager
@@ -128,17 +126,14 @@ def _loaded(target: str) -> Iterator[tuple[Callable[[], Any], Path]]:
     """Run a script and give its function; the script may import what lies beside it."""
     file, _, wanted = target.rpartition(":")
     if not file or not wanted:
-        msg = f"{target!r} names no function; expected script.py:function"
-        raise InputError(msg)
+        raise InputError(f"{target!r} names no function; expected script.py:function")
     path = Path(file).absolute()
     if not path.is_file():
-        msg = f"there is no script {file}; expected script.py:function"
-        raise InputError(msg)
+        raise InputError(f"there is no script {file}; expected script.py:function")
     name = f"weft_traced_{path.stem}_{next(_numbers)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        msg = f"{file} is no Python script; expected script.py:function"
-        raise InputError(msg)
+        raise InputError(f"{file} is no Python script; expected script.py:function")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
@@ -148,8 +143,7 @@ def _loaded(target: str) -> Iterator[tuple[Callable[[], Any], Path]]:
         function = getattr(module, wanted, None)
         if not callable(function):
             known = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
-            msg = f"{file} has no function {wanted!r}; it has {', '.join(known[:20]) or 'none'}"
-            raise InputError(msg)
+            raise InputError(f"{file} has no function {wanted!r}; it has {', '.join(known[:20]) or 'none'}")
         yield function, path
     finally:
         sys.path.remove(str(path.parent))
@@ -161,9 +155,7 @@ def _explained(what: str, script: Path | None) -> Iterator[None]:
     """Turn whatever the user's code raises into one line with the place in the script."""
     try:
         yield
-    except InputError:
-        raise
-    except KeyboardInterrupt:
+    except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a script may raise anything, and that is an error of its own
         frames = traceback.extract_tb(error.__traceback__)
@@ -172,18 +164,11 @@ def _explained(what: str, script: Path | None) -> Iterator[None]:
         if isinstance(error, SyntaxError) and error.filename:
             place = f"{error.filename}:{error.lineno}: "
         text = " ".join(str(error).split())[:500]
-        msg = f"{what}: {place}{type(error).__name__}{f': {text}' if text else ''}"
-        raise InputError(msg) from error
+        raise InputError(f"{what}: {place}{type(error).__name__}{f': {text}' if text else ''}") from error
 
 
-@dataclass
-class _Count:
-    """What some operations do in a forward pass over the example."""
-
-    flops: int = 0
-    elements: int = 0
-    weights: int = 0
-    kernels: int = 0
+_Count: TypeAlias = Counter[Literal["flops", "elements", "weights", "kernels"]]
+"""What some operations do in a forward pass over the example."""
 
 
 @dataclass
@@ -193,34 +178,34 @@ class _Layer:
     name: str
     tensors: tuple[int, ...]
     input_gradient: bool = False
-    products: _Count = field(default_factory=_Count)
-    rest: _Count = field(default_factory=_Count)
+    products: _Count = field(default_factory=Counter)
+    rest: _Count = field(default_factory=Counter)
 
     def operators(self, batch: int) -> Iterator[Operator]:
         """Work per sample: products first, as the module itself, then the rest."""
         passes = 2 if self.input_gradient else 1
         products, rest = self.products, self.rest
-        elements = round(products.elements / batch)
+        elements = round(products["elements"] / batch)
         yield Operator(
             self.name,
             self.tensors,
             forward_elements=elements,
             backward_elements=passes * elements,
-            forward_weights=products.weights,
-            backward_weights=passes * products.weights,
-            kernels=(products.kernels, passes * products.kernels),
+            forward_weights=products["weights"],
+            backward_weights=passes * products["weights"],
+            kernels=(products["kernels"], passes * products["kernels"]),
             input_gradient=self.input_gradient,
-            flops=round(products.flops / batch),
+            flops=round(products["flops"] / batch),
         )
-        if rest.kernels:
-            elements = round(rest.elements / batch)
+        if rest["kernels"]:
+            elements = round(rest["elements"] / batch)
             yield Operator(
                 f"{self.name}.rest",
                 forward_elements=elements,
                 backward_elements=round(1.5 * elements),
-                forward_weights=rest.weights,
-                backward_weights=2 * rest.weights,
-                kernels=(rest.kernels, rest.kernels),
+                forward_weights=rest["weights"],
+                backward_weights=2 * rest["weights"],
+                kernels=(rest["kernels"], rest["kernels"]),
             )
 
 
@@ -233,8 +218,7 @@ class _Layers:
         self._own = _own_tensors(model)
         self._layers: dict[nn.Module, _Layer] = {}
         self._called: set[nn.Module] = set()
-        self._current: _Layer | None = None
-        self._early: list[tuple[_Count, bool]] = []
+        self._early = self._current = _Layer("before the first layer", ())
 
     def run(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Run the forward pass; what is computed is kept for `operators`."""
@@ -254,33 +238,27 @@ class _Layers:
         self._adopt()
         layers = [layer for layer in self._layers.values() if layer.tensors]
         if not layers:
-            msg = (
-                f"{type(self._model).__name__} has no parameters that are trained; there is nothing to model"
-            )
-            raise InputError(msg)
+            name = type(self._model).__name__
+            raise InputError(f"{name} has no parameters that are trained; there is nothing to model")
         limits.check("layers of the model", len(layers), limits.MAX_LAYERS)
-        for count, is_product in self._early:
-            _sum(layers[0], count, is_product=is_product)
+        layers[0].products.update(self._early.products)
+        layers[0].rest.update(self._early.rest)
         return tuple(operator for layer in layers for operator in layer.operators(batch))
 
     def _enter(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         self._called.add(module)
         if self._own[module]:
             values = (*arguments, *named.values())
+            tensors = [value for value in values if isinstance(value, torch.Tensor)]
             layer = self._layers.setdefault(module, _Layer(self._title(module), self._own[module]))
-            layer.input_gradient |= any(
-                isinstance(value, torch.Tensor) and value.requires_grad for value in values
-            )
+            layer.input_gradient |= any(tensor.requires_grad for tensor in tensors)
             self._current = layer
 
     def _title(self, module: nn.Module) -> str:
         return self._names[module] or type(module).__name__
 
     def _add(self, count: _Count, *, is_product: bool) -> None:
-        if self._current is None:
-            self._early.append((count, is_product))
-        else:
-            _sum(self._current, count, is_product=is_product)
+        (self._current.products if is_product else self._current.rest).update(count)
 
     def _adopt(self) -> None:
         """Give parameters of modules that were not called themselves to the nearest module around them."""
@@ -317,22 +295,13 @@ class _Counter(DispatchMode):  # type: ignore[misc]
         if is_view or not outputs:
             return result
         formula = flop_registry.get(family(func))
-        count = _Count(flops=int(formula(*args, **kwargs, out_val=result)) if formula else 0, kernels=1)
+        count: _Count = Counter({"kernels": 1})
+        if formula is not None:
+            count["flops"] = int(formula(*args, **kwargs, out_val=result))
         for tensor in (*inputs, *outputs):
-            if storage(tensor) in self._weights:
-                count.weights += tensor.numel()
-            else:
-                count.elements += tensor.numel()
+            count["weights" if storage(tensor) in self._weights else "elements"] += tensor.numel()
         self._add(count, is_product=formula is not None)
         return result
-
-
-def _sum(layer: _Layer, count: _Count, *, is_product: bool) -> None:
-    into = layer.products if is_product else layer.rest
-    into.flops += count.flops
-    into.elements += count.elements
-    into.weights += count.weights
-    into.kernels += count.kernels
 
 
 def _own_tensors(model: nn.Module) -> dict[nn.Module, tuple[int, ...]]:
@@ -340,11 +309,8 @@ def _own_tensors(model: nn.Module) -> dict[nn.Module, tuple[int, ...]]:
     seen: set[nn.Parameter] = set()
     own: dict[nn.Module, tuple[int, ...]] = {}
     for module in model.modules():
-        fresh = [
-            parameter
-            for parameter in module.parameters(recurse=False)
-            if parameter.requires_grad and parameter not in seen
-        ]
+        trained = [one for one in module.parameters(recurse=False) if one.requires_grad]
+        fresh = [one for one in trained if one not in seen]
         seen.update(fresh)
         own[module] = tuple(parameter.numel() for parameter in fresh)
     return own
@@ -353,9 +319,6 @@ def _own_tensors(model: nn.Module) -> dict[nn.Module, tuple[int, ...]]:
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
     if isinstance(values, torch.Tensor):
         yield values
-    elif isinstance(values, dict):
-        for value in values.values():
-            yield from _tensors(value)
-    elif isinstance(values, list | tuple):
-        for value in values:
+    elif isinstance(values, dict | list | tuple):
+        for value in values.values() if isinstance(values, dict) else values:
             yield from _tensors(value)

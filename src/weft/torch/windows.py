@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weft.errors import DesyncError
-from weft.torch.tensors import bytes_of, flat_of, write
+from weft.torch.tensors import bytes_of, flat_of, write, write_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
     from torch import Tensor
 
     from weft.runtime.communicator import Communicator
+    from weft.torch.collectives import Job
 
     Bytes = NDArray[np.uint8]
 
@@ -72,7 +71,7 @@ class Window:
         self._failure: BaseException | None = None
         self._lock = threading.Lock()
 
-    def add(self, entry: WindowEntry) -> Callable[[float], None]:
+    def add(self, entry: WindowEntry) -> Job:
         """Queue one collective; return the function that carries it out when its turn comes."""
         with self._lock:
             self._queued.append(entry)
@@ -108,7 +107,7 @@ class Window:
         for place, entry in enumerate(entries):
             first = _COUNT_BYTES + place * self.part_bytes
             for row, peer in zip(messages, self._peers, strict=True):
-                row[first : first + self.part_bytes] = bytes_of(flat_of(entry.gives(peer)))
+                row[first : first + self.part_bytes] = bytes_of(flat_of(entry.given[peer]))
             entry.keep_own()  # in the order of the calls: what it overwrites may be what the next one sends
             entry.is_sent = True
         self.comm.send_parts(self._peers, messages.reshape(-1), timeout=timeout, kind=self._kind)
@@ -128,7 +127,7 @@ class Window:
                 parts = message[_COUNT_BYTES:].reshape(self._most, self.part_bytes)
                 self._kept[peer].extend(parts[: max(1, min(count, self._most))])
         for peer in self._peers:
-            entry.takes(peer, self._kept[peer].popleft())
+            write_bytes(entry.taken[peer], self._kept[peer].popleft())
 
 
 class WindowEntry:
@@ -145,25 +144,13 @@ class WindowEntry:
     """
 
     def __init__(self, rank: int, given: dict[int, Tensor], taken: dict[int, Tensor]) -> None:
-        self._rank, self._given, self._taken = rank, given, taken
+        self.given, self.taken, self._rank = given, taken, rank
         self.is_sent = False
-
-    def gives(self, peer: int) -> Tensor:
-        """Return the tensor that is sent to a peer."""
-        return self._given[peer]
-
-    def takes(self, peer: int, data: Bytes) -> None:
-        """Write the data of a peer into its output."""
-        output = self._taken[peer]
-        flat = flat_of(output)
-        bytes_of(flat)[:] = data
-        if flat.data_ptr() != output.data_ptr():
-            write(output, flat.view(output.shape))
 
     def keep_own(self) -> None:
         """Copy the tensor that this rank sends to itself, if it is the root."""
-        if self._rank in self._given and self._rank in self._taken:
-            source, output = self._given[self._rank], self._taken[self._rank]
+        if self._rank in self.given and self._rank in self.taken:
+            source, output = self.given[self._rank], self.taken[self._rank]
             write(output, flat_of(source).view(output.shape))
 
 
@@ -188,29 +175,14 @@ class Windows:
             self._open = Window(self._comm, name, kind, root, part_bytes, self._open)
         return self._open
 
-    def close(self) -> Window | None:
-        """Close the window before another collective, and return it."""
+    def close_before(self, job: Job) -> Job:
+        """Close the window before another collective, whose job then first checks that nothing is left."""
         window, self._open = self._open, None
-        return window
+        if window is None:
+            return job
 
+        def run(timeout: float) -> None:
+            window.check_empty()
+            job(timeout)
 
-def entry_of_gather(rank: int, root: int, outputs: Sequence[Tensor], source: Tensor) -> WindowEntry:
-    """Return the entry of a gather on this rank."""
-    return WindowEntry(rank, {root: source}, dict(enumerate(outputs)))
-
-
-def entry_of_scatter(rank: int, root: int, output: Tensor, sources: Sequence[Tensor]) -> WindowEntry:
-    """Return the entry of a scatter on this rank."""
-    return WindowEntry(rank, dict(enumerate(sources)), {root: output})
-
-
-def checked(job: Callable[[float], Any], window: Window | None) -> Callable[[float], Any]:
-    """Return a job that first checks that nothing is left in the window before it."""
-    if window is None:
-        return job
-
-    def run(timeout: float) -> Any:
-        window.check_empty()
-        return job(timeout)
-
-    return run
+        return run

@@ -137,8 +137,7 @@ def _check_policies(names: Sequence[str]) -> None:
     unknown = [name for name in names if name not in FORMULAS]
     if unknown or not names:
         problem = f"policy {unknown[0]!r} is unknown" if unknown else "no policies"
-        msg = f"{problem}; expected some of {', '.join(FORMULAS)}"
-        raise InputError(msg)
+        raise InputError(f"{problem}; expected some of {', '.join(FORMULAS)}")
 
 
 def _distinct_fusions(layers: Sequence[Layer], candidates: Sequence[int] | None) -> dict[Groups, int]:
@@ -150,8 +149,7 @@ def _distinct_fusions(layers: Sequence[Layer], candidates: Sequence[int] | None)
     for threshold in sorted(candidates):
         fusions.setdefault(fuse(layers, threshold), threshold)
     if not fusions:
-        msg = "no candidates; give at least one threshold, or None for all that differ"
-        raise InputError(msg)
+        raise InputError("no candidates; give at least one threshold, or None for all that differ")
     return fusions
 
 
@@ -306,10 +304,8 @@ def _check_options(policy: Policy, fusion: int | None, options: Mapping[str, Any
     names = next((names for name, names in _FUSION.items() if name in policy.options), None)
     if names is None:
         known = ", ".join(policy.options)
-        msg = f"policy {policy.name} fuses nothing that --fusion could set; its options: {known}"
-        raise InputError(msg)
+        raise InputError(f"policy {policy.name} fuses nothing that --fusion could set; its options: {known}")
     twice = [name for name in names if name in options]
     if twice:
-        msg = f"option {twice[0]} is set already, by the fusion; give one of them"
-        raise InputError(msg)
+        raise InputError(f"option {twice[0]} is set already, by the fusion; give one of them")
     return {**dict.fromkeys(names, fusion), **options}

@@ -85,8 +85,7 @@ class Noise:
         for rank, factor in self.stragglers.items():
             if not 0 <= rank < ranks or not 0 < factor <= _SLOWEST:
                 allowed = f"ranks are 0 to {ranks - 1}, factors above 0 and at most {_SLOWEST:,.0f}"
-                msg = f"straggler {rank}, {factor} times as slow: {allowed}"
-                raise InputError(msg)
+                raise InputError(f"straggler {rank}, {factor} times as slow: {allowed}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +197,7 @@ class Cluster:
         """
         self.noise.check(self.topology.ranks)
         if not 0 <= self.overhead_s < math.inf:
-            msg = f"an overhead of {self.overhead_s} s: a time is at least 0 and finite"
-            raise InputError(msg)
+            raise InputError(f"an overhead of {self.overhead_s} s: a time is at least 0 and finite")
         if len(graph.starts) < 2:
             msg = f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2"
             raise InputError(msg)

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -117,8 +118,7 @@ class Linear:
         0.006
         """
         if workers < 1:
-            msg = f"{workers} workers: there is at least one"
-            raise InputError(msg)
+            raise InputError(f"{workers} workers: there is at least one")
         half = AlphaBeta((workers - 1) * alpha_s, (workers - 1) / workers * beta_s_per_byte)
         return cls.in_halves(half, half)
 
@@ -172,7 +172,7 @@ class Interpolated(_ByName):
 
     def __init__(self, smallest_bytes: int = SMALLEST_BYTES) -> None:
         self._smallest_bytes = smallest_bytes
-        self._known: dict[tuple[str, int], float] = {}
+        self._at = cache(self.measure)
 
     @abstractmethod
     def measure(self, collective: str, size_bytes: int) -> float:
@@ -190,12 +190,6 @@ class Interpolated(_ByName):
         high = low * STEP
         first, last = self._at(collective, low), self._at(collective, high)
         return first + (last - first) * (size_bytes - low) / (high - low)
-
-    def _at(self, collective: str, size_bytes: int) -> float:
-        key = collective, size_bytes
-        if key not in self._known:
-            self._known[key] = self.measure(collective, size_bytes)
-        return self._known[key]
 
 
 class Simulated(Interpolated):
@@ -276,7 +270,7 @@ def fit(samples: Iterable[tuple[int, float]]) -> AlphaBeta:
         msg = f"a line needs times of at least two sizes, not of {len(by_size)}; measure another size"
         raise InputError(msg)
     sizes = np.array(sorted(by_size), dtype=np.float64)
-    times = np.array([_lower_quartile(by_size[size]) for size in sorted(by_size)])
+    times = np.array([np.quantile(by_size[size], 0.25, method="lower") for size in sorted(by_size)])
     weights = np.ones(len(sizes))
     alpha = beta = 0.0
     for _ in range(_ROUNDS):
@@ -284,10 +278,6 @@ def fit(samples: Iterable[tuple[int, float]]) -> AlphaBeta:
         errors = np.abs((alpha + beta * sizes) / times - 1)
         weights = 1 / np.maximum(errors, _TOO_GOOD)
     return AlphaBeta(alpha, beta)
-
-
-def _lower_quartile(times: list[float]) -> float:
-    return sorted(times)[(len(times) - 1) // 4]
 
 
 def _weighted(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 
-from weft.errors import InputError, no_such
+from weft.errors import InputError, look_up
 from weft.training.workloads.operators import ELEMENT_BYTES
 
 if TYPE_CHECKING:
@@ -92,12 +92,10 @@ class Device:
         unknown = [dtype for dtype in self.dtypes if dtype not in ELEMENT_BYTES]
         if unknown or not self.flops_per_s:
             problem = f"number format {unknown[0]!r} is unknown" if unknown else "no number format"
-            msg = f"device {self.name}: {problem}; expected some of {', '.join(ELEMENT_BYTES)}"
-            raise InputError(msg)
+            raise InputError(f"device {self.name}: {problem}; expected some of {', '.join(ELEMENT_BYTES)}")
         figures = (self.memory_bytes_per_s, *(peak for _, peak in self.flops_per_s))
         if not all(0 < figure < float("inf") for figure in figures) or self.units < 1:
-            msg = f"device {self.name}: speeds and units are above 0"
-            raise InputError(msg)
+            raise InputError(f"device {self.name}: speeds and units are above 0")
         shares = (self.core_efficiency, self.tensor_efficiency, self.memory_efficiency)
         if not all(0 < share <= 1 for share in shares) or not 0 <= self.launch_s < float("inf"):
             msg = f"device {self.name}: efficiencies are above 0 and at most 1, launches at least 0 s"
@@ -289,48 +287,42 @@ class SystolicArray:
         return down * depth * over + lag
 
 
-_TERA: Final = 1e12
 _GIGA: Final = 1e9
+
+
+def _tera(**peaks: float) -> tuple[tuple[str, float], ...]:
+    """Peaks by number format, in 10^12 FLOP/s."""
+    return tuple((dtype, peak * 1e12) for dtype, peak in peaks.items())
+
 
 DEVICES: Final[dict[str, Device | SystolicArray]] = {
     device.name: device
     for device in (
-        Device(
-            "v100",
-            (("fp32", 15.7 * _TERA), ("fp16", 125 * _TERA)),
-            900 * _GIGA,
-            80,
-            "NVIDIA Tesla V100 SXM2 data sheet",
-        ),
+        Device("v100", _tera(fp32=15.7, fp16=125), 900 * _GIGA, 80, "NVIDIA Tesla V100 SXM2 data sheet"),
         Device(
             "rtx2080ti",
-            (("fp32", 13.45 * _TERA), ("fp16", 53.8 * _TERA)),
+            _tera(fp32=13.45, fp16=53.8),
             616 * _GIGA,
             68,
             "NVIDIA Turing architecture white paper: reference clock, fp16 with sums in fp32",
         ),
         Device(
             "a100",
-            (("tf32", 156 * _TERA), ("bf16", 312 * _TERA), ("fp16", 312 * _TERA), ("fp32", 19.5 * _TERA)),
+            _tera(tf32=156, bf16=312, fp16=312, fp32=19.5),
             2039 * _GIGA,
             108,
             "NVIDIA A100 80 GB SXM data sheet, without sparsity",
         ),
         Device(
             "h100",
-            (
-                ("bf16", 989.4 * _TERA),
-                ("fp16", 989.4 * _TERA),
-                ("tf32", 494.7 * _TERA),
-                ("fp32", 66.9 * _TERA),
-            ),
+            _tera(bf16=989.4, fp16=989.4, tf32=494.7, fp32=66.9),
             3352 * _GIGA,
             132,
             "NVIDIA H100 SXM5 data sheet, without sparsity",
         ),
         Device(
             "ace-npu",
-            (("fp16", 120 * _TERA),),
+            _tera(fp16=120),
             900 * _GIGA,
             80,
             "the accelerator of the ACE paper: 80 units at 1245 MHz, recalled and not checked",
@@ -354,7 +346,4 @@ def find_device(name: str) -> Device | SystolicArray:
     >>> find_device("v100").dtypes
     ('fp32', 'fp16')
     """
-    found = DEVICES.get(name)
-    if found is None:
-        raise no_such("device", name, DEVICES)
-    return found
+    return look_up("device", name, DEVICES)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
-from weft.errors import InputError, no_such
+from weft.errors import InputError, look_up
 
 if TYPE_CHECKING:
     from weft.training.devices import Device
@@ -45,8 +45,7 @@ class EndpointEngine:
 
     def __post_init__(self) -> None:
         if min(self.sram_bytes, self.fsms, self.alus, self.alu_bytes, self.clock_hz) < 1:
-            msg = f"{self}: every figure is at least 1"
-            raise InputError(msg)
+            raise InputError(f"{self}: every figure is at least 1")
         limits.check("SRAM of an engine", self.sram_bytes, limits.MAX_SIZE_BYTES)
         limits.check("state machines of an engine", self.fsms, limits.MAX_SEGMENTS)
 
@@ -101,15 +100,12 @@ class Endpoint:
     def __post_init__(self) -> None:
         speeds = (self.processor_bandwidth, self.bus_bandwidth, self.memory_bandwidth or 1)
         if self.processors < 0 or min(speeds) < 1 or min(self.copy_reads, self.reduce_reads) < 0:
-            msg = f"endpoint {self.name}: speeds are at least 1, processors and reads at least 0"
-            raise InputError(msg)
+            raise InputError(f"endpoint {self.name}: speeds are at least 1, processors and reads at least 0")
         if self.message_bytes < 1 or (self.chunk_bytes is not None and self.chunk_bytes < 1):
             sizes = f"chunks of {self.chunk_bytes} bytes, messages of {self.message_bytes}"
-            msg = f"endpoint {self.name}: {sizes}; they have at least 1"
-            raise InputError(msg)
+            raise InputError(f"endpoint {self.name}: {sizes}; they have at least 1")
         if self.engine is not None and self.chunk_bytes is None:
-            msg = f"endpoint {self.name}: an engine works on chunks; give their size"
-            raise InputError(msg)
+            raise InputError(f"endpoint {self.name}: an engine works on chunks; give their size")
 
     @property
     def read_bandwidth(self) -> int | None:
@@ -151,23 +147,11 @@ ENDPOINTS: Final = {
         Endpoint("free", "costs nothing, and collectives stay whole", chunk_bytes=None),
         Endpoint("ideal", "costs nothing, in chunks: what no engine can beat"),
         Endpoint(
-            "no-overlap",
-            "everything communicates, after the backward pass",
-            processors=80,
-            memory_bandwidth=900 * _GB,
-            overlaps=False,
+            "no-overlap", "everything communicates, after the backward pass", 80, 900 * _GB, overlaps=False
         ),
+        Endpoint("comm-opt", "6 processors and 450 GB/s communicate: the network is filled", 6, 450 * _GB),
         Endpoint(
-            "comm-opt",
-            "6 processors and 450 GB/s communicate: the network is filled",
-            processors=6,
-            memory_bandwidth=450 * _GB,
-        ),
-        Endpoint(
-            "comp-opt",
-            "2 processors and 128 GB/s communicate: little is taken from computing",
-            processors=2,
-            memory_bandwidth=128 * _GB,
+            "comp-opt", "2 processors and 128 GB/s communicate: little is taken from computing", 2, 128 * _GB
         ),
         Endpoint(
             "ace",
@@ -193,7 +177,4 @@ def find_endpoint(name: str) -> Endpoint:
     >>> find_endpoint("ace").engine.fsms
     16
     """
-    found = ENDPOINTS.get(name)
-    if found is None:
-        raise no_such("endpoint", name, ENDPOINTS)
-    return found
+    return look_up("endpoint", name, ENDPOINTS)

@@ -96,9 +96,10 @@ def engine_phases(
         seconds, size = _stay(schedule, first, last, chunk_bytes)
         stays.append(seconds + (moved if first == 0 else 0.0))
         held.append(size)
-    needs = np.array([*stays, moved]) * np.array([*held, float(chunk_bytes)])
+    sizes = np.array([*held, float(chunk_bytes)])
+    needs = np.array([*stays, moved]) * sizes
     shares = engine.sram_bytes * needs / needs.sum()
-    rooms = np.maximum(1, shares // np.array([*held, float(chunk_bytes)])).astype(int).tolist()
+    rooms = np.maximum(1, shares // sizes).astype(int).tolist()
     return [Phase(step, min(room, engine.fsms)) for step, room in zip(begins, rooms, strict=True)]
 
 
@@ -154,7 +155,7 @@ class Equipment:
 
     def pattern(self, schedule: Schedule, size_bytes: int, segment_bytes: int | None) -> int:
         """Prepare a collective."""
-        parts = [phase.step for phase in self.phases[1:-1]] if self._has_phases(schedule) else []
+        parts = phase_steps(schedule) if self._has_phases(schedule) else []
         return self.flow.pattern(
             schedule,
             size_bytes,

@@ -19,7 +19,7 @@ from weft.training.policies import find
 from weft.training.single_channel import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from weft.training.costs import Costs
     from weft.training.fusion import Groups
@@ -183,12 +183,12 @@ def report(fusions: Fusions, belief: Fusions | None = None, *, most: int = limit
     start, *others = (belief or fusions.as_lines()).good(CANDIDATES, most)
     smallest = min((layer.size_bytes for layer in layers if layer.size_bytes), default=1)
     bounds = smallest, max(smallest, total_bytes(layers))
-    searches: Mapping[str, Callable[[], FusionSearch]] = {
-        "model": lambda: BoundedSearch(bounds, start, 1),
-        "bounded": lambda: BoundedSearch(bounds, start, noise=0.0, others=others),
-        "bayesian": lambda: BayesianSearch(_BOUNDS, FIRST_GUESS),
+    searches: dict[str, FusionSearch] = {
+        "model": BoundedSearch(bounds, start, 1),
+        "bounded": BoundedSearch(bounds, start, noise=0.0, others=others),
+        "bayesian": BayesianSearch(_BOUNDS, FIRST_GUESS),
     }
-    outcomes = tuple(outcome(name, make(), fusions.seconds, fastest) for name, make in searches.items())
+    outcomes = tuple(outcome(name, search, fusions.seconds, fastest) for name, search in searches.items())
     return SearchReport(len(tried), threshold, fastest, outcomes)
 
 

@@ -7,12 +7,11 @@ is one collective: few groups save what every call costs, many groups start earl
 from __future__ import annotations
 
 import hashlib
-import math
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from weft.errors import InputError
-from weft.training.layers import Layer, check_layers
+from weft.training.layers import Layer, backward_seconds, check_layers, forward_seconds, total_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,8 +41,7 @@ def fuse(layers: Sequence[Layer], threshold_bytes: int) -> Groups:
     """
     check_layers(layers)
     if threshold_bytes < 1:
-        msg = f"threshold of {threshold_bytes} bytes: give at least 1, which fuses nothing"
-        raise InputError(msg)
+        raise InputError(f"threshold of {threshold_bytes} bytes: give at least 1, which fuses nothing")
     groups: list[list[int]] = []
     filled = 0
     for index in range(len(layers) - 1, -1, -1):
@@ -74,18 +72,12 @@ def condense(layers: Sequence[Layer], groups: Groups) -> tuple[Layer, ...]:
     """
     if any(layer.exchange is not None for layer in layers):
         return tuple(layers)
-    place = [-1] * len(layers)
-    for number, group in enumerate(groups):
-        for index in range(min(group), max(group) + 1):
-            place[index] = number
+    place = {
+        index: number for number, group in enumerate(groups) for index in range(min(group), max(group) + 1)
+    }
     return tuple(
-        Layer(
-            run[0].name,
-            sum(layer.size_bytes for layer in run),
-            math.fsum(layer.forward_s for layer in run),
-            math.fsum(layer.backward_s for layer in run),
-        )
-        for _, members in groupby(range(len(layers)), key=place.__getitem__)
+        Layer(run[0].name, total_bytes(run), forward_seconds(run), backward_seconds(run))
+        for _, members in groupby(range(len(layers)), key=place.get)
         for run in [[layers[index] for index in members]]
     )
 
@@ -95,14 +87,10 @@ def distinct_thresholds(layers: Sequence[Layer], most: int) -> list[int]:
 
     Where there are more than `most`, as many thresholds in even ratios; some of these may fuse alike.
     """
-    found: list[int] = []
-    for threshold in _changes(layers):
-        if len(found) == most:
-            break
-        found.append(threshold)
-    else:
+    found = list(islice(_changes(layers), most + 1))
+    if len(found) <= most:
         return found
-    low, high = found[0], sum(layer.size_bytes for layer in layers)
+    low, high = found[0], total_bytes(layers)
     return sorted({round(low * (high / low) ** (step / (most - 1))) for step in range(most)})
 
 

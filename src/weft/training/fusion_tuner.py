@@ -58,8 +58,7 @@ class FusionSearch(ABC):
             raise InputError(msg)
         limits.check("bytes of a threshold", high, limits.MAX_SIZE_BYTES)
         if not 1 <= evaluations <= MOST_EVALUATIONS:
-            msg = f"{evaluations} evaluations: expected 1 to {MOST_EVALUATIONS}"
-            raise InputError(msg)
+            raise InputError(f"{evaluations} evaluations: expected 1 to {MOST_EVALUATIONS}")
         self.low, self.high, self.start = low, high, start
         self.evaluations = evaluations
         self.tried: dict[int, float] = {}
@@ -79,11 +78,9 @@ class FusionSearch(ABC):
             If the search is over, or this is not a time.
         """
         if self._asked is None:
-            msg = f"the search is over after {len(self.tried)} evaluations; take .best"
-            raise InputError(msg)
+            raise InputError(f"the search is over after {len(self.tried)} evaluations; take .best")
         if not 0 < seconds < math.inf:
-            msg = f"an iteration of {seconds} s: expected a time above 0"
-            raise InputError(msg)
+            raise InputError(f"an iteration of {seconds} s: expected a time above 0")
         self.tried[self._asked] = seconds
         if len(self.tried) >= self.evaluations:
             self._asked = None
@@ -138,8 +135,7 @@ class BoundedSearch(FusionSearch):
         others: Sequence[int] = (),
     ) -> None:
         if not 0 <= noise < 1:
-            msg = f"noise of {noise}: expected a share of the time, from 0 to below 1"
-            raise InputError(msg)
+            raise InputError(f"noise of {noise}: expected a share of the time, from 0 to below 1")
         self.noise = noise
         self.others = tuple(min(bounds[1], max(bounds[0], other)) for other in others)
         super().__init__(bounds, start, evaluations)
@@ -234,8 +230,7 @@ class BayesianSearch(FusionSearch):
         xi: float = 0.1,
     ) -> None:
         if not 0 <= xi < math.inf:
-            msg = f"xi of {xi}: expected a number of standard deviations, at least 0"
-            raise InputError(msg)
+            raise InputError(f"xi of {xi}: expected a number of standard deviations, at least 0")
         self.xi = xi
         super().__init__(bounds, start, evaluations)
 

@@ -123,18 +123,8 @@ class TrainingJob:
         graph = policy.build(layers, iterations=self.iterations, costs=costs, **options)
         noise = Noise(self.jitter, self.stragglers, self.seed)
         cluster = Cluster(topology, choose, endpoint, self.channels, self.overhead_s, noise)
-        return TrainingResult(
-            job=self,
-            workload=workload,
-            device=device,
-            layers=layers,
-            policy=policy,
-            options=options,
-            reason=reason,
-            graph=graph,
-            cluster=cluster,
-            run=cluster.run(graph, record=record),
-        )
+        run = cluster.run(graph, record=record)
+        return TrainingResult(self, workload, device, layers, policy, options, reason, graph, cluster, run)
 
 
 @dataclass(frozen=True, slots=True)

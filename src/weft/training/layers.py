@@ -79,13 +79,11 @@ class Layer:
     def __post_init__(self) -> None:
         limits.check_text("the name of a layer", self.name, InputError, empty=True)
         if self.size_bytes < 0:
-            msg = f"layer {self.name}: {self.size_bytes} bytes; a size is at least 0"
-            raise InputError(msg)
+            raise InputError(f"layer {self.name}: {self.size_bytes} bytes; a size is at least 0")
         limits.check(f"bytes of layer {self.name}", self.size_bytes, limits.MAX_SIZE_BYTES)
         for what, seconds in (("forward", self.forward_s), ("backward", self.backward_s)):
             if not 0 <= seconds < math.inf:
-                msg = f"layer {self.name}: {seconds} s of {what}; a time is at least 0 and finite"
-                raise InputError(msg)
+                raise InputError(f"layer {self.name}: {seconds} s of {what}; a time is at least 0 and finite")
         if min(self.tensors, default=0) < 0:
             msg = f"layer {self.name}: a tensor of {min(self.tensors)} bytes; a size is at least 0"
             raise InputError(msg)
@@ -105,8 +103,7 @@ class Layer:
 def check_layers(layers: Sequence[Layer]) -> None:
     """Raise an `InputError` unless these can be the layers of a model."""
     if not layers:
-        msg = "a model has at least one layer"
-        raise InputError(msg)
+        raise InputError("a model has at least one layer")
     limits.check("layers", len(layers), limits.MAX_LAYERS)
     for number, layer in enumerate(layers):
         if layer.exchange is not None and not number < layer.exchange.needed_by < len(layers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from weft.algorithms import registry
@@ -45,8 +46,8 @@ def by_algorithm(
         If the algorithm does not apply to the topology; when it is asked for halves that it does not have.
     """
     line = registry.find(algorithm)
-    known: dict[str, Schedule] = {}
 
+    @cache
     def build(collective: str) -> Schedule:
         if collective in line.collectives and not (halved and collective in _HALVES):
             return line.build(topology, collective)
@@ -58,12 +59,7 @@ def by_algorithm(
             why = f"has no {collective}, and its all-reduce is not two halves"
             raise UnsupportedError(algorithm, why, "use a policy that sends all-reduces") from error
 
-    def choose(collective: str, _size: int) -> tuple[Schedule, int | None]:
-        if collective not in known:
-            known[collective] = build(collective)
-        return known[collective], segment_bytes
-
-    return choose
+    return lambda collective, _size: (build(collective), segment_bytes)
 
 
 def by_schedule(schedule: Schedule) -> Chooser:
@@ -91,13 +87,14 @@ def verified(choose: Chooser) -> Chooser:
     VerificationError
         From the chooser: if a schedule does not compute its collective.
     """
-    known: set[Schedule] = set()
+
+    @cache
+    def check(schedule: Schedule) -> None:
+        verify(schedule, max_work=None)
 
     def choose_verified(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
         schedule, segment_bytes = choose(collective, size_bytes)
-        if schedule not in known:
-            verify(schedule, max_work=None)
-            known.add(schedule)
+        check(schedule)
         return schedule, segment_bytes
 
     return choose_verified

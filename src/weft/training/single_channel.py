@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -82,11 +83,9 @@ def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) 
 def trace(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> TaskTimes:
     """Run a graph and give when everything happened; parameters as for `run`."""
     if len(graph.starts) < 2:
-        msg = f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2"
-        raise InputError(msg)
+        raise InputError(f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2")
     if not 1 <= channels <= MOST_CHANNELS:
-        msg = f"{channels} channels: expected 1 to {MOST_CHANNELS}"
-        raise InputError(msg)
+        raise InputError(f"{channels} channels: expected 1 to {MOST_CHANNELS}")
     began, ended = _Machine(graph, _prices(costs), overhead_s, channels).run()
     starts = [began[number] for number in graph.starts]
     return TaskTimes(
@@ -111,10 +110,7 @@ class _Machine:
             for before in task.after:
                 self._followers[before].append(number)
         self._free = {TaskKind.COMPUTE: 1, TaskKind.COLLECTIVE: channels}
-        self._waiting: dict[TaskKind, list[tuple[int, float, int]]] = {
-            TaskKind.COMPUTE: [],
-            TaskKind.COLLECTIVE: [],
-        }
+        self._waiting: dict[TaskKind, list[tuple[int, float, int]]] = {kind: [] for kind in self._free}
         self._under_way: list[tuple[float, int]] = []
         self.began = [0.0] * len(self.tasks)
         self.ended = [0.0] * len(self.tasks)
@@ -168,17 +164,14 @@ class _Machine:
 
 def _prices(costs: Costs) -> Callable[[str, int], float]:
     """Look up what a collective costs, once for each size: simulated costs take time to give."""
-    known: dict[tuple[str, int], float] = {}
 
+    @cache
     def price(collective: str, size_bytes: int) -> float:
-        key = collective, size_bytes
-        if key not in known:
-            cost = getattr(costs, collective, None)
-            if cost is None:
-                msg = f"these costs have no {collective}, which the model needs; give costs that have one"
-                raise InputError(msg)
-            known[key] = cost(size_bytes)
-        return known[key]
+        cost: Callable[[int], float] | None = getattr(costs, collective, None)
+        if cost is None:
+            msg = f"these costs have no {collective}, which the model needs; give costs that have one"
+            raise InputError(msg)
+        return cost(size_bytes)
 
     return price
 

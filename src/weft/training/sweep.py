@@ -85,8 +85,7 @@ def _with(job: TrainingJob, values: Mapping[str, str]) -> TrainingJob:
 
 def _whole(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        msg = f"--sweep batch={text}: expected whole numbers"
-        raise InputError(msg)
+        raise InputError(f"--sweep batch={text}: expected whole numbers")
     return int(text)
 
 
@@ -104,12 +103,10 @@ def open_executor(kind: str, jobs: int | None) -> Iterator[Executor]:
             from mpi4py import MPI
             from mpi4py.futures import MPIPoolExecutor
         except ImportError as error:
-            msg = f"--executor mpi needs mpi4py: {error}; install weft[mpi]"
-            raise InputError(msg) from error
+            raise InputError(f"--executor mpi needs mpi4py: {error}; pip install mpi4py") from error
         if MPI.COMM_WORLD.size < 2:
             how = "mpirun -n 4 python -m mpi4py.futures -m weft train ..."
-            msg = f"--executor mpi has no workers; start it as {how}"
-            raise InputError(msg)
+            raise InputError(f"--executor mpi has no workers; start it as {how}")
         with MPIPoolExecutor() as workers:
             try:
                 yield workers
@@ -168,8 +165,7 @@ def measure(job: TrainingJob, prepare: Callable[[TrainingJob], TrainingJob]) -> 
     except WeftError:
         raise
     except BaseException as error:  # noqa: BLE001
-        msg = f"{type(error).__name__}: {error}; run it by itself to see more"
-        raise InputError(msg) from None
+        raise InputError(f"{type(error).__name__}: {error}; run it by itself to see more") from None
 
 
 def as_given(job: TrainingJob) -> TrainingJob:

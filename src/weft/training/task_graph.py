@@ -131,8 +131,7 @@ class Graph:
             msg = f"collective {collective!r} is unknown; expected one of {', '.join(COLLECTIVES)}"
             raise InputError(msg)
         if size_bytes < 0:
-            msg = f"{collective} of {size_bytes} bytes; a size is at least 0"
-            raise InputError(msg)
+            raise InputError(f"{collective} of {size_bytes} bytes; a size is at least 0")
         limits.check("bytes of a collective", size_bytes, limits.MAX_SIZE_BYTES)
         return self._add(
             TaskKind.COLLECTIVE,
@@ -150,11 +149,9 @@ class Graph:
     ) -> int:
         known = self._known(after)
         if not 0 <= seconds < math.inf:
-            msg = f"task {name}: {seconds} s; a time is at least 0 and finite"
-            raise InputError(msg)
+            raise InputError(f"task {name}: {seconds} s; a time is at least 0 and finite")
         if self._iteration < 0:
-            msg = f"task {name}: no iteration has begun; call begin() first"
-            raise InputError(msg)
+            raise InputError(f"task {name}: no iteration has begun; call begin() first")
         limits.check("tasks of a graph", len(self.tasks) + 1, limits.MAX_TASKS)
         self.tasks.append(RankTask(kind, name, known, seconds, iteration=self._iteration, **fields))
         return len(self.tasks) - 1

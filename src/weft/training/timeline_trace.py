@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.errors import InputError
-from weft.export.chrome_trace import (
-    Tracks,
-    check_count,
-    process,
-    write_events,
-)
+from weft.export.chrome_trace import Tracks, check_count, process, write_events
 from weft.training.task_graph import TaskKind
 
 if TYPE_CHECKING:
@@ -56,8 +51,7 @@ def write_training_trace(graph: Graph, run: ClusterRun, path: str | Path) -> Non
         If viewers could not show it.
     """
     if run.flow.spans is None:
-        msg = "nothing was recorded; run with record=True"
-        raise InputError(msg)
+        raise InputError("nothing was recorded; run with record=True")
     ranks = min(MOST_RANKS, run.equipment.flow.topology.ranks)
     check_count(len(run.flow.spans.task) + ranks * len(graph.tasks), _WAY_OUT)
     write_events(_events(graph, run, ranks), path)

@@ -168,8 +168,9 @@ def measure_contention(
     found = _core.count_flows(*rows, offsets, links, topology.links, _WORST_KEPT)
     link_flows, link_share, step_flows, step_share, worst = found
     pair_of_link, pairs = _number_switch_pairs(topology)
-    pair_offsets, pair_path = _keep_switch_links(offsets, links, pair_of_link)
-    by_pair = _core.count_flows(*rows, pair_offsets, pair_path, len(pairs), 0)
+    pair = pair_of_link[links]
+    kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(pair >= 0)])
+    by_pair = _core.count_flows(*rows, kept[offsets], pair[pair >= 0], len(pairs), 0)
     return ContentionReport(
         max_flows=int(link_flows.max(initial=0)),
         worst=tuple(LinkContention(step, topology.link_name(link), flows) for step, link, flows in worst),
@@ -220,28 +221,18 @@ def _number_switch_pairs(topology: Topology) -> tuple[NDArray[np.int32], list[tu
     return pair_of_link, [divmod(key, topology.nodes) for key in keys.tolist()]
 
 
-def _keep_switch_links(
-    offsets: NDArray[np.int64], links: NDArray[np.int32], pair_of_link: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    pair = pair_of_link[links]
-    kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(pair >= 0)])
-    return kept[offsets], pair[pair >= 0]
-
-
 def _describe_pairs(
-    topology: Topology,
-    pairs: list[tuple[int, int]],
-    flows: NDArray[np.int32],
-    share: NDArray[np.float64],
+    topology: Topology, pairs: list[tuple[int, int]], flows: NDArray[np.int32], share: NDArray[np.float64]
 ) -> tuple[SwitchPair, ...]:
+    rows = zip(pairs, flows.tolist(), share.tolist(), strict=True)
     return tuple(
         SwitchPair(
             topology.node_name(src),
             topology.node_name(dst),
             len(topology.links_between(src, dst)),
-            int(flows[index]),
-            float(share[index]),
+            most,
+            carried,
         )
-        for index, (src, dst) in enumerate(pairs)
-        if flows[index]
+        for (src, dst), most, carried in rows
+        if most
     )

@@ -32,12 +32,7 @@ from weft import _core
 from weft.errors import InputError, VerificationError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from weft.schedule import Schedule
-
-    Column = NDArray[np.int32]
 
 # In the order of the native `Reason`; each follows "waits until" and the awaited event.
 _REASONS: Final = (
@@ -99,11 +94,9 @@ class Deadlock:
         wait, awaited = self.circle[index], self.circle[(index + 1) % len(self.circle)]
         row = wait.transfer
         way = f"rank {int(schedule.src[row])} to {int(schedule.dst[row])}, chunk {int(schedule.chunk[row])}"
+        until = f"transfer {awaited.transfer} is {awaited.event}"
         reason = f", {wait.reason}" if wait.reason else ""
-        return (
-            f"transfer {row} ({way}) cannot be {wait.event} until transfer {awaited.transfer} "
-            f"is {awaited.event}{reason}"
-        )
+        return f"transfer {row} ({way}) cannot be {wait.event} until {until}{reason}"
 
 
 def find_deadlock(schedule: Schedule, slots: int, *, fused: bool = False) -> Deadlock | None:
@@ -129,16 +122,9 @@ def find_deadlock(schedule: Schedule, slots: int, *, fused: bool = False) -> Dea
     earlier step than it is taken in cannot be part of a circle.
     """
     if slots < 1:
-        msg = f"{slots} receive slots: a connection needs at least 1"
-        raise InputError(msg)
-    waits = _core.find_deadlock(
-        schedule.table,
-        schedule.ranks,
-        schedule.source,
-        schedule.message_starts,
-        fused,
-        min(slots, max(schedule.messages, 1)),
-    )
+        raise InputError(f"{slots} receive slots: a connection needs at least 1")
+    what = (schedule.table, schedule.ranks, schedule.source, schedule.message_starts)
+    waits = _core.find_deadlock(*what, fused, min(slots, max(schedule.messages, 1)))
     if not waits:
         return None
     events = tuple(

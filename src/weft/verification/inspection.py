@@ -10,7 +10,7 @@ from weft.errors import InputError
 from weft.verification.checking_work import estimate_checks, estimate_slot_search
 from weft.verification.contention import measure_contention
 from weft.verification.deadlock import find_deadlock, minimum_slots
-from weft.verification.report import VerificationReport
+from weft.verification.report import SIZES, VerificationReport
 from weft.verification.routes import check_routes
 from weft.verification.semantics import check_semantics
 
@@ -100,8 +100,7 @@ def inspect(
         If it would take more operations than `max_work`.
     """
     if slots is not None and slots < 1:
-        msg = f"{slots} receive slots: a connection needs at least 1"
-        raise InputError(msg)
+        raise InputError(f"{slots} receive slots: a connection needs at least 1")
     title = f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}"
     limits.check_work(f"verifying {title}", estimate_checks(schedule), max_work)
     began = time.process_time()
@@ -117,12 +116,7 @@ def inspect(
     flows = measure_contention(schedule, max_work=max_work) if contention else None
     return VerificationReport(
         title=title,
-        digest=schedule.digest,
-        ranks=schedule.ranks,
-        chunks=schedule.chunks,
-        steps=schedule.steps,
-        transfers=schedule.transfers,
-        messages=schedule.messages,
+        **{name: getattr(schedule, name) for name in SIZES},
         checks=checks,
         problem=problem,
         slots=enough,

@@ -13,8 +13,10 @@ CHECKS: Final = ("hazard", "semantics", "route", "deadlock")
 """In the order they are made; hazards and semantics are one replay."""
 
 _PROBLEM: Final = ("check", "problem", "transfer", "rank", "chunk")
-_FIELDS: Final = ("slots", "fused", "ranks", "chunks", "steps", "transfers", "messages", "cpu_seconds")
-"""What a document says of a problem, and which fields of a report it has as they are."""
+"""What a document says of a problem."""
+
+SIZES: Final = ("digest", "ranks", "chunks", "steps", "transfers", "messages")
+"""Fields of a report that are those of its schedule."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,15 @@ class VerificationReport:
             "verified": self.ok,
             "checks": list(self.checks),
             "problem": self.problem and {name: getattr(self.problem, name) for name in _PROBLEM},
-            **{name: getattr(self, name) for name in _FIELDS},
+            **{name: getattr(self, name) for name in ("slots", "fused", *SIZES[1:], "cpu_seconds")},
         }
         if self.contention is not None:
             found["contention"] = self.contention.to_dict()
         return found
 
     def __str__(self) -> str:
-        size = (
-            f"{self.transfers:,} transfers in {self.messages:,} messages, {self.steps:,} steps, "
-            f"{self.chunks:,} chunks, {self.ranks:,} ranks"
-        )
+        moved = f"{self.transfers:,} transfers in {self.messages:,} messages"
+        size = f"{moved}, {self.steps:,} steps, {self.chunks:,} chunks, {self.ranks:,} ranks"
         lines = [("schedule", f"{self.digest[:12]}: {size}")]
         lines += [(check, self._verdict(check)) for check in self.checks]
         if self.contention is not None:

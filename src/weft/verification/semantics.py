@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weft import _core
-from weft.errors import VerificationError
+from weft.errors import VerificationError, list_some
 from weft.schedule import Op
 from weft.schedule.ir import EVERY
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 16 << 20
 """Memory for partial sums; contributors that do not fit are replayed in blocks. More makes nothing faster."""
-
-_SHOWN: Final = 8
 
 
 def check_semantics(schedule: Schedule, *, block_bytes: int = BLOCK_BYTES) -> VerificationError | None:
@@ -82,16 +80,11 @@ def _describe_undefined(schedule: Schedule, finding: _core.Finding) -> Verificat
         return VerificationError("semantics", problem, rank=finding.rank, chunk=chunk)
     step = int(schedule.step[row])
     if finding.unheld_sender:
-        slot = 0 if schedule.src_slot is None else int(schedule.src_slot[row])
-        culprit = (
-            f"rank {int(schedule.src[row])} sends {_place(chunk, slot)} at step {step} before it holds it"
-        )
+        culprit, does, slots = int(schedule.src[row]), "sends", schedule.src_slot
     else:
-        slot = 0 if schedule.dst_slot is None else int(schedule.dst_slot[row])
-        culprit = (
-            f"rank {int(schedule.dst[row])} adds to {_place(chunk, slot)} at step {step} before it holds it"
-        )
-    problem = f"the result is undefined: {culprit}"
+        culprit, does, slots = int(schedule.dst[row]), "adds to", schedule.dst_slot
+    place = _place(chunk, 0 if slots is None else int(slots[row]))
+    problem = f"the result is undefined: rank {culprit} {does} {place} at step {step} before it holds it"
     return VerificationError("semantics", problem, transfer=row, rank=finding.rank, chunk=chunk)
 
 
@@ -123,6 +116,4 @@ def _place(chunk: int, slot: int) -> str:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:_SHOWN])
-    more = f" and {len(ranks) - _SHOWN:,} more" if len(ranks) > _SHOWN else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {list_some(map(str, ranks))}"

@@ -1,6 +1,6 @@
 """A job in which rank 1 does something wrong after some operations, so that all ranks write flight records.
 
-Usage: flying.py HOW TRANSPORT, where HOW is kill, slow, differs or signal.
+Usage: flying.py HOW TRANSPORT, where HOW is kill, freeze, close, slow, differs or signal.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def main() -> None:
     if comm.rank == CULPRIT:
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if how == "close":
+            comm.close()
+            return
         if how == "differs":
             comm.all_gather(array)
         if how in ("slow", "signal"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -57,3 +58,7 @@ def resident_kib() -> int:
     """Memory that this process uses."""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -62,15 +62,17 @@ def run_damages(damages: list[Damage], nursery: Nursery) -> tuple[list[Suffered]
         frames.write_order(folder, damages)
         variables["WEFT_FLIGHT_DIR"] = ""  # thousands of failures, each on purpose
         ranks = [
-            nursery.start(folder, rank, program="frames", variables={**variables, "WEFT_RANK": str(rank)})
+            nursery.start_program(
+                folder, rank, program="frames", variables={**variables, "WEFT_RANK": str(rank)}
+            )
             for rank in range(frames.RANKS)
         ]
         deadline = time.monotonic() + 60 + SECONDS_EACH * len(damages)
         try:
-            ended = [rank.wait(max(0.0, deadline - time.monotonic())) for rank in ranks]
+            ended = [rank.ends_within(max(0.0, deadline - time.monotonic())) for rank in ranks]
         finally:
             for rank in ranks:
-                rank.signal(signal.SIGKILL)
+                rank.send_signal(signal.SIGKILL)
         reports = read_reports(folder, frames.RANKS)
         left = [] if all(ended) else ["a rank did not end in time"]
         left += [line for facts in reports.values() for one in facts for line in one.get("left", [])]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import random
+import sys
 import time
 from dataclasses import asdict
 from itertools import accumulate
@@ -112,3 +113,7 @@ def suffer(damage: Damage | None) -> dict[str, Any]:
         facts["seconds"] = round(time.monotonic() - began, 4)
     facts["damaged"] = any(pump.done for pump in pumps)
     return facts
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

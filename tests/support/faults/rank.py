@@ -110,7 +110,7 @@ class Phases:
         for attempt in range(_ATTEMPTS):
             self._due.wait()
             self._due.clear()
-            phase = self.current
+            phase = _NAMES.get(fault.phase, fault.phase)  # the current one may be later already
             time.sleep(self._delay(fault, phase))
             if self.current == phase or phase not in ROUNDS or attempt == _ATTEMPTS - 1:
                 break
@@ -272,6 +272,7 @@ def belongings() -> list[str]:
     return found
 
 
-if __name__ == "__main__":  # under mpirun
-    os.environ["WEFT_RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
+if __name__ == "__main__":
+    if "OMPI_COMM_WORLD_RANK" in os.environ:
+        os.environ["WEFT_RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
     sys.exit(main(Path(sys.argv[1]), int(os.environ["WEFT_RANK"])))

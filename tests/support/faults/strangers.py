@@ -16,9 +16,10 @@ from pathlib import Path
 import msgspec
 
 from support.faults.case import Case, Fault, Setting
-from support.faults.nursery import Nursery, Rank
+from support.faults.nursery import Nursery
 from support.faults.outcome import Outcome, read_reports
 from support.faults.trial import case_folder, job_variables
+from support.rank_pool import PooledRank
 from weft.runtime import Member
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.handshake import Hello
@@ -161,21 +162,21 @@ def bother_job(
         secret = bytes.fromhex(variables["WEFT_SECRET"])
         overheard = Hello.make(1, 2, variables["WEFT_JOB"]).sign(secret)
         strangers = Strangers(variables["WEFT_JOB"], 2, overheard, chance)
-        ranks = [nursery.start(folder, 0, variables={**variables, "WEFT_RANK": "0"})]
+        ranks = [nursery.start_program(folder, 0, variables={**variables, "WEFT_RANK": "0"})]
         try:
             _await_ports(ranks[0], lambda ports: port in ports)
             half = strangers.bother([port], -(-count // 2), time.monotonic() + 20)
-            ranks.append(nursery.start(folder, 1, variables={**variables, "WEFT_RANK": "1"}))
+            ranks.append(nursery.start_program(folder, 1, variables={**variables, "WEFT_RANK": "1"}))
             data = _await_ports(ranks[0], lambda ports: bool(ports - {port}))
             strangers.bother(sorted(data - {port}), count - half, time.monotonic() + held_s - 1)
-            ended = [rank.wait(60) for rank in ranks]
+            ended = [rank.ends_within(60) for rank in ranks]
         finally:
             for rank in ranks:
-                rank.signal(signal.SIGKILL)
+                rank.send_signal(signal.SIGKILL)
         outcome = Outcome(
             Case(setting, Fault.none(), variables),
             read_reports(folder, 2),
-            {number: rank.code for number, rank in enumerate(ranks)},
+            {number: rank.returncode for number, rank in enumerate(ranks)},
             [] if all(ended) else ["a rank did not end"],
         )
     problems = outcome.problems()
@@ -183,10 +184,10 @@ def bother_job(
     return strangers.heard, problems
 
 
-def _await_ports(rank: Rank, are_there: Callable[[set[int]], bool]) -> set[int]:
+def _await_ports(rank: PooledRank, are_there: Callable[[set[int]], bool]) -> set[int]:
     """The ports at which a process listens, as soon as they are what is wanted."""
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not rank.ended.is_set():
+    while time.monotonic() < deadline and rank.poll() is None:
         found = find_listening_ports(rank.pid)
         if are_there(found):
             return found

@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,9 +17,11 @@ from pathlib import Path
 
 from support.engines import AS_ROOT, MPIRUN
 from support.faults.case import Case, Fault, Setting
-from support.faults.nursery import Nursery, Rank
+from support.faults.nursery import Nursery
 from support.faults.outcome import Facts, Outcome, read_flights, read_reports
 from support.hosts import Network
+from support.ports import free_port
+from support.rank_pool import PooledRank
 from weft.runtime.bootstrap.server import reserve_port
 
 LONGEST_S = 75.0
@@ -74,8 +75,7 @@ def job_variables(folder: Path, setting: Setting) -> Iterator[dict[str, str]]:
     """What ranks need to find each other, at a port that nobody else gets as long as the block runs."""
     holder, port = reserve_port("127.0.0.1")
     scratch = str(folder / "scratch")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        store = free.getsockname()[1]
+    store = free_port()
     variables = {
         "WEFT_SIZE": str(setting.ranks),
         "WEFT_ADDRESS": "127.0.0.1",
@@ -97,27 +97,27 @@ def run_cycles(setting: Setting, count: int, nursery: Nursery) -> dict[int, list
     with case_folder() as folder, job_variables(folder, setting) as variables:
         Case(setting, replace(Fault.kill(last), count=count), variables).save(folder)
 
-        def start(rank: int) -> Rank:
+        def start(rank: int) -> PooledRank:
             order = {**variables, "WEFT_RANK": str(rank), "WEFT_FLIGHT_DIR": ""}
-            return nursery.start(folder, rank, program="cycles", variables=order)
+            return nursery.start_program(folder, rank, program="cycles", variables=order)
 
         survivors = [start(rank) for rank in range(last)]
         try:
             for _ in range(count):
-                if not start(last).wait(LONGEST_S):
+                if not start(last).ends_within(LONGEST_S):
                     break
             for rank in survivors:
-                rank.wait(LONGEST_S)
+                rank.ends_within(LONGEST_S)
         finally:
             for rank in survivors:
-                rank.signal(signal.SIGKILL)
+                rank.send_signal(signal.SIGKILL)
         return read_reports(folder, last)
 
 
 def _run_ranks(
     case: Case, folder: Path, nursery: Nursery, network: Network | None, longest: float
 ) -> Outcome:
-    ranks: list[Rank] = []
+    ranks: list[PooledRank] = []
     deadline = time.monotonic() + longest
     try:
         for rank in range(case.setting.ranks):
@@ -127,40 +127,42 @@ def _run_ranks(
                 host = rank * network.hosts // case.setting.ranks
                 variables |= {"WEFT_ADDRESS": network.address(0), "WEFT_INTERFACE": network.address(host)}
                 options["network"] = network.host(host)
-            ranks.append(nursery.start(folder, rank, variables=variables, **options))
+            ranks.append(nursery.start_program(folder, rank, variables=variables, **options))
         _see_through(case, folder, ranks, deadline)
     finally:
-        codes = {number: rank.code if rank.ended.is_set() else None for number, rank in enumerate(ranks)}
+        codes = {number: rank.returncode for number, rank in enumerate(ranks)}
         for rank in ranks:
-            rank.signal(signal.SIGKILL)
+            rank.send_signal(signal.SIGKILL)
         for rank in ranks:
-            rank.wait(10)
+            rank.ends_within(10)
     reports = read_reports(folder, case.setting.ranks)
     output = "".join(path.read_text("utf-8", "replace") for path in sorted(folder.glob("rank-*.txt")))
     flights = read_flights(folder)
     return Outcome(case, reports, codes, leftovers(folder), output, flights=flights)
 
 
-def _see_through(case: Case, folder: Path, ranks: list[Rank], deadline: float) -> None:
+def _see_through(case: Case, folder: Path, ranks: list[PooledRank], deadline: float) -> None:
     """Wait for all ranks to end, but for one that is frozen for good; thaw it if it is not."""
     fault = case.fault
     if fault.action == "pause":
         _await(lambda: _reported(folder, fault.rank, "struck") is not None, deadline)
         time.sleep(fault.seconds)
-        ranks[fault.rank].signal(signal.SIGCONT)
+        ranks[fault.rank].send_signal(signal.SIGCONT)
     if fault.action == "freeze" and fault.thaws:
         numbers = [number for number in range(case.setting.ranks) if number != fault.rank]
         key = "closed" if case.setting.closes_first or fault.phase == "close" else "waits"
         _await(lambda: all(_reported(folder, number, key) is not None for number in numbers), deadline)
         # Where nobody waits for it, as in close, the others may be ahead of the fault.
-        _await(lambda: ranks[fault.rank].ended.is_set() or _state_of(ranks[fault.rank].pid) in "TZ", deadline)
-        ranks[fault.rank].signal(signal.SIGCONT)
+        _await(
+            lambda: ranks[fault.rank].poll() is not None or _state_of(ranks[fault.rank].pid) in "TZ", deadline
+        )
+        ranks[fault.rank].send_signal(signal.SIGCONT)
         (folder / "thawed").touch()
     frozen = fault.rank if fault.action == "freeze" and not fault.thaws else -1
     for number, rank in enumerate(ranks):
-        if number != frozen and not rank.wait(max(0.0, deadline - time.monotonic())):
+        if number != frozen and not rank.ends_within(max(0.0, deadline - time.monotonic())):
             # A rank that has left the job and said so has only its interpreter to end.
-            rank.wait(EXITING_S if _reported(folder, number, "left") is not None else 0.0)
+            rank.ends_within(EXITING_S if _reported(folder, number, "left") is not None else 0.0)
 
 
 def _reported(folder: Path, rank: int, name: str) -> Facts | None:

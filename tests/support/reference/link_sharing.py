@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from weft.simulation.fair_sharing import share_fairly
+from weft.probing.fair_sharing import share_fairly
 from weft.units import PS_PER_S, transfer_ps
 
 if TYPE_CHECKING:

@@ -109,14 +109,12 @@ def _find_halves(topology: Topology, on_switch: dict[int, list[int]]) -> tuple[l
             if other < topology.ranks:
                 continue
             if half.setdefault(other, 1 - half[switch]) == half[switch]:
-                msg = f"{name(switch)} and {name(other)} are wired but belong to the same half"
-                raise ValueError(msg)
+                raise ValueError(f"{name(switch)} and {name(other)} are wired but belong to the same half")
             if other not in queue:
                 queue.append(other)
     upper, lower = (sorted(switch for switch, side in half.items() if side == want) for want in (0, 1))
     if len(upper) != len(lower):
-        msg = f"its switches fall into {len(upper)} and {len(lower)}, not into two halves"
-        raise ValueError(msg)
+        raise ValueError(f"its switches fall into {len(upper)} and {len(lower)}, not into two halves")
     return upper, lower
 
 
@@ -128,7 +126,6 @@ def _links_across(topology: Topology, halves: tuple[list[int], list[int]]) -> ND
         for a, row in zip(halves[side], pairs[side], strict=True):
             for b, links in zip(halves[1 - side], row, strict=True):
                 if not links:
-                    msg = f"there is no link {topology.node_name(a)}->{topology.node_name(b)}"
-                    raise ValueError(msg)
+                    raise ValueError(f"there is no link {topology.node_name(a)}->{topology.node_name(b)}")
     fewest = min(len(links) for side in pairs for row in side for links in row)
     return np.array([[[links[:fewest] for links in row] for row in side] for side in pairs], np.int32)

@@ -14,6 +14,8 @@ from weft import limits
 from weft.schedule.ir import DEFAULT_ROUTE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     from weft.schedule import ScheduleBuilder
@@ -58,15 +60,16 @@ class Blocks:
         )
         self._parts.append(np.stack([column.ravel() for column in columns]))
 
-    def write(self, builder: ScheduleBuilder, number: NDArray[np.int32] | None = None) -> None:
+    def write(self, builder: ScheduleBuilder, owners: Sequence[NDArray[np.int64]] = ()) -> None:
         """Spell the messages out as rows.
 
         Parameters
         ----------
         builder
             Where the rows go.
-        number
-            The builder's number of each chunk, where it differs.
+        owners
+            Where chunks are to be numbered by owner, and here are by parts of the buffer: the owner of each
+            chunk of a part, for each part.
         """
         table = np.concatenate(self._parts, axis=1) if self._parts else np.zeros((_COLUMNS, 0), np.int32)
         table = table[:, np.lexsort(table[-2::-1])]
@@ -76,6 +79,7 @@ class Blocks:
         step, src, dst, op, route, first = (np.repeat(column, count) for column in table[:-1])
         within = np.arange(rows) - np.repeat(np.cumsum(count) - count, count)
         chunk = first + within.astype(np.int32)
-        if number is not None:
-            chunk = number[chunk]
+        if owners:
+            part = np.arange(len(owners))[:, None]
+            chunk = (np.stack(owners) * len(owners) + part).ravel().astype(np.int32)[chunk]
         builder.add(step=step, chunk=chunk, src=src, dst=dst, op=op, route=route)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.errors import UnsupportedError
+from weft.schedule import Op
+from weft.schedule.ir import DEFAULT_ROUTE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    from weft.topology import Grid, Topology
+    from weft.algorithms.common.blocks import Blocks
+    from weft.topology import Topology
 
 AHEAD: Final = 1
 BACK: Final = -1
@@ -77,7 +80,10 @@ def grid_axes(topology: Topology, algorithm: str, instead: str) -> list[Axis]:
     >>> rows.size, columns.following[AHEAD].tolist()
     (3, [1, -1, 3, -1, 5, -1])
     """
-    grid = _require_grid(topology, algorithm, instead)
+    grid = topology.grid
+    if grid is None:
+        why = "a rank of this one failed" if topology.rank_labels else f"{topology.name} is none"
+        raise UnsupportedError(algorithm, f"needs a mesh or torus, and {why}", instead)
     stride = topology.ranks
     axes = []
     for size, wrap in zip(grid.shape, grid.wrap, strict=True):
@@ -107,11 +113,52 @@ def check_whole(axes: list[Axis], algorithm: str, instead: str) -> int:
     return min(lanes)
 
 
-def _require_grid(topology: Topology, algorithm: str, instead: str) -> Grid:
-    if topology.grid is None:
-        why = "a rank of this one failed" if topology.rank_labels else f"{topology.name} is none"
-        raise UnsupportedError(algorithm, f"needs a mesh or torus, and {why}", instead)
-    return topology.grid
+def add_rings(
+    blocks: Blocks,
+    axis: Axis,
+    way: int,
+    op: Op,
+    *,
+    step: int,
+    first: NDArray[np.int64] | int,
+    stride: int,
+    count: int,
+    route: ArrayLike = DEFAULT_ROUTE,
+) -> int:
+    """Add a ring along every line of an axis: a reduce-scatter or an all-gather of one block per place.
+
+    Parameters
+    ----------
+    blocks
+        Where the messages go.
+    axis, way
+        The lines, and which way round.
+    op
+        ``REDUCE`` leaves each rank with the block of its own place; with ``COPY`` it begins with that.
+    step
+        First step.
+    first, stride, count
+        First chunk of the block of place 0, how far blocks are apart, and the chunks of each.
+    route
+        Of each rank to the one that follows it.
+
+    Returns
+    -------
+    int
+        The step after the last.
+    """
+    turn = np.arange(axis.size - 1)[:, None]
+    place = (axis.at - way * (turn + (op == Op.REDUCE))) % axis.size
+    blocks.add(
+        step=step + turn,
+        src=np.arange(len(axis.at)),
+        dst=axis.onward[way],
+        op=op,
+        first=first + place * stride,
+        count=count,
+        route=route,
+    )
+    return step + axis.size - 1
 
 
 def _axis(topology: Topology, size: int, wrap: bool, stride: int) -> Axis:

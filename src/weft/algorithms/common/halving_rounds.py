@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.algorithms.common.host_groups import check_rows
-from weft.errors import InputError
 from weft.schedule import Op
 
 if TYPE_CHECKING:
@@ -42,14 +41,6 @@ if TYPE_CHECKING:
     from weft.schedule import ScheduleBuilder
 
 ORDERS: Final = ("nearest", "farthest")
-
-
-def check_order(algorithm: str, order: str) -> str:
-    """Return the name of an order of rounds, or raise an `InputError`."""
-    if order not in ORDERS:
-        msg = f"{algorithm}: order={order!r} is unknown, expected {' or '.join(ORDERS)}"
-        raise InputError(msg)
-    return order
 
 
 def count_rounds(positions: int) -> int:
@@ -85,15 +76,16 @@ def contiguous_shards(positions: int, order: str) -> NDArray[np.int64]:
     return reverse * blocks + block
 
 
-def add_reduce_scatter(
+def add_half(
     builder: ScheduleBuilder,
     placement: NDArray[np.int64],
     shard: NDArray[np.int64],
+    op: Op,
     *,
     order: str,
     step: int = 0,
 ) -> int:
-    """Add the rounds that leave each position with the sum of its own shard.
+    """Add a reduce-scatter, which leaves each position with the sum of its own shard, or an all-gather.
 
     Parameters
     ----------
@@ -103,8 +95,11 @@ def add_reduce_scatter(
         Rank at each position.
     shard
         Chunk that each position owns.
+    op
+        ``REDUCE`` for the reduce-scatter, ``COPY`` for the all-gather, which is the same rounds backwards.
     order
-        ``nearest``: halving from distance 1 up, then circulant; ``farthest``: the other way round.
+        ``nearest``: halving from distance 1 up, then circulant; ``farthest``: the other way round. It is the
+        order of the reduce-scatter, so that an all-gather by ``farthest`` starts with the nearest partner.
     step
         First step.
 
@@ -114,30 +109,31 @@ def add_reduce_scatter(
         The step after the last.
     """
     check_rows(builder.algorithm, len(placement) * (len(placement) - 1))
-    for index in range(count_rounds(len(placement))):
-        to, owners = _round(len(placement), order, index)
-        _add_sorted(builder, step + index, placement, placement[to], shard[owners], Op.REDUCE)
-    return step + count_rounds(len(placement))
+    rounds = range(count_rounds(len(placement)))
+    for number in rounds if op == Op.REDUCE else reversed(rounds):
+        to, owners = _round(len(placement), order, number)
+        src, dst = (placement, placement[to]) if op == Op.REDUCE else (placement[to], placement)
+        # In the builder's canonical order, which spares it a sort of millions of rows.
+        rows = np.argsort(src)
+        chunk = np.sort(shard[owners][rows], axis=1)
+        builder.add(step=step, chunk=chunk, src=src[rows, None], dst=dst[rows, None], op=op)
+        step += 1
+    return step
 
 
-def add_all_gather(
-    builder: ScheduleBuilder,
-    placement: NDArray[np.int64],
-    shard: NDArray[np.int64],
-    *,
-    order: str,
-    step: int = 0,
-) -> int:
-    """Add the rounds of `add_reduce_scatter` backwards: each position's shard reaches all others.
+def add_collective(builder: ScheduleBuilder, placement: NDArray[np.int64], order: str) -> None:
+    """Add all of the builder's collective: a reduce-scatter, an all-gather, or one after the other.
 
-    `order` names the order of the reduce-scatter, so ``farthest`` starts here with the nearest partner.
+    Parameters
+    ----------
+    builder, placement, order
+        As in `add_half`. The chunks of an all-reduce are numbered such that messages are few.
     """
-    check_rows(builder.algorithm, len(placement) * (len(placement) - 1))
-    rounds = count_rounds(len(placement))
-    for index in range(rounds):
-        to, owners = _round(len(placement), order, rounds - 1 - index)
-        _add_sorted(builder, step + index, placement[to], placement, shard[owners], Op.COPY)
-    return step + rounds
+    halves = {"reduce_scatter": (Op.REDUCE,), "all_gather": (Op.COPY,)}.get(builder.collective)
+    shard = placement if halves else contiguous_shards(len(placement), order)
+    step = 0
+    for op in halves or (Op.REDUCE, Op.COPY):
+        step = add_half(builder, placement, shard, op, order=order, step=step)
 
 
 def _factor(positions: int) -> tuple[int, int]:
@@ -187,18 +183,3 @@ def _circulate(
     if not whole:
         return to, targets + inside[:, None]
     return to, (targets[:, :, None] + np.arange(1 << bits)).reshape(positions, -1)
-
-
-def _add_sorted(
-    builder: ScheduleBuilder,
-    step: int,
-    src: NDArray[np.int64],
-    dst: NDArray[np.int64],
-    chunk: NDArray[np.int64],
-    op: Op,
-) -> None:
-    """Add one round in the builder's canonical order, which spares it a sort of millions of rows."""
-    order = np.argsort(src)
-    builder.add(
-        step=step, chunk=np.sort(chunk[order], axis=1), src=src[order, None], dst=dst[order, None], op=op
-    )

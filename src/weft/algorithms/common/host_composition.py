@@ -53,8 +53,7 @@ def spread(across: Schedule, hosts: Sequence[Sequence[int]]) -> Schedule:
     ranks = sorted(chain.from_iterable(hosts))
     if across.collective != "all_reduce" or across.ranks != len(hosts) or ranks != list(range(len(ranks))):
         found = f"{across.algorithm}: {across.collective} of {across.ranks}"
-        msg = f"{found}, not an all_reduce of {len(hosts)} hosts"
-        raise InputError(msg)
+        raise InputError(f"{found}, not an all_reduce of {len(hosts)} hosts")
     slices = min(len(host) for host in hosts)
     builder = ScheduleBuilder(
         f"fullmesh:{len(ranks)}",

@@ -1,4 +1,4 @@
-"""What the algorithms that know about hosts share: their order, their leaders, and pipelines down a tree.
+"""What the algorithms that know about hosts share: their order, their leaders and their checks.
 
 Groups are `Topology.groups`: hosts where they are named, else the ranks of one switch. Nothing here is
 specific to one algorithm, and nothing looks at the network beyond groups and link speeds.
@@ -12,14 +12,12 @@ import numpy as np
 
 from weft import limits
 from weft.errors import InputError, UnsupportedError
-from weft.schedule import Op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from weft.schedule import ScheduleBuilder
     from weft.topology import Topology
 
 
@@ -78,39 +76,10 @@ def leader_first(speeds: NDArray[np.float64], group: Sequence[int], leader: int 
 def check_count(algorithm: str, name: str, value: int) -> int:
     """Return a parameter that counts something if it is at least 1."""
     if value < 1:
-        msg = f"{algorithm}: {name}={value} must be at least 1"
-        raise InputError(msg)
+        raise InputError(f"{algorithm}: {name}={value} must be at least 1")
     return value
 
 
 def check_rows(algorithm: str, rows: int) -> None:
     """Refuse a schedule that would be too large, before any of it is made."""
     limits.check(f"{algorithm}: transfers", rows, limits.MAX_TRANSFERS)
-
-
-def pipeline_down(
-    builder: ScheduleBuilder, parent: NDArray[np.int64], depth: NDArray[np.int64], chunk: NDArray[np.int64]
-) -> None:
-    """Send chunks down a tree, one more per step: a rank at depth d has the c-th after step d - 1 + c.
-
-    Parameters
-    ----------
-    builder
-        Where the rows go.
-    parent, depth
-        Per rank; the root has depth 0 and any parent.
-    chunk
-        Numbers of the chunks, in the order of sending.
-    """
-    ranks = np.flatnonzero(depth)[:, None]
-    step = depth[ranks] - 1 + np.arange(len(chunk))
-    builder.add(step=step, chunk=chunk, src=parent[ranks], dst=ranks, op=Op.COPY)
-
-
-def pipeline_up(
-    builder: ScheduleBuilder, parent: NDArray[np.int64], depth: NDArray[np.int64], chunk: NDArray[np.int64]
-) -> None:
-    """Sum chunks up a tree: `pipeline_down` backwards; the root has the c-th after max(depth) + c steps."""
-    ranks = np.flatnonzero(depth)[:, None]
-    step = depth.max() - depth[ranks] + np.arange(len(chunk))
-    builder.add(step=step, chunk=chunk, src=ranks, dst=parent[ranks], op=Op.REDUCE)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weft.algorithms.common.ring_orders import hop_lengths
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -95,7 +97,7 @@ def _join(parts: Sequence[ClusterPart]) -> ClusterPart:
 def _nest(topology: Topology, items: list[ClusterPart]) -> ClusterPart:
     """Put things into classes of ever larger distance, as long as distances have classes."""
     if 2 < len(items) <= _MOST_COMPARED:
-        links = _distances(topology, [item.ranks[0] for item in items])
+        links = hop_lengths(topology, [item.ranks[0] for item in items], duplex=True)
         for limit in np.unique(links)[1:-1].tolist():
             near = links <= limit
             if bool((near[near.argmax(axis=1)] == near).all()):
@@ -109,11 +111,3 @@ def _classes(items: list[ClusterPart], near: NDArray[np.bool_]) -> list[list[Clu
         [item for item, other in zip(items, first, strict=True) if other == head]
         for head in dict.fromkeys(first)
     ]
-
-
-def _distances(topology: Topology, ranks: list[int]) -> NDArray[np.int64]:
-    """Links between any two ranks on the network's own path, the longer way."""
-    ends = np.array(ranks, np.int32)
-    offsets, _ = topology.routes(np.repeat(ends, len(ranks)), np.tile(ends, len(ranks)))
-    links = np.diff(offsets).reshape(len(ranks), len(ranks))
-    return np.maximum(links, links.T)

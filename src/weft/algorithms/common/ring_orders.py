@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft.algorithms.common.hamiltonian import (
-    find_cycle,
-    find_long_path,
-    grid_cycles,
-    may_have_cycle,
-)
+from weft.algorithms.common.hamiltonian import find_cycle, find_long_path, grid_cycles, may_have_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,37 +120,25 @@ def link_seconds(topology: Topology, order: ArrayLike) -> NDArray[np.float64]:
 
 def _direct_order(topology: Topology, duplex: bool) -> tuple[list[int], bool]:
     """Make an order, and say whether a Hamiltonian cycle could exist."""
-    # A ring is as fast as its slowest hop, so cycles of fast links come first.
-    for speed in sorted(set(topology.bandwidth.tolist()), reverse=True)[:_SPEED_CLASSES]:
-        cycle = _cycle_of(topology, _link_keys(topology, duplex, speed))
-        if cycle is not None:
-            return cycle, True
     ranks = topology.ranks
-    links = _link_keys(topology, duplex)
-    identity = np.arange(ranks)
-    best, fewest = _nearest_to_cycle(topology, links)
-    if not fewest:
-        return [int(rank) for rank in best], True
-    out = _targets(links, ranks)
-    possible = may_have_cycle(out)
+    # A ring is as fast as its slowest hop, so cycles of fast links come first.
+    fastest = sorted(set(topology.bandwidth.tolist()), reverse=True)[:_SPEED_CLASSES]
+    for least in (*fastest, 0):
+        links = _link_keys(topology, duplex, least)
+        best, fewest = _nearest_to_cycle(topology, links)
+        if not fewest:
+            return best.tolist(), True
+        out = _targets(links, ranks)
+        possible = may_have_cycle(out)
+        found = find_cycle(out) if possible else None
+        if found is not None:
+            return found, True
     if not possible and fewest == 1 and int(_lengths_along(topology, best, duplex).max()) == 2:
-        return [int(rank) for rank in best], False
-    found = find_cycle(out) if possible else None
-    if found is not None:
-        return found, True
+        return best.tolist(), False
     path = find_long_path(out)
     starts = [best, np.array([*path, *sorted(set(range(ranks)).difference(path))])]
     starts.append(np.array(_alternating_order(topology.neighbours)))
-    return _best_order(topology, identity, starts, duplex), possible
-
-
-def _cycle_of(topology: Topology, links: NDArray[np.int64]) -> list[int] | None:
-    """A Hamiltonian cycle that uses these links only, if one is found."""
-    best, fewest = _nearest_to_cycle(topology, links)
-    if not fewest:
-        return [int(rank) for rank in best]
-    out = _targets(links, topology.ranks)
-    return find_cycle(out) if may_have_cycle(out) else None
+    return _best_order(topology, np.arange(ranks), starts, duplex), possible
 
 
 def _nearest_to_cycle(topology: Topology, links: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
@@ -179,7 +162,7 @@ def _targets(links: NDArray[np.int64], ranks: int) -> list[list[int]]:
     return out
 
 
-def _link_keys(topology: Topology, duplex: bool, least: int = 0) -> NDArray[np.int64]:
+def _link_keys(topology: Topology, duplex: bool, least: int) -> NDArray[np.int64]:
     """Sorted ``src * ranks + dst`` of all hops that are one link of at least some speed."""
     fast = topology.bandwidth >= least
     src, dst = topology.link_src[fast].astype(np.int64), topology.link_dst[fast].astype(np.int64)
@@ -222,7 +205,7 @@ def _best_order(
     """Visit `stops` (as indices) so that hops are short: the best of several orders, each improved."""
     tried = starts[-1:]
     if len(stops) <= _IMPROVED:
-        lengths = _hop_lengths(topology, stops, duplex)
+        lengths = hop_lengths(topology, stops, duplex)
         cost = lengths * lengths
         others = cost[~np.eye(len(stops), dtype=bool)]
         tried = starts[:1]
@@ -232,12 +215,11 @@ def _best_order(
     return [int(index) for index in tried[0]]
 
 
-def _hop_lengths(topology: Topology, stops: NDArray[np.int64], duplex: bool) -> NDArray[np.int64]:
+def hop_lengths(topology: Topology, stops: ArrayLike, duplex: bool) -> NDArray[np.int64]:
     """Links on the network's own path between any two of `stops`; the longer way when used both ways."""
-    count = len(stops)
-    offsets, _ = topology.routes(
-        np.repeat(stops, count).astype(np.int32), np.tile(stops, count).astype(np.int32)
-    )
+    ends = np.asarray(stops, np.int32)
+    count = len(ends)
+    offsets, _ = topology.routes(np.repeat(ends, count), np.tile(ends, count))
     lengths = np.diff(offsets).reshape(count, count)
     return np.maximum(lengths, lengths.T) if duplex else lengths
 

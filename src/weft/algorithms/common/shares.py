@@ -54,8 +54,7 @@ def balance_shares(busy: NDArray[np.float64]) -> list[Fraction]:
         method="highs",
     )
     if solved.x is None:
-        msg = f"no shares found for {ways} ways over {resources} resources: {solved.message}"
-        raise WeftError(msg)
+        raise WeftError(f"no shares found for {ways} ways over {resources} resources: {solved.message}")
     return round_shares([max(0.0, float(share)) for share in solved.x[:-1]])
 
 

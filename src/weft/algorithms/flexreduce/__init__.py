@@ -229,10 +229,9 @@ def _notes(plan: PortionPlan, bound: float) -> Iterator[str]:
         owned[rank] = owned.get(rank, 0 * length) + length
     shares = set(owned.values())
     others = plan.topology.ranks - len(owned)
+    none = f", none for {others} of the ranks" if others else ""
     if len(shares) == 1:
-        yield f"portions: {next(iter(shares))} each" + (f", none for {others} of the ranks" if others else "")
+        yield f"portions: {next(iter(shares))} each{none}"
     else:
-        yield f"portions: from {float(min(shares)):.4f} to {float(max(shares)):.4f} of the buffer" + (
-            f", none for {others} of the ranks" if others else ""
-        )
+        yield f"portions: from {float(min(shares)):.4f} to {float(max(shares)):.4f} of the buffer{none}"
     yield f"busiest link: {plan.busiest / bound:.3f} times the proven least"

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.algorithms.common.host_groups import port_speeds
-from weft.algorithms.flexreduce.exchange_rounds import (
-    RING,
-    busy_if_kept,
-    link_load,
-    partners,
-)
+from weft.algorithms.flexreduce.exchange_rounds import RING, busy_if_kept, link_load, partners
 from weft.algorithms.flexreduce.intervals import share_out
 from weft.algorithms.flexreduce.portion_plans import make_plan
 from weft.algorithms.flexreduce.portions import balance, balance_groups, fill_ring

@@ -52,34 +52,23 @@ class PartsMeeting:
     @cached_property
     def lengths(self) -> list[Fraction]:
         """Share of the buffer that each interval has."""
-        return _lengths(self.starts)
+        ends = [*self.starts[1:], Fraction(1)]
+        return [end - start for start, end in zip(self.starts, ends, strict=True)]
 
 
 @dataclass(frozen=True)
-class GroupExchange:
-    """One reduce-scatter between the parts of a group.
+class GroupExchange(PartsMeeting):
+    """One reduce-scatter between the parts of a group, which share out pieces of the buffer as they meet.
 
     Parameters
     ----------
-    group
-        Whose parts they are.
-    starts
-        Where each piece of the buffer begins.
-    holders
-        Rank that holds it in each part of the group; a row per piece, a column per part.
+    group, starts, holders
+        As of a `PartsMeeting`, with pieces for intervals.
     keeper
-        The part whose holder keeps the sum.
+        The part whose holder keeps the sum of a piece.
     """
 
-    group: ClusterPart
-    starts: list[Fraction]
-    holders: NDArray[np.int64]
     keeper: NDArray[np.int64]
-
-    @cached_property
-    def lengths(self) -> list[Fraction]:
-        """Share of the buffer that each piece has."""
-        return _lengths(self.starts)
 
     @cached_property
     def holding(self) -> Holding:
@@ -145,7 +134,3 @@ def share_out(meeting: PartsMeeting, shares: Sequence[Fraction], grid: int | Non
                 keeper.append(part)
             begin = end
     return GroupExchange(meeting.group, starts, meeting.holders[interval], np.array(keeper, np.int64))
-
-
-def _lengths(starts: list[Fraction]) -> list[Fraction]:
-    return [end - start for start, end in zip(starts, [*starts[1:], Fraction(1)], strict=True)]

@@ -56,8 +56,7 @@ def fill_ring(speeds: Sequence[int | Fraction]) -> Portions:
     hop is so fast that its rank owns nothing.
     """
     if len(speeds) < 2 or min(speeds) <= 0:
-        msg = f"a ring needs at least two hops of positive speed, not {list(speeds)}"
-        raise InputError(msg)
+        raise InputError(f"a ring needs at least two hops of positive speed, not {list(speeds)}")
     active = [Fraction(speed) for speed in speeds]
     while True:
         seconds = (len(active) - 1) / sum(active, Fraction(0))
@@ -177,7 +176,6 @@ def _minimise(
         method="highs",
     )
     if solved.x is None:
-        msg = f"no portions found for {columns} parts: {solved.message}"
-        raise WeftError(msg)
+        raise WeftError(f"no portions found for {columns} parts: {solved.message}")
     found: NDArray[np.float64] = np.maximum(solved.x[:columns], 0.0)
     return found

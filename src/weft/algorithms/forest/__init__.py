@@ -20,7 +20,6 @@ References
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,27 +27,20 @@ import numpy as np
 from weft import limits
 from weft.algorithms.forest.timetable import (
     Clock,
-    Condition,
     Timetable,
     busiest_ticks,
     make_clock,
     make_schedule,
     make_timetable,
 )
-from weft.bounds.tree_columns import (
-    TREE_COLLECTIVES,
-    TreeColumns,
-    TreeGrowth,
-    find_centres,
-    find_radius,
-    grow_trees,
-)
+from weft.bounds.tree_columns import TREE_COLLECTIVES, TreeColumns, find_centres, find_radius, grow_trees
 from weft.errors import InputError
-from weft.schedule import Schedule, passes
+from weft.schedule import ScheduleBuilder, passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from weft.schedule import Schedule
     from weft.topology import Topology
 
 NAME: Final = "forest"
@@ -127,7 +119,7 @@ def all_reduce(topology: Topology, *, trees: int | None = None, size_bytes: int 
     mesh of 8x8 the busiest link carries 577 chunks of 1024, where equal shards load it with 1008. Building
     takes about 1 CPU s for 64 ranks, 2 to 5 for up to a thousand, and more on large fat-trees.
     """
-    return _by_trees(topology, "all_reduce", find_centres(topology, _SLACK), trees, size_bytes)
+    return _by_trees(topology, "all_reduce", 0, trees, size_bytes)
 
 
 def broadcast(
@@ -163,7 +155,7 @@ def broadcast(
     Cost: (N - 1) T transfers. As many trees can be packed as the smallest cut between the root and a rank is
     wide.
     """
-    return _by_trees(topology, "broadcast", _only(topology, root), trees, size_bytes)
+    return _by_trees(topology, "broadcast", root, trees, size_bytes)
 
 
 def reduce(
@@ -190,7 +182,7 @@ def reduce(
     -----
     Cost: as `broadcast`.
     """
-    return _by_trees(topology, "reduce", _only(topology, root), trees, size_bytes)
+    return _by_trees(topology, "reduce", root, trees, size_bytes)
 
 
 def all_gather(
@@ -230,12 +222,10 @@ def all_gather(
         wanted = _tree_count(topology, 1, None, size_bytes) // topology.ranks
         each = min(max(1, wanted), limits.MAX_TREES_PER_ROOT)
     if not 1 <= each <= limits.MAX_TREES_PER_ROOT:
-        msg = f"{NAME}: trees_per_root is {each}, expected 1..{limits.MAX_TREES_PER_ROOT}"
-        raise InputError(msg)
+        raise InputError(f"{NAME}: trees_per_root is {each}, expected 1..{limits.MAX_TREES_PER_ROOT}")
     owner = np.repeat(np.arange(topology.ranks, dtype=np.int32), each)
-    growth = TreeGrowth(len(owner), sweeps=_sweeps(topology))
-    grown, _ = grow_trees(topology, owner, (False, True), growth)
-    return _schedule(topology, grown, Condition("all_gather", NAME, owner=owner), size_bytes)
+    builder = ScheduleBuilder(topology, "all_gather", NAME, chunks=len(owner))
+    return _schedule(builder, owner, (False, True), size_bytes)
 
 
 def reduce_scatter(
@@ -265,32 +255,23 @@ def reduce_scatter(
 
 
 def _by_trees(
-    topology: Topology,
-    collective: str,
-    roots: NDArray[np.int32],
-    trees: int | None,
-    size_bytes: int | None,
+    topology: Topology, collective: str, root: int, trees: int | None, size_bytes: int | None
 ) -> Schedule:
-    halves = TREE_COLLECTIVES[collective]
-    growth = TreeGrowth(_tree_count(topology, sum(halves), trees, size_bytes), sweeps=_sweeps(topology))
-    grown, _ = grow_trees(topology, roots, halves, growth)
-    return _schedule(topology, grown, Condition(collective, NAME, root=int(roots[0])), size_bytes)
-
-
-def _only(topology: Topology, root: int) -> NDArray[np.int32]:
     topology.check_root(root)
-    return np.array([root], np.int32)
+    roots = find_centres(topology, _SLACK) if collective == "all_reduce" else np.array([root], np.int32)
+    halves = TREE_COLLECTIVES[collective]
+    count = _tree_count(topology, sum(halves), trees, size_bytes)
+    builder = ScheduleBuilder(topology, collective, NAME, chunks=count, root=root)
+    return _schedule(builder, roots, halves, size_bytes)
 
 
 def _tree_count(topology: Topology, halves: int, trees: int | None, size_bytes: int | None) -> int:
     edges = halves * (topology.ranks - 1)
     most = min(limits.MAX_CHUNKS, limits.MAX_TRANSFERS // edges)
     if trees is not None and not 1 <= trees <= most:
-        msg = f"{NAME}: trees is {trees}, expected 1..{most}"
-        raise InputError(msg)
+        raise InputError(f"{NAME}: trees is {trees}, expected 1..{most}")
     if size_bytes is not None and size_bytes < 1:
-        msg = f"{NAME}: size_bytes is {size_bytes}, expected at least 1"
-        raise InputError(msg)
+        raise InputError(f"{NAME}: size_bytes is {size_bytes}, expected at least 1")
     if trees is not None:
         return trees
     radius = find_radius(topology)
@@ -302,17 +283,16 @@ def _tree_count(topology: Topology, halves: int, trees: int | None, size_bytes: 
     return min(wanted, cheap, useful, _MOST)
 
 
-def _sweeps(topology: Topology) -> int:
-    return 6 if topology.ranks <= 64 else int(topology.direct)
-
-
 def _schedule(
-    topology: Topology, grown: TreeColumns, condition: Condition, size_bytes: int | None
+    builder: ScheduleBuilder, roots: NDArray[np.int32], halves: tuple[bool, bool], size_bytes: int | None
 ) -> Schedule:
+    topology = builder.topology
+    sweeps = 6 if topology.ranks <= 64 else int(topology.direct)
+    grown, _ = grow_trees(topology, roots, halves, builder.chunks, sweeps)
     timetable = _fit(topology, grown, size_bytes)
     busiest = busiest_ticks(topology, timetable.trees, make_clock(topology))
-    note = f"{len(grown)} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all"
-    return make_schedule(topology, timetable, replace(condition, notes=(note,)))
+    builder.note(f"{len(grown)} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all")
+    return make_schedule(builder, timetable)
 
 
 def _fit(topology: Topology, grown: TreeColumns, size_bytes: int | None) -> Timetable:

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weft import _core
 from weft.bounds.tree_columns import TreeColumns
-from weft.columns import row_order
-from weft.schedule import Op, Schedule
-from weft.schedule.chunks import make_condition
+from weft.schedule import Op
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from weft.schedule import Schedule, ScheduleBuilder
     from weft.topology import Topology
 
 _FINEST: Final = 8
@@ -41,6 +40,12 @@ _GOOD_ENOUGH: Final = 0.002
 
 _PATIENCE: Final = 40
 """Passes without gain that end the search."""
+
+_ALTERNATIVES: Final = 8
+"""Other parents to look at for each transfer."""
+
+_SEED: Final = 1
+"""Decides ties."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,27 +83,6 @@ class Clock:
     latency: NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Condition:
-    """What a schedule is for, and who made it.
-
-    Parameters
-    ----------
-    collective, root
-        As `weft.schedule.chunks.make_condition` takes them.
-    algorithm, notes
-        For the reader.
-    owner
-        Owner of each chunk, in equal shards, for reduce_scatter and all_gather.
-    """
-
-    collective: str
-    algorithm: str
-    root: int = 0
-    owner: NDArray[np.int32] | None = None
-    notes: tuple[str, ...] = ()
-
-
 def make_clock(topology: Topology, chunk_bytes: float | None = None) -> Clock:
     """Ticks for the links of a topology.
 
@@ -134,9 +118,7 @@ def make_clock(topology: Topology, chunk_bytes: float | None = None) -> Clock:
     return Clock(duration, latency)
 
 
-def make_timetable(
-    topology: Topology, trees: TreeColumns, clock: Clock, *, passes: int, alternatives: int = 8, seed: int = 1
-) -> Timetable:
+def make_timetable(topology: Topology, trees: TreeColumns, clock: Clock, *, passes: int) -> Timetable:
     """Fit all transfers of some trees into as few ticks as possible.
 
     Parameters
@@ -145,10 +127,6 @@ def make_timetable(
         What to fit, one chunk of equal size to each tree.
     passes
         How often to go over all transfers, alternately forward and backward in time.
-    alternatives
-        How many other parents to look at for each transfer; 0 keeps the trees as they are.
-    seed
-        Decides ties.
     """
     floor = busiest_ticks(topology, trees, clock)
     ticks, up_start, down_start, root, up, down, offsets, links = _core.schedule_trees(
@@ -165,9 +143,9 @@ def make_timetable(
         latency=clock.latency,
         passes=passes,
         patience=_PATIENCE,
-        alternatives=alternatives,
+        alternatives=_ALTERNATIVES,
         good_enough=floor + math.floor(floor * _GOOD_ENOUGH),
-        seed=seed,
+        seed=_SEED,
     )
     shape = trees.up.shape
     grown = TreeColumns(root, up.reshape(shape), down.reshape(shape), offsets, links)
@@ -179,60 +157,28 @@ def busiest_ticks(topology: Topology, trees: TreeColumns, clock: Clock) -> int:
     return int((trees.count_links(topology.links).sum(axis=0) * clock.duration).max(initial=0))
 
 
-def make_schedule(topology: Topology, timetable: Timetable, condition: Condition) -> Schedule:
+def make_schedule(builder: ScheduleBuilder, timetable: Timetable) -> Schedule:
     """Schedule that follows a timetable: tree t carries chunk t, and every tick with a start is a step.
 
     Parameters
     ----------
-    topology
-        The cluster.
+    builder
+        What the trees are for, with a chunk to each.
     timetable
         Trees and start ticks.
-    condition
-        What the trees are for.
     """
-    trees = timetable.trees
-    parts = [
-        _rows(topology, trees, trees.up, timetable.up_start, Op.REDUCE),
-        _rows(topology, trees, trees.down, timetable.down_start, Op.COPY),
-    ]
-    start, src, dst, op, route, chunk = (np.concatenate(column) for column in zip(*parts, strict=True))
-    step = np.unique(start, return_inverse=True)[1].astype(np.int32)
-    columns = [step, src, dst, op.astype(np.int32), route, chunk]
-    order = row_order(columns)
-    if order is not None:
-        step, src, dst, op, route, chunk = (column[order] for column in (step, src, dst, op, route, chunk))
-    source, target = make_condition(
-        condition.collective, topology.ranks, len(trees), owner=condition.owner, root=condition.root
-    )
-    return Schedule(
-        topology=topology,
-        collective=condition.collective,
-        algorithm=condition.algorithm,
-        weights=np.ones(len(trees), np.int64),
-        denominator=len(trees),
-        source=source,
-        target=target,
-        ownership="none" if condition.owner is None else "prescribed",
-        step=step,
-        chunk=chunk,
-        src=src,
-        dst=dst,
-        op=op,
-        route=route,
-        route_offsets=trees.route_offsets,
-        route_links=trees.route_links,
-        notes=condition.notes,
-    )
-
-
-def _rows(
-    topology: Topology, trees: TreeColumns, half: NDArray[np.int32], starts: NDArray[np.int32], op: Op
-) -> tuple[NDArray[Any], ...]:
-    """Start, src, dst, op, route and chunk of the transfers of one half of all trees."""
-    tree, rank = np.nonzero(half >= 0)
-    route = half[tree, rank]
-    src = topology.link_src[trees.route_links[trees.route_offsets[route]]]
-    dst = topology.link_dst[trees.route_links[trees.route_offsets[route + 1] - 1]]
-    kind = np.full(len(tree), op, np.uint8)
-    return starts[tree, rank], src, dst, kind, route, tree.astype(np.int32)
+    topology, trees = builder.topology, timetable.trees
+    halves = ((trees.up, timetable.up_start, Op.REDUCE), (trees.down, timetable.down_start, Op.COPY))
+    ticks = np.unique(np.concatenate([starts[half >= 0] for half, starts, _ in halves]))
+    for half, starts, op in halves:
+        tree, rank = np.nonzero(half >= 0)
+        route = half[tree, rank]
+        builder.add(
+            step=np.searchsorted(ticks, starts[tree, rank]),
+            chunk=tree,
+            src=topology.link_src[trees.route_links[trees.route_offsets[route]]],
+            dst=topology.link_dst[trees.route_links[trees.route_offsets[route + 1] - 1]],
+            op=op,
+            route=route,
+        )
+    return builder.build((trees.route_offsets, trees.route_links))

@@ -24,19 +24,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from weft import limits, units
 from weft.algorithms.multitree.growth import grow_trees
-from weft.columns import row_order
 from weft.errors import InputError
-from weft.schedule import Op, Schedule, passes
-from weft.schedule.chunks import make_condition
+from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from weft.algorithms.multitree.growth import Trees
+    from weft.schedule import Schedule
     from weft.topology import Topology
 
 NAME: Final = "multitree"
@@ -82,9 +76,19 @@ def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     if not 1 <= trees_per_root <= limits.MAX_TREES_PER_ROOT:
         msg = f"{NAME}: trees_per_root is {trees_per_root}, expected 1..{limits.MAX_TREES_PER_ROOT}"
         raise InputError(msg)
-    trees = topology.ranks * trees_per_root
-    limits.check(f"{NAME}: transfers", trees * (topology.ranks - 1), limits.MAX_TRANSFERS)
-    return _down_the_trees(topology, grow_trees(topology, trees_per_root, paper_order=paper_order), trees)
+    chunks = topology.ranks * trees_per_root
+    limits.check(f"{NAME}: transfers", chunks * (topology.ranks - 1), limits.MAX_TRANSFERS)
+    builder = ScheduleBuilder(topology, "all_gather", NAME, chunks=chunks)
+    trees = grow_trees(topology, trees_per_root, paper_order=paper_order)
+    builder.add(
+        step=trees.step, chunk=trees.tree, src=trees.parent, dst=trees.child, op=Op.COPY, route=trees.route
+    )
+    builder.note(f"trees grown {trees.way}")
+    left_out = topology.links - len(trees.usage.links)
+    if left_out:
+        slowest = units.format_bandwidth(int(trees.usage.topology.bandwidth.min()))
+        builder.note(f"{left_out} of {topology.links} links left out, slower than {slowest}")
+    return builder.build((trees.route_offsets, trees.route_links))
 
 
 def reduce_scatter(topology: Topology, *, trees_per_root: int = 1, paper_order: bool = False) -> Schedule:
@@ -140,40 +144,3 @@ def all_reduce(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     scatter = reduce_scatter(topology, trees_per_root=trees_per_root, paper_order=paper_order)
     gather = all_gather(topology, trees_per_root=trees_per_root, paper_order=paper_order)
     return passes.compose(scatter, gather, "all_reduce")
-
-
-def _down_the_trees(topology: Topology, grown: Trees, trees: int) -> Schedule:
-    columns = (grown.step, grown.tree, grown.parent, grown.child, grown.route)
-    step, tree, parent, child, route = columns
-    rows = row_order([step, parent, child, route, tree])
-    if rows is not None:
-        step, tree, parent, child, route = (column[rows] for column in columns)
-    owner = np.arange(trees, dtype=np.int32) // (trees // topology.ranks)
-    source, target = make_condition("all_gather", topology.ranks, trees, owner=owner)
-    return Schedule(
-        topology=topology,
-        collective="all_gather",
-        algorithm=NAME,
-        weights=np.ones(trees, np.int64),
-        denominator=trees,
-        source=source,
-        target=target,
-        ownership="prescribed",
-        step=step,
-        chunk=tree,
-        src=parent,
-        dst=child,
-        op=np.full(len(step), Op.COPY, np.uint8),
-        route=route,
-        route_offsets=grown.route_offsets,
-        route_links=grown.route_links,
-        notes=tuple(_notes(topology, grown)),
-    )
-
-
-def _notes(topology: Topology, trees: Trees) -> Iterator[str]:
-    yield f"trees grown {trees.way}"
-    left_out = topology.links - len(trees.usage.links)
-    if left_out:
-        slowest = units.format_bandwidth(int(trees.usage.topology.bandwidth.min()))
-        yield f"{left_out} of {topology.links} links left out, slower than {slowest}"

@@ -32,6 +32,7 @@ import numpy as np
 from weft import _core
 from weft.algorithms.multitree.link_speeds import use_all, ways_to_use
 from weft.bounds.distances import longest_path
+from weft.bounds.node_sets import membership, own_switches
 from weft.topology.listing import listing_order
 
 if TYPE_CHECKING:
@@ -271,16 +272,8 @@ class _Entrances(NamedTuple):
         topology, capacity, groups = usage.topology, usage.capacity, usage.topology.groups
         if not groups or topology.direct:
             return None
-        # A switch belongs to a group when all ranks on it do.
-        lowest = np.full(topology.nodes, len(groups))
-        highest = np.full(topology.nodes, -1)
-        for number, members in enumerate(groups):
-            lowest[list(members)] = highest[list(members)] = number
         src, dst = topology.link_src, topology.link_dst
-        up = (src < topology.ranks) & (dst >= topology.ranks)
-        np.minimum.at(lowest, dst[up], lowest[src[up]])
-        np.maximum.at(highest, dst[up], highest[src[up]])
-        owner = np.where(lowest == highest, lowest, -1)
+        owner = own_switches(topology, membership(topology))
         inward = (owner[src] != owner[dst]) & (owner[dst] >= 0)
         wanted = dst < topology.ranks
         return cls(

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from weft.bench.peers.peer import Peer
 
 PEERS: Final = {
-    "gloo": "weft.bench.peers.gloo",
-    "mpi": "weft.bench.peers.open_mpi",
-    "mpi4": "weft.bench.peers.open_mpi_4",
-    "mpich": "weft.bench.peers.mpich",
-    "oneccl": "weft.bench.peers.oneccl",
+    "gloo": "gloo.Gloo",
+    "mpi": "open_mpi.OpenMpi",
+    "mpi4": "open_mpi_4.OpenMpi4",
+    "mpich": "mpich.Mpich",
+    "oneccl": "oneccl.OneCcl",
 }
-_MODULES: Final = {"weft": "weft.bench.peers.weft_peer", **PEERS}
+"""Module and class of each, by its name on the command line."""
+
+_CLASSES: Final = {"weft": "weft_peer.Weft", **PEERS}
 
 
 def find_entry(name: str) -> Peer:
@@ -30,11 +32,11 @@ def find_entry(name: str) -> Peer:
     InputError
         If there is none.
     """
-    if name not in _MODULES:
-        msg = f"--against {name}: there is no such contestant; known: {', '.join(PEERS)}"
-        raise InputError(msg)
-    entry: Peer = importlib.import_module(_MODULES[name]).ENTRY
-    return entry
+    if name not in _CLASSES:
+        raise InputError(f"--against {name}: there is no such contestant; known: {', '.join(PEERS)}")
+    module, kind = _CLASSES[name].split(".")
+    peer: Peer = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
+    return peer
 
 
 def find_peers(names: Sequence[str]) -> list[Peer]:
@@ -47,6 +49,5 @@ def find_peers(names: Sequence[str]) -> list[Peer]:
     """
     for name in names:
         if names.count(name) > 1:
-            msg = f"--against: {name} is there twice"
-            raise InputError(msg)
+            raise InputError(f"--against: {name} is there twice")
     return [find_entry(name) for name in names]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
-from weft.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,14 +74,9 @@ class Gloo(Peer):
 
     def start(self, job: JobPlace) -> Start:
         """One process per rank; they meet through a file."""
-        if importlib.util.find_spec("torch") is None:
-            msg = "--against gloo: torch is not installed; pip install 'weft[torch]'"
-            raise InputError(msg)
+        self.need_package("torch")
         return Start((), job.ranks, {**one_thread(), "GLOO_SOCKET_IFNAME": "lo"})
 
     def join(self, invitation: JobInvitation) -> GlooRank:
         """Join the job and return this rank of it."""
         return GlooRank(invitation)
-
-
-ENTRY = Gloo()

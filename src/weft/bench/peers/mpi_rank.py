@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from weft.bench.peers.peer import Call, JobInvitation, Peer, PeerRank
@@ -62,6 +63,10 @@ class MpiPeer(Peer):
     """An MPI library whose launcher starts the ranks."""
 
     dtypes: ClassVar[tuple[str, ...]] = tuple(DTYPES)
+
+    def find_program(self, program: str, install: str) -> str:
+        """Path of a launcher; refuses where it is not installed."""
+        return shutil.which(program) or self.refuse(f"no {program} on the PATH; {install}")
 
     def join(self, invitation: JobInvitation) -> MpiRank:  # noqa: ARG002 - the launcher has said all
         """Join the job and return this rank of it."""

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from weft.bench.peers.mpi_rank import MpiPeer
-from weft.bench.peers.open_mpi import find_program, need_mpi4py
 from weft.bench.peers.peer import JobPlace, Start, one_thread
-from weft.errors import InputError
 
 VARIABLE: Final = "WEFT_MPICH"
 _INSTALL: Final = f"apt install mpich, or pip install mpich in a virtual environment that {VARIABLE} names"
@@ -26,12 +24,11 @@ class Mpich(MpiPeer):
     def start(self, job: JobPlace) -> Start:
         """Start all ranks by one launcher."""
         self.refuse_seats(job)
-        need_mpi4py(self.name)
+        self.need_package("mpi4py")
         program = Path(self._program())
         library = next((found for place in _PLACES for found in program.parents[1].glob(place)), None)
         if library is None:
-            msg = f"--against {self.name}: {program} is there, but no library beside it; {_INSTALL}"
-            raise InputError(msg)
+            self.refuse(f"{program} is there, but no library beside it; {_INSTALL}")
         variables = {**one_thread(), "MPI4PY_LIBMPI": str(library)}
         if library.name != _LIBRARY:  # mpi4py is linked against this name, which Debian's does not have
             Path(job.folder, _LIBRARY).symlink_to(library)
@@ -41,12 +38,8 @@ class Mpich(MpiPeer):
     def _program(self) -> str:
         named = os.environ.get(VARIABLE)
         if named is None:
-            return find_program(self.name, "mpiexec.hydra", install=_INSTALL)
+            return self.find_program("mpiexec.hydra", _INSTALL)
         program = Path(named, "bin", "mpiexec.hydra")
         if not program.is_file():
-            msg = f"--against {self.name}: {VARIABLE}: {program} is not there; {_INSTALL}"
-            raise InputError(msg)
+            self.refuse(f"{VARIABLE}: {program} is not there; {_INSTALL}")
         return str(program)
-
-
-ENTRY = Mpich()

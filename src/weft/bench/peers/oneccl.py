@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
-from weft.errors import InputError, RuntimeFailure
+from weft.errors import RuntimeFailure
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,17 +89,14 @@ class OneCcl(Peer):
         self.refuse_seats(job)
         named = os.environ.get(VARIABLE)
         if named is None:
-            msg = f"--against {self.name}: {_INSTALL}"
-            raise InputError(msg)
+            self.refuse(_INSTALL)
         root = Path(named).absolute()
         for part in ("include/oneapi/ccl.hpp", "lib/libccl.so.1", "bin/mpiexec.hydra"):
             if not (root / part).is_file():
-                msg = f"--against {self.name}: {root / part} is not there; {_INSTALL}"
-                raise InputError(msg)
+                self.refuse(f"{root / part} is not there; {_INSTALL}")
         # Not in the folder of the jobs: memory may be mounted so that nothing there can be executed.
-        shim = _compile(
-            root, Path(job.resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-bench-")))
-        )
+        folder = job.resources.enter_context(tempfile.TemporaryDirectory(prefix="weft-bench-"))
+        shim = self._compile(root, Path(folder))
         variables = {
             _SHIM: str(shim),
             "LD_LIBRARY_PATH": str(root / "lib"),
@@ -110,6 +107,21 @@ class OneCcl(Peer):
         return Start(
             (str(root / "bin/mpiexec.hydra"), "-n", str(job.ranks)), 1, {**one_thread(), **variables}
         )
+
+    def _compile(self, root: Path, folder: Path) -> Path:
+        compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
+        if compiler is None:
+            self.refuse("no C++ compiler; apt install g++")
+        target = folder / "oneccl.so"
+        source = Path(__file__).with_suffix(".cpp")
+        library = root / "lib" / "libccl.so.1"
+        words = [compiler, "-O2", "-shared", "-fPIC", "-std=c++17", f"-I{root / 'include'}", str(source)]
+        # What it needs in turn is found when it runs, in the same directory.
+        words += ["-o", str(target), str(library), "-Wl,--allow-shlib-undefined"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
+        if done.returncode:
+            self.refuse(f"{source.name} does not compile against {root}: {done.stderr[-300:]}")
+        return target
 
     def rank(self) -> int | None:
         """As the launcher tells."""
@@ -140,24 +152,3 @@ def _load() -> Any:
         getattr(shim, name).restype = ctypes.c_char_p
     shim.address_bytes.restype = ctypes.c_size_t
     return shim
-
-
-def _compile(root: Path, folder: Path) -> Path:
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        msg = "--against oneccl: no C++ compiler; apt install g++"
-        raise InputError(msg)
-    target = folder / "oneccl.so"
-    source = Path(__file__).with_suffix(".cpp")
-    library = root / "lib" / "libccl.so.1"
-    words = [compiler, "-O2", "-shared", "-fPIC", "-std=c++17", f"-I{root / 'include'}", str(source)]
-    # What it needs in turn is found when it runs, in the same directory.
-    words += ["-o", str(target), str(library), "-Wl,--allow-shlib-undefined"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
-    if done.returncode:
-        msg = f"--against oneccl: {source.name} does not compile against {root}: {done.stderr[-300:]}"
-        raise InputError(msg)
-    return target
-
-
-ENTRY = OneCcl()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
@@ -141,8 +142,7 @@ class Peer(ABC):
         """
         if task.dtype not in self.dtypes:
             known = ", ".join(self.dtypes)
-            msg = f"{self.name} has no type {task.dtype}, only {known}; leave it out of --against"
-            raise InputError(msg)
+            raise InputError(f"{self.name} has no type {task.dtype}, only {known}; leave it out of --against")
 
     @abstractmethod
     def start(self, job: JobPlace) -> Start:
@@ -154,17 +154,25 @@ class Peer(ABC):
             If it is not installed, with how to install it.
         """
 
-    def refuse_seats(self, job: JobPlace) -> None:
-        """For those that can only run where the controller is.
+    def refuse(self, why: str) -> NoReturn:
+        """Say why it cannot be measured here.
 
         Raises
         ------
         InputError
-            If ranks are to go elsewhere.
+            Always.
         """
+        raise InputError(f"--against {self.name}: {why}")
+
+    def refuse_seats(self, job: JobPlace) -> None:
+        """For those that can only run where the controller is; refuses if ranks are to go elsewhere."""
         if job.seats is not None:
-            msg = f"--against {self.name}: it is measured within one host only, not in a lab"
-            raise InputError(msg)
+            self.refuse("it is measured within one host only, not in a lab")
+
+    def need_package(self, package: str) -> None:
+        """Refuse to go on without a package."""
+        if importlib.util.find_spec(package) is None:
+            self.refuse(f"{package} is not installed; pip install {package}")
 
     def rank(self) -> int | None:
         """Which rank this worker is; None if only the runtime itself knows."""

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 
 from weft import _core
 from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
+from weft.bench.rank_tasks import RankTasks
 from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
+from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.launcher.launch import job_variables
 from weft.runtime.schedule_selection import ScheduleSelector
-from weft.runtime.start import init, load_inputs
+from weft.runtime.start import init
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from weft.bench.control_messages import Message
     from weft.bench.task import BenchTask
 
 
@@ -101,6 +106,34 @@ class Weft(Peer):
         return WeftRank(invitation.settings, invitation.timeout)
 
 
+class OwnJob:
+    """The job that this process is a rank of, measured from inside: all ranks measure and exchange answers.
+
+    Parameters
+    ----------
+    settings, timeout
+        As for `WeftRank`.
+    """
+
+    name = "weft"
+
+    def __init__(self, settings: dict[str, Any], timeout: float) -> None:
+        self._rank = WeftRank(settings, timeout)
+        self._tasks = RankTasks(self._rank)
+        self.versions = self._rank.versions()
+        self.rank = self._rank.rank
+
+    def do(self, order: Message) -> list[Message]:
+        """Carry out an order here, as every rank does, and exchange the answers."""
+        answer = msgspec.json.encode(self._tasks.do(order))
+        told = exchange_bytes(CommunicatorWords(self._rank.communicator, "bench answers"), answer)
+        return [msgspec.json.decode(part) for part in told]
+
+    def close(self) -> None:
+        """Leave the job."""
+        self._rank.close()
+
+
 def make_chooser(ranks: int, settings: dict[str, Any]) -> ScheduleSelector:
     """Selector of the schedules that will run.
 
@@ -123,6 +156,3 @@ def _typed(array: NDArray[np.uint8], dtype: str) -> Any:
 
 def _nothing(_result: Any) -> None:
     """Forget the result, which is the array that was given."""
-
-
-ENTRY = Weft()

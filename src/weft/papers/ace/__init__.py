@@ -1,52 +1,29 @@
 """ACE (Rashidi et al., ISCA 2021): what an engine beside the network interface saves.
 
-Three studies: the arithmetic of reads and sends (`arithmetic`), the bandwidth that endpoints drive alone
+Three studies: the arithmetic of reads and sends (`byte_counts`), the bandwidth that endpoints drive alone
 (`bandwidth`), and iterations of three models (`iterations`). Figures of the paper's set-up that its
 abstract does not have are recalled and were not checked; each is a field of an endpoint or a device.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from weft.papers.ace.bandwidth import GB, drive, least, sensitivity
+from weft.papers.ace.bandwidth import GB, KERNELS, ROOMY, drive, sensitivity
 from weft.papers.ace.byte_counts import SHAPES, ByteCounts, arithmetic
 from weft.papers.ace.charts import draw
-from weft.papers.ace.iterations import BATCHES, NAMES, IterationCase, contended, point, rates, simulated
+from weft.papers.ace.iterations import BATCHES, NAMES, contended, point, rates
 from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows
-from weft.training.endpoints import ENDPOINTS, EndpointEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
 
+    from weft.papers.ace.iterations import IterationCase
     from weft.papers.claims import Findings
-
-TITLE: Final = "ACE: enabling compute-communication overlap in training platforms (ISCA 2021)"
-REFERENCE: Final = "S. Rashidi et al., ISCA 2021, arXiv:2007.00156"
-ASSUMPTIONS: Final = (
-    (
-        "of the paper only the abstract's numbers are certain; figures of the platform, of the five "
-        "endpoints and of their studies are recalled and unchecked"
-    ),
-    "links carry payload at full speed: the paper's 94 % of data among flits would scale all endpoints alike",
-    "kernels read 2 bytes for each byte sent to be added and 1 where it is copied; writes are not charged",
-    (
-        "an FSM stays with a chunk from its first phase to its last; SRAM is divided by what a chunk needs "
-        "in each phase"
-    ),
-    "what an endpoint takes of processors and memory, computing lacks all the time, not only while it sends",
-    (
-        "computing is a roofline (docs/workloads.md), for the paper does not give its model; 'peak' is a "
-        "second set-up: 120 TFLOP/s, no limit of memory, no launches, so that sending weighs the most"
-    ),
-    "gradients and activations are fp16; DLRM has the sizes of MLPerf's, for the paper does not give its own",
-    (
-        "iterations of ResNet-50 and GNMT take the times of all-reduces alone, held against the whole "
-        "platform where that is quick to simulate; those of DLRM are simulated whole"
-    ),
-    "not done: the study of DLRM that looks up the next iteration's embeddings with spare memory bandwidth",
-)
+    from weft.training.endpoints import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +70,9 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     points = []
     for shape in effort.shapes:
         tell(f"iterations on {shape}")
-        points += [one for name in ("roofline", "peak") for one in _points(name, shape, driven[shape])]
+        points += [
+            point(name, model, shape, driven[shape]) for name in ("roofline", "peak") for model in BATCHES
+        ]
     checks = []
     for model, shape in effort.checked:
         for name in ("roofline", "peak"):
@@ -121,22 +100,15 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
 
 def least_bandwidth(counted: ByteCounts, size_bytes: int) -> dict[str, float]:
     """GB/s of memory with which the network is driven, by kernels and by an engine with room enough."""
-    kernels = replace(ENDPOINTS["comm-opt"], processors=80)
-    roomy = replace(ENDPOINTS["ace"], engine=EndpointEngine(sram_bytes=64 << 20, fsms=256))
-    found = {}
-    for name, endpoint in (("kernels", kernels), ("engine", roomy)):
+    tried = range(32, 900)
 
-        def rate(gbs: int, endpoint: Any = endpoint) -> float:
-            return drive(counted.shape, replace(endpoint, memory_bandwidth=gbs * GB), size_bytes).payload_gbs
+    def rate(endpoint: Endpoint, gbs: int) -> float:
+        return drive(counted.shape, replace(endpoint, memory_bandwidth=gbs * GB), size_bytes).payload_gbs
 
-        found[name] = float(least(rate, FULL * counted.payload_gbs, 32, 900))
-    return found
-
-
-def _points(name: str, shape: str, payload_gbs: Mapping[str, float]) -> Iterator[IterationCase]:
-    for model in BATCHES:
-        run = simulated if model == "dlrm" else point
-        yield run(name, model, shape, payload_gbs)
+    return {
+        name: float(tried.start + bisect_left(tried, FULL * counted.payload_gbs, key=partial(rate, endpoint)))
+        for name, endpoint in (("kernels", KERNELS), ("engine", ROOMY))
+    }
 
 
 def _check(one: IterationCase) -> dict[str, Any]:

@@ -28,6 +28,10 @@ SRAM_KIB: Final = (256, 512, 1024, 2048, 4096, 8192)
 FSMS: Final = (1, 2, 4, 8, 12, 16, 20, 32)
 _LEAST_CHUNKS: Final = 16
 
+KERNELS: Final = replace(ENDPOINTS["comm-opt"], processors=80)
+ROOMY: Final = replace(ENDPOINTS["ace"], engine=EndpointEngine(sram_bytes=64 << 20, fsms=256))
+"""Kernels on all processors, and an engine with room for any number of chunks."""
+
 
 @cache
 def all_reduce(shape: str) -> Schedule:
@@ -118,23 +122,6 @@ class BandwidthCurve:
         return next(x for x, rate in self.points if rate >= share * self.most)
 
 
-def least(rate: Callable[[int], float], enough: float, low: int, high: int) -> int:
-    """The smallest whole number with which a rate that grows is enough, or `high` if none is.
-
-    Examples
-    --------
-    >>> least(lambda number: 2.0 * number, 9.0, 1, 100)
-    5
-    """
-    while low < high:
-        middle = (low + high) // 2
-        if rate(middle) >= enough:
-            high = middle
-        else:
-            low = middle + 1
-    return high
-
-
 def sensitivity(
     shape: str, size_bytes: int, report: Callable[[str], None], thin: int = 1
 ) -> dict[str, tuple[BandwidthCurve, ...]]:
@@ -149,7 +136,6 @@ def sensitivity(
     thin
         Take only every so many-th figure, from the last one down.
     """
-    kernels = replace(ENDPOINTS["comm-opt"], processors=80)
     ace = ENDPOINTS["ace"]
 
     def curve(name: str, figures: Sequence[int], build: Callable[[int], Endpoint]) -> BandwidthCurve:
@@ -161,18 +147,17 @@ def sensitivity(
     def engine(**figures: int) -> Endpoint:
         return replace(ace, engine=replace(EndpointEngine(), **figures))
 
-    roomy = replace(ace, engine=EndpointEngine(sram_bytes=64 << 20, fsms=256))
     return {
         "memory": (
-            curve("kernels", MEMORY_GBS, lambda gbs: replace(kernels, memory_bandwidth=gbs * GB)),
+            curve("kernels", MEMORY_GBS, lambda gbs: replace(KERNELS, memory_bandwidth=gbs * GB)),
             curve("ACE", MEMORY_GBS, lambda gbs: replace(ace, memory_bandwidth=gbs * GB)),
-            curve("ACE, 64 MiB, 256 FSMs", MEMORY_GBS, lambda gbs: replace(roomy, memory_bandwidth=gbs * GB)),
+            curve("ACE, 64 MiB, 256 FSMs", MEMORY_GBS, lambda gbs: replace(ROOMY, memory_bandwidth=gbs * GB)),
         ),
         "processors": (
             curve(
                 "kernels, 900 GB/s",
                 PROCESSORS,
-                lambda count: replace(kernels, memory_bandwidth=900 * GB, processors=count),
+                lambda count: replace(KERNELS, memory_bandwidth=900 * GB, processors=count),
             ),
         ),
         "sram": (curve("ACE, 16 FSMs", SRAM_KIB, lambda kib: engine(sram_bytes=kib << 10)),),

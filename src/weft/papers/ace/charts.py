@@ -38,26 +38,17 @@ def draw(
         title = f"Network bandwidth driven on {study.shape}"
         found[what] = line_chart(title, x_label, "GB/s per rank", lines, log_x=log_x, dashed=[_LIMIT])
     names = next(iter(driven.values()))
-    found["driven"] = bar_chart(
-        "All-reduce alone: share of the network driven",
-        "%",
-        list(driven),
-        {
-            name: [100 * driven[shape][name] / counted[shape].payload_gbs for shape in driven]
-            for name in names
-        },
-        line_at=100.0,
-    )
+    shares = {
+        name: [100 * driven[shape][name] / counted[shape].payload_gbs for shape in driven] for name in names
+    }
+    title = "All-reduce alone: share of the network driven"
+    found["driven"] = bar_chart(title, "%", list(driven), shares, line_at=100.0)
     for computing in dict.fromkeys(one.computing for one in points):
         mine = [one for one in points if one.computing == computing]
-        found[f"speedup-{computing}"] = bar_chart(
-            f"Iterations with ACE over the best baseline, computing: {computing}",
-            "times as fast",
-            list(dict.fromkeys(one.shape for one in mine)),
-            {
-                model: [one.speedup for one in mine if one.model == model]
-                for model in dict.fromkeys(one.model for one in mine)
-            },
-            line_at=1.0,
-        )
+        shapes = list(dict.fromkeys(one.shape for one in mine))
+        gains: dict[str, list[float]] = {one.model: [] for one in mine}
+        for one in mine:
+            gains[one.model].append(one.speedup)
+        title = f"Iterations with ACE over the best baseline, computing: {computing}"
+        found[f"speedup-{computing}"] = bar_chart(title, "times as fast", shapes, gains, line_at=1.0)
     return found

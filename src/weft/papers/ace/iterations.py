@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft.papers.ace.bandwidth import GB, all_reduce, drive, exchange_seconds
 from weft.papers.claims import StudyCase
-from weft.training import (
-    AlphaBeta,
-    Linear,
-    policies,
-    single_channel,
-)
+from weft.training import AlphaBeta, Linear, policies, single_channel
 from weft.training.cluster import Cluster
 from weft.training.devices import Device, find_device
 from weft.training.endpoints import ENDPOINTS
@@ -124,29 +119,23 @@ def rates(shape: str, size_bytes: int, names: Sequence[str] = NAMES) -> dict[str
 def point(computing: str, model: str, shape: str, payload_gbs: Mapping[str, float]) -> IterationCase:
     """Iterations with the times of all-reduces alone; `payload_gbs` are those of `rates`.
 
-    For models without exchanges: these share links with all-reduces, but not the memory that bounds kernels.
+    Where layers exchange something, every transfer is simulated: exchanges share links with all-reduces, but
+    not the memory that bounds kernels.
     """
-    seconds, busy, sending = {}, {}, {}
-    for name in NAMES:
-        layers = layers_of(model, name, devices()[computing])
-        line = AlphaBeta(0.0, 1 / (payload_gbs[name] * GB))
-        costs = Linear(line, line, line)
-        seconds[name] = single_channel.run(_graph(layers, name, _PART_BYTES), costs).seconds
-        busy[name] = forward_seconds(layers) + backward_seconds(layers)
-        sending[name] = line(total_bytes(layers))
-    return IterationCase(computing, model, shape, seconds, busy, sending, dict.fromkeys(NAMES, 0.0))
-
-
-def simulated(computing: str, model: str, shape: str, payload_gbs: Mapping[str, float]) -> IterationCase:
-    """Iterations with every transfer simulated; `payload_gbs` tell what sending takes alone."""
-    seconds, _ = contended(computing, model, shape)
+    seconds: dict[str, float] = {}
     busy, sending, exchanging = {}, {}, {}
     for name in NAMES:
         layers = layers_of(model, name, devices()[computing])
+        line = AlphaBeta(0.0, 1 / (payload_gbs[name] * GB))
         exchanges = [layer.exchange.size_bytes for layer in layers if layer.exchange]
-        exchanging[name] = 2 * sum(exchange_seconds(shape, ENDPOINTS[name], size) for size in exchanges)
+        if exchanges:
+            seconds |= contended(computing, model, shape, [name])[0]
+        else:
+            graph = _graph(layers, name, _PART_BYTES)
+            seconds[name] = single_channel.run(graph, Linear(line, line, line)).seconds
         busy[name] = forward_seconds(layers) + backward_seconds(layers)
-        sending[name] = total_bytes(layers) / (payload_gbs[name] * GB) + exchanging[name]
+        exchanging[name] = 2 * sum(exchange_seconds(shape, ENDPOINTS[name], size) for size in exchanges)
+        sending[name] = line(total_bytes(layers)) + exchanging[name]
     return IterationCase(computing, model, shape, seconds, busy, sending, exchanging)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from weft.papers.ace.bandwidth import BandwidthCurve
 from weft.papers.ace.iterations import BASELINES, BATCHES
-from weft.papers.claims import ClaimRow
+from weft.papers.claims import ClaimRow, factor_row, percent_row
 from weft.training.endpoints import ENDPOINTS
 
 if TYPE_CHECKING:
@@ -30,33 +31,25 @@ def memory_rows(
 ) -> Iterator[ClaimRow]:
     """How much less memory bandwidth an engine needs: counted twice, and simulated."""
     claim = "the same network bandwidth with 3.5x less memory bandwidth, on average"
+    row = partial(factor_row, claim, paper=3.5)
     ones = counted.values()
     sizes = ", ".join(counted)
     reads = (ENDPOINTS["comm-opt"].memory_bandwidth or 0) / (ENDPOINTS["ace"].memory_bandwidth or 1)
-    yield ClaimRow(
-        claim,
+    yield row(
         f"counted in the schedule, mean of {sizes}: bytes that kernels read for each that an engine reads",
-        3.5,
         fmean(one.kernel_read_gbs / one.engine_read_gbs for one in ones),
-        "x",
         f"the two configurations are {reads:.2f}x apart, but on {study.shape} the engine's is a little below "
         f"what it needs, {study.engine_read_gbs:.0f} GB/s",
     )
-    yield ClaimRow(
-        claim,
+    yield row(
         f"counted, mean of {sizes}, with the first step and the last sum of each ring",
-        3.5,
-        fmean(one.driven_gbs * one.ring_reads / one.engine_read_gbs for one in ones),
-        "x",
+        fmean(one.ring_kernel_read_gbs / one.engine_read_gbs for one in ones),
         f"rings of few ranks read {study.ring_reads:.2f} bytes for each byte sent on {study.shape}, not 1.5",
     )
-    yield ClaimRow(
-        claim,
+    yield row(
         f"simulated on {study.shape}: least bandwidth that drives {FULL:.0%} of the network, "
         f"{knees['kernels']:.0f} over {knees['engine']:.0f} GB/s",
-        3.5,
         knees["kernels"] / knees["engine"],
-        "x",
         "of an engine with room for any number of chunks; as counted, for this size",
     )
 
@@ -71,7 +64,7 @@ def driven_rows(
         why = f"what it may read allows for {cap:.0%}"
         if share < FULL * cap:
             why += "; its FSMs hold too few chunks for the latency of so many steps"
-        yield ClaimRow(f"ACE drives the network of {shape}", "all-reduce alone", None, 100 * share, " %", why)
+        yield percent_row(f"ACE drives the network of {shape}", "all-reduce alone", share, why)
     gains = {
         (shape, name): found["ace"] / found[name] for shape, found in driven.items() for name in _OVERLAPPING
     }
@@ -79,24 +72,21 @@ def driven_rows(
         (name, fmean(gain for (_, other), gain in gains.items() if other == name)) for name in _OVERLAPPING
     ]
     every = fmean(found["ace"] / found[name] for found in driven.values() for name in BASELINES)
-    yield ClaimRow(
+    yield factor_row(
         "effective network bandwidth 1.44x that of the baselines, on average",
         "all-reduces alone, mean over sizes and both overlapping baselines",
-        1.44,
         fmean(gains.values()),
-        "x",
         f"{', '.join(f'{mean:.2f}x over {name}' for name, mean in each)}; {every:.2f}x if no-overlap "
         "counts as well; over which baselines and workloads the paper's mean is taken is not known",
+        paper=1.44,
     )
     where = max(gains, key=lambda key: gains[key])
-    yield ClaimRow(
+    yield factor_row(
         "up to 2.67x",
         f"the largest of these: over {where[1]} on {where[0]}",
-        2.67,
         gains[where],
-        "x",
         "whether the paper's is of all-reduces alone or of whole iterations is not known",
-        at_most=True,
+        up_to=2.67,
     )
 
 
@@ -151,8 +141,8 @@ def speed_rows(computing: str, points: Sequence[IterationCase]) -> Iterator[Clai
             why += f"; the memory bandwidth set aside for ACE slows computing by {slower:.1%}"
         setup = f"{computing}: batch {BATCHES[model]}, fp16, on {', '.join(one.shape for one in found)}"
         claim = f"{model}: iterations over the best baseline"
-        yield ClaimRow(f"{claim}, on average", setup, mean, fmean(gains), "x", why)
-        yield ClaimRow(f"{claim}, at most", setup, most, max(gains), "x", why, at_most=True)
+        yield factor_row(f"{claim}, on average", setup, fmean(gains), why, paper=mean)
+        yield factor_row(f"{claim}, at most", setup, max(gains), why, up_to=most)
 
 
 def _hidden(found: Sequence[IterationCase]) -> str:

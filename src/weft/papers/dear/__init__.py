@@ -17,16 +17,7 @@ from weft.papers.dear import rows as dear_rows
 from weft.papers.dear.cells import fill
 from weft.papers.dear.charts import draw
 from weft.papers.dear.forms import RATIOS, UNIFORM_LAYERS, WORKERS, gains, scaling
-from weft.papers.dear.setup import (
-    ALGORITHM,
-    ASSUMPTIONS,
-    DEVICE,
-    MODELS,
-    NETWORKS,
-    Setting,
-    authors_lines,
-    layers_of,
-)
+from weft.papers.dear.setup import ALGORITHM, DEVICE, MODELS, NETWORKS, Setting, authors_lines, layers_of
 from weft.training import train
 
 if TYPE_CHECKING:
@@ -35,17 +26,10 @@ if TYPE_CHECKING:
     from weft.papers.claims import Findings
     from weft.papers.dear.cells import Cell
 
-__all__ = ["ASSUMPTIONS", "REFERENCE", "TITLE", "Effort", "count_steps", "study"]
-
-TITLE: Final = "DeAR: reduce-scatter behind backward, all-gather behind the next forward"
-REFERENCE: Final = (
-    "Zhang et al.: Decoupling the All-Reduce Primitive for Accelerating Distributed Deep Learning, "
-    "arXiv 2302.12445, ICDCS 2023"
-)
 SCALED: Final = "densenet201"
 """The model with the most tensors, and so the most start-up latency."""
 
-CHECKED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (("ddp", {}), ("dear", {}))
+CHECKED: Final = ("ddp", "dear")
 """Policies that are held against a simulation of every link."""
 
 _CHECKED_ITERATIONS: Final = 3
@@ -89,10 +73,10 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     startup = scaling(effort.scaled, layers[effort.scaled], NETWORKS[0], effort.workers)
     tell("every link")
     checked = [
-        check(model, setting, *plain)
+        check(model, setting, policy)
         for setting in settings[: len(NETWORKS)]
         for model in effort.models
-        for plain in CHECKED
+        for policy in CHECKED
     ]
     data = {
         "cells": [cell.to_dict() for cell in cells],
@@ -103,7 +87,7 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     return dear_rows.rows(cells, points, startup, checked), data, draw(cells, points, startup)
 
 
-def check(model: str, setting: Setting, policy: str, options: dict[str, Any]) -> dict[str, Any]:
+def check(model: str, setting: Setting, policy: str) -> dict[str, Any]:
     """Hold the one channel with costs against a simulation of every rank and every link."""
     topology = setting.network.topology()
     whole = train(
@@ -112,7 +96,6 @@ def check(model: str, setting: Setting, policy: str, options: dict[str, Any]) ->
         device=DEVICE,
         dtype="fp32",
         policy=policy,
-        options=options,
         algorithm=ALGORITHM,
         iterations=_CHECKED_ITERATIONS,
     )

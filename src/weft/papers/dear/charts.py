@@ -39,13 +39,8 @@ def _speedups(title: str, cells: Sequence[Cell]) -> str:
         f"over {name}": [1 + cell.gain(name) for cell in cells] for name in (*FUSED, "wfbp-tuned")
     }
     series["ideal lines"] = [1 + cell.ideal_gain for cell in cells]
-    return bar_chart(
-        f"Speed-up of DeAR as published, {title}",
-        "times as fast",
-        [cell.model for cell in cells],
-        series,
-        line_at=1.0,
-    )
+    title = f"Speed-up of DeAR as published, {title}"
+    return bar_chart(title, "times as fast", [cell.model for cell in cells], series, line_at=1.0)
 
 
 def _gain(points: Sequence[dict[str, float]], simulated: dict[str, list[Cell]]) -> str:
@@ -78,13 +73,8 @@ def _tuner(cells: Sequence[Cell]) -> str:
         name: [100 * cell.tuner["searches"][name]["distance"] for cell in cells]
         for name in ("model", "bounded", "bayesian")
     }
-    return bar_chart(
-        "Distance to the best of all fusions, 10 Gb/s Ethernet",
-        "percent slower",
-        [cell.model for cell in cells],
-        series,
-        line_at=2.0,
-    )
+    title = "Distance to the best of all fusions, 10 Gb/s Ethernet"
+    return bar_chart(title, "percent slower", [cell.model for cell in cells], series, line_at=2.0)
 
 
 def _startup(startup: dict[str, Any]) -> str:

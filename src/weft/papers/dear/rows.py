@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
-from weft.papers.claims import ClaimRow
+from weft.papers.claims import factor_row, percent_row
 from weft.papers.dear.cells import FUSED, PLAIN, UNFUSED
 from weft.papers.dear.forms import largest_error
 from weft.papers.dear.fusion_searches import within_bounds
@@ -14,6 +14,7 @@ from weft.papers.dear.setup import NETWORKS, WORKERS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from weft.papers.claims import ClaimRow
     from weft.papers.dear.cells import Cell
     from weft.papers.dear.setup import TestbedNetwork
 
@@ -46,25 +47,21 @@ def rows(
 def _abstract(network: TestbedNetwork, cells: Sequence[Cell], setup: str) -> Iterator[ClaimRow]:
     yield _over_best(network, cells, setup)
     slowest = max(((cell.gain(name), cell, name) for cell in cells for name in FUSED), key=lambda one: one[0])
-    yield ClaimRow(
+    yield percent_row(
         f"{network.title}: up to {network.claimed:g} % faster, taken as over any one of the others",
         f"{setup}; {slowest[1].model} against {slowest[2]}",
-        network.claimed,
-        100 * slowest[0],
-        " %",
+        slowest[0],
         f"the ideal lines allow {slowest[1].ideal_gain:.1%} here; what is more is how {slowest[2]} fuses",
-        at_most=True,
+        up_to=network.claimed,
     )
     best = max(cells, key=lambda cell: cell.gain_over_best(UNFUSED, "dear-unfused"))
-    yield ClaimRow(
+    yield percent_row(
         f"{network.title}: up to {network.claimed:g} % faster, taken as without fusion on either side",
         f"{setup}; {best.model} against the better of {' and '.join(UNFUSED)}",
-        network.claimed,
-        100 * best.gain_over_best(UNFUSED, "dear-unfused"),
-        " %",
+        best.gain_over_best(UNFUSED, "dear-unfused"),
         "without fusion start-up latencies dominate; DeAR pays them once per module, in two halves, the "
         "others once per tensor",
-        at_most=True,
+        up_to=network.claimed,
     )
 
 
@@ -74,16 +71,14 @@ def _over_best(network: TestbedNetwork, cells: Sequence[Cell], setup: str) -> Cl
     why = ", ".join(f"{cell.model} {cell.gain_over_best(FUSED):+.1%}" for cell in cells)
     if all(cell.all_reduce_s <= cell.backward_s for cell in cells):
         why += "; each model's all-reduce is shorter than its backward pass, so DeAR cannot win: use WFBP"
-    return ClaimRow(
+    return percent_row(
         f"{network.title}: up to {network.claimed:g} % faster than the state of the art",
         f"{setup}; DeAR as published (10 Bayesian trials) against the best of {', '.join(FUSED)}: "
         f"{best.model}, {rival}",
-        network.claimed,
-        100 * best.gain_over_best(FUSED),
-        " %",
+        best.gain_over_best(FUSED),
         f"{why}; the ideal lines allow at most {max(cell.ideal_gain for cell in cells):.1%} on these "
         "models, and 25 % on any whose backward pass is twice its forward pass",
-        at_most=True,
+        up_to=network.claimed,
     )
 
 
@@ -105,33 +100,27 @@ def _model(cell: Cell) -> ClaimRow:
     lines = ", ".join(
         f"{name} {units.human_seconds(cell.lines[name])}" for name in ("ideal-wfbp", "ideal-dear")
     )
-    return ClaimRow(
+    return factor_row(
         f"{cell.model}, {cell.setting}: DeAR over the best of {', '.join(FUSED)}",
         f"forward {units.human_seconds(cell.forward_s)}, backward "
         f"{units.human_seconds(cell.backward_s)}, all-reduce {units.human_seconds(cell.all_reduce_s)}",
-        None,
         1 + cell.gain_over_best(FUSED),
-        "x",
         f"{cell.verdict}. Over {over}. {lines}: {reached}. DeAR {variants}",
     )
 
 
 def _forms(points: Sequence[dict[str, float]]) -> Iterator[ClaimRow]:
-    yield ClaimRow(
+    yield percent_row(
         "uniform layers take f + max(b, t_ar) under WFBP and max(f, t_ag) + max(b, t_rs) under DeAR",
         f"f = 1, b = 2, t_ar from {points[0]['ratio']:g} to {points[-1]['ratio']:g}; largest difference",
-        None,
-        100 * largest_error(points),
-        " %",
+        largest_error(points),
         "the first layer's send cannot begin before its backward work, nor forward before its first gather",
     )
     peak = max(points, key=lambda point: point["gain"])
-    yield ClaimRow(
+    yield factor_row(
         "scheduling alone is worth at most 1.25x where backward is twice forward, at t_ar = 4 f",
         f"simulated uniform layers; the largest gain is at t_ar = {peak['ratio']:g} f",
-        None,
         peak["gain"],
-        "x",
         "our derivation, not the paper's; more than this is fusion, latency, or the other's implementation",
     )
 
@@ -142,12 +131,10 @@ def _searches(cells: Sequence[Cell]) -> Iterator[ClaimRow]:
         worst = max(simulated, key=lambda cell: float(cell.tuner["searches"][name]["distance"]))
         good = sum(within_bounds(cell.tuner, name) for cell in simulated)
         line = worst.tuner["searches"][name]
-        yield ClaimRow(
+        yield percent_row(
             f"{title} ends within 2 % of the best of all fusions after at most 10 evaluations",
             f"{len(simulated)} pairs of model and network; the worst is {worst.model}, {worst.setting}",
-            None,
-            100 * line["distance"],
-            " %",
+            line["distance"],
             f"{good} of {len(simulated)} are within 2 %; evaluations until the first that is: "
             + "; ".join(_needed(network, simulated, name) for network in NETWORKS),
         )
@@ -165,21 +152,17 @@ def _needed(network: TestbedNetwork, cells: Sequence[Cell], search: str) -> str:
 def _latency(startup: dict[str, Any]) -> Iterator[ClaimRow]:
     few, many = startup["workers"][0], startup["workers"][-1]
     small = startup["small_all_reduce_s"]
-    yield ClaimRow(
+    yield factor_row(
         "start-up latency of an all-reduce grows with the number of workers",
         f"1 KiB over a ring on {startup['network']}, {many} workers over {few}",
-        None,
         small[-1] / small[0],
-        "x",
         f"{units.human_seconds(small[0])} to {units.human_seconds(small[-1])}: a ring has 2 (P - 1) steps",
     )
     for name, seconds in startup["seconds"].items():
-        yield ClaimRow(
+        yield factor_row(
             f"{name}: an iteration of {startup['model']} with more workers",
             f"{startup['network']}, {many} workers over {few}",
-            None,
             seconds[-1] / seconds[0],
-            "x",
             f"{units.human_seconds(seconds[0])} to {units.human_seconds(seconds[-1])}",
         )
 
@@ -187,12 +170,10 @@ def _latency(startup: dict[str, Any]) -> Iterator[ClaimRow]:
 def _check(checked: Sequence[dict[str, Any]]) -> ClaimRow:
     worst = max(checked, key=lambda one: abs(one["difference"]))
     times = f"{units.human_seconds(worst['channel_s'])} and {units.human_seconds(worst['cluster_s'])}"
-    return ClaimRow(
+    return percent_row(
         "one channel with simulated costs takes as long as every rank and link simulated together",
         f"{len(checked)} cells; the worst is {worst['policy']}, {worst['model']}, "
         f"{worst['setting']}: {times}",
-        None,
-        100 * abs(worst["difference"]),
-        " %",
+        abs(worst["difference"]),
         "costs are lines between simulated sizes, and ranks of a ring are not done at the same moment",
     )

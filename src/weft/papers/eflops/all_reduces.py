@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from weft.algorithms import halving_doubling, hdrm, hierarchical, ring
 from weft.schedule import ScheduleBuilder
+from weft.simulation import simulate
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from weft.schedule import Schedule
+    from weft.simulation.simulator import Sharing
     from weft.topology import Topology
 
 
@@ -46,6 +48,16 @@ def mapped(topology: Topology, per_switch: int, switches: int) -> Schedule:
     builder = ScheduleBuilder(topology, "all_reduce", plain.algorithm)
     builder.add(step=plain.step, chunk=plain.chunk, src=plain.src, dst=plain.dst, op=plain.op)
     return builder.build()
+
+
+def shared_runs(sizes: Sequence[int]) -> list[tuple[int, Sharing]]:
+    """Sizes with how messages share a link: in turns at every size, and at equal rates at the last."""
+    return [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
+
+
+def seconds_of(schedule: Schedule, size_bytes: int, sharing: Sharing) -> float:
+    """Simulated seconds, in whole messages."""
+    return simulate(schedule, size_bytes, segment_bytes=None, sharing=sharing, max_work=None).seconds
 
 
 NEAREST: Final = "HD, nearest first"

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft.algorithms import hdrm
 from weft.papers.claims import StudyCase
-from weft.papers.eflops.all_reduces import (
-    ALGORITHMS,
-    FARTHEST,
-    NEAREST,
-    RING,
-)
-from weft.simulation import simulate
+from weft.papers.eflops.all_reduces import ALGORITHMS, FARTHEST, NEAREST, RING, seconds_of, shared_runs
 from weft.topology import load_topology
 from weft.topology.servers import PCIE_SPEED
 from weft.verification import measure_contention
@@ -126,12 +120,8 @@ def sweep(
     for per_switch, switches in shapes:
         report(f"{per_switch * switches} ranks on BiGraph and Clos")
         home = load_topology(f"bigraph:{per_switch},{switches}@{LINKS}")
-        runs: list[tuple[int, Sharing]] = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
         best = hdrm.all_reduce(home)
-        ours = {
-            key: simulate(best, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds
-            for key in runs
-        }
+        ours = {run: seconds_of(best, *run) for run in shared_runs(sizes)}
         for name in RIVALS:
             rivals = {SAME: [ALGORITHMS[name](home)]}
             for times in oversubscriptions:
@@ -140,10 +130,6 @@ def sweep(
                 ]
             for network, schedules in rivals.items():
                 flows = max(measure_contention(schedule, max_work=None).max_flows for schedule in schedules)
-                for key, seconds in ours.items():
-                    gains = tuple(
-                        simulate(schedule, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds
-                        / seconds
-                        for schedule in schedules
-                    )
-                    yield Against(per_switch, switches, network, name, *key, seconds, gains, flows)
+                for run, seconds in ours.items():
+                    gains = tuple(seconds_of(schedule, *run) / seconds for schedule in schedules)
+                    yield Against(per_switch, switches, network, name, *run, seconds, gains, flows)

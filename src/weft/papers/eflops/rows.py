@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.papers.claims import ClaimRow
+from weft.papers.claims import factor_row, percent_row
 from weft.papers.eflops.all_reduces import FARTHEST, NEAREST, RING
 from weft.papers.eflops.fabrics import SAME
 from weft.papers.eflops.scaling import BATCH, EFLOPS, SETUPS
@@ -15,6 +16,7 @@ from weft.units import format_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from weft.papers.claims import ClaimRow
     from weft.papers.eflops.fabrics import Against
     from weft.papers.eflops.scaling import Scaled
     from weft.papers.eflops.sharing import Shared
@@ -32,51 +34,38 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[ClaimRow]:
     cells = [one for one in cells if one.sharing == "queue"]
     usual = [one for one in cells if (one.gpus, one.nics) == (USUAL, 1)]
     claim = f"a NIC for each GPU: communication up to {AT_THE_NIC:g}x as fast"
+    row = partial(factor_row, claim, up_to=AT_THE_NIC)
     best = max(usual, key=lambda one: one.gain)
-    yield ClaimRow(
-        claim,
+    yield row(
         f"{SERVERS} servers of {USUAL} GPUs that share one NIC; the most of all algorithms and sizes: "
         f"{best.algorithm}, {format_size(best.size_bytes)}",
-        AT_THE_NIC,
         best.gain,
-        "x",
         f"ideal sharing costs a factor of {USUAL} and explains this; the rest is not explained: "
         f"{AT_THE_NIC:g}x would take {AT_THE_NIC:g} GPUs for a NIC, or one that carries "
         f"only {USUAL / AT_THE_NIC:.0%} of its speed when {USUAL} GPUs want it, which is neither known "
         "nor modelled",
-        at_most=True,
     )
     even = max((one for one in fair if (one.gpus, one.nics) == (USUAL, 1)), key=lambda one: one.gain)
-    yield ClaimRow(
-        claim,
+    yield row(
         f"the same, where messages share a link at equal rates and not in turns: {even.algorithm}, "
         f"{format_size(even.size_bytes)}",
-        AT_THE_NIC,
         even.gain,
-        "x",
         f"as much as ideal sharing of {USUAL} can cost, and no more",
-        at_most=True,
     )
     worst = max(cells, key=lambda one: one.gain)
-    yield ClaimRow(
-        claim,
+    yield row(
         f"the most of all servers tried: {worst.gpus} GPUs for {_nics(worst.nics)}, {worst.algorithm}, "
         f"{format_size(worst.size_bytes)}",
-        AT_THE_NIC,
         worst.gain,
-        "x",
         f"more GPUs behind a NIC gain as much more: {worst.gain / worst.per_nic:.0%} of the factor "
         f"{worst.per_nic:g} here; how many the paper's servers have is not known",
-        at_most=True,
     )
     yield _beyond_ideal(cells, fair)
-    yield ClaimRow(
+    yield factor_row(
         "a NIC for each GPU, on average",
         f"{USUAL} GPUs and one NIC, mean over {len({one.algorithm for one in usual})} algorithms and "
         f"{len({one.size_bytes for one in usual})} sizes",
-        None,
         fmean(one.gain for one in usual),
-        "x",
         "an algorithm that keeps most of its traffic inside servers has little to gain",
     )
     for name in dict.fromkeys(one.algorithm for one in usual):
@@ -88,13 +77,11 @@ def _beyond_ideal(cells: Sequence[Shared], fair: Sequence[Shared]) -> ClaimRow:
     evenly = next(
         one for one in fair if (one.gpus, one.nics, one.algorithm) == (most.gpus, most.nics, most.algorithm)
     )
-    return ClaimRow(
+    return factor_row(
         "what sharing costs beyond the number of GPUs for each NIC, at most",
         f"the gain over GPUs per NIC: {most.gpus} GPUs, {_nics(most.nics)}, {most.algorithm}, "
         f"{format_size(most.size_bytes)}",
-        None,
         most.gain / most.per_nic,
-        "x",
         "above 1 whole messages wait in turn for two shared links in line, the way from a PCIe switch to the "
         f"root complex and a NIC; at equal rates it is {evenly.gain / evenly.per_nic:.2f}x. {AT_THE_NIC:g}x "
         f"would be {AT_THE_NIC / USUAL:.2f}x for {USUAL} GPUs and one NIC",
@@ -115,12 +102,10 @@ def _sharing_row(name: str, cells: Sequence[Shared]) -> ClaimRow:
     best = max(usual, key=lambda one: one.gain)
     twice = [one.gain for one in cells if (one.gpus, one.nics) == (USUAL, 2)]
     with_two = f"; with two NICs {max(twice):.2f}x at most" if twice else ""
-    return ClaimRow(
+    return factor_row(
         f"{name}: a NIC for each GPU over one for {USUAL}",
         f"the most of all sizes, at {format_size(best.size_bytes)}; mean {fmean(o.gain for o in usual):.2f}x",
-        None,
         best.gain,
-        "x",
         _WHERE[name] + with_two,
     )
 
@@ -131,42 +116,35 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     cells = [one for one in cells if one.sharing == "queue"]
     halving = [one for one in cells if one.hashed and one.algorithm in (NEAREST, FARTHEST)]
     claim = f"HDRM on a BiGraph: up to {BEYOND:g}x as fast again"
+    row = partial(factor_row, up_to=BEYOND)
     over = sorted({one.network for one in halving})
     best = max(halving, key=lambda one: one.most)
-    yield ClaimRow(
+    yield row(
         claim,
         f"over halving-doubling on a Clos with ECMP, the most of {seeds} seeds, of {', '.join(over)} "
         f"oversubscribed, all sizes and both orders: {_where(best)}",
-        BEYOND,
         best.most,
-        "x",
         f"{best.flows} flows meet on one link with the worst seed; the mean over seeds is {best.mean:.2f}x "
         "there. The paper's network, size and baseline are not known, and with other leaves, other "
         "oversubscription or other sharing other numbers come out: that this one is near means nothing",
-        at_most=True,
     )
     even = max((one for one in fair if one.hashed), key=lambda one: one.most)
-    yield ClaimRow(
+    yield row(
         claim,
         f"the same, where flows share a link at equal rates and not in turns: {_where(even)}",
-        BEYOND,
         even.most,
-        "x",
         "flows of later steps then take from those of earlier ones that others wait for, which in turns go "
         f"first; mean over seeds {even.mean:.2f}x",
-        at_most=True,
     )
     for name in (FARTHEST, NEAREST):
         plain = [one for one in halving if (one.network, one.algorithm) == ("1:1", name)]
         yield _hashed_row(claim, plain, seeds)
     yield from _ring_rows(claim, cells)
     yield from _map_rows(claim, cells)
-    yield ClaimRow(
+    yield factor_row(
         "HDRM on a BiGraph, on average over all of these",
         f"{len(cells)} cells: networks, rivals and sizes",
-        None,
         fmean(one.mean for one in cells),
-        "x",
         "a mean over what we chose to try, and so no result of anybody's",
     )
 
@@ -180,35 +158,31 @@ def _ring_rows(claim: str, cells: Sequence[Against]) -> Iterator[ClaimRow]:
             if pick is max
             else "both send as little as can be, and a ring from leaf to leaf never meets itself: no gain"
         )
-        yield ClaimRow(f"{claim}: over a ring, {when}", _where(one), BEYOND, one.most, "x", why, at_most=True)
+        yield factor_row(f"{claim}: over a ring, {when}", _where(one), one.most, why, up_to=BEYOND)
 
 
 def _map_rows(claim: str, cells: Sequence[Against]) -> Iterator[ClaimRow]:
     for name in (FARTHEST, NEAREST):
         here = [one for one in cells if one.network == SAME and one.algorithm == name]
         one = max(here, key=lambda one: one.most)
-        yield ClaimRow(
+        yield factor_row(
             f"{claim}: what the map alone gains, {name}",
             f"halving-doubling with ranks as they come on the same BiGraph, the most: {_where(one)}",
-            BEYOND,
             one.most,
-            "x",
             f"{one.flows} flows on the busiest link, with HDRM one",
-            at_most=True,
+            up_to=BEYOND,
         )
 
 
 def _hashed_row(claim: str, cells: Sequence[Against], seeds: int) -> ClaimRow:
     one = max(cells, key=lambda one: one.most)
-    return ClaimRow(
+    return factor_row(
         f"{claim}: Clos not oversubscribed, {one.algorithm}",
         f"the most of {seeds} seeds and all sizes: {_where(one)}",
-        BEYOND,
         one.most,
-        "x",
         f"hashing alone: {one.flows} flows on one link with the worst seed, though there is a link for each; "
         f"mean over seeds {one.mean:.2f}x",
-        at_most=True,
+        up_to=BEYOND,
     )
 
 
@@ -224,23 +198,19 @@ def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> I
             }
             ours = found[EFLOPS]
             others = ", ".join(f"{name} {100 * found[name].efficiency:.1f} %" for name in SETUPS[1:])
-            yield ClaimRow(
+            yield percent_row(
                 "ResNet-50 scales nearly linearly",
                 f"{most} V100, batch {BATCH} each, {dtype}, {policy}: share of {most} times one GPU",
-                None,
-                100 * ours.efficiency,
-                " %",
+                ours.efficiency,
                 f"the abstract has no number; {ours.computing_s * 1e3:.1f} ms of computing. {others}",
             )
     if checks:
         worst = max(checks, key=lambda one: abs(one["difference"]))
-        yield ClaimRow(
+        yield percent_row(
             "one channel with the times of all-reduces alone takes as long as every rank and link together",
             f"{len(checks)} set-ups at {worst['workers']} GPUs; the worst is {worst['setup']}, "
             f"{worst['policy']}, {worst['dtype']}",
-            None,
-            100 * abs(worst["difference"]),
-            " %",
+            abs(worst["difference"]),
             "costs are lines between simulated sizes, and GPUs are not done with one at the same moment",
         )
 

@@ -7,13 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.claims import StudyCase, against_channel
-from weft.papers.eflops.all_reduces import (
-    ALGORITHMS,
-    FARTHEST,
-    NEAREST,
-    RING,
-    mapped,
-)
+from weft.papers.eflops.all_reduces import ALGORITHMS, FARTHEST, NEAREST, RING, mapped
 from weft.topology.servers import Fabric, Server, connect
 from weft.training import Simulated, find_device, load_workload, policies, train
 from weft.training.schedules import by_schedule
@@ -101,10 +95,8 @@ def cluster(setup: str, workers: int, seed: int) -> Topology:
     server = Server(GPUS, GPUS if own else 1)
     if count == 1:
         fabric = Fabric()
-    elif setup == EFLOPS:
-        fabric = Fabric("bigraph", leaves=_BIGRAPHS[workers][1])
     elif own:
-        fabric = Fabric("clos", leaves=_BIGRAPHS[workers][1])
+        fabric = Fabric("bigraph" if setup == EFLOPS else "clos", leaves=_BIGRAPHS[workers][1])
     else:
         fabric = Fabric("clos", leaves=count // PORTS) if count > PORTS else Fabric()
     topology = connect(f"{setup}: {workers} GPUs", count, server, fabric)

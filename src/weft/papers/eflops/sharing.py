@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from weft.papers.claims import StudyCase
-from weft.papers.eflops.all_reduces import ALGORITHMS
-from weft.simulation import simulate
+from weft.papers.eflops.all_reduces import ALGORITHMS, seconds_of, shared_runs
 from weft.topology.servers import Fabric, Server, connect
 
 if TYPE_CHECKING:
@@ -88,15 +87,10 @@ def sweep(
         report(f"{many} GPUs behind few NICs")
         for name, build in ALGORITHMS.items():
             own = build(servers(many, many))
-            runs: list[tuple[int, Sharing]] = [*((size, "queue") for size in sizes), (sizes[-1], "fluid")]
-            alone = {
-                key: simulate(own, key[0], segment_bytes=None, sharing=key[1], max_work=None).seconds
-                for key in runs
-            }
+            alone = {run: seconds_of(own, *run) for run in shared_runs(sizes)}
             for few in nics:
                 if few >= many:
                     continue
                 shared = build(servers(many, few))
-                for size, kind in runs:
-                    seconds = simulate(shared, size, segment_bytes=None, sharing=kind, max_work=None).seconds
-                    yield Shared(many, few, name, size, kind, seconds, alone[size, kind])
+                for run, own_s in alone.items():
+                    yield Shared(many, few, name, *run, seconds_of(shared, *run), own_s)

@@ -8,7 +8,7 @@ Two studies: clusters that are given (`clusters.SCENARIOS`), and what a shared c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from weft.papers.flexreduce.charts import draw
 from weft.papers.flexreduce.clusters import SCENARIOS, STUDIES, Scenario, Study, is_symmetric
@@ -20,43 +20,6 @@ if TYPE_CHECKING:
 
     from weft.papers.claims import Findings
     from weft.papers.flexreduce.rows import Case, Draws
-
-TITLE: Final = "FlexReduce: flexible all-reduce on asymmetric network topology (DAC 2020)"
-REFERENCE: Final = "J. Lee et al., DAC 2020"
-ASSUMPTIONS: Final = (
-    (
-        "of the paper only the abstract was at hand: that it gives learners uneven portions, beats "
-        "conventional algorithms on asymmetric structures and is equal or better on symmetric ones; its "
-        "equations, testbed, baselines and numbers are not known, and none is called the paper's here"
-    ),
-    "FlexReduce is our own derivation from that idea (docs/flexreduce.md)",
-    (
-        "clusters are ours: hosts with 120 GB/s for each GPU and 500 ns (six NVLinks of 20 GB/s to a "
-        "switch) or 12 GB/s and 2.85 us (PCIe 3.0 x16), NICs of 100 Gb/s and 1.95 us, one for a host unless"
-        " said otherwise; a rack's uplink has 100 Gb/s in given clusters, half of what its four hosts have "
-        "in the cloud"
-    ),
-    (
-        "the cloud is ours: 16 hosts of eight GPUs in racks of four, 96 of 128 GPUs taken by jobs of 1, 2, "
-        "4 or 8 GPUs that lie where there was room, and a job that asks for 16; unequal NICs are 100 or 25 "
-        "Gb/s, as likely either way"
-    ),
-    (
-        "conventional are a ring through all GPUs, leaders (chains inside hosts, leaders across), "
-        "BlueConnect and the double binary tree; each has the options that weft plan tries, and its fastest"
-        " counts, as do FlexReduce's three (auto, levels, ring) on given clusters; in the cloud FlexReduce "
-        "has only its default"
-    ),
-    (
-        "BlueConnect needs equal groups: elsewhere it takes levels that divide all hosts evenly, or the "
-        "largest symmetric part with the other ranks handing their data to it; the faster counts, where "
-        "either applies"
-    ),
-    (
-        "every schedule is verified, and simulated whole and in segments of 64 KiB to 4 MiB, of which the "
-        "best counts; links carry one message at a time, switches take any number of senders"
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 FLEX: Final = "flexreduce"
 CONVENTIONAL: Final = ("ring", "leaders", "blueconnect", "double tree")
 NAMES: Final = (FLEX, *CONVENTIONAL)
-_REGISTERED: Final = {
-    FLEX: "flexreduce",
-    "ring": "ring",
-    "leaders": "hierarchical",
-    "double tree": "double_binary_tree",
-}
+_REGISTERED: Final = {"leaders": "hierarchical", "double tree": "double_binary_tree"}
+"""Names in the registry, where they are others."""
 
 
 def schedules(topology: Topology, name: str) -> tuple[Schedule, ...]:
@@ -49,7 +45,7 @@ def schedules(topology: Topology, name: str) -> tuple[Schedule, ...]:
     """
     if name == "blueconnect":
         return tuple(_blueconnects(topology))
-    algorithm = registry.find(_REGISTERED[name])
+    algorithm = registry.find(_REGISTERED.get(name, name))
     found = []
     for options in algorithm.variants("all_reduce"):
         with contextlib.suppress(UnsupportedError):

@@ -37,26 +37,18 @@ def draw(cases: Sequence[Case], studies: Mapping[str, Draws]) -> dict[str, str]:
         if not mine:
             continue
         size = units.format_size(mine[0][1].size_bytes)
-        found[name] = bar_chart(
-            f"{title}, {size}",
-            "% of the proven bound",
-            [label for label, _ in mine],
-            {
-                ("flexreduce, equal shares" if contender == EQUAL else contender): [
-                    100 * point.fraction(contender) if contender in point.seconds else None
-                    for _, point in mine
-                ]
-                for contender in (*NAMES, EQUAL)
-            },
-            line_at=100.0,
-        )
+        shares = {
+            ("flexreduce, equal shares" if contender == EQUAL else contender): [
+                100 * point.fraction(contender) if contender in point.seconds else None for _, point in mine
+            ]
+            for contender in (*NAMES, EQUAL)
+        }
+        labels = [label for label, _ in mine]
+        found[name] = bar_chart(f"{title}, {size}", "% of the proven bound", labels, shares, line_at=100.0)
     if studies:
-        found["placements"] = line_chart(
-            "What a shared cloud hands out: over the fastest conventional one",
-            "draws, from the least to the most",
-            "times as fast",
-            {name: _sorted(draws) for name, draws in studies.items()},
-        )
+        title = "What a shared cloud hands out: over the fastest conventional one"
+        lines = {name: _sorted(draws) for name, draws in studies.items()}
+        found["placements"] = line_chart(title, "draws, from the least to the most", "times as fast", lines)
     return found
 
 

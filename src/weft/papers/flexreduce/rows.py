@@ -7,13 +7,14 @@ from statistics import fmean, geometric_mean
 from typing import TYPE_CHECKING, Final
 
 from weft import units
-from weft.papers.claims import ClaimRow
+from weft.papers.claims import factor_row, percent_row
 from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX
 from weft.papers.flexreduce.clusters import ASYMMETRIC, SYMMETRIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from weft.papers.claims import ClaimRow
     from weft.papers.flexreduce.clusters import Scenario, Study
     from weft.papers.flexreduce.timing import TimingCase
 
@@ -38,13 +39,11 @@ def case_rows(cases: Sequence[Case]) -> Iterator[ClaimRow]:
         gains = [point.speedup for point in points]
         sizes = ", ".join(units.format_size(point.size_bytes) for point in points)
         even = scenario.kind == SYMMETRIC
-        yield ClaimRow(
+        yield factor_row(
             f"{_EQUALS if even else _BEATS}: {scenario.name}, {inside}",
             f"over the fastest of {len(CONVENTIONAL)} conventional ones, "
             f"{'the least' if even else 'mean'} of {sizes}",
-            None,
             min(gains) if even else geometric_mean(gains),
-            "x",
             f"{'; '.join(map(_explain, points))}{_losses(points)}",
         )
 
@@ -73,12 +72,10 @@ def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[C
     gains = {name: point.speedup for name, point in named}
     yield _share(claim, few, gains, strictly=strictly)
     most = max(gains, key=gains.__getitem__)
-    yield ClaimRow(
+    yield factor_row(
         f"{claim}: on average",
         f"{few}; over the fastest of {len(CONVENTIONAL)} conventional ones",
-        None,
         geometric_mean(gains.values()),
-        "x",
         f"{_over_each([point for _, point in named])}; at most {gains[most]:.2f}x, on {most}",
     )
     yield _share(
@@ -105,21 +102,17 @@ def draw_rows(study: Study, draws: Draws) -> Iterator[ClaimRow]:
     )
     yield _share(claim, setup, gains, strictly=True, remark=remark)
     worth = geometric_mean([point.balance_gain for point in points])
-    yield ClaimRow(
+    yield factor_row(
         f"{claim}: on average",
         f"{setup}; over the fastest of {len(CONVENTIONAL)} conventional ones",
-        None,
         geometric_mean(gains.values()),
-        "x",
         f"{_over_each(points)}; {worth:.2f}x over equal shares",
     )
     most = max(points, key=lambda point: point.speedup)
-    yield ClaimRow(
+    yield factor_row(
         f"{claim}: at most",
         f"{size} on {most.topology}",
-        None,
         most.speedup,
-        "x",
         f"over {most.best_conventional}, which reaches "
         f"{most.fraction(most.best_conventional):.1%} of the bound",
     )
@@ -143,13 +136,11 @@ def _share(
     slower = sum(gain < 1 - ALIKE for gain in gains.values())
     alike = len(gains) - faster - slower
     worst = min(gains, key=gains.__getitem__)
-    return ClaimRow(
+    return percent_row(
         f"{claim}: how often",
         f"{setup}; {'faster' if strictly else 'not slower'} than the fastest conventional one by more than "
         f"{ALIKE:.0%}",
-        None,
-        100 * (faster if strictly else faster + alike) / len(gains),
-        " %",
+        (faster if strictly else faster + alike) / len(gains),
         f"{faster} faster, {alike} within {ALIKE:.0%}, {slower} slower; the least is {gains[worst]:.3f}x, on "
         f"{worst}{'; ' if remark else ''}{remark}",
     )
@@ -161,13 +152,11 @@ def _balancing(kind: str, points: Sequence[TimingCase]) -> ClaimRow:
     why = "hosts with equal NICs keep equal shares, of which GPUs of small hosts own more, either way"
     if max(gains) > 1 + ALIKE:
         why = "with equal shares a slow NIC, or a host with few, carries as much as the others"
-    return ClaimRow(
+    return factor_row(
         f"what it is worth to balance shares: {kind}",
         f"FlexReduce as it comes over the same with equal shares for hosts, mean of {len(points)} clusters "
         f"at {units.format_size(points[0].size_bytes)}",
-        None,
         geometric_mean(gains),
-        "x",
         f"{min(gains):.2f}x to {max(gains):.2f}x; {why}",
     )
 
@@ -177,12 +166,10 @@ def _yardstick(points: Sequence[TimingCase]) -> ClaimRow:
     apart = max(point.packed_s / point.bound_s - 1 for point in points)
     worst = min(points, key=lambda point: point.fraction(FLEX))
     bests = Counter(point.best_conventional for point in points)
-    return ClaimRow(
+    return percent_row(
         "how near the certified optimum",
         f"{len(points)} clusters at {units.format_size(points[0].size_bytes)}, mean share of the bound",
-        None,
-        100 * fmean(point.fraction(FLEX) for point in points),
-        " %",
+        fmean(point.fraction(FLEX) for point in points),
         f"the least is {worst.fraction(FLEX):.1%}, on {worst.topology}; the fastest conventional one "
         f"reaches {fmean(point.fraction(point.best_conventional) for point in points):.1%} "
         f"({', '.join(f'{name} {count} times' for name, count in bests.most_common())}); forest's packing of "

@@ -11,20 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.packets import make_tables
-from weft.papers.multitree import iterations_study, reference, sweeps
+from weft.papers.multitree import iterations_study, reference, rows, sweeps
 from weft.papers.multitree.charts import draw
 from weft.papers.multitree.machines import MULTITREE, RING, RING_2D, RING_2D_WHOLE, PaperMachine
-from weft.papers.multitree.rows import (
-    all_reduce_rows,
-    overlap_rows,
-    reference_rows,
-    scaling_rows,
-    share_rows,
-    size_rows,
-    table_rows,
-    training_rows,
-    whole_row,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,43 +21,6 @@ if TYPE_CHECKING:
     from weft.papers.claims import Findings
 
 WHOLE_BYTES: Final = 4 << 20
-TITLE: Final = "Communication algorithm-architecture co-design for distributed deep learning"
-REFERENCE: Final = "J. Huang et al., ISCA 2021"
-ASSUMPTIONS: Final = (
-    (
-        "of the paper the abstract's numbers are certain; those of its evaluation are from a reading note. "
-        "Parameters, trees, baselines and run options are those of the simulator that the authors published"
-    ),
-    (
-        "links carry 16 GB/s after 150 ns; a flit has 16 bytes, a packet 256 and a head; routers take 3 "
-        "cycles, switches 4; 4 virtual channels of 318 flits; a queue of 48 packets and 80 flits (318 on "
-        "switches)"
-    ),
-    (
-        "a message goes to the lowest interface that is free, and an interface is free once its packets are "
-        "queued: so most messages of a rank leave through its first port, one behind the other. That is how "
-        "their program works, and why its steps take longer than a lockstep would"
-    ),
-    (
-        "an arbiter serves inputs in turn and ignores the priority of steps, as theirs does in effect; a "
-        "router passes one flit a cycle from each input"
-    ),
-    (
-        "of 2D-ring one dimension is simulated and counts twice, as in their program; run whole, the second "
-        "dimension begins out of step and takes longer, which a row of its own tells"
-    ),
-    "times of all-reduces are of the last sum, with sums counted; the authors plot communication alone",
-    (
-        "buffers beyond some million packets follow the line through two smaller ones: on the 8x8 torus that "
-        "was within 5 % of the simulation at 64 MiB"
-    ),
-    (
-        "computing is the authors' accelerator, cycle for cycle (docs/workloads.md), one sample for each of "
-        "16 elements; layers overlap by wait-free back-propagation on one channel, with times between "
-        "simulated sizes"
-    ),
-    "the paper's fat-tree, BiGraph and mesh are taken at 64 nodes; which of several it plots is not known",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +66,16 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     swept = list(sweeps.over_sizes(effort.swept, effort.sizes, tell))
     tables = make_tables(machine.schedule(MULTITREE), 64 << 20, ports=4)
     idle = PaperMachine("torus", 16).run(RING, 32 << 10).link_busy_ps
-    rows = (
-        *reference_rows(compared),
-        *all_reduce_rows(trained),
-        whole_row(machine.seconds(RING_2D_WHOLE, WHOLE_BYTES) / machine.seconds(RING_2D, WHOLE_BYTES)),
-        *share_rows(trained),
-        *training_rows(trained),
-        *overlap_rows(trained),
-        *scaling_rows(scaled),
-        *size_rows(swept),
-        *table_rows(tables, float((idle > 0).mean())),
+    claims = (
+        *rows.reference_rows(compared),
+        *rows.all_reduce_rows(trained),
+        rows.whole_row(machine.seconds(RING_2D_WHOLE, WHOLE_BYTES) / machine.seconds(RING_2D, WHOLE_BYTES)),
+        *rows.share_rows(trained),
+        *rows.training_rows(trained),
+        *rows.overlap_rows(trained),
+        *rows.scaling_rows(scaled),
+        *rows.size_rows(swept),
+        *rows.table_rows(tables, float((idle > 0).mean())),
     )
     data: dict[str, Any] = {
         "reference": [row.to_dict() for row in compared],
@@ -132,4 +84,4 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         "sizes": [point.to_dict() for point in swept],
         "table": {"entries": tables.entries, "entry_bits": tables.entry_bits(), "bits": tables.table_bits},
     }
-    return rows, data, draw(compared, trained, scaled, swept)
+    return claims, data, draw(compared, trained, scaled, swept)

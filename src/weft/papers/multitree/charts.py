@@ -39,15 +39,8 @@ def draw(
 
 def _validation(compared: Sequence[Compared]) -> str:
     lines = curves(compared, "algorithm", lambda row: row.kib, lambda row: 100 * row.deviation)
-    return line_chart(
-        "Total cycles beside the authors' simulator",
-        "KiB",
-        "% more than theirs",
-        lines,
-        log_x=True,
-        loose=tuple(lines),
-        y_from=-20,
-    )
+    title, loose = "Total cycles beside the authors' simulator", tuple(lines)
+    return line_chart(title, "KiB", "% more than theirs", lines, log_x=True, loose=loose, y_from=-20)
 
 
 def _speedups(trained: Sequence[Trained], quantity: str, title: str) -> str:

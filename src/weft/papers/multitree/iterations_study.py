@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
     from weft.papers.multitree.machines import PaperMachine
 
-NETWORKS: Final = (
-    "alexnet",
-    "alphagozero",
-    "fasterrcnn",
-    "googlenet",
-    "ncf",
-    "resnet50",
-    "transformer",
-)
+NETWORKS: Final = ("alexnet", "alphagozero", "fasterrcnn", "googlenet", "ncf", "resnet50", "transformer")
 CONVOLUTIONAL: Final = ("alexnet", "alphagozero", "fasterrcnn", "googlenet", "resnet50")
 """What the paper calls compute-heavy; the other two send the most."""
 
@@ -99,12 +91,7 @@ def train(machine: PaperMachine, networks: Sequence[str], report: Callable[[str]
             computing = sum(layer.forward_s + layer.backward_s for layer in layers)
             graph = policies.find("wfbp").build(layers, iterations=3)
             yield Trained(
-                name,
-                algorithm,
-                size,
-                computing,
-                machine.seconds(algorithm, size),
-                run(graph, curve).seconds,
+                name, algorithm, size, computing, machine.seconds(algorithm, size), run(graph, curve).seconds
             )
 
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from weft.algorithms import (
-    double_binary_tree,
-    hdrm,
-    multitree,
-    ring,
-    ring2d,
-)
-from weft.packets import (
-    CODESIGNED,
-    Rules,
-    make_tables,
-    simulate_tables,
-)
+from weft.algorithms import double_binary_tree, hdrm, multitree, ring, ring2d
+from weft.packets import CODESIGNED, Rules, make_tables, simulate_tables
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -68,8 +58,6 @@ class PaperMachine:
     network: str
     nodes: int
     fine_packets: int = FINE_PACKETS
-    _schedules: dict[str, Schedule] = field(default_factory=dict)
-    _known: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         side = round(self.nodes**0.5)
@@ -80,6 +68,7 @@ class PaperMachine:
             "bigraph": f"bigraph:4x{self.nodes // 4}",
         }[self.network]
         self.topology: Topology = load_topology(f"{spec}@{LINKS}")
+        self._built, self._known = cache(self._build), cache(self._simulate)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -93,9 +82,7 @@ class PaperMachine:
     def schedule(self, algorithm: str) -> Schedule:
         """Build an all-reduce once."""
         kind = {MULTITREE_MSG: MULTITREE, RING_2D: RING_2D_WHOLE}.get(algorithm, algorithm)
-        if kind not in self._schedules:
-            self._schedules[kind] = self._build(kind)
-        return self._schedules[kind]
+        return self._built(kind)
 
     def _build(self, algorithm: str) -> Schedule:
         if algorithm == RING:
@@ -123,7 +110,13 @@ class PaperMachine:
         return 4 if grid and algorithm not in (RING, DOUBLE_TREE) else 1
 
     def run(self, algorithm: str, size_bytes: int) -> PacketResult:
-        """Simulate packet by packet; of `RING_2D` one dimension."""
+        """Simulate packet by packet; of `RING_2D` one dimension.
+
+        Examples
+        --------
+        >>> PaperMachine("bigraph", 32).run("HDRM", 32 << 10).total_cycles
+        9246
+        """
         tables = make_tables(self.schedule(algorithm), size_bytes, ports=self.ports(algorithm), max_work=None)
         if algorithm == RING_2D:
             tables = _first_half(tables)
@@ -131,31 +124,18 @@ class PaperMachine:
             tables = _by_source(tables, round(self.nodes**0.5))
         return simulate_tables(tables, rules=RULES.get(algorithm, _PACKETS), max_work=None)
 
-    def total_cycles(self, algorithm: str, size_bytes: int) -> int:
-        """Until the network is quiet, as the authors' simulator counts.
-
-        Examples
-        --------
-        >>> PaperMachine("bigraph", 32).total_cycles("HDRM", 32 << 10)
-        9246
-        """
-        return times(algorithm) * self.run(algorithm, size_bytes).total_cycles
-
     def seconds(self, algorithm: str, size_bytes: int) -> float:
         """Time of an all-reduce, sums included; beyond `fine_packets` along a line through two smaller."""
         schedule = self.schedule(algorithm)
         packets = max(LEAST_PACKETS, self.fine_packets // schedule.transfers)
         most = packets * PAYLOAD * schedule.chunks
         if size_bytes <= most:
-            return self._simulated(algorithm, size_bytes)
-        high, low = self._simulated(algorithm, most), self._simulated(algorithm, most // 2)
+            return self._known(algorithm, size_bytes)
+        high, low = self._known(algorithm, most), self._known(algorithm, most // 2)
         return high + (high - low) * (size_bytes - most) / (most - most // 2)
 
-    def _simulated(self, algorithm: str, size_bytes: int) -> float:
-        key = (algorithm, size_bytes)
-        if key not in self._known:
-            self._known[key] = times(algorithm) * self.run(*key).seconds
-        return self._known[key]
+    def _simulate(self, algorithm: str, size_bytes: int) -> float:
+        return times(algorithm) * self.run(algorithm, size_bytes).seconds
 
 
 def times(algorithm: str) -> int:

@@ -5,17 +5,9 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
-from weft.papers.claims import ClaimRow
+from weft.papers.claims import ClaimRow, factor_row, percent_row
 from weft.papers.multitree.iterations_study import CONVOLUTIONAL, speedups
-from weft.papers.multitree.machines import (
-    DOUBLE_TREE,
-    HDRM,
-    MULTITREE,
-    MULTITREE_MSG,
-    RING,
-    RING_2D,
-)
-from weft.papers.multitree.reference import worst
+from weft.papers.multitree.machines import DOUBLE_TREE, HDRM, MULTITREE, MULTITREE_MSG, RING, RING_2D
 from weft.papers.multitree.sweeps import best, ratio
 
 if TYPE_CHECKING:
@@ -69,13 +61,11 @@ def reference_rows(rows: Sequence[Compared]) -> Iterator[ClaimRow]:
 
 
 def _reference_row(name: str, rows: Sequence[Compared], why: str) -> ClaimRow:
-    most = worst(rows)
-    return ClaimRow(
+    most = max(rows, key=lambda row: abs(row.deviation))
+    return percent_row(
         f"validation, {name}: total cycles against the authors' simulator, largest deviation",
         f"{len(rows)} all-reduces; {most.algorithm} on the {most.network} of {most.nodes}, {most.kib} KiB",
-        None,
-        100 * most.deviation,
-        " %",
+        most.deviation,
         why,
     )
 
@@ -90,52 +80,40 @@ def all_reduce_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
     ):
         by = speedups(rows, faster, slower)
         span = f"{min(by.values()):.2f}x to {max(by.values()):.2f}x by network; {_LINE}"
-        yield ClaimRow(claim, f"{_TRAINED}, mean", number, fmean(by.values()), "x", span)
+        yield factor_row(claim, f"{_TRAINED}, mean", fmean(by.values()), span, paper=number)
     gain = fmean(speedups(rows, MULTITREE_MSG, MULTITREE).values())
-    yield ClaimRow(
+    yield percent_row(
         "all-reduce, what flow control by messages adds",
         f"{_TRAINED}, mean",
-        6.0,
-        100 * (gain - 1),
-        " %",
-        (
-            "heads are 6.25 %; the rest is that packets of several flows mix in virtual channels and hold "
-            "each other up, while messages keep theirs"
-        ),
+        gain - 1,
+        "heads are 6.25 %; the rest is that packets of several flows mix in virtual channels and hold each "
+        "other up, while messages keep theirs",
+        paper=6.0,
     )
 
 
 def whole_row(factor: float) -> ClaimRow:
     """What running both dimensions of 2D-ring changes."""
-    return ClaimRow(
+    return factor_row(
         "2D-ring, both dimensions simulated: time over that of one dimension twice",
         "8x8 torus, 4 MiB",
-        None,
         factor,
-        "x",
         "ranks end the first dimension at different times, and two flows then share a port for a while",
     )
 
 
 def share_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
     """How much of a ring's iteration is communication."""
-    shares = {row.network: 100 * row.share for row in rows if row.algorithm == RING}
+    shares = {row.network: row.share for row in rows if row.algorithm == RING}
     least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
     why = (
         "AlexNet's table has an input of 207x207 where 27x27 is expected, which makes it compute ten times "
         "as long; the paper's inputs cannot have been these"
     )
-    yield ClaimRow(
-        "share of communication, ring, least", f"{least}, one after the other", 30, shares[least], " %", why
-    )
-    yield ClaimRow(
-        "share of communication, ring, most",
-        f"{most}, one after the other",
-        88,
-        shares[most],
-        " %",
-        "sizes and cycles are the authors' own; what else their 88 % contains is not known",
-    )
+    claim, setup = "share of communication, ring", "one after the other"
+    yield percent_row(f"{claim}, least", f"{least}, {setup}", shares[least], why, paper=30)
+    why = "sizes and cycles are the authors' own; what else their 88 % contains is not known"
+    yield percent_row(f"{claim}, most", f"{most}, {setup}", shares[most], why, paper=88)
 
 
 def _gains(rows: Sequence[Trained], slower: str, quantity: str, networks: Sequence[str]) -> dict[str, float]:
@@ -162,41 +140,36 @@ def training_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
         if not by:
             continue
         name = max(by, key=by.__getitem__)
-        yield ClaimRow(
+        yield percent_row(
             f"training, one after the other, {what}: more iterations a second",
             f"8x8 torus, MultiTree with messages; the most, by {name}",
-            number,
-            100 * (by[name] - 1),
-            " %",
+            by[name] - 1,
             f"read as less time it is {100 * (1 - 1 / by[name]):.1f} %{_READING if number == 81 else ''}",
-            at_most=True,
+            up_to=number,
         )
 
 
 def overlap_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
     """Iterations that reduce each layer behind computing."""
-    for what, names, slower, number, unit in (
-        ("compute-heavy networks against ring, more iterations a second", CONVOLUTIONAL, RING, 10.0, " %"),
-        ("NCF and Transformer against ring", ("ncf", "transformer"), RING, 2.0, "x"),
-        ("NCF and Transformer against 2D-ring", ("ncf", "transformer"), RING_2D, 1.37, "x"),
+    why = (
+        "each layer is reduced alone: small ones cost a ring 126 steps and MultiTree 34. Transformer has 891 "
+        "layers, of which most are small"
+    )
+    for what, names, slower, number in (
+        ("compute-heavy networks against ring, more iterations a second", CONVOLUTIONAL, RING, 10.0),
+        ("NCF and Transformer against ring", ("ncf", "transformer"), RING, 2.0),
+        ("NCF and Transformer against 2D-ring", ("ncf", "transformer"), RING_2D, 1.37),
     ):
         by = _gains(rows, slower, "overlapped_s", names)
         if not by:
             continue
-        ours = max(by.values()) if unit == " %" else fmean(by.values())
+        claim = f"training, overlapped layer by layer, {what}"
         each = ", ".join(f"{name} {factor:.2f}x" for name, factor in by.items())
-        yield ClaimRow(
-            f"training, overlapped layer by layer, {what}",
-            "8x8 torus, MultiTree with messages, wait-free back-propagation; " + each,
-            number,
-            100 * (ours - 1) if unit == " %" else ours,
-            unit,
-            (
-                "each layer is reduced alone: small ones cost a ring 126 steps and MultiTree 34. Transformer "
-                "has 891 layers, of which most are small"
-            ),
-            at_most=unit == " %",
-        )
+        setup = f"8x8 torus, MultiTree with messages, wait-free back-propagation; {each}"
+        if names == CONVOLUTIONAL:
+            yield percent_row(claim, setup, max(by.values()) - 1, why, up_to=number)
+        else:
+            yield factor_row(claim, setup, fmean(by.values()), why, paper=number)
 
 
 def scaling_rows(points: Sequence[AllReduceCase]) -> Iterator[ClaimRow]:
@@ -211,8 +184,8 @@ def scaling_rows(points: Sequence[AllReduceCase]) -> Iterator[ClaimRow]:
         "2D-ring takes as long as ours"
     )
     setup = f"torus of {most} nodes, 384 KiB for each, MultiTree with messages; by the line through two sizes"
-    yield ClaimRow("weak scaling against ring", setup, 3.0, by[RING] / by[MULTITREE_MSG], "x")
-    yield ClaimRow("weak scaling against 2D-ring", setup, 1.4, by[RING_2D] / by[MULTITREE_MSG], "x", why)
+    yield factor_row("weak scaling against ring", setup, by[RING] / by[MULTITREE_MSG], paper=3.0)
+    yield factor_row("weak scaling against 2D-ring", setup, by[RING_2D] / by[MULTITREE_MSG], why, paper=1.4)
 
 
 def size_rows(points: Sequence[AllReduceCase]) -> Iterator[ClaimRow]:
@@ -222,34 +195,28 @@ def size_rows(points: Sequence[AllReduceCase]) -> Iterator[ClaimRow]:
     for network in names:
         won = sum(best(points, network, size).algorithm in (MULTITREE, MULTITREE_MSG) for size in sizes)
         grid = network in ("torus", "mesh")
-        yield ClaimRow(
+        yield percent_row(
             f"{network}: sizes at which MultiTree is the fastest",
             f"64 nodes, {len(sizes)} sizes from {sizes[0] >> 10} KiB to {sizes[-1] >> 20} MiB",
-            100.0 if grid else None,
-            100 * won / len(sizes),
-            " %",
+            won / len(sizes),
             "the paper: best at all sizes" if grid else "the paper: small sizes; large ones converge",
+            paper=100.0 if grid else None,
         )
     for network in ("fattree", "bigraph"):
         if network in names:
-            yield ClaimRow(
+            yield factor_row(
                 f"{network}: ring against MultiTree with messages at the largest size",
                 f"64 nodes, {sizes[-1] >> 20} MiB",
-                1.0,
                 ratio(points, network, sizes[-1], RING, MULTITREE_MSG),
-                "x",
-                (
-                    "the paper: they converge. Heads of packets are 6 %, and sums another 6 %, which a ring "
-                    "waits for in each step"
-                ),
+                "the paper: they converge. Heads of packets are 6 %, and sums another 6 %, which a ring "
+                "waits for in each step",
+                paper=1.0,
             )
     if "mesh" in names:
-        yield ClaimRow(
+        yield factor_row(
             "mesh: 2D-ring against ring, at its worst",
             "64 nodes; the factor by which 2D-ring takes longer",
-            None,
             max(ratio(points, "mesh", size, RING_2D, RING) for size in sizes),
-            "x",
             "the paper: 2D-ring can lose there, for the hop that closes a ring crosses the whole line",
         )
 
@@ -260,14 +227,8 @@ def table_rows(tables: Tables, links_used: float) -> Iterator[ClaimRow]:
     why = f"{', '.join(f'{name} {count}' for name, count in bits.items())}; the paper's widths are not known"
     setup = "8x8 torus, 64 MiB"
     yield ClaimRow("schedule table: bits of an entry", setup, 200, sum(bits.values()), "", why)
-    yield ClaimRow(
-        "schedule table: entries",
-        setup,
-        128,
-        tables.entries,
-        "",
-        "one reduce and as many gathers as a rank has steps to send in, for each tree, and the NOPs",
-    )
+    why = "one reduce and as many gathers as a rank has steps to send in, for each tree, and the NOPs"
+    yield ClaimRow("schedule table: entries", setup, 128, tables.entries, "", why)
     size = tables.table_bits / 8000
     yield ClaimRow("schedule table: size", setup, 3.2, size, " kB", "entries are shorter here, as above")
-    yield ClaimRow("share of links that a ring uses", "4x4 torus", 25, 100 * links_used, " %", "16 of 64")
+    yield percent_row("share of links that a ring uses", "4x4 torus", links_used, "16 of 64", paper=25)

@@ -115,8 +115,7 @@ def _find_point(place: Place, left: float) -> MeetingPoint:
         return _meeting_point(place, None)
     note = place.secret_exchange.read(left)
     if note is None:
-        msg = f"rank 0 has left no note at {place.secret_exchange}"
-        raise ProtocolError(msg)
+        raise ProtocolError(f"rank 0 has left no note at {place.secret_exchange}")
     return _meeting_point(place, note)
 
 
@@ -139,8 +138,7 @@ def _dial_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
             caller = Dialer(where, point.secret, hello, record, longest, connect_s=pauses.connect_s)
             channel, payload = caller.wait_until_admitted(deadline)
         except Refused as error:
-            msg = f"rank 0 at {point} refuses this process: {error}"
-            raise InputError(msg) from error
+            raise InputError(f"rank 0 at {point} refuses this process: {error}") from error
         except Dismissed as error:
             raise decode(error.verdict, LossVerdict, "rank 0").error() from error
         except (ProtocolError, Gone) as error:
@@ -170,7 +168,6 @@ def _enter(
             raise decode(record, LossVerdict, "rank 0").error()
         members = decode(record, tuple[Member, ...], "rank 0") if kind is FrameKind.WELCOME else ()
         if [member.rank for member in members] != list(range(place.size)):
-            msg = "rank 0 sent members that are not those of the job; use one Weft everywhere"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure("rank 0 sent members that are not those of the job; use one Weft everywhere")
         unless_complete.pop_all()
     return ControlPlane(place.rank, members, {0: channel})

@@ -12,7 +12,7 @@ something to read.
 
 from __future__ import annotations
 
-import math
+import numbers
 import selectors
 import time
 from typing import TYPE_CHECKING, Final, Self
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from weft import limits
-from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError
+from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError, quote
 from weft.runtime.bootstrap.handshake import FrameKind, Gone
-from weft.runtime.bootstrap.members import LossVerdict, announce, decode, flush_if_open, lost
+from weft.runtime.bootstrap.members import LossVerdict, announce, decode, lost
 from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.resources import ran_out
 
@@ -44,12 +44,14 @@ _PART_HEADER_BYTES: Final = 8
 
 
 def check_timeout(timeout: float, name: str = "timeout") -> float:
-    """Refuse a time that no wait can have."""
-    number = isinstance(timeout, int | float)
-    if not (number and math.isfinite(timeout) and 0 < timeout <= _LONGEST_WAIT_S):
-        msg = f"{name} {timeout}: expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
+    """Return a number of seconds that a wait can have, numpy's numbers too; refuse any other."""
+    expected = f"expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
+    if not isinstance(timeout, numbers.Real):
+        msg = f"{name} {quote(str(timeout))}: {expected}, as a number, not {type(timeout).__name__}"
         raise InputError(msg)
-    return timeout
+    if not 0 < timeout <= _LONGEST_WAIT_S:  # also where it is not a number, or without an end
+        raise InputError(f"{name} {timeout}: {expected}")
+    return float(timeout)
 
 
 class ControlPlane:
@@ -171,8 +173,7 @@ class ControlPlane:
     def _meet(self, kind: FrameKind, payload: bytes, timeout: float) -> list[bytes]:
         check_timeout(timeout)
         if self._ended is not None:
-            msg = f"this control plane cannot be used any more: {self._ended}"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure(f"this control plane cannot be used any more: {self._ended}")
         try:
             if self.rank == 0:
                 return self._collect(kind, payload, timeout)
@@ -357,12 +358,12 @@ def await_frame(
 
 def _next_frame(channel: FramedConnection, wait_s: float) -> tuple[FrameKind, bytes] | None:
     deadline = time.monotonic() + wait_s
-    flush_if_open(channel)
+    channel.flush_if_open()
     with selectors.PollSelector() as selector:
         selector.register(channel, selectors.EVENT_READ | selectors.EVENT_WRITE)
         while (left := deadline - time.monotonic()) > 0:
             selector.select(left)
-            flush_if_open(channel)
+            channel.flush_if_open()
             if (frame := channel.receive()) is not None:
                 return frame
             if not channel.sending:

@@ -155,8 +155,7 @@ class Dialer:
             while (admitted := self.advance()) is None:
                 left = min(deadline, self.deadline) - time.monotonic()
                 if left <= 0:
-                    msg = "the listener does not answer"
-                    raise ProtocolError(msg)
+                    raise ProtocolError("the listener does not answer")
                 self.wait(left)
             unless_admitted.pop_all()
         return admitted
@@ -185,8 +184,7 @@ class Dialer:
         if kind is FrameKind.FAILED:
             raise Dismissed(payload)
         if kind is not FrameKind.ADMITTED:
-            msg = f"the listener answers with {kind.name.lower()}"
-            raise ProtocolError(msg)
+            raise ProtocolError(f"the listener answers with {kind.name.lower()}")
         return self._channel, payload
 
     def _connect(self) -> bool:
@@ -199,8 +197,7 @@ class Dialer:
         except OSError:
             return False
         if self.connection.getsockname() == there:
-            msg = "nobody listens there"  # the kernel connected the socket with itself
-            raise ProtocolError(msg)
+            raise ProtocolError("nobody listens there")  # the kernel connected the socket with itself
         self.connected = True
         handshake.send_at_once(self.connection)
         self._send(self._hello.sign(self._secret))
@@ -228,5 +225,4 @@ class Dialer:
     def _send(self, message: bytes) -> None:
         # So few bytes always fit into the buffer of a new connection.
         if self.connection.send(message) != len(message):
-            msg = "the connection takes no bytes"
-            raise Gone(msg)
+            raise Gone("the connection takes no bytes")

@@ -74,15 +74,12 @@ class Place:
     def __post_init__(self) -> None:
         """Refuse what no job can be."""
         if self.size < 1:
-            msg = f"size {self.size}: a job has at least one rank"
-            raise InputError(msg)
+            raise InputError(f"size {self.size}: a job has at least one rank")
         limits.check("ranks of a job", self.size, limits.MAX_JOB_RANKS)
         if not 0 <= self.rank < self.size:
-            msg = f"rank {self.rank} is not among the {self.size} of the job, which count from 0"
-            raise InputError(msg)
+            raise InputError(f"rank {self.rank} is not among the {self.size} of the job, which count from 0")
         if self.secret is not None and len(self.secret) != SECRET_BYTES:
-            msg = f"the secret has {len(self.secret)} bytes, not {SECRET_BYTES}"
-            raise InputError(msg)
+            raise InputError(f"the secret has {len(self.secret)} bytes, not {SECRET_BYTES}")
 
 
 @dataclass(frozen=True)
@@ -222,8 +219,7 @@ def _read(said: Mapping[str, str], dialect: _Dialect) -> Place:
 
 
 def _refuse_missing(missing: str, given: str) -> NoReturn:
-    msg = f"{given} is set but {missing} is not; {_HOW_TO_START}"
-    raise InputError(msg)
+    raise InputError(f"{given} is set but {missing} is not; {_HOW_TO_START}")
 
 
 def _text(said: Mapping[str, str], name: str) -> str | None:
@@ -239,8 +235,7 @@ def _number(said: Mapping[str, str], name: str, least: int, most: int) -> int:
     # int() takes signs, blanks, underscores and other alphabets' digits, which no launcher writes.
     value = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
     if not least <= value <= most:
-        msg = f"{name}={text[:40]!r}: expected a whole number from {least} to {most}"
-        raise InputError(msg)
+        raise InputError(f"{name}={text[:40]!r}: expected a whole number from {least} to {most}")
     return value
 
 
@@ -314,8 +309,7 @@ def _job(said: Mapping[str, str], dialect: _Dialect) -> str:
 def _secret(said: Mapping[str, str]) -> bytes | None:
     text, path = said.get("WEFT_SECRET"), said.get("WEFT_SECRET_FILE")
     if text is not None and path is not None:
-        msg = "WEFT_SECRET and WEFT_SECRET_FILE are both set; unset one of them"
-        raise InputError(msg)
+        raise InputError("WEFT_SECRET and WEFT_SECRET_FILE are both set; unset one of them")
     if text is not None:
         return _parse_secret(text, "WEFT_SECRET")
     return None if path is None else _parse_secret(_read_secret(path), path)
@@ -324,8 +318,7 @@ def _secret(said: Mapping[str, str]) -> bytes | None:
 def _parse_secret(text: str, source: str) -> bytes:
     # The text itself is in no message: messages end up in logs.
     if not re.fullmatch(r"[0-9a-fA-F]{64}", text.strip()):
-        msg = f"{source}: expected 64 hexadecimal digits, as 'openssl rand -hex 32' prints them"
-        raise InputError(msg)
+        raise InputError(f"{source}: expected 64 hexadecimal digits, as 'openssl rand -hex 32' prints them")
     return bytes.fromhex(text.strip())
 
 
@@ -347,5 +340,4 @@ def _read_secret(path: str) -> str:
 
 
 def _refuse_file(path: str, problem: str) -> NoReturn:
-    msg = f"WEFT_SECRET_FILE: {path}: {problem}"
-    raise InputError(msg)
+    raise InputError(f"WEFT_SECRET_FILE: {path}: {problem}")

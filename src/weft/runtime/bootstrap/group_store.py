@@ -18,7 +18,7 @@ from weft.errors import InputError, RuntimeFailure
 from weft.runtime.bootstrap.environment import LOOPBACK, Place, on_one_machine
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.bootstrap.secret_exchange import SecretNote
-from weft.runtime.deadlines import call_within
+from weft.runtime.foreign_calls import call_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,7 @@ class AnsweringStore:
         try:
             return call_within(seconds + self._answer_s, "weft store", call)
         except TimeoutError as error:
-            msg = f"it has not answered for {self._answer_s:.0f} s"
-            raise RuntimeError(msg) from error
+            raise RuntimeError(f"it has not answered for {self._answer_s:.0f} s") from error
 
 
 def count_visit(store: Any, rank: int) -> int:

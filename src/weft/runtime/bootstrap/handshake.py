@@ -26,6 +26,7 @@ import secrets
 import socket
 import struct
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
@@ -122,8 +123,7 @@ class Hello:
         check_prefix(data)
         claim, proof = data[: _CLAIM.size], data[_CLAIM.size :]
         if not hmac.compare_digest(proof, _prove(secret, b"hello", claim)):
-            msg = "it does not know the job's secret"
-            raise ProtocolError(msg)
+            raise ProtocolError("it does not know the job's secret")
         _, _, rank, number, scope, nonce = _CLAIM.unpack(claim)
         return Hello(rank, number, scope, nonce)
 
@@ -133,8 +133,7 @@ def check_prefix(data: bytes) -> None:
     if data.startswith(_PREFIX) or _PREFIX.startswith(data):
         return
     if not data.startswith(_MAGIC):
-        msg = "it does not speak Weft's protocol"
-        raise ProtocolError(msg)
+        raise ProtocolError("it does not speak Weft's protocol")
     msg = f"it speaks another version of the protocol, this is {_VERSION}; use one Weft everywhere"
     raise ProtocolError(msg)
 
@@ -174,8 +173,7 @@ class Transcript:
         """Refuse an answer that was not made with the secret for this very connection."""
         proof, _ = _ANSWER.unpack(head)
         if not hmac.compare_digest(proof, self._mac(b"caller", head[MAC_BYTES:] + record)):
-            msg = "it does not know the job's secret"
-            raise ProtocolError(msg)
+            raise ProtocolError("it does not know the job's secret")
 
     def keys(self) -> tuple[bytes, bytes]:
         """Key of frames from the caller, and of frames to it."""
@@ -187,8 +185,7 @@ def read_challenge(secret: bytes, hello: Hello, data: bytes) -> Transcript:
     nonce, proof = _CHALLENGE.unpack(data)
     transcript = Transcript(secret, hello, nonce)
     if not hmac.compare_digest(transcript.challenge(), nonce + proof):
-        msg = "the listener there does not know the job's secret"
-        raise ProtocolError(msg)
+        raise ProtocolError("the listener there does not know the job's secret")
     return transcript
 
 
@@ -196,8 +193,7 @@ def record_length(head: bytes) -> int:
     """Length of the record that follows the head of an answer, within its bound."""
     _, length = _ANSWER.unpack(head)
     if length > limits.MAX_MEMBER_BYTES:
-        msg = f"a record of {length} bytes"
-        raise ProtocolError(msg)
+        raise ProtocolError(f"a record of {length} bytes")
     return int(length)
 
 
@@ -264,6 +260,16 @@ class FramedConnection:
         except OSError as error:
             raise Gone(str(error)) from error
 
+    def flush_if_open(self) -> None:
+        """Send what the network takes now, if the other side is there."""
+        with suppress(Gone):  # it may have said why before it left: that is still there to be read
+            self.flush()
+
+    def tell(self, kind: FrameKind, payload: bytes) -> None:
+        """Add a frame, and send what the network takes now, if the other side is there."""
+        self.queue(kind, payload)
+        self.flush_if_open()
+
     def receive(self) -> tuple[FrameKind, bytes] | None:
         """Read what is there; the next frame once it is whole, else `None`."""
         while (needed := self._needed()) > 0:
@@ -274,8 +280,7 @@ class FramedConnection:
             except OSError as error:
                 raise Gone(str(error)) from error
             if not data:
-                msg = "the connection was closed"
-                raise Gone(msg)
+                raise Gone("the connection was closed")
             self._incoming += data
         return self._take()
 
@@ -294,8 +299,7 @@ class FramedConnection:
         frame, mac = bytes(self._incoming[:-MAC_BYTES]), bytes(self._incoming[-MAC_BYTES:])
         wanted = hmac.digest(self._receive_key, _NUMBER.pack(self._received) + frame, "sha256")
         if not hmac.compare_digest(mac, wanted):
-            msg = "a frame was changed on its way between two ranks"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure("a frame was changed on its way between two ranks")
         self._received += 1
         self._incoming = bytearray()
         try:

@@ -48,7 +48,6 @@ import selectors
 import socket
 import struct
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_bytes
@@ -56,14 +55,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from weft import limits
 from weft.runtime.bootstrap import handshake
-from weft.runtime.bootstrap.handshake import (
-    FramedConnection,
-    FrameKind,
-    Gone,
-    Hello,
-    ProtocolError,
-    Transcript,
-)
+from weft.runtime.bootstrap.handshake import FramedConnection, FrameKind, Hello, ProtocolError, Transcript
 from weft.runtime.resources import EXHAUSTED
 
 if TYPE_CHECKING:
@@ -141,16 +133,12 @@ class Applicant:
 
     def admit(self, payload: bytes = b"") -> FramedConnection:
         """Tell the peer that it is in."""
-        self.channel.queue(FrameKind.ADMITTED, payload)
-        with suppress(Gone):  # seen when it is read from
-            self.channel.flush()
+        self.channel.tell(FrameKind.ADMITTED, payload)
         return self.channel
 
     def dismiss(self, kind: FrameKind, payload: bytes) -> None:
         """Tell the peer why it is not, and close the connection."""
-        self.channel.queue(kind, payload)
-        with suppress(Gone):
-            self.channel.flush()
+        self.channel.tell(kind, payload)
         self.channel.close()
 
 
@@ -177,8 +165,7 @@ class _Peer:
             except (BlockingIOError, InterruptedError):
                 return None
             if not data:
-                msg = "it left before it had proven itself"
-                raise ProtocolError(msg)
+                raise ProtocolError("it left before it had proven itself")
             self._heard += data
             if self.transcript is None:
                 handshake.check_prefix(self._heard)
@@ -197,8 +184,7 @@ class _Peer:
 
     def _challenge(self, hello: Hello, secret: bytes, seen: dict[bytes, None]) -> Transcript:
         if hello.nonce in seen:
-            msg = "its hello was used before"
-            raise ProtocolError(msg)
+            raise ProtocolError("its hello was used before")
         if len(seen) >= _MOST_SEEN:
             del seen[next(iter(seen))]
         seen[hello.nonce] = None
@@ -206,8 +192,7 @@ class _Peer:
         challenge = transcript.challenge()
         # So few bytes always fit into the buffer of a new connection.
         if self.connection.send(challenge, socket.MSG_DONTWAIT) != len(challenge):
-            msg = "it does not read"
-            raise ProtocolError(msg)
+            raise ProtocolError("it does not read")
         return transcript
 
     def _finish(self, record: bytes, longest: int) -> Applicant:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import msgspec
 
 from weft import limits
-from weft.errors import PeerLost, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.handshake import FrameKind, Gone
+from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut
+from weft.runtime.bootstrap.handshake import FrameKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,16 +31,20 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One process of the job.
 
     ``boot_id`` names its host: the running kernel and the namespaces through which processes reach each
-    other, so that two containers on one machine are two hosts.
+    other, so that two containers on one machine are two hosts. ``job_rank`` stays the same where survivors or
+    some of the ranks are numbered anew, which changes ``rank``.
     """
 
     rank: _Rank
     host: _Text
     pid: Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
     boot_id: _Text
+    job_rank: _Rank | None = None
 
     def __str__(self) -> str:
-        return f"rank {self.rank} (host {self.host}, pid {self.pid})"
+        renumbered = self.job_rank not in (None, self.rank)
+        in_job = f"rank {self.job_rank} of the job, " if renumbered else ""
+        return f"rank {self.rank} ({in_job}host {self.host}, pid {self.pid})"
 
     @property
     def machine(self) -> str:
@@ -50,7 +54,19 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @staticmethod
     def here(rank: int) -> Member:
         """Member that this process is."""
-        return Member(rank, socket.gethostname()[:64], os.getpid(), host_identity())
+        return Member(
+            rank, socket.gethostname()[:64], os.getpid(), host_identity(), job_rank=_rank_in_job(rank)
+        )
+
+
+def _rank_in_job(rank: int) -> int:
+    """The rank that the launcher gave this process; the given one if there is no launcher."""
+    from weft.runtime.bootstrap.environment import find_place
+
+    try:
+        return find_place().rank
+    except InputError:
+        return rank
 
 
 def host_identity() -> str:
@@ -60,9 +76,9 @@ def host_identity() -> str:
     return "/".join((boot_id, *spaces))
 
 
-def lost(member: Member, op: str, reason: str | None = None) -> PeerLost:
-    """Error for a member that is gone, or that gives up for a reason."""
-    return PeerLost(member.rank, member.host, member.pid, op, reason=reason)
+def lost(member: Member, op: str, reason: str | None = None, step: int | None = None) -> PeerLost:
+    """Error for a member that is gone, or that gives up for a reason, at a step of a schedule."""
+    return PeerLost(member.rank, member.host, member.pid, op, step, reason)
 
 
 class LossVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -116,14 +132,4 @@ def announce(channels: Iterable[FramedConnection], error: WeftError, op: str) ->
     """Tell everybody why rank 0 gives up, as far as they still listen."""
     payload = LossVerdict.of(error, op).encode()
     for channel in channels:
-        channel.queue(FrameKind.FAILED, payload)
-        flush_if_open(channel)
-
-
-def flush_if_open(channel: FramedConnection) -> None:
-    """Send what the network takes now, if the other side is there."""
-    try:
-        channel.flush()
-    except Gone:
-        # The other side may have said why before it left: that is still there to be read.
-        return
+        channel.tell(FrameKind.FAILED, payload)

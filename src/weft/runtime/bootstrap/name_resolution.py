@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from weft.runtime.deadlines import call_within
+from weft.runtime.foreign_calls import call_within
 
 Where = tuple[int, Any]
 """Family and socket address."""
@@ -40,6 +40,5 @@ def _ask(name: str, port: int, flags: int) -> list[Where]:
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags)
     except UnicodeError as error:
-        msg = f"{name!r} is no host name"
-        raise OSError(msg) from error
+        raise OSError(f"{name!r} is no host name") from error
     return [(family, where) for family, _, _, _, where in found]

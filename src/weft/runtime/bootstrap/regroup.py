@@ -228,8 +228,7 @@ class Regroup:
                 if self._time_left() <= 0:
                     self._give_up({leader})
                 if not caller.connected and time.monotonic() > caller.deadline:
-                    msg = "no answer"
-                    raise ProtocolError(msg)
+                    raise ProtocolError("no answer")
                 caller.wait(_TICK_S)
             unless_admitted.pop_all()
         return admitted[0]
@@ -375,8 +374,7 @@ class Regroup:
                 f"{silent} may still be alive elsewhere, and of {len(alive)} most must come; see minimum="
             )
         if not enough:
-            msg = f"shrink: {name_ranks(before)} of {len(self.members)} are left; {wanted}"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure(f"shrink: {name_ranks(before)} of {len(self.members)} are left; {wanted}")
 
 
 def _pack(ranks: set[int]) -> bytes:
@@ -392,6 +390,5 @@ def _unpack(data: bytes) -> set[int]:
 
 def check_minimum(minimum: int | None, ranks: int) -> None:
     """Refuse a number of survivors that no job can have."""
-    if minimum is not None and not 1 <= minimum <= ranks:
-        msg = f"minimum {minimum}: expected 1 to {ranks} ranks"
-        raise InputError(msg)
+    if minimum is not None and not (hasattr(minimum, "__index__") and 1 <= minimum <= ranks):
+        raise InputError(f"minimum {minimum!r}: expected 1 to {ranks} ranks")

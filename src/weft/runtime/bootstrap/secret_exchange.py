@@ -53,15 +53,12 @@ class SecretExchange(Protocol):
 
     def leave(self, note: SecretNote, timeout: float) -> None:
         """Put a note there, in the place of an earlier one."""
-        ...
 
     def read(self, timeout: float) -> SecretNote | None:
         """Note that is there now."""
-        ...
 
     def remove(self) -> None:
         """Take the note away."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -200,8 +197,7 @@ class StoreExchange:
             wait = timedelta(seconds=max(timeout, 1.0))
             yield TCPStore(self.address, self.port, is_master=False, timeout=wait, wait_for_workers=False)
         except RuntimeError as error:  # torch has no narrower one for all that can happen to a connection
-            msg = f"{self}: {str(error).partition(chr(10))[0]}"
-            raise ConnectionError(msg) from error
+            raise ConnectionError(f"{self}: {str(error).partition(chr(10))[0]}") from error
 
 
 def _write_whole(name: str, data: bytes, folder: int) -> None:

@@ -204,8 +204,7 @@ class BootstrapServer:
         if frame is not None and frame[0] is FrameKind.EXPIRED:
             self._deadline = time.monotonic()
         elif frame is not None:
-            msg = f"rank {rank} spoke before the job was complete; use one Weft everywhere"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure(f"rank {rank} spoke before the job was complete; use one Weft everywhere")
 
     def _waited(self, now: float) -> float:
         """Seconds since the start, less than the timeout if another rank had less patience."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from weft.errors import RuntimeFailure
+from weft.runtime.buffers import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,18 +60,18 @@ class Prepared:
         What the engine made of the schedule.
     fingerprint
         Equal on two ranks if they are in the same operation.
-    start
-        First element of each chunk, and the end.
     share
         Of a reduce-scatter: the first of this rank's elements, and the end.
+    details
+        What the fingerprint is made of beside collective and size, in words, separated by commas.
     """
 
     schedule: Schedule | None
     script: Any
     record: Record
     fingerprint: int
-    start: NDArray[np.int64]
     share: tuple[int, int] = (0, 0)
+    details: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,8 @@ class AwaitedPeer:
 
     Parameters
     ----------
-    rank, host, pid
-        Of the peer's process.
+    member
+        The peer.
     seconds
         Since the operation began on this rank.
     silent_s
@@ -89,18 +90,15 @@ class AwaitedPeer:
         Step of the schedule that is waited for.
     """
 
-    rank: int
-    host: str
-    pid: int
+    member: Member
     seconds: float
     silent_s: float = 0.0
     step: int | None = None
 
     def __str__(self) -> str:
         at = "" if self.step is None else f", in step {self.step}"
-        who = f"rank {self.rank} (host {self.host}, pid {self.pid})"
         state = f"has been silent for {self.silent_s:.1f} s" if self.silent_s else "is alive, but slow"
-        return f"waits {self.seconds:.1f} s for {who}{at}; that rank {state}"
+        return f"waits {self.seconds:.1f} s for {self.member}{at}; that rank {state}"
 
 
 class PeerExchange(NamedTuple):
@@ -118,69 +116,15 @@ class PeerExchange(NamedTuple):
     """First of them in the peer's."""
 
     def code(self, rank: int) -> int:
-        """Number that both ends of an exchange have in common."""
-        up, down = (self.sends, self.receives) if rank < self.peer else (self.receives, self.sends)
-        counts = (0 if count is None else count + 1 for count in (up, down))
-        return int.from_bytes(hashlib.sha256(repr(tuple(counts)).encode()).digest()[:8])
+        """Number that both ends of an exchange have in common.
 
-
-class Buffer(Protocol):
-    """A user's array as an engine takes it: flat, contiguous, of a known type."""
-
-    array: Any
-    dtype: str
-    copied: bool
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in all."""
-        ...
-
-    @property
-    def elements(self) -> int:
-        """Elements in all."""
-        ...
-
-    def copy(self) -> Self:
-        """A copy that may be overwritten."""
-        ...
-
-    def empty(self, times: int) -> Self:
-        """Room for so many arrays like this one."""
-        ...
-
-    def part(self, first: int, last: int) -> Self:
-        """Some of the elements, in the same memory."""
-        ...
-
-    def fill(self, other: Self) -> None:
-        """Take over the elements of another, of the same size."""
-        ...
-
-    def overlaps(self, other: Self) -> bool:
-        """Whether they share memory."""
-        ...
-
-    def is_at(self, other: Self) -> bool:
-        """Whether they are the same memory."""
-        ...
-
-    def divide(self, by: int) -> None:
-        """Divide every element."""
-        ...
-
-    def give_back(self) -> Any:
-        """Return the user's array, with the result in it."""
-        ...
-
-    def take(self) -> Any:
-        """The elements as a flat array, for the user to keep."""
-        ...
+        It covers how many elements go each way and where they lie at their sender, which both ends know. Only
+        the receiver knows where they go.
+        """
+        sent = None if self.sends is None else (self.sends, self.here)
+        received = None if self.receives is None else (self.receives, self.there)
+        up_and_down = (sent, received) if rank < self.peer else (received, sent)
+        return int.from_bytes(hashlib.sha256(repr(up_and_down).encode()).digest()[:8])
 
 
 B = TypeVar("B", bound=Buffer)
@@ -201,7 +145,19 @@ class Engine(ABC, Generic[B]):
     size: int
     control_plane: ControlPlane | None = None
     """Of all ranks of the job; None where they meet by other means, and for some of the ranks."""
+    done_before: int = 0
+    """Operations that all ranks had completed before they were connected as they are now."""
     _members: Sequence[Member]
+
+    @property
+    def identity(self) -> str:
+        """What all ranks of this communicator know it by, and no other communicator has; empty if nothing."""
+        return ""
+
+    @property
+    def pids(self) -> list[int]:
+        """Process of each rank."""
+        return [member.pid for member in self._members]
 
     @property
     def hosts(self) -> list[list[int]]:
@@ -210,8 +166,10 @@ class Engine(ABC, Generic[B]):
 
     @property
     def job_ranks(self) -> Sequence[int]:
-        """Number in the job of each rank."""
-        return [member.rank for member in self._members]
+        """Number in the job of each rank, as the launcher gave it."""
+        given = [member.rank if member.job_rank is None else member.job_rank for member in self._members]
+        # Processes that a rank has started all have its number; then only those among each other are left.
+        return given if len(set(given)) == len(given) else [member.rank for member in self._members]
 
     @property
     def waiting(self) -> AwaitedPeer | None:
@@ -272,8 +230,7 @@ class Engine(ABC, Generic[B]):
         RuntimeFailure
             If the connections are not Weft's own.
         """
-        msg = "only Weft's own engine can be repaired; start the job again"
-        raise RuntimeFailure(msg)
+        raise RuntimeFailure("only Weft's own engine can be repaired; start the job again")
 
     def shrink(
         self,
@@ -303,6 +260,9 @@ class Engine(ABC, Generic[B]):
         """
         msg = "only Weft's own engine can abort an operation; close() waits until it ends by its deadline"
         raise RuntimeFailure(msg)
+
+    def leave(self) -> None:
+        """Let the other ranks know that this one takes part in no further operation, if that can be told."""
 
     @abstractmethod
     def close(self) -> None:

@@ -10,8 +10,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import PeerLost, TimedOut
+from weft.errors import TimedOut
 from weft.runtime.bootstrap.group_store import AnsweringStore
+from weft.runtime.bootstrap.members import lost
 from weft.runtime.transport.connect import FROZEN_AFTER_MS
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ def connect_gloo(store: Any, watch: PeerWatch, rank: int, name: str, timeout: fl
         said = str(found).partition("\n")[0]
         raise TimedOut("init", timeout, awaited, f"gloo cannot connect the ranks: {said}") from found
     if watch.lost is not None:
-        member = watch.members[watch.lost]
-        raise PeerLost(member.rank, member.host, member.pid, "init")
+        raise lost(watch.members[watch.lost], "init")
     return found
 
 
@@ -114,8 +114,7 @@ def _interruptible(store: AnsweringStore, watch: PeerWatch, timeout: float, awai
                     # What gloo calls the addresses that ranks leave ends with their number.
                     tails = [key.rpartition("/")[2] for key in keys if not store.check([key])]
                     awaited.update(int(tail) for tail in tails if tail.isdecimal())
-                    msg = f"nobody has set {', '.join(keys)}"
-                    raise RuntimeError(msg)
+                    raise RuntimeError(f"nobody has set {', '.join(keys)}")
                 time.sleep(_LOOK_S)
 
     return Watched()

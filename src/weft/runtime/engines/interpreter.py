@@ -1,4 +1,4 @@
-"""The interpreter: runs one rank's part of a schedule in Python, over any channel and any arithmetic.
+"""The interpreter: runs one rank's part of a schedule in Python, over any channel and on any buffers.
 
 The meaning is that of `weft.schedule.ir`. A rank takes its steps one after the other. At the beginning of a
 step it starts all sends and receives of the step; arrivals go into separate memory first. Then, in
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 import numpy as np
 
+from weft.runtime.engines import B
 from weft.schedule import Op, Schedule
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-V = TypeVar("V")
-"""Flat values: an array, a tensor."""
+    from weft.runtime.engines import PeerExchange
 
 
 class Region(IntEnum):
@@ -101,31 +101,9 @@ class MessageChannel(Protocol):
 
     def start(self, moves: Sequence[Move]) -> Sequence[Any]:
         """Start sends and receives, all at once; something to wait for, for each."""
-        ...
 
     def wait(self, handle: Any, deadline: float) -> None:
         """Return once a send was read, or a receive has all there is; `Failure` if that cannot be."""
-        ...
-
-
-class Arithmetic(Protocol[V]):
-    """What is done to values."""
-
-    def empty(self, elements: int) -> V:
-        """Return uninitialised memory for values."""
-        ...
-
-    def view(self, values: V, first: int, last: int) -> V:
-        """Some of the values, in the same memory."""
-        ...
-
-    def copy(self, into: V, values: V) -> None:
-        """Overwrite values with others."""
-        ...
-
-    def combine(self, into: V, values: V) -> None:
-        """Add, or whatever the op is."""
-        ...
 
 
 class ChunkLayout:
@@ -215,27 +193,38 @@ def _messages_of(schedule: Schedule, rank: int) -> Iterator[tuple[int, range]]:
         yield row, range(chunk, chunk + end - row)
 
 
-class Interpreter(Generic[V]):
+def read_exchanges(exchanges: Sequence[PeerExchange], rank: int) -> Script:
+    """Make one step of all sends and receives of point-to-point exchanges."""
+    sends, arrivals = [], []
+    for peer, sent, received, here, _ in exchanges:
+        if sent:
+            sends.append(Message(peer, sent, False, (Piece(Region.BUFFER, here, here + sent),), ()))
+        if received:
+            places = (Piece(Region.OUTPUT, here, here + received),)
+            arrivals.append(Message(peer, received, False, (), places))
+    peers = tuple(exchange.peer for exchange in exchanges)
+    codes = {exchange.peer: exchange.code(rank) for exchange in exchanges}
+    return Script(rank, (Step(0, tuple(sends), tuple(arrivals)),), peers, 0, codes)
+
+
+class Interpreter(Generic[B]):
     """One collective under way.
 
     Parameters
     ----------
     memory
         By `Region`.
+    op
+        What a reduction does.
     deadline
         When to give up, by ``time.monotonic()``.
     """
 
     def __init__(
-        self,
-        script: Script,
-        memory: Sequence[V],
-        channel: MessageChannel,
-        arithmetic: Arithmetic[V],
-        deadline: float,
+        self, script: Script, memory: Sequence[B], channel: MessageChannel, op: str, deadline: float
     ) -> None:
         self.script, self.memory = script, memory
-        self.channel, self.arithmetic, self.deadline = channel, arithmetic, deadline
+        self.channel, self.op, self.deadline = channel, op, deadline
         self.step: int | None = None
         self._leaving: list[tuple[tuple[Piece, ...], Any]] = []
 
@@ -251,22 +240,22 @@ class Interpreter(Generic[V]):
         # A single piece is sent from where it lies, and must stay as it is until it has left.
         sent = [self._view(m.reads[0]) if len(m.reads) == 1 else self._gather(m) for m in step.sends]
         arrived = [
-            self._gather(m) if m.peer == self.script.rank else self.arithmetic.empty(m.elements)
+            self._gather(m) if m.peer == self.script.rank else self.memory[0].empty(m.elements)
             for m in step.arrivals
         ]
-        moves = [Move(m.peer, values, sends=True) for m, values in zip(step.sends, sent, strict=True)]
+        moves = [Move(m.peer, buffer.values, sends=True) for m, buffer in zip(step.sends, sent, strict=True)]
         moves += [
-            Move(m.peer, values, sends=False)
-            for m, values in zip(step.arrivals, arrived, strict=True)
+            Move(m.peer, buffer.values, sends=False)
+            for m, buffer in zip(step.arrivals, arrived, strict=True)
             if m.peer != self.script.rank
         ]
         handles = iter(self.channel.start(moves))
         self._leaving += [(m.reads if len(m.reads) == 1 else (), next(handles)) for m in step.sends]
-        for message, values in zip(step.arrivals, arrived, strict=True):
+        for message, buffer in zip(step.arrivals, arrived, strict=True):
             if message.peer != self.script.rank:
                 self.channel.wait(next(handles), self.deadline)
             self._let_leave(message.writes)
-            self._apply(message, values)
+            self._apply(message, buffer)
 
     def _let_leave(self, places: tuple[Piece, ...]) -> None:
         """Wait for the sends that still read what is to be written."""
@@ -278,24 +267,26 @@ class Interpreter(Generic[V]):
                 staying.append((reads, handle))
         self._leaving = staying
 
-    def _apply(self, message: Message, values: V) -> None:
-        put = self.arithmetic.combine if message.reduces else self.arithmetic.copy
-        for piece, part in self._parts(message.writes, values):
-            put(self._view(piece), part)
+    def _apply(self, message: Message, buffer: B) -> None:
+        for place, part in self._parts(message.writes, buffer):
+            if message.reduces:
+                place.combine(part, self.op)
+            else:
+                place.fill(part)
 
-    def _gather(self, message: Message) -> V:
-        values = self.arithmetic.empty(message.elements)
-        for piece, part in self._parts(message.reads, values):
-            self.arithmetic.copy(part, self._view(piece))
-        return values
+    def _gather(self, message: Message) -> B:
+        gathered = self.memory[0].empty(message.elements)
+        for place, part in self._parts(message.reads, gathered):
+            part.fill(place)
+        return gathered
 
-    def _parts(self, pieces: tuple[Piece, ...], values: V) -> Iterator[tuple[Piece, V]]:
-        """Each piece with its part of the values."""
+    def _parts(self, pieces: tuple[Piece, ...], buffer: B) -> Iterator[tuple[B, B]]:
+        """The place of each piece, with its part of a buffer that has them one after the other."""
         at = 0
         for piece in pieces:
             size = piece.last - piece.first
-            yield piece, self.arithmetic.view(values, at, at + size)
+            yield self._view(piece), buffer.part(at, at + size)
             at += size
 
-    def _view(self, piece: Piece) -> V:
-        return self.arithmetic.view(self.memory[piece.region], piece.first, piece.last)
+    def _view(self, piece: Piece) -> B:
+        return self.memory[piece.region].part(piece.first, piece.last)

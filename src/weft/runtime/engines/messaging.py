@@ -10,39 +10,25 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
-import msgspec
-import numpy as np
-
-from weft.errors import DesyncError, PeerLost, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.members import Member
+from weft.errors import DesyncError, RuntimeFailure, TimedOut
+from weft.runtime.bootstrap.members import lost
 from weft.runtime.engines import B, Engine, PeerExchange, Prepared
-from weft.runtime.engines.interpreter import (
-    Interpreter,
-    Message,
-    MessageChannel,
-    Move,
-    Piece,
-    Region,
-    Script,
-    Step,
-    read_script,
-)
+from weft.runtime.engines.interpreter import Interpreter, MessageChannel, Move, read_exchanges, read_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
-    from weft.runtime.engines.interpreter import Arithmetic
+    from weft.runtime.bootstrap.members import Member
+    from weft.runtime.engines.interpreter import Script
     from weft.schedule import Schedule
 
-MEMBER_BYTES: Final = 2048
 FAREWELL_S: Final = 0.1
 """How long a rank that gives up tries to tell the others."""
-
-V = TypeVar("V")
 
 
 class FailureKind(IntEnum):
@@ -61,23 +47,20 @@ class OperationFailure(Exception):
         super().__init__(f"{kind.name.lower()}: rank {rank}")
 
 
-class Messenger(MessageChannel, Protocol[V]):
+class Messenger(MessageChannel, Protocol):
     """A channel between processes."""
 
-    def write(self, words: tuple[int, int]) -> V:
+    def write(self, words: tuple[int, int]) -> Any:
         """Two numbers as something to send."""
-        ...
 
-    def read(self, values: V) -> tuple[int, int]:
+    def read(self, values: Any) -> tuple[int, int]:
         """The two numbers that came."""
-        ...
 
     def tell(self, failure: OperationFailure) -> None:
         """Let the others know, as far as they can be reached within a moment; nothing works afterwards."""
-        ...
 
 
-class MessagingEngine(Engine[B], Generic[B, V]):
+class MessagingEngine(Engine[B]):
     """An engine made of a channel.
 
     Parameters
@@ -90,7 +73,7 @@ class MessagingEngine(Engine[B], Generic[B, V]):
         What carries words, at least.
     """
 
-    def __init__(self, members: list[Member], rank: int, messenger: Messenger[V]) -> None:
+    def __init__(self, members: list[Member], rank: int, messenger: Messenger) -> None:
         self.rank, self.size = rank, len(members)
         self.messenger = messenger
         self._members = members
@@ -102,14 +85,6 @@ class MessagingEngine(Engine[B], Generic[B, V]):
     def channel(self, flat: B) -> MessageChannel:
         """What carries such values."""
 
-    @abstractmethod
-    def values(self, flat: B) -> V:
-        """What the arithmetic takes."""
-
-    @abstractmethod
-    def arithmetic(self, flat: B, op: str) -> Arithmetic[V]:
-        """The arithmetic of the interpreter."""
-
     def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> Script:
         """Steps of this rank; messages stay whole."""
         del segment_elements
@@ -118,17 +93,7 @@ class MessagingEngine(Engine[B], Generic[B, V]):
     def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> Script:
         """One step with all sends and receives; messages stay whole."""
         del segment_elements
-        sends, arrivals = [], []
-        for peer, sent, received, here, _ in exchanges:
-            if sent:
-                pieces = (Piece(Region.BUFFER, here, here + sent),)
-                sends.append(Message(peer, sent, False, pieces, ()))
-            if received:
-                pieces = (Piece(Region.OUTPUT, here, here + received),)
-                arrivals.append(Message(peer, received, False, (), pieces))
-        peers = tuple(exchange.peer for exchange in exchanges)
-        codes = {exchange.peer: exchange.code(self.rank) for exchange in exchanges}
-        return Script(self.rank, (Step(0, tuple(sends), tuple(arrivals)),), peers, 0, codes)
+        return read_exchanges(exchanges, self.rank)
 
     def run(self, prepared: Prepared, flat: B, out: B, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
@@ -136,10 +101,9 @@ class MessagingEngine(Engine[B], Generic[B, V]):
             self._fail(self._failure, prepared, wait, None)
         self._sequence += 1
         script: Script = prepared.script
-        arithmetic, deadline = self.arithmetic(flat, op), time.monotonic() + wait
-        scratch = arithmetic.empty(script.scratch_elements)
-        memory = [self.values(flat), self.values(out), scratch]
-        interpreter = Interpreter(script, memory, self.channel(flat), arithmetic, deadline)
+        deadline = time.monotonic() + wait
+        memory = [flat, out, flat.empty(script.scratch_elements)]
+        interpreter = Interpreter(script, memory, self.channel(flat), op, deadline)
         try:
             self._check_peers(script, prepared.fingerprint, deadline)
             interpreter.run()
@@ -182,10 +146,8 @@ class MessagingEngine(Engine[B], Generic[B, V]):
         if failure.kind == FailureKind.DIFFERS:
             raise DesyncError(failure.rank, what) from failure
         if not 0 <= failure.rank < self.size:
-            msg = f"{what}: a rank was lost, and nobody knows which"
-            raise RuntimeFailure(msg) from failure
-        member = self._members[failure.rank]
-        raise PeerLost(member.rank, member.host, member.pid, what, step) from failure
+            raise RuntimeFailure(f"{what}: a rank was lost, and nobody knows which") from failure
+        raise lost(self._members[failure.rank], what, step=step) from failure
 
 
 def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:
@@ -194,14 +156,3 @@ def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:
     return OperationFailure(
         FailureKind.LOST if kind == FailureKind.LATE else kind, teller if rank == me else rank
     )
-
-
-def encode_member(rank: int) -> NDArray[np.uint8]:
-    """Encode the member that this process is, in as many bytes on every rank."""
-    record = msgspec.msgpack.encode(Member.here(rank))
-    return np.frombuffer(len(record).to_bytes(2) + record.ljust(MEMBER_BYTES - 2, b"\0"), np.uint8).copy()
-
-
-def decode_member(record: bytes) -> Member:
-    """Decode the member that another process is."""
-    return msgspec.msgpack.decode(record[2 : 2 + int.from_bytes(record[:2])], type=Member)

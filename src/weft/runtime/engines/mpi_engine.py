@@ -10,21 +10,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
 from weft.errors import InputError, TimedOut
+from weft.runtime.bootstrap.members import Member
 from weft.runtime.buffers import Flat, flatten
-from weft.runtime.engines.arithmetic import ByteArithmetic
-from weft.runtime.engines.messaging import (
-    FAREWELL_S,
-    MEMBER_BYTES,
-    FailureKind,
-    MessagingEngine,
-    OperationFailure,
-    decode_member,
-    encode_member,
-    heard,
-)
+from weft.runtime.engines.messaging import FAREWELL_S, FailureKind, MessagingEngine, OperationFailure, heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +32,7 @@ LARGEST: Final = 1 << 30
 
 _DATA, _FAREWELL, _PARTING = 1, 2, 3
 _EAGER_TESTS: Final = 50
+_MEMBER_BYTES: Final = 2048
 _LONGEST_NAP_S: Final = 1e-3
 _INIT_HINT: Final = "not all ranks called weft.init, or split"
 
@@ -55,15 +48,14 @@ def load_mpi() -> Any:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        msg = f"engine 'mpi' needs mpi4py and an MPI library ({error}); pip install 'weft[mpi]'"
+        msg = f"engine 'mpi' needs mpi4py and an MPI library ({error}); pip install mpi4py"
         raise InputError(msg) from error
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-        msg = "MPI was started for one thread only; start it with MPI.THREAD_SERIALIZED or more"
-        raise InputError(msg)
+        raise InputError("MPI was started for one thread only; start it with MPI.THREAD_SERIALIZED or more")
     return MPI
 
 
-class MpiEngine(MessagingEngine[Flat, "Bytes"]):
+class MpiEngine(MessagingEngine[Flat]):
     """Runs schedules over a duplicate of an MPI communicator; arrays are in ordinary memory.
 
     Parameters
@@ -79,13 +71,13 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
     def __init__(self, mpi: Any, comm: Any, *, timeout: float) -> None:
         own, duplicated = comm.Idup()
         deadline = time.monotonic() + timeout
-        records = np.empty(MEMBER_BYTES * comm.size, np.uint8)
+        records = np.empty(_MEMBER_BYTES * comm.size, np.uint8)
         if not _test_until(duplicated.Test, deadline):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
-        gathered = own.Iallgather(encode_member(comm.rank), records)
+        gathered = own.Iallgather(_encode_member(comm.rank), records)
         if not _test_until(gathered.Test, deadline):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
-        members = [decode_member(record.tobytes()) for record in records.reshape(comm.size, -1)]
+        members = [_decode_member(record.tobytes()) for record in records.reshape(comm.size, -1)]
         super().__init__(members, comm.rank, MpiChannel(mpi, own))
         self._mpi, self._comm = mpi, own
 
@@ -107,14 +99,6 @@ class MpiEngine(MessagingEngine[Flat, "Bytes"]):
         """What carries such values."""
         del flat
         return self.messenger
-
-    def values(self, flat: Flat) -> Bytes:
-        """What the arithmetic takes."""
-        return flat.bytes
-
-    def arithmetic(self, flat: Flat, op: str) -> ByteArithmetic:
-        """The arithmetic of the interpreter."""
-        return ByteArithmetic(flat.dtype, flat.itemsize, op)
 
 
 class MpiChannel:
@@ -139,8 +123,9 @@ class MpiChannel:
         started: list[tuple[int, list[Any]]] = []
         for peer, values, sends in moves:
             begin = self._comm.Isend if sends else self._comm.Irecv
-            parts = range(0, values.nbytes, LARGEST)
-            requests = [begin([values[at : at + LARGEST], self._mpi.BYTE], peer, _DATA) for at in parts]
+            data = values.view(np.uint8)
+            parts = range(0, data.nbytes, LARGEST)
+            requests = [begin([data[at : at + LARGEST], self._mpi.BYTE], peer, _DATA) for at in parts]
             started.append((peer, requests))
             self._open[id(started[-1])] = started[-1]
         return started
@@ -205,3 +190,14 @@ def _test_until(over: Callable[[], bool], deadline: float) -> bool:
             time.sleep(nap)
             nap = min(nap * 1.5, _LONGEST_NAP_S)
     return True
+
+
+def _encode_member(rank: int) -> NDArray[np.uint8]:
+    """Encode the member that this process is, in as many bytes on every rank."""
+    record = msgspec.msgpack.encode(Member.here(rank))
+    return np.frombuffer(len(record).to_bytes(2) + record.ljust(_MEMBER_BYTES - 2, b"\0"), np.uint8).copy()
+
+
+def _decode_member(record: bytes) -> Member:
+    """Decode the member that another process is."""
+    return msgspec.msgpack.decode(record[2 : 2 + int.from_bytes(record[:2])], type=Member)

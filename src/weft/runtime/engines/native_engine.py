@@ -6,6 +6,7 @@ The C++ half is ``cpp/runtime/executor.cpp``, which runs the scripts of ``cpp/ru
 from __future__ import annotations
 
 import logging
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -19,10 +20,10 @@ from weft.errors import (
     LimitError,
     LinkCorrupted,
     LinkLost,
-    PeerLost,
     RuntimeFailure,
     TimedOut,
 )
+from weft.runtime.bootstrap.members import lost
 from weft.runtime.bootstrap.regroup import Regroup
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines import AwaitedPeer, Engine
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 _log: Final = logging.getLogger("weft.runtime")
+
+_CLOCK_S: Final = 0.01
+"""More than what the clocks of a wait and of its deadline, of milliseconds, differ by."""
 
 _LARGE: Final = 64 << 10
 """Bytes from which a system call per piece is cheaper than copying twice."""
@@ -76,7 +80,6 @@ class NativeEngine(Engine[Flat]):
         self.control_plane = control_plane
         self._transport, self._members, self._arena = transport, members, arena
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._done_before = 0
         self._now: Prepared | None = None
         self._watch()
 
@@ -97,9 +100,9 @@ class NativeEngine(Engine[Flat]):
         return NativeEngine(transport, control_plane.members, ArenaAllocator(transport.host), control_plane)
 
     @property
-    def job_ranks(self) -> list[int]:
-        """Number in the job of each rank."""
-        return self._transport.job
+    def identity(self) -> str:
+        """What all ranks of this communicator know it by, and no other communicator has."""
+        return f"{self._transport.identity:016x}"
 
     def flatten(self, array: Any, *, writable: bool) -> Flat:
         """Take an array, or anything with DLPack or the buffer protocol."""
@@ -113,18 +116,18 @@ class NativeEngine(Engine[Flat]):
         """Tasks of this rank, and what waits for what."""
         try:
             return _core.write_script(
-                schedule.table,
-                schedule.ranks,
-                schedule.slots,
-                start,
-                schedule.collective == "all_to_all",
-                segment_elements,
-                self.rank,
-                limits.MAX_SEGMENTS,
-                self._connection_counts,
-                self._by_rank(self._transport.link_connections.out),
-                self._by_rank(self._transport.link_connections.into),
-                self._transport.link_connections.of_routes(schedule),
+                table=schedule.table,
+                ranks=schedule.ranks,
+                slots=schedule.slots,
+                start=start,
+                pairs=schedule.collective == "all_to_all",
+                segment=segment_elements,
+                rank=self.rank,
+                max_segments=limits.MAX_SEGMENTS,
+                connections=self._connection_counts,
+                out=self._by_rank(self._transport.link_connections.out),
+                in_=self._by_rank(self._transport.link_connections.into),
+                of_route=self._transport.link_connections.of_routes(schedule),
             )
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
@@ -136,16 +139,10 @@ class NativeEngine(Engine[Flat]):
         def count(elements: int | None) -> int:
             return -1 if elements is None else elements
 
+        codes = [exchange.code(self.rank) for exchange in exchanges]
         counted = [
-            (
-                exchange.peer,
-                count(exchange.sends),
-                count(exchange.receives),
-                exchange.here,
-                exchange.there,
-                exchange.code(self.rank),
-            )
-            for exchange in exchanges
+            (peer, count(sends), count(receives), here, there, code)
+            for (peer, sends, receives, here, there), code in zip(exchanges, codes, strict=True)
         ]
         return _core.write_exchange(counted, segment_elements, self._connection_counts)
 
@@ -167,7 +164,7 @@ class NativeEngine(Engine[Flat]):
         script: _core.Script = prepared.script
         needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
         if self._scratch.nbytes < needed:
-            self._scratch = self._arena.empty(needed, np.dtype(np.uint8))
+            self._scratch = self._make_scratch(needed)
         ending = self._transport.executor.run(
             script,
             prepared.fingerprint,
@@ -181,6 +178,18 @@ class NativeEngine(Engine[Flat]):
         )
         if ending.status != _core.Status.done:
             self._fail(ending, prepared, wait)
+
+    def _make_scratch(self, size_bytes: int) -> NDArray[np.uint8]:
+        """Room for intermediate results; in ordinary memory, which peers copy from, if the arena is full.
+
+        A rank that refused to take part for want of it would leave the others waiting.
+        """
+        try:
+            return self._arena.empty(size_bytes, np.dtype(np.uint8))
+        except LimitError as error:
+            msg = f"{error}; operations use ordinary memory, which is slower; a larger WEFT_ARENA avoids that"
+            warnings.warn(msg, RuntimeWarning, stacklevel=2)
+            return np.empty(size_bytes, np.uint8)
 
     def shortcut(self, prepared: Prepared, flat: Flat, op: str) -> Callable[[Any, float], bool]:
         """The same operation in place on other arrays, without looking at them in Python."""
@@ -238,19 +247,18 @@ class NativeEngine(Engine[Flat]):
             If the links that are left do not connect all ranks.
         """
         if self.control_plane is None:
-            msg = "only the communicator of all ranks can be repaired; split it again afterwards"
-            raise InputError(msg)
+            raise InputError("only the communicator of all ranks can be repaired; split it again afterwards")
         host = self._transport.host
         found = agree(self.control_plane, host.cut, self._completed(failed), topology, timeout)
         host.mend()
         self._transport = reconnect(self._transport, self.control_plane, found.topology, timeout)
         self._watch()
-        self._done_before = found.completed
+        self.done_before = found.completed
         return found
 
     def _completed(self, failed: bool) -> int:
         """Operations that this rank has completed; `failed` if the latest of them was not."""
-        return self._done_before + self._transport.executor.sequence - failed
+        return self.done_before + self._transport.executor.sequence - failed
 
     def cancel(self) -> None:
         """End the operation under way, from any thread; no other can follow."""
@@ -282,14 +290,16 @@ class NativeEngine(Engine[Flat]):
         Raises
         ------
         InputError
-            If this engine serves only some of the ranks.
+            If this engine serves only some of the ranks, or a single one.
         RuntimeFailure, TimedOut, PeerLost
             If the survivors cannot go on.
         """
         control_plane, transport = self.control_plane, self._transport
-        if control_plane is None or transport.regroup_kit is None:
-            msg = "only the communicator of all ranks can shrink; split what it returns"
-            raise InputError(msg)
+        if control_plane is None:
+            raise InputError("only the communicator of all ranks can shrink; split what it returns")
+        if transport.regroup_kit is None:
+            msg = "this rank is the only one of its communicator, so there is no other that it can have lost"
+            raise InputError(f"{msg}; go on with the communicator as it is")
         completed = self._completed(failed)
         met = self._regroup(transport.regroup_kit, lost_rank, completed, timeout, minimum)
         met.control_plane.reporter = control_plane.reporter.among(met.before)
@@ -302,7 +312,7 @@ class NativeEngine(Engine[Flat]):
         finally:
             transport.close()
             control_plane.close()
-        engine._done_before = met.completed
+        engine.done_before = met.completed
         return engine, Survivors(met.before, completed - met.completed, left)
 
     def _regroup(
@@ -318,6 +328,10 @@ class NativeEngine(Engine[Flat]):
             return found
 
         return Regroup(self.rank, self._members, kit, losses, completed, timeout, minimum).run()
+
+    def leave(self) -> None:
+        """Hang up: operations that other ranks have begun with this one, or begin, fail and name it."""
+        self._transport.close()
 
     def close(self) -> None:
         """Leave; the others see that this rank left on purpose."""
@@ -345,47 +359,57 @@ class NativeEngine(Engine[Flat]):
     def _tell_wait(self, found: _core.Waiting) -> None:
         waiting, prepared = self._explain(found), self._now
         what = "an operation" if prepared is None else self._name(prepared)
-        _log.warning("rank %d: %s %s", self.rank, what, waiting)
+        job_rank = self.job_ranks[self.rank]
+        in_job = "" if job_rank == self.rank else f" (rank {job_rank} of the job)"
+        _log.warning("rank %d%s: %s %s", self.rank, in_job, what, waiting)
 
     def _explain(self, found: _core.Waiting) -> AwaitedPeer:
-        member, prepared = self._members[found.rank], self._now
-        step = None if prepared is None else _step(prepared, found.row)
-        return AwaitedPeer(found.rank, member.host, member.pid, found.seconds, found.silent_ms / 1000, step)
+        step = None if self._now is None else _step(self._now, found.row)
+        return AwaitedPeer(self._members[found.rank], found.seconds, found.silent_ms / 1000, step)
 
     def _check_losses(self, ranks: Sequence[int]) -> None:
         """Raise if the watch has found that one of these ranks is lost."""
-        lost = {rank for rank, _ in self._transport.host.losses()}
+        gone = {rank for rank, _ in self._transport.host.losses()}
         for rank in ranks:
-            if self._transport.job[rank] in lost:
-                member = self._members[rank]
-                raise PeerLost(member.rank, member.host, member.pid, "split")
+            if self._transport.job[rank] in gone:
+                raise lost(self._members[rank], "split")
 
     def _name(self, prepared: Prepared) -> str:
-        number = self._done_before + self._transport.executor.sequence
+        number = self.done_before + self._transport.executor.sequence
         return f"{prepared.record.name} #{number} ({prepared.record.algorithm})"
 
     def _fail(self, ending: _core.OperationResult, prepared: Prepared, wait: float) -> NoReturn:
         what = self._name(prepared)
         status = ending.status
         if status == _core.Status.timed_out:
-            raise TimedOut(what, wait, [ending.waited_for])
+            raise self._timed_out(ending, what, wait)
         if status == _core.Status.differs:
             raise DesyncError(ending.rank, what, prepared.fingerprint)
         if status in (_core.Status.cut, _core.Status.corrupt):
             kind = LinkCorrupted if status == _core.Status.corrupt else LinkLost
             raise kind((ending.rank, ending.waited_for), what)
         if status == _core.Status.given_up:
-            msg = f"{what}: rank {ending.rank} gave up waiting for this rank, {self.rank}"
-            raise RuntimeFailure(msg)
+            raise RuntimeFailure(f"{what}: rank {ending.rank} gave up waiting for this rank, {self.rank}")
         if status == _core.Status.interrupted and ending.rank == self.rank:
             msg = f"{what}: this rank was interrupted or has aborted, so the others have given it up"
             raise RuntimeFailure(f"{msg}; close this communicator and start the job again")
-        member = self._members[ending.rank] if ending.rank >= 0 else None
-        if member is None:
-            msg = f"{what}: a rank was lost, and nobody knows which"
-            raise RuntimeFailure(msg)
+        if ending.rank < 0:
+            raise RuntimeFailure(f"{what}: a rank was lost, and nobody knows which")
         left = "it has closed its communicator" if status == _core.Status.left else None
-        raise PeerLost(member.rank, member.host, member.pid, what, _step(prepared, ending.row), left)
+        raise lost(self._members[ending.rank], what, left, _step(prepared, ending.row))
+
+    def _timed_out(self, ending: _core.OperationResult, what: str, wait: float) -> TimedOut:
+        """The error of an operation that this rank, or before its own time was over another one, gave up."""
+        found = self._transport.executor.waiting
+        if found.rank < 0 or found.seconds + _CLOCK_S >= wait:
+            return TimedOut(what, wait, [ending.waited_for])
+        # What another rank reports names the rank that it waited for or, through a rank that was given up,
+        # the rank that gave up. This rank knows whom it waited for itself.
+        late = found.rank
+        by = "another rank" if ending.rank in (late, self.rank) else f"rank {ending.rank}"
+        limit = f"while this rank waits for up to {wait:g} s"
+        who = f"{by}, whose time limit is shorter, gave up waiting for rank {late}, {limit}"
+        return TimedOut(what, found.seconds, [late], who=who)
 
 
 def _step(prepared: Prepared, row: int) -> int | None:

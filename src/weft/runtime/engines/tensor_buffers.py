@@ -6,79 +6,53 @@ torch is imported where it is needed, so that the rest of the runtime does witho
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from weft.runtime.buffers import DTYPES, flatten
+from weft.runtime.buffers import DTYPES, Buffer, flatten
+
+TORCH_OPS: Final = {
+    "sum": "add",
+    "avg": "add",
+    "min": "minimum",
+    "max": "maximum",
+    "prod": "mul",
+    "band": "bitwise_and",
+    "bor": "bitwise_or",
+    "bxor": "bitwise_xor",
+}
 
 
 @dataclass(slots=True)
-class TensorFlat:
-    """One-dimensional view of a tensor, or a copy of one that is not contiguous.
-
-    Parameters
-    ----------
-    array
-        The user's: a tensor, or a numpy array.
-    values
-        What the engine works on: a tensor.
-    dtype
-        One of `DTYPES`.
-    """
-
-    array: Any
-    values: Any
-    dtype: str
-    copied: bool
+class TensorFlat(Buffer):
+    """A buffer that is a tensor, on whatever device, and torch computes; the user's may be a numpy array."""
 
     @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return int(self.values.element_size())
+    def place(self) -> tuple[Any, int]:
+        """Device that the tensor is on, and its address there."""
+        return self.values.device, self.values.data_ptr()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in all."""
-        return self.elements * self.itemsize
+    def empty(self, elements: int) -> TensorFlat:
+        """Room for so many elements, of the same type on the same device, in a flat tensor or array."""
+        values = self.values.new_empty(elements)
+        array = values.numpy() if isinstance(self.array, np.ndarray) else values
+        return replace(self, array=array, values=values, copied=False)
 
-    @property
-    def elements(self) -> int:
-        """Elements in all."""
-        return int(self.values.numel())
+    def combine(self, other: TensorFlat, op: str) -> None:
+        """Add the elements of another, or do to them whatever the op is."""
+        import torch
 
-    def copy(self) -> TensorFlat:
-        """A copy that may be overwritten."""
-        return replace(self, values=self.values if self.copied else self.values.clone())
-
-    def empty(self, times: int) -> TensorFlat:
-        """Room for so many tensors like this one."""
-        return replace(self, values=self.values.new_empty(self.elements * times), copied=True)
-
-    def part(self, first: int, last: int) -> TensorFlat:
-        """Some of the elements, in the same memory."""
-        return replace(self, values=self.values[first:last])
-
-    def fill(self, other: TensorFlat) -> None:
-        """Take over the elements of another, of the same size."""
-        self.values.copy_(other.values)
-
-    def overlaps(self, other: TensorFlat) -> bool:
-        """Whether they share memory."""
-        mine, theirs = self.values, other.values
-        begins, ends = mine.data_ptr(), mine.data_ptr() + self.nbytes
-        same = mine.device == theirs.device
-        return bool(same and begins < theirs.data_ptr() + other.nbytes and theirs.data_ptr() < ends)
-
-    def is_at(self, other: TensorFlat) -> bool:
-        """Whether they are the same memory."""
-        mine, theirs = self.values, other.values
-        same = mine.device == theirs.device and self.nbytes == other.nbytes
-        return bool(same and mine.data_ptr() == theirs.data_ptr())
+        getattr(torch, TORCH_OPS[op])(self.values, other.values, out=self.values)
 
     def divide(self, by: int) -> None:
         """Divide every element."""
         self.values.div_(by, rounding_mode=None if self.values.is_floating_point() else "trunc")
+
+    def reload(self) -> None:
+        """Copy the user's elements again, if the values are a copy."""
+        if self.copied:
+            self.values.copy_(flatten_tensor(self.array, writable=False).values)
 
     def give_back(self) -> Any:
         """Return the user's tensor or array, with the result in it."""
@@ -89,10 +63,6 @@ class TensorFlat:
             else:
                 self.array.detach().copy_(shaped)
         return self.array
-
-    def take(self) -> Any:
-        """The elements as a flat tensor or array, for the user to keep."""
-        return self.values.numpy() if isinstance(self.array, np.ndarray) else self.values
 
 
 def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
@@ -108,13 +78,11 @@ def flatten_tensor(array: Any, *, writable: bool) -> TensorFlat:
     if isinstance(array, torch.Tensor):
         name = str(array.dtype).removeprefix("torch.")
         if name not in DTYPES:
-            msg = f"arrays of {array.dtype} are not supported, only {', '.join(DTYPES)}"
-            raise TypeError(msg)
+            raise TypeError(f"arrays of {array.dtype} are not supported, only {', '.join(DTYPES)}")
         tensor = array.detach()
         copied = not tensor.is_contiguous()
         return TensorFlat(array, tensor.contiguous().reshape(-1), name, copied)
     flat = flatten(array, writable=writable)
     # torch does not know read-only memory; what is only read may be a copy.
-    elements = flat.bytes.view(flat.seen.dtype)
-    values = torch.from_numpy(elements if elements.flags.writeable else elements.copy())
-    return TensorFlat(flat.array, values, flat.dtype, flat.copied)
+    elements = flat.values if flat.values.flags.writeable else flat.values.copy()
+    return TensorFlat(flat.array, torch.from_numpy(elements), flat.dtype, flat.copied)

@@ -19,9 +19,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import InputError, PeerLost
+from weft.errors import InputError
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
-from weft.runtime.engines.arithmetic import TensorArithmetic
+from weft.runtime.bootstrap.members import lost
 from weft.runtime.engines.gloo_connections import VERDICT_S, connect_gloo
 from weft.runtime.engines.messaging import FAREWELL_S, FailureKind, MessagingEngine, OperationFailure, heard
 from weft.runtime.engines.peer_watch import Interrupter, PeerWatch
@@ -50,19 +50,17 @@ def find_group(group: Any) -> Any:
     try:
         import torch.distributed as dist
     except ImportError as error:
-        msg = f"engine 'torch' needs torch ({error}); pip install 'weft[torch]'"
-        raise InputError(msg) from error
+        raise InputError(f"engine 'torch' needs torch ({error}); pip install torch") from error
     if not dist.is_available() or not dist.is_initialized():
         msg = "engine 'torch' works over torch.distributed; call torch.distributed.init_process_group() first"
         raise InputError(msg)
     found = dist.group.WORLD if group is None else group
     if dist.get_rank(found) < 0:
-        msg = "this process is not in the group that was given to weft.init"
-        raise InputError(msg)
+        raise InputError("this process is not in the group that was given to weft.init")
     return found
 
 
-class TorchEngine(MessagingEngine[TensorFlat, Any]):
+class TorchEngine(MessagingEngine[TensorFlat]):
     """Runs schedules among the ranks of a process group.
 
     Parameters
@@ -126,11 +124,6 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
         name, rank = names[members[0]].decode(), members.index(self.rank)
         return TorchEngine(self._group, self._watch.among(members), rank, name, timeout=timeout)
 
-    @property
-    def job_ranks(self) -> list[int]:
-        """Number in the job of each rank."""
-        return self._watch.ranks
-
     def run(self, prepared: Prepared, flat: TensorFlat, out: TensorFlat, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
         with self._interrupter:
@@ -149,21 +142,12 @@ class TorchEngine(MessagingEngine[TensorFlat, Any]):
         device = flat.values.device.type
         if device not in self._backends:
             moves = " and ".join(f"{device} with {name}" for device, name in self._backends.items())
-            msg = f"this process group does not move tensors on {device}, only on {moves}"
-            raise TypeError(msg)
+            raise TypeError(f"this process group does not move tensors on {device}, only on {moves}")
         return flat
 
     def channel(self, flat: TensorFlat) -> MessageChannel:
         """What carries such values."""
         return self.messenger if flat.values.device.type == "cpu" else self._grouped
-
-    def values(self, flat: TensorFlat) -> Any:
-        """What the arithmetic takes."""
-        return flat.values
-
-    def arithmetic(self, flat: TensorFlat, op: str) -> TensorArithmetic:
-        """The arithmetic of the interpreter."""
-        return TensorArithmetic(flat.values, op)
 
 
 class GlooChannel:
@@ -189,9 +173,8 @@ class GlooChannel:
         try:
             return self._backend.recv([room], other, _FAREWELL)
         except RuntimeError as error:  # it was lost since gloo has connected it
-            lost = self._watch.await_loss(VERDICT_S)
-            member = self._watch.members[other if lost is None else lost]
-            raise PeerLost(member.rank, member.host, member.pid, "init") from error
+            gone = self._watch.await_loss(VERDICT_S)
+            raise lost(self._watch.members[other if gone is None else gone], "init") from error
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, Any]]:
         """Start sends and receives; for each its peer and what torch gave."""
@@ -246,13 +229,13 @@ class GlooChannel:
 
     def _explain(self, peer: int) -> OperationFailure:
         """Why a connection is closed: a rank is lost, or the peer has said why; else it is taken for lost."""
-        if (lost := self._watch.lost) is not None:
-            return OperationFailure(FailureKind.LOST, lost)
+        if (gone := self._watch.lost) is not None:
+            return OperationFailure(FailureKind.LOST, gone)
         try:
             _wait(self._news[peer], FAREWELL_S)
         except RuntimeError:
-            lost = self._watch.await_loss(VERDICT_S)
-            return OperationFailure(FailureKind.LOST, peer if lost is None else lost)
+            gone = self._watch.await_loss(VERDICT_S)
+            return OperationFailure(FailureKind.LOST, peer if gone is None else gone)
         return heard(self.read(self._farewells[peer]), peer, self._rank)
 
 
@@ -291,8 +274,8 @@ class GroupedChannel:
         peer, works = handle
         for work in works:
             while not work.is_completed():
-                if (lost := self._watch.lost) is not None:
-                    raise OperationFailure(FailureKind.LOST, lost)
+                if (gone := self._watch.lost) is not None:
+                    raise OperationFailure(FailureKind.LOST, gone)
                 if time.monotonic() > deadline:
                     raise OperationFailure(FailureKind.LATE, peer)
                 time.sleep(_NAP_S)

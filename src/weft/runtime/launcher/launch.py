@@ -138,8 +138,7 @@ def launch(
         The command cannot be started.
     """
     if ranks < 1:
-        msg = f"{ranks} ranks: a job has at least one"
-        raise InputError(msg)
+        raise InputError(f"{ranks} ranks: a job has at least one")
     limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)
     holder, port = reserve_port(LOOPBACK)
     with holder, _Job(ranks, out, err, marked=marked, keep_going=keep_going) as job:
@@ -279,8 +278,7 @@ class _Job:
             msg = f"rank {len(self._ranks)} cannot be started: {error.strerror}; try fewer ranks"
             raise RuntimeFailure(msg) from error
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        msg = f"{program}: cannot be started: {reason}"
-        raise InputError(msg) from error
+        raise InputError(f"{program}: cannot be started: {reason}") from error
 
     def _add(self, rank: int, process: subprocess.Popen[bytes]) -> None:
         started = _Rank(rank, process)

@@ -53,14 +53,12 @@ class RankOutput:
 
     def _give(self, data: bytes) -> None:
         """Write complete lines; at the end of input, which empty data means, flush the last partial line."""
-        lines = (self._partial + data).split(b"\n")
-        self._partial = lines.pop()
-        if not data and self._partial:
-            lines.append(self._partial)
-            self._partial = b""
-        while len(self._partial) > limits.MAX_OUTPUT_LINE_BYTES:
-            lines.append(self._partial[: limits.MAX_OUTPUT_LINE_BYTES])
-            self._partial = self._partial[limits.MAX_OUTPUT_LINE_BYTES :]
+        *lines, rest = (self._partial + data).split(b"\n")
+        if not data and rest:
+            lines.append(rest)
+            rest = b""
+        *overlong, self._partial = _cut(rest)
+        lines += overlong
         if lines:
             self._target.write(b"".join(self._mark + piece + b"\n" for line in lines for piece in _cut(line)))
             self._target.flush()

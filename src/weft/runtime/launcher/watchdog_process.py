@@ -17,6 +17,8 @@ from contextlib import suppress
 
 def main() -> None:
     """Keep the list; end what is on it at the end."""
+    # Meant for the ranks, whose parent is this one's too.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     groups: set[int] = set()
     folders: list[str] = []
     for line in sys.stdin:

@@ -46,8 +46,7 @@ def find_arena_bytes(local_ranks: int) -> int:
         try:
             size = parse_size(said)
         except InputError as error:
-            msg = f"WEFT_ARENA: {error}"
-            raise InputError(msg) from error
+            raise InputError(f"WEFT_ARENA: {error}") from error
         limits.check("bytes of WEFT_ARENA", size, limits.MAX_ARENA_BYTES)
         return -(-size // _ALIGNMENT) * _ALIGNMENT
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -94,8 +93,7 @@ class ArenaAllocator:
                     else:
                         self._free[index] = (offset + wanted, room - wanted)
                     return offset
-        msg = f"the shared arena has no room for {size:,} bytes more; it has {self.size:,} in all"
-        raise LimitError(msg)
+        raise LimitError(f"the shared arena has no room for {size:,} bytes more; it has {self.size:,} in all")
 
     def free(self, offset: int, size: int) -> None:
         """Give back what `allocate` gave."""

@@ -62,6 +62,7 @@ class _RankInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probe_address: int
     probe_value: int
     """A random number at that address: a rank that finds it there can read this process's memory."""
+    transport: str
     streams: int
     checksums: bool
     topology: str
@@ -278,8 +279,7 @@ def connect_part(
         return None
     if channel is None:
         most = f"at most {_core.CHANNELS} on a machine at a time"
-        msg = f"no room for one more communicator: {most}; close some"
-        raise LimitError(msg)
+        raise LimitError(f"no room for one more communicator: {most}; close some")
     whole.channels.add(channel)
     sockets, identity = _data_sockets(connections, remote), _identify([addresses[rank] for rank in members])
     return _make_part(whole, members, channel, sockets, identity, links)
@@ -325,6 +325,7 @@ def _describe_rank(
         arena_bytes=settings.arena_bytes,
         probe_address=int(probe.__array_interface__["data"][0]),
         probe_value=int(probe[0]),
+        transport=settings.transport,
         streams=settings.streams,
         checksums=bool(settings.checksums),
         topology=links.digest,
@@ -365,9 +366,14 @@ def _data_sockets(
 def _check_infos(infos: Sequence[_RankInfo], rank: int) -> None:
     mine = infos[rank]
     for other, info in enumerate(infos):
-        if info.streams != mine.streams:
-            msg = f"rank {other} wants {info.streams} streams, rank {rank} {mine.streams}"
+        if info.transport != mine.transport:
+            msg = (
+                f"rank {other} uses transport {info.transport!r}, rank {rank} {mine.transport!r}; "
+                f"give all ranks the same"
+            )
             raise InputError(msg)
+        if info.streams != mine.streams:
+            raise InputError(f"rank {other} wants {info.streams} streams, rank {rank} {mine.streams}")
         if info.checksums != mine.checksums:
             sends, does_not = (rank, other) if mine.checksums else (other, rank)
             msg = f"rank {sends} sends checksums and rank {does_not} does not; set all ranks alike"

@@ -129,15 +129,13 @@ def open_data_listener(address: str, link_addresses: Iterable[str], timeout: flo
 def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.socket:
     family, where = resolve(address, 0, timeout, said_by)
     if ip_address(where[0].partition("%")[0]).is_unspecified:
-        msg = f"{said_by}: {address} is no address of its own; {remedy}"
-        raise InputError(msg)
+        raise InputError(f"{said_by}: {address} is no address of its own; {remedy}")
     try:
         return open_socket(family, where)
     except OSError as error:
         if error.errno in EXHAUSTED:
             raise
-        msg = f"{said_by}: {address}: {error.strerror}; {remedy}"
-        raise InputError(msg) from error
+        raise InputError(f"{said_by}: {address}: {error.strerror}; {remedy}") from error
 
 
 def connect_peers(
@@ -214,8 +212,7 @@ class _OutgoingConnection:
         try:
             self._where: Where = look_up(ends.there, self._port, timeout)[0]
         except OSError as error:
-            msg = f"{self} cannot be reached: {error.strerror or error}"
-            raise RuntimeFailure(msg) from error
+            raise RuntimeFailure(f"{self} cannot be reached: {error.strerror or error}") from error
 
     def __str__(self) -> str:
         return f"rank {self._peer.rank} from {self._ends.here} at {self._ends.there}:{self._port}"
@@ -245,8 +242,7 @@ class _OutgoingConnection:
         elif self._refused_since is None:
             self._refused_since = now
         elif now - self._refused_since > _UNREACHABLE_S:
-            msg = f"{self} cannot be reached: {self.problem}"
-            raise RuntimeFailure(msg) from error
+            raise RuntimeFailure(f"{self} cannot be reached: {self.problem}") from error
         self.due = now + self._pauses.after(attempt)
 
 
@@ -333,8 +329,7 @@ class _Connecting:
         try:
             admitted = call.attempt.advance()
         except (Refused, Dismissed) as error:
-            msg = f"{call} refuses the connection: {error}"
-            raise RuntimeFailure(msg) from error
+            raise RuntimeFailure(f"{call} refuses the connection: {error}") from error
         except (ProtocolError, Gone, OSError) as error:
             self._put_off(call, error)
             return

@@ -52,11 +52,13 @@ class TransportSettings:
             If the transport is unknown, or the number of streams is out of range.
         """
         if self.transport not in TRANSPORTS:
-            msg = f"transport {self.transport!r} is unknown, expected {', '.join(TRANSPORTS)}"
+            raise InputError(f"transport {self.transport!r} is unknown, expected {', '.join(TRANSPORTS)}")
+        if not isinstance(self.streams, int):
+            kind = type(self.streams).__name__
+            msg = f"streams {self.streams!r}: expected a whole number 1 to {MAX_STREAMS}, not {kind}"
             raise InputError(msg)
         if not 1 <= self.streams <= MAX_STREAMS:
-            msg = f"streams {self.streams}: expected 1 to {MAX_STREAMS}"
-            raise InputError(msg)
+            raise InputError(f"streams {self.streams}: expected 1 to {MAX_STREAMS}")
 
     def complete(self, local_ranks: int) -> TransportSettings:
         """The same settings, in which the environment has decided what the caller left open."""
@@ -76,8 +78,7 @@ def wants_checksums(said: bool | None) -> bool:
         return said
     text = os.environ.get("WEFT_CHECKSUMS", "1")
     if text not in ("0", "1"):
-        msg = f"WEFT_CHECKSUMS: {text[:40]!r}: expected 0 or 1"
-        raise InputError(msg)
+        raise InputError(f"WEFT_CHECKSUMS: {text[:40]!r}: expected 0 or 1")
     return text == "1"
 
 

@@ -23,34 +23,37 @@ def check_choices(
     optimizer_class: Any, mode: str, policy: str, fusion: str | int | None
 ) -> type[torch.optim.Optimizer]:
     """Refuse arguments that cannot be used; return the class of the optimizer."""
-    if isinstance(optimizer_class, torch.optim.Optimizer):
-        msg = (
-            f"give the class {type(optimizer_class).__name__} and its options, not an optimizer made of them"
-        )
-        raise InputError(msg)
-    if not (isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)):
-        msg = f"expected the class of an optimizer, such as torch.optim.SGD, not {optimizer_class!r}"
-        raise InputError(msg)
-    if issubclass(optimizer_class, torch.optim.LBFGS | torch.optim.SparseAdam):
-        msg = f"{optimizer_class.__name__} does not work parameter by parameter on dense gradients"
-        raise InputError(msg)
-    if mode not in MODES:
-        msg = f"mode {mode!r} is unknown; expected {' or '.join(MODES)}"
-        raise InputError(msg)
-    if mode == "parameters" and not issubclass(optimizer_class, ELEMENTWISE):
+    problem = _find_class_problem(optimizer_class, mode) or _find_choice_problem(mode, policy, fusion)
+    if problem is not None:
+        raise InputError(problem)
+    found: type[torch.optim.Optimizer] = optimizer_class
+    return found
+
+
+def _find_class_problem(given: Any, mode: str) -> str | None:
+    if isinstance(given, torch.optim.Optimizer):
+        return f"give the class {type(given).__name__} and its options, not an optimizer made of them"
+    if not (isinstance(given, type) and issubclass(given, torch.optim.Optimizer)):
+        return f"expected the class of an optimizer, such as torch.optim.SGD, not {given!r}"
+    if issubclass(given, torch.optim.LBFGS | torch.optim.SparseAdam):
+        return f"{given.__name__} does not work parameter by parameter on dense gradients"
+    if mode == "parameters" and not issubclass(given, ELEMENTWISE):
         known = ", ".join(one.__name__ for one in ELEMENTWISE)
-        msg = f"{optimizer_class.__name__} is not known to work element by element, as {known} do"
-        raise InputError(f"{msg}; use mode='gradients'")
+        what = f"{given.__name__} is not known to work element by element, as {known} do"
+        return f"{what}; use mode='gradients'"
+    return None
+
+
+def _find_choice_problem(mode: str, policy: str, fusion: str | int | None) -> str | None:
+    if mode not in MODES:
+        return f"mode {mode!r} is unknown; expected {' or '.join(MODES)}"
     if policy not in (*POLICIES, "auto"):
-        msg = f"policy {policy!r} is unknown; expected auto, {' or '.join(POLICIES)}"
-        raise InputError(msg)
+        return f"policy {policy!r} is unknown; expected auto, {' or '.join(POLICIES)}"
     if mode == "parameters" and policy == "wfbp":
-        msg = "policy 'wfbp' all-reduces gradients; it has no use for mode='parameters'"
-        raise InputError(msg)
+        return "policy 'wfbp' all-reduces gradients; it has no use for mode='parameters'"
     if fusion is not None and parse_size(fusion) == 0:
-        msg = f"fusion={fusion!r}: expected bytes, more than 0"
-        raise InputError(msg)
-    return optimizer_class
+        return f"fusion={fusion!r}: expected bytes, more than 0"
+    return None
 
 
 def check_model(model: Any) -> None:
@@ -59,10 +62,8 @@ def check_model(model: Any) -> None:
         msg = f"expected the model first, then parameters or an optimizer class; got a {type(model).__name__}"
         raise InputError(msg)
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
-        msg = (
-            "the model is wrapped in DistributedDataParallel, which sends gradients itself; give model.module"
-        )
-        raise InputError(msg)
+        msg = "the model is wrapped in DistributedDataParallel, which sends gradients itself"
+        raise InputError(f"{msg}; give model.module")
 
 
 def number_parameters(
@@ -82,14 +83,10 @@ def number_parameters(
             msg = f"group {number} has a parameter of shape {tuple(one.shape)} that is not the model's"
             raise InputError(msg)
     module_of = {one: number for number, module in enumerate(modules) for one in module.own}
-    found = [
-        (name, one)
-        for name, one in model.named_parameters()
-        if one in group_of and one.requires_grad and one.numel()
-    ]
+    given = {name: one for name, one in model.named_parameters() if one in group_of}
+    found = {name: one for name, one in given.items() if one.requires_grad and one.numel()}
     if not found:
-        msg = "no parameter requires a gradient"
-        raise InputError(msg)
-    tensors = [one for _, one in found]
-    parameters = Parameters(tensors, [name for name, _ in found], [module_of[one] for one in tensors])
+        raise InputError("no parameter requires a gradient")
+    tensors = list(found.values())
+    parameters = Parameters(tensors, list(found), [module_of[one] for one in tensors])
     return parameters, [group_of[one] for one in tensors]

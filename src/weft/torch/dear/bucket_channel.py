@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import torch
@@ -16,7 +17,7 @@ import torch
 from weft.runtime.byte_exchange import broadcast_bytes, exchange_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -151,6 +152,13 @@ class BucketChannel(ABC):
     def collect(self, message: bytes) -> list[bytes]:
         """Return the messages of all ranks, by rank; every rank calls this."""
         return exchange_bytes(self, message)
+
+    @contextmanager
+    def timed(self, kind: str, group: int = -1) -> Iterator[None]:
+        """Report how long a block takes, unless it fails."""
+        begun = time.perf_counter()
+        yield
+        self.report(kind, group, begun, time.perf_counter())
 
     def report(self, kind: str, group: int, start: float, end: float) -> None:
         """Call the listener, if there is one."""

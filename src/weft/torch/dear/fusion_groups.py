@@ -130,9 +130,8 @@ class Parameters:
     @property
     def signature(self) -> str:
         """The names, shapes and types, which must be the same on every rank."""
-        return repr(
-            [(n, tuple(t.shape), str(t.dtype)) for n, t in zip(self.names, self.tensors, strict=True)]
-        )
+        named = zip(self.names, self.tensors, strict=True)
+        return repr([(name, tuple(tensor.shape), str(tensor.dtype)) for name, tensor in named])
 
     @property
     def count(self) -> int:

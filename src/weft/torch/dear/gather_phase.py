@@ -6,7 +6,6 @@ parameters (`GatherPhase.finish_from`), and `DeAR.synchronize` for all of them (
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from weft.torch.dear.gradient_bucket import BucketStage
@@ -56,10 +55,8 @@ class GatherPhase:
             if self._shards is None:
                 bucket.start_gathering(bucket.flat)
                 continue
-            begun = time.perf_counter()
-            assert bucket.reducing is not None
-            bucket.reducing.wait()
-            channel.report("wait", bucket.number, begun, time.perf_counter())
+            with channel.timed("wait", bucket.number):
+                bucket.wait()
             self._apply([bucket])
             self._shards.start_gathering(bucket)
 
@@ -88,9 +85,9 @@ class GatherPhase:
         """
         place = 0
         while place < len(buckets):
-            first, begun = place, time.perf_counter()
-            buckets[first].wait()
-            self._reduce_phase.channel.report("wait", buckets[first].number, begun, time.perf_counter())
+            first = place
+            with self._reduce_phase.channel.timed("wait", buckets[first].number):
+                buckets[first].wait()
             place += 1
             while place < len(buckets) and buckets[place].is_done():
                 buckets[place].wait()
@@ -108,12 +105,10 @@ class GatherPhase:
 
     def _apply(self, buckets: Sequence[GradientBucket]) -> None:
         """Update the parameters of buckets, or this rank's pieces of them."""
-        report = self._reduce_phase.channel.report
-        waiting = time.perf_counter()
-        unused = self._reduce_phase.vote_result().unused
-        begun = time.perf_counter()
-        report("wait", -1, waiting, begun)
-        changed = self._updater.update(buckets, self._captured, unused)
+        channel = self._reduce_phase.channel
+        with channel.timed("wait"):
+            unused = self._reduce_phase.vote_result().unused
+        with channel.timed("update", buckets[0].number):
+            changed = self._updater.update(buckets, self._captured, unused)
         for number, options in changed.items():
             self._groups()[number].update(options)
-        report("update", buckets[0].number, begun, time.perf_counter())

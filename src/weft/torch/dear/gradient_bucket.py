@@ -92,8 +92,7 @@ class GradientBucket:
                 msg = f"the gradient of {slot.name} was not cleared: call zero_grad() before backward()"
                 raise InputError(msg)
         elif gradient.layout is not torch.strided:
-            msg = f"the gradient of {slot.name} is sparse; make its layer without sparse=True"
-            raise InputError(msg)
+            raise InputError(f"the gradient of {slot.name} is sparse; make its layer without sparse=True")
         if self._streams is not None:
             self._streams.note()
         if not slot.here:
@@ -122,10 +121,7 @@ class GradientBucket:
         """Copy the gradients into the bucket; each ``grad`` becomes a view of it and must not be changed."""
         if self._streams is not None:
             self._streams.join()
-        if torch.is_grad_enabled():  # within a backward pass whose gradients can be differentiated
-            with torch.no_grad():
-                self._copy()
-        else:
+        with torch.no_grad():  # also within a backward pass whose gradients can be differentiated
             self._copy()
         self._collected = True
         self._version = self.flat._version
@@ -136,9 +132,8 @@ class GradientBucket:
             gradient, view = slot.parameter.grad, slot.view
             if slot.here and gradient is None:
                 msg = f"the gradient of {slot.name} was cleared within the backward pass"
-                raise InputError(
-                    f"{msg}; if its weight is used without its module, call synchronize() before"
-                )
+                hint = "if its weight is used without its module, call synchronize() before"
+                raise InputError(f"{msg}; {hint}")
             if not slot.here:
                 view.zero_()
             elif gradient is not view:

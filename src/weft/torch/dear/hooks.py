@@ -7,7 +7,6 @@ never called, such as a list of parameters, are waited for by the module that ha
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
@@ -68,8 +67,7 @@ def find_hooked_modules(model: torch.nn.Module) -> list[HookedModule]:
     for name, module in names.items():
         if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
             what = f"module {name!r}" if name else "the model"
-            msg = f"{what} is compiled already; make DeAR first, then compile, block by block"
-            raise InputError(msg)
+            raise InputError(f"{what} is compiled already; make DeAR first, then compile, block by block")
         own = [parameter for parameter in module._parameters.values() if parameter is not None]
         caller = name
         while caller and isinstance(names[caller], _CONTAINERS):
@@ -104,11 +102,8 @@ class Hooks:
         modules: Sequence[HookedModule],
         optimizer: DeAR,
     ) -> None:
-        self._optimizer, self._began = optimizer, 0.0
-
-        def synchronize(
-            *_: Any,
-        ) -> None:  # no bound method: a deep copy of the model would copy the optimizer
+        # No bound method: a deep copy of the model would copy the optimizer.
+        def synchronize(*_: Any) -> None:
             optimizer.synchronize()
 
         # torch has no types for some of these.
@@ -125,7 +120,8 @@ class Hooks:
             self._handles.append(untyped.register_state_dict_pre_hook(synchronize))
             # An update that is still to come would be applied on top of the loaded state.
             self._handles.append(untyped.register_load_state_dict_pre_hook(synchronize))
-        begin, end = _not_compiled(self._begin), _not_compiled(self._end)
+        begin = _not_compiled(lambda *_: optimizer.forward_began())
+        end = _not_compiled(lambda *_: optimizer.forward_ended())
         self._handles.append(model.register_forward_pre_hook(begin, prepend=True))
         self._handles.append(model.register_forward_hook(end))
 
@@ -133,13 +129,6 @@ class Hooks:
         """Remove all hooks."""
         for handle in self._handles:
             handle.remove()
-
-    def _begin(self, *_: Any) -> None:
-        self._began = time.perf_counter()
-        self._optimizer.forward_began()
-
-    def _end(self, *_: Any) -> None:
-        self._optimizer.forward_ended(self._began, time.perf_counter())
 
 
 def _on_gradient(optimizer: DeAR, number: int) -> Callable[[torch.Tensor], None]:

@@ -14,7 +14,7 @@ from weft.runtime import Communicator
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.torch.dear.torch_channel import TorchChannel
 from weft.torch.dear.weft_channel import WeftChannel
-from weft.torch.methods import BACKEND
+from weft.torch.group_methods import BACKEND
 from weft.torch.process_group import communicator
 from weft.torch.store_bootstrap import connect
 
@@ -34,17 +34,18 @@ def open_channel(group: Any, plan: Any, topology: Any, timeout: float) -> Bucket
     plan, topology
         As for `weft.init`.
     """
+    is_prescribed = plan is not None or topology is not None
     if isinstance(group, Communicator):
-        return _over(group.duplicate(timeout=timeout), plan, topology)
+        if is_prescribed:
+            raise InputError("give plan or topology to weft.init, whose communicator this is")
+        return _over(group.duplicate(timeout=timeout))
     if not dist.is_initialized():
-        msg = "there is no process group; call torch.distributed.init_process_group('weft') first"
-        raise InputError(msg)
+        raise InputError("there is no process group; call torch.distributed.init_process_group('weft') first")
     found: Any = dist.group.WORLD if group is None else group
-    if plan is not None or topology is not None:
-        made = connect(found, plan=plan, topology=topology, timeout=timeout)
-        return _over(made, None, None)
+    if is_prescribed:
+        return _over(connect(found, plan=plan, topology=topology, timeout=timeout))
     if dist.get_backend(found) == BACKEND:
-        return _over(communicator(found).duplicate(timeout=timeout), None, None)
+        return _over(communicator(found).duplicate(timeout=timeout))
     return _over_torch(found, timeout)
 
 
@@ -67,10 +68,7 @@ def broadcast_from_first(channel: BucketChannel, tensors: Sequence[torch.Tensor]
             first += size
 
 
-def _over(communicator: Communicator, plan: Any, topology: Any) -> WeftChannel:
-    if plan is not None or topology is not None:
-        msg = "give plan or topology to weft.init, whose communicator this is"
-        raise InputError(msg)
+def _over(communicator: Communicator) -> WeftChannel:
     communicator.plan_halves()
     return WeftChannel(communicator)
 

@@ -18,7 +18,6 @@ import torch
 from weft.errors import FormatError, InputError
 from weft.torch.dear.arguments import MODES, check_choices, check_model, number_parameters
 from weft.torch.dear.bucket_channel import COLLECTIVES, OperationSpan
-from weft.torch.dear.checkpoint import find_places, merge_shares, pack_groups
 from weft.torch.dear.fusion_groups import POLICIES, decode_plan
 from weft.torch.dear.gather_phase import GatherPhase
 from weft.torch.dear.gradient_bucket import BucketStage
@@ -26,7 +25,7 @@ from weft.torch.dear.hooks import Hooks, find_hooked_modules
 from weft.torch.dear.open_channel import broadcast_from_first, open_channel
 from weft.torch.dear.partial_step import Replicas, capture
 from weft.torch.dear.reduce_phase import ReducePhase
-from weft.torch.dear.sharding import Shards
+from weft.torch.dear.sharding import Shards, find_places, merge_shares, pack_groups
 from weft.torch.dear.streams import make_clock
 from weft.torch.dear.tuner import Tuner
 from weft.units import parse_size
@@ -135,7 +134,7 @@ class DeAR(torch.optim.Optimizer):
         self._max_norm = max_norm
         self._paused = self._clipped = self._discarded = self._scaled = False
         self._listener: Callable[[OperationSpan], None] | None = None
-        self._last_step = self._last_gradient = self._forward_over = 0.0
+        self._last_step = self._last_gradient = self._forward_begun = self._forward_over = 0.0
         self._optimizer: torch.optim.Optimizer = full
         self._shards: Shards | None = None
         self._channel = open_channel(group, plan, topology, timeout)
@@ -248,7 +247,7 @@ class DeAR(torch.optim.Optimizer):
             self._clipped = False
             self._tune_fusion()
         now = time.perf_counter()
-        self._report("step", begun, now)
+        self._channel.report("step", -1, begun, now)
         self._last_step = now
         return loss
 
@@ -423,14 +422,15 @@ class DeAR(torch.optim.Optimizer):
 
     def forward_began(self) -> None:
         """Take note that the model is about to run."""
+        self._forward_begun = time.perf_counter()
         self._report_backward()
         self._tuner.forward_began()
 
-    def forward_ended(self, start: float, end: float) -> None:
+    def forward_ended(self) -> None:
         """Take note that the model has run."""
-        self._forward_over = end
+        self._forward_over = time.perf_counter()
         self._tuner.forward_ended()
-        self._report("forward", start, end)
+        self._channel.report("forward", -1, self._forward_begun, self._forward_over)
 
     # One step
 
@@ -438,11 +438,9 @@ class DeAR(torch.optim.Optimizer):
         """Start to reduce all gradients that this backward pass has computed."""
         for parameter in self._left_out:
             if parameter.grad is not None and parameter.numel():
-                shape = tuple(parameter.shape)
-                msg = (
-                    f"a parameter of shape {shape} did not require a gradient when DeAR was made, but has one"
-                )
-                raise InputError(f"{msg} now; make another DeAR when parameters are thawed")
+                what = f"a parameter of shape {tuple(parameter.shape)}"
+                msg = f"{what} did not require a gradient when DeAR was made, but has one now"
+                raise InputError(f"{msg}; make another DeAR when parameters are thawed")
         if self._shards is not None:
             self._shards.check_addresses()
         self.synchronize()  # of modules that did not run since the last step
@@ -479,19 +477,14 @@ class DeAR(torch.optim.Optimizer):
 
     def _on_span(self, span: OperationSpan) -> None:
         if self._tuner.measuring and span.kind in COLLECTIVES:
-            phase, is_vote = self._reduce_phase, span.group < 0
-            self._tuner.add_sample(
-                span, phase.vote_bytes if is_vote else phase.buckets[span.group].size_bytes
-            )
+            phase = self._reduce_phase
+            size = phase.vote_bytes if span.group < 0 else phase.buckets[span.group].size_bytes
+            self._tuner.add_sample(span, size)
         if self._listener is not None:
             self._listener(span)
 
     def _report_backward(self) -> None:
         """Report the latest backward pass, once."""
         if self._last_gradient > self._forward_over > 0:
-            self._report("backward", self._forward_over, self._last_gradient)
+            self._channel.report("backward", -1, self._forward_over, self._last_gradient)
             self._forward_over = self._last_gradient
-
-    def _report(self, kind: str, start: float, end: float, group: int = -1) -> None:
-        if self._listener is not None:
-            self._listener(OperationSpan(kind, group, start, end))

@@ -49,13 +49,8 @@ def update(optimizer: torch.optim.Optimizer, part: Part, captured: Captured) -> 
         changed = {}
         for (number, _), group in zip(part, optimizer.param_groups, strict=True):
             before = captured[number]
-            news = {
-                name: value
-                for name, value in group.items()
-                if name != "params" and value is not before.get(name)
-            }
-            if news:
-                changed[number] = news
+            names = [name for name in group if name != "params"]
+            changed[number] = {name: group[name] for name in names if group[name] is not before.get(name)}
     finally:
         optimizer.param_groups = saved
     return changed

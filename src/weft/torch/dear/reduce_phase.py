@@ -9,7 +9,6 @@ stays as it is.
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -56,6 +55,9 @@ class ReducePhase:
         only a part of the averages at the end.
     """
 
+    plan: FusionPlan
+    """The fusion plan that the buckets are made by."""
+
     def __init__(self, channel: BucketChannel, parameters: Parameters, *, accumulates: bool) -> None:
         self.channel, self.parameters = channel, parameters
         self.buckets: list[GradientBucket] = []
@@ -67,11 +69,6 @@ class ReducePhase:
         self._vote: tuple[torch.Tensor, StartedOperation] | None = None
         self._vote_result: VoteResult | None = None
 
-    @property
-    def plan(self) -> FusionPlan:
-        """The fusion plan that the buckets are made by."""
-        return self._plan
-
     def arrange(self, plan: FusionPlan) -> None:
         """Make the buckets of another plan; no operation may be running, and every rank calls this."""
         what = f"{plan.digest} {self.parameters.signature} {self._accumulates}"
@@ -82,7 +79,7 @@ class ReducePhase:
         kept = {slot.number: slot.view.clone() for slot in self.slots if slot.parameter.grad is slot.view}
         self.buckets = []  # before the new ones, so that their memory can be used again
         self.slots = []
-        self._plan = plan
+        self.plan = plan
         self.buckets = [
             GradientBucket(self.channel, self.parameters, group, number, accumulates=self._accumulates)
             for number, group in enumerate(plan.groups)
@@ -134,8 +131,7 @@ class ReducePhase:
         if not any(here) and len(self.vote_result().unused) == len(self.slots):
             self.wait_for_sums()
             self.next_round()
-            msg = "step() without gradients on any rank: call backward() first"
-            raise InputError(msg)
+            raise InputError("step() without gradients on any rank: call backward() first")
 
     def vote_result(self) -> VoteResult:
         """Return the result of the vote, once it is there."""
@@ -149,21 +145,19 @@ class ReducePhase:
 
     def wait_for_sums(self) -> None:
         """Return once this rank has the averages of its own part of every bucket."""
-        begun = time.perf_counter()
-        for bucket in self.buckets:
-            if bucket.reducing is not None:
-                bucket.reducing.wait()
-        self.channel.report("wait", -1, begun, time.perf_counter())
+        with self.channel.timed("wait"):
+            for bucket in self.buckets:
+                if bucket.reducing is not None:
+                    bucket.reducing.wait()
 
-    def own_parts(self) -> list[tuple[GradientBucket, torch.Tensor]]:
+    def own_parts(self) -> list[torch.Tensor]:
         """Return this rank's own part of each bucket, without padding."""
         whole = self.plan.policy == "wfbp"
         found = []
         for bucket in self.buckets:
             mine = bucket.cut.mine
             own = bucket.flat[mine] if whole else bucket.cut.own(bucket.flat)
-            real = max(0, min(mine.stop, bucket.elements) - mine.start)
-            found.append((bucket, own[:real]))
+            found.append(own[: max(0, min(mine.stop, bucket.elements) - mine.start)])
         return found
 
     @property
@@ -173,11 +167,8 @@ class ReducePhase:
 
     def norm(self, kind: float) -> torch.Tensor:
         """Return the norm of all averaged gradients, after `wait_for_sums`; every rank calls this."""
-        own = [
-            torch.linalg.vector_norm(part, kind, dtype=torch.float64)
-            for _, part in self.own_parts()
-            if part.numel()
-        ]
+        filled = [part for part in self.own_parts() if part.numel()]
+        own = [torch.linalg.vector_norm(part, kind, dtype=torch.float64) for part in filled]
         parts = _to_host(own) if own else torch.zeros(1, dtype=torch.float64)
         norms = self.channel.gather_rows(torch.linalg.vector_norm(parts, kind).reshape(1))
         norm: torch.Tensor = torch.linalg.vector_norm(norms, kind).float()
@@ -185,7 +176,7 @@ class ReducePhase:
 
     def any_broken(self) -> bool:
         """Return whether an average on any rank is not finite; every rank calls this."""
-        whole = _to_host([part.isfinite().all() for _, part in self.own_parts()])
+        whole = _to_host([part.isfinite().all() for part in self.own_parts()])
         mine = float(not bool(whole.all()))
         return bool(self.channel.gather_rows(torch.tensor([mine])).any())
 

@@ -3,7 +3,7 @@
 The parameters of a bucket lie in one buffer, as their gradients do. A rank's share of it consists of
 `ParameterPiece`s, each a run of elements of one parameter; the optimizer keeps its state for these alone, so
 it must work element by element. The state in full, by parameter, is put together from the pieces of all
-ranks, and cut anew for another plan.
+ranks, and cut anew for another plan. Checkpoints are of this rank's pieces, or of the state in full.
 """
 
 from __future__ import annotations
@@ -159,23 +159,18 @@ class Shards:
 
     def gather_state(self) -> dict[int, dict[str, Any]]:
         """Return the state of every parameter in full, on every rank; every rank calls this."""
-        mine = {piece.number: self._optimizer.state.get(piece.tensor, {}) for piece in self.pieces}
-        rows = [
-            msgspec.json.decode(row, type=dict[str, dict[str, _Value]])
-            for row in self._channel.collect(msgspec.json.encode(_describe(mine, self.pieces)))
-        ]
+        mine = {piece.number: kept for piece in self.pieces if (kept := self._describe(piece))}
         known: dict[int, dict[str, _Value]] = {}
-        for row in rows:
-            for text, described in row.items():
-                known.setdefault(int(text), {}).update(described)
+        for row in self._channel.collect(msgspec.json.encode(mine)):
+            for number, described in msgspec.json.decode(row, type=dict[int, dict[str, _Value]]).items():
+                known.setdefault(number, {}).update(described)
         found: dict[int, dict[str, Any]] = {number: {} for number in sorted(known)}
         for number, values in sorted(known.items()):
             for name, value in sorted(values.items()):
-                single = value.value is not None
-                device = self._parameters.tensors[number].device
-                found[number][name] = (
-                    value.scalar(device) if single else self._put_together(number, name, value)
-                )
+                if value.value is None:
+                    found[number][name] = self._put_together(number, name, value)
+                else:
+                    found[number][name] = value.scalar(self._parameters.tensors[number].device)
         return found
 
     def cut_state(self, state: Mapping[int, Mapping[str, Any]]) -> None:
@@ -225,6 +220,21 @@ class Shards:
                 for name, value in values.items()
             }
 
+    def _describe(self, piece: ParameterPiece) -> dict[str, _Value]:
+        """Return what the optimizer keeps for a piece, without the elements."""
+        found = {}
+        for name, value in self._optimizer.state.get(piece.tensor, {}).items():
+            if isinstance(value, torch.Tensor) and value.shape == (piece.last - piece.first,):
+                found[name] = _Value(str(value.dtype))
+            elif isinstance(value, torch.Tensor) and value.numel() == 1:
+                found[name] = _Value(str(value.dtype), value.item(), beside=value.device.type != "cpu")
+            elif isinstance(value, bool | int | float):
+                found[name] = _Value("", value, tensor=False)
+            elif value is not None:  # None is made when it is first needed, as the momentum of SGD is
+                msg = f"the optimizer keeps {name!r} of a form that cannot be cut: use mode='gradients'"
+                raise InputError(msg)
+        return found
+
     def _put_together(self, number: int, name: str, value: _Value) -> torch.Tensor:
         """Return one tensor of a parameter's state: a sum of all ranks, each with 0 outside its pieces."""
         parameter = self._parameters.tensors[number]
@@ -256,28 +266,6 @@ class _Value(msgspec.Struct, omit_defaults=True):
         return torch.tensor(self.value, dtype=dtype, device=device if self.beside else None)
 
 
-def _describe(
-    state: dict[int, dict[str, Any]], pieces: Sequence[ParameterPiece]
-) -> dict[str, dict[str, _Value]]:
-    sizes = {piece.number: piece.last - piece.first for piece in pieces}
-    found: dict[str, dict[str, _Value]] = {}
-    for number, values in state.items():
-        for name, value in values.items():
-            if isinstance(value, torch.Tensor) and value.shape == (sizes[number],) and value.dim():
-                described = _Value(str(value.dtype))
-            elif isinstance(value, torch.Tensor) and value.numel() == 1:
-                described = _Value(str(value.dtype), value.item(), beside=value.device.type != "cpu")
-            elif isinstance(value, bool | int | float):
-                described = _Value("", value, tensor=False)
-            elif value is None:
-                continue  # made when it is first needed, as the momentum of SGD is
-            else:
-                msg = f"the optimizer keeps {name!r} of a form that cannot be cut: use mode='gradients'"
-                raise InputError(msg)
-            found.setdefault(str(number), {})[name] = described
-    return found
-
-
 def _cut_value(name: str, value: Any, piece: ParameterPiece, whole: int) -> Any:
     _check_size(name, value, whole)
     if not isinstance(value, torch.Tensor):
@@ -297,3 +285,73 @@ def _check_size(name: str, value: Any, elements: int) -> None:
     if isinstance(value, torch.Tensor) and value.numel() != (1 if name in SCALARS else elements):
         msg = f"{name!r} has {value.numel()} elements; expected {elements}: it is of another model"
         raise FormatError("checkpoint", msg)
+
+
+def find_places(parameters: Parameters, groups: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """Return the place of each parameter in a state as torch writes it, counted through all groups."""
+    ordered = [one for group in groups for one in group["params"]]
+    place = {one: number for number, one in enumerate(ordered)}
+    return {number: place[one] for number, one in enumerate(parameters.tensors)}
+
+
+def pack_groups(groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return groups of parameters as torch writes them: with places instead of tensors."""
+    packed, count = [], 0
+    for group in groups:
+        size = len(group["params"])
+        packed.append({**group, "params": list(range(count, count + size))})
+        count += size
+    return packed
+
+
+def merge_shares(
+    checkpoints: Sequence[dict[str, Any]], parameters: Parameters, places: Mapping[int, int]
+) -> dict[str, Any]:
+    """Merge the results of `DeAR.state_dict` on all ranks, in mode ``parameters``, into a state in full.
+
+    Parameters
+    ----------
+    checkpoints
+        The checkpoints of all ranks, in any order.
+    parameters
+        The parameters that are trained.
+    places
+        The place of each of them in a state as torch writes it.
+
+    Raises
+    ------
+    FormatError
+        If ranks are missing, or they are of other parameters.
+    """
+    abouts = [checkpoint.get("weft", {}) for checkpoint in checkpoints]
+    if any("cuts" not in about for about in abouts):
+        raise FormatError("checkpoints", "a list is for the shares of mode 'parameters', one of every rank")
+    ranks = sorted(about["rank"] for about in abouts)
+    size = abouts[0]["size"]
+    if ranks != list(range(size)):
+        raise FormatError("checkpoints", f"they are of ranks {ranks}; expected 0 to {size - 1}, each once")
+    state: dict[int, dict[str, Any]] = {}
+    for checkpoint, about in zip(checkpoints, abouts, strict=True):
+        for place, values in checkpoint["state"].items():
+            number, first, last = about["cuts"][int(place)]
+            if not 0 <= number < parameters.count or last > parameters.tensors[number].numel():
+                raise FormatError("checkpoints", "they are of other parameters than this model's")
+            whole = state.setdefault(places[number], {})
+            for name, value in values.items():
+                _put(whole, name, value, first, last, parameters.tensors[number])
+    return {"state": state, "param_groups": checkpoints[0]["param_groups"]}
+
+
+def _put(
+    whole: dict[str, Any], name: str, value: Any, first: int, last: int, parameter: torch.nn.Parameter
+) -> None:
+    if isinstance(value, torch.Tensor) and name not in SCALARS:
+        if value.numel() != last - first:
+            raise FormatError("checkpoints", f"{name!r} has {value.numel()} elements, not {last - first}")
+        if name not in whole:
+            whole[name] = torch.zeros_like(parameter, dtype=value.dtype)
+        whole[name].reshape(-1)[first:last] = value
+    elif name in whole and float(whole[name]) != float(value):  # of tensors, which may be on several devices
+        raise FormatError("checkpoints", f"they are of different steps: {name!r} differs between ranks")
+    else:
+        whole[name] = value

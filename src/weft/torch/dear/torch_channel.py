@@ -50,9 +50,7 @@ class TorchChannel(BucketChannel):
         """Start adding up a small tensor of all ranks, in place, on the device of the group."""
         moved = tensor.to(self._device)
         copy_back = None if moved is tensor else lambda: tensor.copy_(moved)
-        return self.start(
-            "vote", -1, lambda: dist.all_reduce(moved, group=self.group, async_op=True), copy_back
-        )
+        return self.start("vote", -1, dist.all_reduce, moved, then=copy_back)
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Give all ranks rank 0's tensor, in place."""
@@ -77,11 +75,18 @@ class TorchChannel(BucketChannel):
             dist.destroy_process_group(group)
 
     def start(
-        self, kind: str, group: int, start: Callable[[], dist.Work], then: Callable[[], Any] | None = None
+        self,
+        kind: str,
+        group: int,
+        collective: Callable[..., Any],
+        *tensors: torch.Tensor,
+        then: Callable[[], Any] | None = None,
     ) -> StartedOperation:
-        """Start an operation of the group; `then` is called once it was waited for."""
+        """Start a collective of ``torch.distributed``; `then` is called once it was waited for."""
         self.check()
-        return _TorchOperation(self, kind, group, start, then)
+        begun = self.clock()
+        work = collective(*tensors, group=self.group, async_op=True)
+        return _TorchOperation(self, kind, group, begun, work, then)
 
     def fail(self, kind: str, error: RuntimeError) -> RuntimeFailure:
         """Keep why an operation of the group has failed."""
@@ -97,12 +102,13 @@ class _TorchOperation:
         channel: TorchChannel,
         kind: str,
         group: int,
-        start: Callable[[], dist.Work],
+        begun: float,
+        work: dist.Work,
         then: Callable[[], Any] | None,
     ) -> None:
         self._channel, self._kind, self._group, self._then = channel, kind, group, then
-        self._begun = channel.clock()
-        self._work: dist.Work | None = start()
+        self._begun = begun
+        self._work: dist.Work | None = work
 
     def is_done(self) -> bool:
         return self._work is None or self._work.is_completed()
@@ -131,13 +137,9 @@ class _TorchCut(BucketCut):
         self._shard = like.new_empty(share)
 
     def reduce(self, bucket: torch.Tensor) -> StartedOperation:
-        group, shard = self._channel.group, self._shard
         bucket.mul_(1 / self._channel.size)  # not every backend has an average
-        return self._channel.start(
-            "reduce_scatter",
-            self._group,
-            lambda: dist.reduce_scatter_single(shard, bucket, group=group, async_op=True),
-        )
+        collective = dist.reduce_scatter_single
+        return self._channel.start("reduce_scatter", self._group, collective, self._shard, bucket)
 
     def own(self, bucket: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - it lies beside the bucket
         return self._shard
@@ -145,17 +147,8 @@ class _TorchCut(BucketCut):
     def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> StartedOperation:
         # Not every backend lets what it sends lie inside what it receives.
         sent = self._shard if own is None else own.clone()
-
-        group = self._channel.group
-        return self._channel.start(
-            "all_gather",
-            self._group,
-            lambda: dist.all_gather_single(bucket, sent, group=group, async_op=True),
-        )
+        return self._channel.start("all_gather", self._group, dist.all_gather_single, bucket, sent)
 
     def all_reduce(self, bucket: torch.Tensor) -> StartedOperation:
-        group = self._channel.group
         bucket.mul_(1 / self._channel.size)
-        return self._channel.start(
-            "all_reduce", self._group, lambda: dist.all_reduce(bucket, group=group, async_op=True)
-        )
+        return self._channel.start("all_reduce", self._group, dist.all_reduce, bucket)

@@ -82,6 +82,7 @@ class Tuner:
         self._members: list[list[int]] = [[] for _ in modules]
         for number, module in enumerate(parameters.modules):
             self._members[module].append(number)
+        self._trained = [module for module, members in enumerate(self._members) if members]
         self._step = 0
         pinned = threshold_bytes is not None and len(self._policies) == 1
         enough = sum(parameters.sizes) >= _WORTH_MEASURING
@@ -107,8 +108,7 @@ class Tuner:
 
     def first_plan(self) -> FusionPlan:
         """Return the plan to begin with: the order of the model, and the default fusion."""
-        modules = [module for module in range(len(self._modules)) if self._members[module]]
-        self._order, self._needed = modules, list(range(len(modules)))
+        self._order, self._needed = self._trained, list(range(len(self._trained)))
         return self._fused(self._policies[0], self._threshold())
 
     def module_began(self, module: int) -> None:
@@ -199,9 +199,8 @@ class Tuner:
 
     def _decide(self, measured: Measured) -> FusionPlan:
         """Choose a plan by the measurements of rank 0, the same on every rank."""
-        modules = [module for module in range(len(self._modules)) if self._members[module]]
         # The model's backward pass goes through the layers from last to first.
-        self._order = sorted(modules, key=lambda module: -measured.ready[module])
+        self._order = sorted(self._trained, key=lambda module: -measured.ready[module])
         self._needed = [int(measured.called[module]) for module in self._order]
         self.layers = tuple(
             self._layer(module, measured.forward[module], measured.backward[module]) for module in self._order

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,8 +44,7 @@ class WeftChannel(BucketChannel):
             raise InputError(msg)
         name = str(like.dtype).removeprefix("torch.")
         if name not in DTYPES:
-            msg = f"a parameter is of {like.dtype}; DeAR trains {', '.join(DTYPES)}"
-            raise InputError(msg)
+            raise InputError(f"a parameter is of {like.dtype}; DeAR trains {', '.join(DTYPES)}")
         try:
             array = self.communicator.empty(elements, "int16" if name == "bfloat16" else name)
         except LimitError:  # private memory is only slower
@@ -80,9 +78,8 @@ class WeftChannel(BucketChannel):
 
         def run_and_report() -> None:
             self.check()
-            begun = time.perf_counter()
-            run()
-            self.report(kind, group, begun, time.perf_counter())
+            with self.timed(kind, group):
+                run()
 
         handle: Handle[Any] = self.communicator.in_turn(run_and_report, async_op=True)
         return handle
@@ -92,28 +89,28 @@ class _WeftCut(BucketCut):
     def __init__(self, channel: WeftChannel, halves: SplitAllReduce, group: int) -> None:
         self._channel, self._halves, self._group = channel, halves, group
         self.mine, self.padded = halves.mine, halves.elements
-        self._reductions: dict[int, Callable[[], Any]] = {}
-        self._gatherings: dict[int, Callable[[], Any]] = {}
+        self._prepared: dict[tuple[str, int], Callable[[], Any]] = {}
 
     def reduce(self, bucket: torch.Tensor) -> Handle[Any]:
-        run = self._reductions.get(bucket.data_ptr())
-        if run is None:  # one buffer serves every step
-            run = self._halves.reduction(_as_array(bucket), "avg")
-            self._reductions[bucket.data_ptr()] = run
-        return self._channel.start("reduce_scatter", self._group, run)
+        return self._start("reduce_scatter", bucket, lambda array: self._halves.reduction(array, "avg"))
 
     def own(self, bucket: torch.Tensor) -> torch.Tensor:
         return bucket[self.mine]
 
     def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> Handle[Any]:  # noqa: ARG002
-        run = self._gatherings.get(bucket.data_ptr())
-        if run is None:
-            run = self._gatherings[bucket.data_ptr()] = self._halves.gathering(_as_array(bucket))
-        return self._channel.start("all_gather", self._group, run)
+        return self._start("all_gather", bucket, self._halves.gathering)
 
     def all_reduce(self, bucket: torch.Tensor) -> Handle[Any]:
         communicator = self._channel.communicator
         return self._channel.start("all_reduce", self._group, lambda: communicator.all_reduce(bucket, "avg"))
+
+    def _start(
+        self, kind: str, bucket: torch.Tensor, prepare: Callable[[Any], Callable[[], Any]]
+    ) -> Handle[Any]:
+        place = kind, bucket.data_ptr()
+        if place not in self._prepared:  # one buffer serves every step
+            self._prepared[place] = prepare(_as_array(bucket))
+        return self._channel.start(kind, self._group, self._prepared[place])
 
 
 def _as_array(bucket: torch.Tensor) -> Any:

@@ -112,10 +112,6 @@ class RankFigures(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     other_s: float
     wait_s: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
-        return msgspec.structs.asdict(self)
-
 
 def compute_figures(recording: Recording) -> Figures:
     """Compute the figures of a recording.
@@ -131,7 +127,8 @@ def compute_figures(recording: Recording) -> Figures:
             "of one to the end of the next; profile more, or wait until optimizer.tuning is False"
         )
         raise InputError(msg)
-    spans = _inside(recording)
+    first, last = recording.bounds[0], recording.bounds[-1]
+    spans = [span for span in recording.spans if first < span.end <= last]
     sums = _sums(recording, spans)
     sent, waited = float(sums.pop("communication").sum()), float(sums["wait"].sum())
     whole = np.diff(recording.bounds)
@@ -144,12 +141,6 @@ def compute_figures(recording: Recording) -> Figures:
         communication_s=sent / recording.iterations,
         hidden=max(0.0, 1 - waited / sent) if sent else 1.0,
     )
-
-
-def _inside(recording: Recording) -> list[OperationSpan]:
-    """Return the spans that ended within complete iterations."""
-    first, last = recording.bounds[0], recording.bounds[-1]
-    return [span for span in recording.spans if first < span.end <= last]
 
 
 def _sums(recording: Recording, spans: Sequence[OperationSpan]) -> dict[str, NDArray[np.float64]]:

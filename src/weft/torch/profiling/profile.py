@@ -53,8 +53,7 @@ def profile(optimizer: DeAR, trace: str | Path | None = None, *, steps: int | No
         print(seen.summary())
     """
     if steps is not None and steps < 1:
-        msg = f"steps={steps}: expected at least 1, or None for all of the block"
-        raise InputError(msg)
+        raise InputError(f"steps={steps}: expected at least 1, or None for all of the block")
     return Profile(optimizer, None if trace is None else Path(trace), steps)
 
 
@@ -69,12 +68,10 @@ class Profile:
 
     def __enter__(self) -> Self:
         if self._recorder is not None:
-            msg = "a profile is for one block; call weft.torch.profile again"
-            raise InputError(msg)
+            raise InputError("a profile is for one block; call weft.torch.profile again")
         trace = self._trace
         if trace is not None and self._optimizer.channel.rank == 0 and not trace.parent.is_dir():
-            msg = f"{trace}: there is no directory {trace.parent}; make it first"
-            raise InputError(msg)
+            raise InputError(f"{trace}: there is no directory {trace.parent}; make it first")
         self._recorder = Recorder(lambda: self._optimizer.fusion, self._steps)
         self._optimizer.observe(self._recorder.add)
         return self
@@ -97,8 +94,7 @@ class Profile:
             Before the end of the block.
         """
         if self._recording is None:
-            msg = "the profile is not over; use it after its with block"
-            raise InputError(msg)
+            raise InputError("the profile is not over; use it after its with block")
         return self._recording
 
     @cached_property
@@ -123,7 +119,7 @@ class Profile:
     def to_json(self) -> dict[str, Any]:
         """Return the same as numbers, for ``json.dumps``."""
         recording, prediction = self.recording, self.prediction
-        known = isinstance(prediction, Prediction)
+        known = prediction if isinstance(prediction, Prediction) else None
         return {
             "rank": recording.rank,
             "policy": recording.fusion.policy,
@@ -131,10 +127,10 @@ class Profile:
             "left_out": recording.left_out,
             "full": recording.full,
             **self.figures.to_dict(),
-            "ranks": [one.to_dict() for one in self.ranks],
+            "ranks": [msgspec.structs.asdict(one) for one in self.ranks],
             "stragglers": stragglers(self.ranks),
-            "prediction": prediction.to_dict() if isinstance(prediction, Prediction) else None,
-            "no_prediction": None if known else prediction,
+            "prediction": None if known is None else known.to_dict(),
+            "no_prediction": prediction if known is None else None,
         }
 
     def write(self, path: str | Path) -> None:

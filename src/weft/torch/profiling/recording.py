@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
@@ -48,12 +49,11 @@ class Recording:
     costs: Costs | None = None
     left_out: int = 0
     full: bool = False
-    bounds: tuple[float, ...] = field(init=False)
-    """The ends of steps: an iteration lasts from one to the next."""
 
-    def __post_init__(self) -> None:
-        ends = sorted(span.end for span in self.spans if span.kind == "step")
-        object.__setattr__(self, "bounds", tuple(ends))
+    @cached_property
+    def bounds(self) -> tuple[float, ...]:
+        """The ends of steps: an iteration lasts from one to the next."""
+        return tuple(sorted(span.end for span in self.spans if span.kind == "step"))
 
     @property
     def iterations(self) -> int:

@@ -43,6 +43,7 @@ def summarize(
     prediction: Prediction | str,
 ) -> str:
     """Return tables of an iteration's parts, of the groups and of the ranks, and the prediction."""
+    sent = units.human_seconds(figures.communication_s)
     lines = [
         _head(recording, figures),
         "",
@@ -51,18 +52,13 @@ def summarize(
         _text(_group_table(recording, figures)),
         *_left_out("groups", len(figures.groups), MOST_GROUPS, "largest"),
         "",
-        _communication_line(figures),
+        f"communication: {sent} an iteration, {100 * figures.hidden:.0f} % of it hidden",
         *_prediction_lines(prediction, figures),
     ]
     if len(ranks) > 1:
         lines += ["", _text(_rank_table(ranks)), *_left_out("ranks", len(ranks), MOST_RANKS, "slowest")]
         lines += _straggler_lines(ranks)
     return "\n".join(lines) + "\n"
-
-
-def _communication_line(figures: Figures) -> str:
-    sent = units.human_seconds(figures.communication_s)
-    return f"communication: {sent} an iteration, {100 * figures.hidden:.0f} % of it hidden"
 
 
 def _head(recording: Recording, figures: Figures) -> str:
@@ -187,7 +183,6 @@ def _text(table: Table) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    Console(file=stream, width=WIDTH, color_system=None, markup=False, emoji=False, highlight=False).print(
-        table
-    )
+    quiet = Console(file=stream, width=WIDTH, color_system=None, markup=False, emoji=False, highlight=False)
+    quiet.print(table)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())

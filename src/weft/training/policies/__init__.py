@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import InputError, no_such
+from weft.errors import InputError, look_up
 from weft.training.iteration import ideal_dear, ideal_wfbp
 from weft.training.layers import backward_seconds, check_layers, forward_seconds, total_bytes
 
@@ -96,8 +96,7 @@ class Policy:
         self.check_options(options)
         if self.needs_costs:
             if costs is None:
-                msg = f"policy {self.name} decides by what collectives cost; give costs"
-                raise InputError(msg)
+                raise InputError(f"policy {self.name} decides by what collectives cost; give costs")
             options["costs"] = costs
         if iterations is not None:
             options["iterations"] = iterations
@@ -109,8 +108,7 @@ class Policy:
         unknown = [name for name in names if name not in self.options]
         if unknown:
             known = ", ".join(self.options) or "none"
-            msg = f"policy {self.name} has no option {unknown[0]!r}; its options: {known}"
-            raise InputError(msg)
+            raise InputError(f"policy {self.name} has no option {unknown[0]!r}; its options: {known}")
 
     def _module(self) -> Any:
         return import_module(f"weft.training.policies.{self.name.replace('-', '_')}")
@@ -194,7 +192,4 @@ def find(name: str) -> Policy:
     >>> find("dear").line
     'ideal-dear'
     """
-    found = POLICIES.get(name)
-    if found is None:
-        raise no_such("policy", name, POLICIES)
-    return found
+    return look_up("policy", name, POLICIES)

@@ -61,8 +61,7 @@ class Backbone:
     def __init__(self, layers: Sequence[Layer], iterations: int, *, blocking: bool = False) -> None:
         check_layers(layers)
         if not 2 <= iterations <= MOST_ITERATIONS:
-            msg = f"{iterations} iterations: a steady state needs 2 to {MOST_ITERATIONS}"
-            raise InputError(msg)
+            raise InputError(f"{iterations} iterations: a steady state needs 2 to {MOST_ITERATIONS}")
         self.layers, self.iterations = layers, iterations
         self.graph = Graph()
         self.computed: tuple[int, ...] = ()
@@ -77,19 +76,14 @@ class Backbone:
     def forward(self, index: int, after: Iterable[int] = ()) -> int:
         """Compute a layer forward, next and after these; returns the number of the task."""
         layer = self.layers[index]
-        before = (*self.computed, *after, *self._arrivals.pop(index, ()))
-        task = self.graph.compute(layer.name, layer.forward_s, before, phase="forward", layer=index)
-        self.computed = (task,)
+        task = self._compute(index, "forward", layer.forward_s, after)
         if layer.exchange is not None:
             self._exchange(index, layer.exchange.needed_by, task)
         return task
 
     def backward(self, index: int, after: Iterable[int] = ()) -> int:
         """Compute a layer backward, next and after these; returns the number of the task."""
-        layer = self.layers[index]
-        before = (*self.computed, *after, *self._arrivals.pop(index, ()))
-        task = self.graph.compute(layer.name, layer.backward_s, before, phase="backward", layer=index)
-        self.computed = (task,)
+        task = self._compute(index, "backward", self.layers[index].backward_s, after)
         for sender in self._senders.get(index, ()):
             self._exchange(sender, sender, task)
         return task
@@ -99,23 +93,43 @@ class Backbone:
         for index in range(len(self.layers)):
             self.forward(index, after if index == 0 else ())
 
-    def all_backward(self, collective: str, buckets: Sequence[Bucket]) -> list[int]:
-        """Compute all layers backward, and send each bucket once it is complete; returns the collectives."""
+    def all_backward(
+        self, collective: str, buckets: Sequence[Bucket], delays_s: Sequence[float] = ()
+    ) -> list[int]:
+        """Compute all layers backward, and send each bucket once it is complete; returns the collectives.
+
+        With `delays_s` each bucket waits so long before it is sent.
+        """
         complete: defaultdict[int, list[int]] = defaultdict(list)
         for number, bucket in enumerate(buckets):
             complete[bucket.last].append(number)
         sent = []
         for index in range(len(self.layers) - 1, -1, -1):
             task = self.backward(index)
-            sent += [
-                self.graph.collective(collective, buckets[number].size_bytes, (task,), group=number)
-                for number in complete[index]
-            ]
+            for number in complete[index]:
+                ready = task
+                if delays_s:
+                    ready = self.graph.delay("cycle", delays_s[number], (task,), group=number)
+                size = buckets[number].size_bytes
+                sent.append(self.graph.collective(collective, size, (ready,), group=number))
         return sent
+
+    def gather_all(self, buckets: Sequence[Bucket], after: Iterable[int]) -> list[int]:
+        """All-gather every bucket after these, the one that the forward pass needs first at first."""
+        return [
+            self.graph.collective("all_gather", bucket.size_bytes, after, group=number)
+            for number, bucket in reversed(list(enumerate(buckets)))
+        ]
 
     def step(self, after: Iterable[int]) -> int:
         """Wait for the backward pass and for these: the optimizer's step, for which nothing is charged."""
         return self.graph.delay("step", 0.0, (*self.computed, *after), phase="update")
+
+    def _compute(self, index: int, phase: str, seconds: float, after: Iterable[int]) -> int:
+        before = (*self.computed, *after, *self._arrivals.pop(index, ()))
+        task = self.graph.compute(self.layers[index].name, seconds, before, phase=phase, layer=index)
+        self.computed = (task,)
+        return task
 
     def _exchange(self, layer: int, needed_by: int, after: int) -> None:
         exchange = self.layers[layer].exchange

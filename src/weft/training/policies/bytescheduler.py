@@ -34,8 +34,7 @@ def build(layers: Sequence[Layer], *, iterations: int = 8, partition_bytes: int 
         Largest part; tensors that are smaller go whole.
     """
     if partition_bytes < 1:
-        msg = f"parts of {partition_bytes} bytes: give at least 1"
-        raise InputError(msg)
+        raise InputError(f"parts of {partition_bytes} bytes: give at least 1")
     backbone = Backbone(layers, iterations)
     count = sum(-(-tensor // partition_bytes) for layer in layers for tensor in layer.tensor_bytes)
     limits.check("tasks of a graph", count * iterations, limits.MAX_TASKS)

@@ -42,8 +42,7 @@ def build(
         How many groups ahead of the forward pass all-gathers begin; None begins all of them at the step.
     """
     if prefetch is not None and prefetch < 1:
-        msg = f"prefetch of {prefetch} groups: give at least 1, or None for all"
-        raise InputError(msg)
+        raise InputError(f"prefetch of {prefetch} groups: give at least 1, or None for all")
     backbone = Backbone(layers, iterations)
     buckets = of_groups(layers, fuse(layers, threshold_bytes))
     step: int | None = None
@@ -55,7 +54,8 @@ def build(
             _forward(backbone, buckets, step, prefetch)
         step = backbone.step(backbone.all_backward("reduce_scatter", buckets))
     assert step is not None
-    backbone.graph.finish(_flush(backbone, buckets, step))
+    # No forward pass will hide these.
+    backbone.graph.finish(backbone.gather_all(buckets, (step,)) or [step])
     return backbone.graph
 
 
@@ -81,11 +81,3 @@ def _forward(backbone: Backbone, buckets: Sequence[Bucket], step: int, prefetch:
             backbone.forward(index, (gathered,))
         else:
             backbone.forward(index, (step,) if index == 0 else ())
-
-
-def _flush(backbone: Backbone, buckets: Sequence[Bucket], step: int) -> list[int]:
-    """Gather all that no forward pass will hide."""
-    return [
-        backbone.graph.collective("all_gather", bucket.size_bytes, (step,), group=number)
-        for number, bucket in reversed(list(enumerate(buckets)))
-    ] or [step]

@@ -13,7 +13,6 @@ here; a host that drives a GPU runs ahead of it, so that more is fused in a cycl
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -55,24 +54,11 @@ def build(
         msg = f"a threshold of {threshold_bytes} bytes and a cycle of {cycle_s} s: give at least 1 and 0"
         raise InputError(msg)
     if not 0 <= host_share <= 1:
-        msg = f"a host that takes {host_share} of the backward pass: expected a share from 0 to 1"
-        raise InputError(msg)
+        raise InputError(f"a host that takes {host_share} of the backward pass: expected a share from 0 to 1")
     backbone = Backbone(layers, iterations)
-    graph = backbone.graph
-    fused: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
-    for number, (bucket, delay_s) in enumerate(fusions(layers, threshold_bytes, cycle_s, host_share)):
-        fused[bucket.last].append((number, bucket.size_bytes, delay_s))
-
-    def backward() -> list[int]:
-        sent = []
-        for index in range(len(layers) - 1, -1, -1):
-            task = backbone.backward(index)
-            for number, size_bytes, delay_s in fused[index]:
-                woken = graph.delay("cycle", delay_s, (task,), group=number)
-                sent.append(graph.collective("all_reduce", size_bytes, (woken,), group=number))
-        return sent
-
-    return with_barrier(backbone, backward)
+    fused = list(fusions(layers, threshold_bytes, cycle_s, host_share))
+    buckets, delays_s = [bucket for bucket, _ in fused], [delay_s for _, delay_s in fused]
+    return with_barrier(backbone, lambda: backbone.all_backward("all_reduce", buckets, delays_s))
 
 
 def fusions(

@@ -53,8 +53,7 @@ def merge(layers: Sequence[Layer], costs: Costs, smallest_bytes: int) -> list[Bu
     [(2, 1), (0,)]
     """
     if smallest_bytes < 0:
-        msg = f"merging below {smallest_bytes} bytes: give at least 0, which merges by time alone"
-        raise InputError(msg)
+        raise InputError(f"merging below {smallest_bytes} bytes: give at least 0, which merges by time alone")
     ready = ready_times(layers)
     latency_s = costs.all_reduce(1)
     closed: list[Bucket] = []

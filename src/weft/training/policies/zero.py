@@ -59,11 +59,7 @@ def _spread_gradients(
     backbone: Backbone, buckets: Sequence[Bucket], step: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Gather all parameters, compute, and scatter; returns the step that follows."""
-    gathers = [
-        backbone.graph.collective("all_gather", bucket.size_bytes, step, group=number)
-        for number, bucket in reversed(list(enumerate(buckets)))
-    ]
-    backbone.all_forward((*step, *gathers))
+    backbone.all_forward((*step, *backbone.gather_all(buckets, step)))
     return (backbone.step(backbone.all_backward("reduce_scatter", buckets)),)
 
 

@@ -9,7 +9,7 @@ import inspect
 from typing import TYPE_CHECKING, Final
 
 from weft import limits
-from weft.errors import InputError, no_such
+from weft.errors import InputError, look_up
 from weft.training.workloads.dlrm import dlrm
 from weft.training.workloads.gnmt import gnmt
 from weft.training.workloads.inception import inception_v4
@@ -60,16 +60,12 @@ def load_workload(name: str, **options: object) -> Workload:
     >>> bert.tensors, bert.parameters
     (398, 336232258)
     """
-    define = WORKLOADS.get(name)
-    if define is None:
-        raise no_such("workload", name, WORKLOADS)
+    define = look_up("workload", name, WORKLOADS)
     known = inspect.signature(define).parameters
     for option, value in options.items():
         if option not in known:
-            msg = f"workload {name} has no option {option!r}; it has {', '.join(known) or 'none'}"
-            raise InputError(msg)
+            raise InputError(f"workload {name} has no option {option!r}; it has {', '.join(known) or 'none'}")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            msg = f"workload {name}: {option} is {value!r}; expected a whole number of at least 1"
-            raise InputError(msg)
+            raise InputError(f"workload {name}: {option} is {value!r}; expected a whole number of at least 1")
         limits.check(f"{option} of workload {name}", value, limits.MAX_LAYERS)
     return define(**options)

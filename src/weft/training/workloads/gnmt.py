@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from weft.errors import InputError
-from weft.training.workloads.operators import (
-    Operator,
-    Product,
-    embedding,
-    linear,
-    lstm,
-    pointwise,
-)
+from weft.training.workloads.operators import Operator, Product, embedding, linear, lstm, pointwise
 from weft.training.workloads.workload import Workload
 
 _HIDDEN = 1024
@@ -28,8 +21,7 @@ def gnmt(layers: int = 8, steps: int = 50) -> Workload:
         Words of a sentence, in either language.
     """
     if layers < 3:
-        msg = f"gnmt with {layers} layers: encoder and decoder have at least 3 each"
-        raise InputError(msg)
+        raise InputError(f"gnmt with {layers} layers: encoder and decoder have at least 3 each")
     flow = steps * _HIDDEN
     operators = [
         embedding("encoder.embedder", _VOCABULARY, _HIDDEN, steps),

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from weft.training.workloads.operators import (
-    Operator,
-    convolution,
-    linear,
-    normalisation,
-    pointwise,
-    pooling,
-)
+from weft.training.workloads.operators import Operator, convolution, linear, normalisation, pointwise, pooling
+from weft.training.workloads.workload import Workload
 
 
 class Picture:
@@ -85,12 +79,8 @@ class Picture:
     def pool(self, name: str, kernel: int, *, stride: int = 1, padding: int = 0) -> None:
         """Maximum or mean over windows."""
         before = self.elements
-        height, width, channels = self.shape
-        self.shape = (
-            (height + 2 * padding - kernel) // stride + 1,
-            (width + 2 * padding - kernel) // stride + 1,
-            channels,
-        )
+        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in self.shape[:2])
+        self.shape = (height, width, self.shape[2])
         self.operators.append(pooling(name, before, self.elements))
 
     def pool_to(self, name: str, side: int) -> None:
@@ -103,6 +93,11 @@ class Picture:
         """Multiply all of it, as one vector, by a matrix with bias."""
         self.operators.append(linear(name, self.elements, outputs))
         self.shape = (1, 1, outputs)
+
+    def workload(self, name: str, summary: str, batch: int, source: str) -> Workload:
+        """Give what was collected, with a loss at its end, as a model to train."""
+        self.operators.append(pointwise("loss", self.elements))
+        return Workload(name, summary, tuple(self.operators), batch, source)
 
 
 def _pair(value: int | tuple[int, int]) -> tuple[int, int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weft.training.workloads.images import Picture
-from weft.training.workloads.operators import pointwise
-from weft.training.workloads.workload import Workload
+
+if TYPE_CHECKING:
+    from weft.training.workloads.workload import Workload
 
 _Kernel = int | tuple[int, int]
 _Branch = tuple[tuple[int, _Kernel], ...]
@@ -48,14 +49,8 @@ def inception_v4(image: int = 224) -> Workload:
         _block_c(picture, f"features.{number}")
     picture.pool_to("avg_pool", 1)
     picture.classify("last_linear", 1000)
-    picture.operators.append(pointwise("loss", picture.elements))
-    return Workload(
-        "inception-v4",
-        "Inception-v4",
-        tuple(picture.operators),
-        64,
-        "Cadene's pretrained models, 1000 classes; batch and pictures of DeAR's benchmarks.py",
-    )
+    source = "Cadene's pretrained models, 1000 classes; batch and pictures of DeAR's benchmarks.py"
+    return picture.workload("inception-v4", "Inception-v4", 64, source)
 
 
 def _conv(
@@ -66,6 +61,12 @@ def _conv(
     picture.convolve(f"{name}.conv", filters, kernel, stride=stride, padding=padding)
     picture.normalise(f"{name}.bn")
     picture.activate(f"{name}.relu")
+
+
+def _row(picture: Picture, name: str, branch: _Branch) -> None:
+    """Convolutions one after the other, numbered behind their name."""
+    for number, (filters, kernel) in enumerate(branch):
+        _conv(picture, f"{name}{number}", filters, kernel)
 
 
 def _stem(picture: Picture) -> None:
@@ -81,9 +82,7 @@ def _stem(picture: Picture) -> None:
     _conv(picture, "features.4.branch0.0", 64, 1)
     _conv(picture, "features.4.branch0.1", 96, 3, padded=False)
     picture.shape = start
-    row: _Branch = ((64, 1), (64, _WIDE), (64, _TALL))
-    for number, (filters, kernel) in enumerate(row):
-        _conv(picture, f"features.4.branch1.{number}", filters, kernel)
+    _row(picture, "features.4.branch1.", ((64, 1), (64, _WIDE), (64, _TALL)))
     _conv(picture, "features.4.branch1.3", 96, 3, padded=False)
     picture.concatenate("features.4.cat", 192)
     start = picture.shape
@@ -102,8 +101,7 @@ def _block(picture: Picture, name: str, branches: tuple[_Branch, ...]) -> None:
         picture.shape = start
         if index == len(branches) - 1:
             picture.pool(f"{name}.branch{index}.pool", 3, padding=1)
-        for number, (filters, kernel) in enumerate(branch):
-            _conv(picture, f"{name}.branch{index}.{number}", filters, kernel)
+        _row(picture, f"{name}.branch{index}.", branch)
     picture.concatenate(f"{name}.cat", sum(branch[-1][0] for branch in branches))
 
 
@@ -113,8 +111,7 @@ def _reduce(picture: Picture, name: str, branches: tuple[_Branch, ...]) -> None:
     picture.pool(f"{name}.maxpool", 3, stride=2)
     for index, branch in enumerate(branches):
         picture.shape = start
-        for number, (filters, kernel) in enumerate(branch[:-1]):
-            _conv(picture, f"{name}.branch{index}.{number}", filters, kernel)
+        _row(picture, f"{name}.branch{index}.", branch[:-1])
         filters, kernel = branch[-1]
         _conv(picture, f"{name}.branch{index}.{len(branch) - 1}", filters, kernel, stride=2, padded=False)
     picture.concatenate(f"{name}.cat", start[2] + sum(branch[-1][0] for branch in branches))
@@ -127,8 +124,7 @@ def _block_c(picture: Picture, name: str) -> None:
     rows: tuple[_Branch, _Branch] = (((384, 1),), ((384, 1), (448, (3, 1)), (512, (1, 3))))
     for index, row in enumerate(rows, 1):
         picture.shape = start
-        for number, (filters, kernel) in enumerate(row):
-            _conv(picture, f"{name}.branch{index}_{number}", filters, kernel)
+        _row(picture, f"{name}.branch{index}_", row)
         fork = picture.shape
         _conv(picture, f"{name}.branch{index}_{len(row)}a", 256, (1, 3))
         picture.shape = fork

@@ -94,11 +94,8 @@ def _googlenet() -> Iterator[Operator]:
     yield _layer("Conv1", 224, 7, 3, 64, 2)
     yield _layer("Conv2red", 56, 1, 64, 64)
     yield _layer("Conv2", 56, 3, 64, 192)
-    odd = {  # where the collection differs from the network
-        "Inc4c_5x5": (1, 24),
-        "Inc5a_3x3red": (1, 532),
-        "Inc5b_5x5": (5, 32),
-    }
+    # Where the collection differs from the network.
+    odd = {"Inc4c_5x5": (1, 24), "Inc5a_3x3red": (1, 532), "Inc5b_5x5": (5, 32)}
     for block, (side, channels, (one, red3, three, red5, five, pool)) in _INCEPTION.items():
         rows = (
             ("1x1", 1, channels, one),

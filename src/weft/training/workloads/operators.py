@@ -56,8 +56,7 @@ class Product:
     def __post_init__(self) -> None:
         sizes = (self.height, self.width, self.channels, self.filters, self.stride, self.count)
         if min(*sizes, self.kernel_height, self.kernel_width) < 1:
-            msg = f"{self}: every size is at least 1"
-            raise InputError(msg)
+            raise InputError(f"{self}: every size is at least 1")
         if self.kernel_height > self.height or self.kernel_width > self.width:
             msg = f"{self}: the filter does not fit into the input; take a larger input, or pad it"
             raise InputError(msg)
@@ -177,25 +176,12 @@ def convolution(
     if channels % groups or filters % groups:
         msg = f"{name}: {channels} channels and {filters} filters must be multiples of its {groups} groups"
         raise InputError(msg)
-    product = Product(
-        height + 2 * padding[0],
-        width + 2 * padding[1],
-        channels // groups,
-        filters // groups,
-        *kernel,
-        stride,
-        groups,
-    )
+    padded = height + 2 * padding[0], width + 2 * padding[1]
+    product = Product(*padded, channels // groups, filters // groups, *kernel, stride, groups)
     weights = product.weights * groups
     tensors = (weights, filters) if bias else (weights,)
-    return _weighted(
-        name,
-        tensors,
-        (product,),
-        height * width * channels,
-        product.out_height * product.out_width * filters,
-        input_gradient=input_gradient,
-    )
+    inputs, outputs = height * width * channels, product.out_height * product.out_width * filters
+    return _weighted(name, tensors, product, inputs, outputs, sum(tensors), input_gradient)
 
 
 def linear(
@@ -215,36 +201,27 @@ def linear(
     >>> linear("fc", 2048, 1000).tensors
     (2048000, 1000)
     """
-    own = () if tied else (inputs * outputs,)
-    return _weighted(
-        name,
-        (*own, outputs) if bias else own,
-        (Product(rows, 1, inputs, outputs),),
-        rows * inputs,
-        rows * outputs,
-        input_gradient=input_gradient,
-        weights=inputs * outputs,
-    )
+    product = Product(rows, 1, inputs, outputs)
+    own = () if tied else (product.weights,)
+    tensors = (*own, outputs) if bias else own
+    return _weighted(name, tensors, product, rows * inputs, rows * outputs, product.weights, input_gradient)
 
 
 def _weighted(
     name: str,
     tensors: tuple[int, ...],
-    products: tuple[Product, ...],
+    product: Product,
     inputs: int,
     outputs: int,
-    *,
+    weights: int,
     input_gradient: bool,
-    weights: int | None = None,
 ) -> Operator:
     """A product with weights: each of its three passes reads two operands and writes one."""
-    if weights is None:
-        weights = sum(tensors)
     passes = 2 if input_gradient else 1
     return Operator(
         name,
         tensors,
-        products,
+        (product,),
         forward_elements=inputs + outputs,
         backward_elements=passes * (inputs + outputs),
         forward_weights=weights,
@@ -294,8 +271,7 @@ def attention(name: str, tokens: int, width: int, heads: int) -> Operator:
     BERT; a fused kernel (FlashAttention) would move much less.
     """
     if width % heads:
-        msg = f"{name}: a width of {width} is no multiple of {heads} heads"
-        raise InputError(msg)
+        raise InputError(f"{name}: a width of {width} is no multiple of {heads} heads")
     table = heads * tokens * tokens
     vectors = 4 * tokens * width
     return Operator(

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from weft.errors import InputError
-from weft.training.workloads.operators import (
-    Operator,
-    attention,
-    embedding,
-    linear,
-    normalisation,
-    pointwise,
-)
+from weft.training.workloads.operators import Operator, attention, embedding, linear, normalisation, pointwise
 from weft.training.workloads.workload import Workload
 
 _VOCABULARY = 30_528
@@ -116,5 +109,4 @@ def gpt2_medium(sequence: int = 1024) -> Workload:
 
 def _check_sequence(name: str, sequence: int, positions: int) -> None:
     if not 1 <= sequence <= positions:
-        msg = f"{name} with sequences of {sequence}: expected 1 to its {positions} positions"
-        raise InputError(msg)
+        raise InputError(f"{name} with sequences of {sequence}: expected 1 to its {positions} positions")

@@ -6,11 +6,15 @@ Inception-v4 is that of Cadene's pretrained models, with 1000 classes, as DeAR's
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from weft.training.workloads.images import Picture
 from weft.training.workloads.operators import pointwise
-from weft.training.workloads.workload import Workload
 
-_DEAR = "DeAR's benchmarks.py"
+if TYPE_CHECKING:
+    from weft.training.workloads.workload import Workload
+
+_SOURCE = "torchvision; batch of DeAR's benchmarks.py"
 
 
 def resnet50(image: int = 224) -> Workload:
@@ -24,7 +28,7 @@ def resnet50(image: int = 224) -> Workload:
             stride = 2 if stage > 1 and block == 0 else 1
             _bottleneck(picture, f"layer{stage}.{block}.", width, stride, shortcut=block == 0)
     _head(picture, "fc")
-    return Workload("resnet50", "ResNet-50", tuple(picture.operators), 64, f"torchvision; batch of {_DEAR}")
+    return picture.workload("resnet50", "ResNet-50", 64, _SOURCE)
 
 
 def _bottleneck(picture: Picture, name: str, width: int, stride: int, *, shortcut: bool) -> None:
@@ -52,7 +56,6 @@ def _conv_norm(
 def _head(picture: Picture, name: str) -> None:
     picture.pool_to("avgpool", 1)
     picture.classify(name, 1000)
-    picture.operators.append(pointwise("loss", picture.elements))
 
 
 def densenet201(image: int = 224) -> Workload:
@@ -85,9 +88,7 @@ def densenet201(image: int = 224) -> Workload:
     picture.normalise("norm5")
     picture.activate("relu5")
     _head(picture, "classifier")
-    return Workload(
-        "densenet201", "DenseNet-201", tuple(picture.operators), 32, f"torchvision; batch of {_DEAR}"
-    )
+    return picture.workload("densenet201", "DenseNet-201", 32, _SOURCE)
 
 
 def vgg16(image: int = 224) -> Workload:
@@ -107,5 +108,4 @@ def vgg16(image: int = 224) -> Workload:
         if outputs == 4096:
             picture.activate(f"classifier.{number + 1}")
             picture.operators.append(pointwise(f"classifier.{number + 2}", picture.elements, 3, 3))
-    picture.operators.append(pointwise("loss", picture.elements))
-    return Workload("vgg16", "VGG-16", tuple(picture.operators), 64, "torchvision; a batch as ResNet-50's")
+    return picture.workload("vgg16", "VGG-16", 64, "torchvision; a batch as ResNet-50's")

@@ -44,8 +44,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not any(operator.starts_layer for operator in self.operators):
-            msg = f"workload {self.name}: no operator has parameters; there is nothing to train"
-            raise InputError(msg)
+            raise InputError(f"workload {self.name}: no operator has parameters; there is nothing to train")
         names = {operator.name for operator in self.operators}
         for operator in self.operators:
             needed_by = operator.exchange[1] if operator.exchange else operator.name
@@ -111,30 +110,21 @@ class Workload:
         """
         batch = self.batch if batch is None else batch
         if batch < 1:
-            msg = f"workload {self.name}: a batch of {batch}; it has at least one sample"
-            raise InputError(msg)
+            raise InputError(f"workload {self.name}: a batch of {batch}; it has at least one sample")
         limits.check(f"samples of a batch of {self.name}", batch, limits.MAX_BATCH)
         dtype = device.dtypes[0] if dtype is None else dtype
         if dtype not in device.dtypes:
             msg = f"{device.name} does not compute in {dtype!r}; expected one of {', '.join(device.dtypes)}"
             raise InputError(msg)
         modules = self.modules()
-        heads = [next(operator for operator in module if operator.starts_layer) for module in modules]
         numbers = {operator.name: number for number, module in enumerate(modules) for operator in module}
-        return tuple(
-            _layer(head, module, device, batch, dtype, numbers)
-            for head, module in zip(heads, modules, strict=True)
-        )
+        return tuple(_layer(module, device, batch, dtype, numbers) for module in modules)
 
 
 def _layer(
-    head: Operator,
-    module: list[Operator],
-    device: OperatorTimer,
-    batch: int,
-    dtype: str,
-    numbers: dict[str, int],
+    module: list[Operator], device: OperatorTimer, batch: int, dtype: str, numbers: dict[str, int]
 ) -> Layer:
+    head = next(operator for operator in module if operator.starts_layer)
     element_bytes = ELEMENT_BYTES[dtype]
     times = [device.seconds(operator, batch, dtype) for operator in module]
     tensors = tuple(count * element_bytes for count in head.tensors)

@@ -8,6 +8,8 @@ given as torch's option objects or as plain values.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -15,19 +17,11 @@ import torch
 from weft.errors import InputError, LimitError, RuntimeFailure
 from weft.runtime.handles import done
 from weft.torch import collectives, sparse
-from weft.torch.call_arguments import (
-    check_message,
-    either,
-    listed,
-    one_by_one,
-    paired,
-    read_options,
-    single,
-)
-from weft.torch.dispatch import dispatch
+from weft.torch.call_arguments import check_message, either, listed, paired, read_call, single
+from weft.torch.dispatch import dispatch, each
 from weft.torch.internals import Event, ProcessGroup
 from weft.torch.tensors import check_input, check_output
-from weft.torch.windows import Windows, checked
+from weft.torch.windows import Windows
 from weft.torch.work import CoalescedOperations, Work, invalidate_on_failure
 
 if TYPE_CHECKING:
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
 
     from weft.runtime.communicator import Communicator
     from weft.runtime.handles import Handle
-    from weft.torch.call_arguments import CallOptions
+    from weft.torch.call_arguments import GroupCall
     from weft.torch.collectives import Job
     from weft.torch.failures import DeferredFailures
     from weft.torch.peer_connections import PeerConnections
@@ -71,30 +65,13 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         op: Any = None,
     ) -> Work:
         """Combine tensors, in place; a sparse one becomes the sum of all."""
-        options = self._read(opts, timeout, op=op)
-
-        def run(given: Sequence[Tensor]) -> Work:
-            make = sparse.all_reduce if sparse.is_sparse(given) else collectives.all_reduce
-            return self._start("all_reduce", make(self.communicator, given, options.op), given, options)
-
-        return self._dispatch(
-            "allreduce_",
-            run,
-            (listed(either("all_reduce", tensors, tensor)),),
-            (self, options.op, None, *options.dispatched),
-        )
+        call, given = self._read(opts, timeout, op=op), listed(either("all_reduce", tensors, tensor))
+        return self._run("allreduce_", "all_reduce", sparse.all_reduce, call, (given,), call.op, None)
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         """Combine several tensors, in place."""
-        options = self._read(opts)
-
-        def run(given: Sequence[Tensor]) -> Work:
-            job = collectives.all_reduce(self.communicator, given, options.op)
-            return self._start("all_reduce", job, given, options)
-
-        return self._dispatch(
-            "allreduce_coalesced_", run, (listed(tensors),), (self, options.op, *options.dispatched)
-        )
+        call, make = self._read(opts), collectives.all_reduce
+        return self._run("allreduce_coalesced_", "all_reduce", make, call, (listed(tensors),), call.op)
 
     def broadcast(
         self,
@@ -106,14 +83,8 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         root: int | None = None,
     ) -> Work:
         """Give every rank the root's tensors."""
-        options = self._read(opts, timeout, root=root)
-
-        def run(given: Sequence[Tensor]) -> Work:
-            job = collectives.broadcast(self.communicator, given, options.root)
-            return self._start("broadcast", job, given, options)
-
-        given = listed(either("broadcast", tensors, tensor))
-        return self._dispatch("broadcast_", run, (given,), (self, options.root, 0, *options.dispatched))
+        call, given = self._read(opts, timeout, root=root), listed(either("broadcast", tensors, tensor))
+        return self._run("broadcast_", "broadcast", collectives.broadcast, call, (given,), call.root, 0)
 
     def reduce(
         self,
@@ -126,17 +97,14 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         root: int | None = None,
     ) -> Work:
         """Combine tensors at the root, in place."""
-        options = self._read(opts, timeout, op=op, root=root)
+        call = self._read(opts, timeout, op=op, root=root)
 
         def run(given: Sequence[Tensor]) -> Work:
-            job = collectives.reduce(self.communicator, given, options.root, options.op)
-            outputs = given if self.rank() == options.root else []
-            return self._start("reduce", job, outputs, options, inputs=given)
+            outputs = given if self.rank() == call.root else []
+            return self._start("reduce", collectives.reduce(call, given), call, outputs, given)
 
-        given = listed(either("reduce", tensors, tensor))
-        return self._dispatch(
-            "reduce_", run, (given,), (self, options.op, options.root, 0, *options.dispatched)
-        )
+        given, others = listed(either("reduce", tensors, tensor)), (call.op, call.root, 0)
+        return self._dispatch("reduce_", run, (given,), (self, *others, *call.dispatched))
 
     def allgather(
         self,
@@ -148,44 +116,32 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         input_tensor: Tensor | None = None,
     ) -> Work:
         """Give every rank the tensors of all."""
-        options, inputs = self._read(opts, timeout), either("all_gather", input_tensors, input_tensor)
+        call, inputs = self._read(opts, timeout), either("all_gather", input_tensors, input_tensor)
         if isinstance(inputs, torch.Tensor):
             output_tensors, inputs = [output_tensors], [inputs]
-        return self._dispatch(
-            "allgather_",
-            lambda outputs, inputs: self._gather_lists(outputs, inputs, options),
-            (output_tensors, inputs),
-            (self, *options.dispatched),
-        )
+        make, tensors = collectives.all_gather_list, (output_tensors, inputs)
+        return self._run("allgather_", "all_gather", make, call, tensors)
 
     def allgather_coalesced(
         self, output_lists: Sequence[Sequence[Tensor]], input_list: Sequence[Tensor], opts: Any = None
     ) -> Work:
         """Give every rank all tensors of all: ``output_lists[rank][tensor]``."""
-        options = self._read(opts)
+        call = self._read(opts)
 
         def run(outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]) -> Work:
             for some in outputs:
                 paired("all_gather_coalesced", some, inputs)
             by_tensor = [[some[index] for some in outputs] for index in range(len(inputs))]
-            return self._gather_lists(by_tensor, inputs, options)
+            job = collectives.all_gather_list(call, by_tensor, inputs)
+            return self._start("all_gather", job, call, by_tensor, inputs)
 
         tensors = output_lists, input_list
-        return self._dispatch("allgather_coalesced_", run, tensors, (self, options.is_async))
-
-    def _gather_lists(
-        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], options: CallOptions
-    ) -> Work:
-        pairs = paired("all_gather", outputs, inputs)
-        jobs = [collectives.all_gather_list(self.communicator, *pair) for pair in pairs]
-        flat = [tensor for some in outputs for tensor in some]
-        value = list(outputs[0]) if len(outputs) == 1 else [list(some) for some in outputs]
-        return self._start("all_gather", one_by_one(jobs), flat, options, inputs=inputs, value=value)
+        return self._dispatch("allgather_coalesced_", run, tensors, (self, call.is_async))
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         """Join the tensors of all ranks."""
-        options = self._read(opts)
-        return self._all_gather_into("_allgather_base_", output, input, options, options.dispatched)
+        make, tensors = collectives.all_gather, (output, input)
+        return self._run("_allgather_base_", "_all_gather_base", make, self._read(opts), tensors)
 
     _allgather_base = all_gather_single
 
@@ -193,22 +149,12 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
         """Join several tensors of all ranks."""
-        options = self._read(opts)
-        name = "allgather_into_tensor_coalesced_"
-        return self._all_gather_into(name, outputs, inputs, options, (options.is_async,))
+        call = self._read(opts)
+        run = partial(self._make_and_start, "_all_gather_base", collectives.all_gather, call)
+        tensors = outputs, inputs
+        return self._dispatch("allgather_into_tensor_coalesced_", run, tensors, (self, call.is_async))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
-
-    def _all_gather_into(
-        self, operation: str, outputs: Any, inputs: Any, options: CallOptions, dispatched: tuple[Any, ...]
-    ) -> Work:
-        def run(outputs: Any, inputs: Any) -> Work:
-            outputs, inputs = listed(outputs), listed(inputs)
-            pairs = paired("all_gather", outputs, inputs)
-            jobs = [collectives.all_gather(self.communicator, *pair) for pair in pairs]
-            return self._start("_all_gather_base", one_by_one(jobs), outputs, options, inputs=inputs)
-
-        return self._dispatch(operation, run, (outputs, inputs), (self, *dispatched))
 
     def reduce_scatter(
         self,
@@ -222,20 +168,12 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         op: Any = None,
     ) -> Work:
         """Combine the r-th tensors of all at rank r."""
-        options = self._read(opts, timeout, op=op)
+        call, make = self._read(opts, timeout, op=op), collectives.reduce_scatter_list
         outputs = either("reduce_scatter", output_tensors, output)
         inputs = either("reduce_scatter", input_tensors, input)
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-
-        def run(outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]]) -> Work:
-            pairs = paired("reduce_scatter", outputs, inputs)
-            jobs = [collectives.reduce_scatter_list(self.communicator, *pair, options.op) for pair in pairs]
-            seen = [tensor for some in inputs for tensor in some]
-            return self._start("reduce_scatter", one_by_one(jobs), outputs, options, inputs=seen)
-
-        tail = (self, options.op, *options.dispatched)
-        return self._dispatch("reduce_scatter_", run, (outputs, inputs), tail)
+        return self._run("reduce_scatter_", "reduce_scatter", make, call, (outputs, inputs), call.op)
 
     def reduce_scatter_single(self, outputTensor: Tensor, inputTensor: Tensor, opts: Any = None) -> Work:
         """Combine tensors and keep this rank's share."""
@@ -252,16 +190,8 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def _reduce_scatter_into(self, operation: str, outputs: Any, inputs: Any, opts: Any) -> Work:
-        options = self._read(opts)
-
-        def run(outputs: Any, inputs: Any) -> Work:
-            outputs, inputs = listed(outputs), listed(inputs)
-            pairs = paired("reduce_scatter", outputs, inputs)
-            jobs = [collectives.reduce_scatter(self.communicator, *pair, options.op) for pair in pairs]
-            return self._start("_reduce_scatter_base", one_by_one(jobs), outputs, options, inputs=inputs)
-
-        tail = (self, options.op, *options.dispatched)
-        return self._dispatch(operation, run, (outputs, inputs), tail)
+        call, make = self._read(opts), collectives.reduce_scatter
+        return self._run(operation, "_reduce_scatter_base", make, call, (outputs, inputs), call.op)
 
     def gather(
         self,
@@ -274,20 +204,11 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         root: int | None = None,
     ) -> Work:
         """Give the root the tensors of all."""
-        options = self._read(opts, timeout, root=root)
-        inputs = either("gather", input_tensors, input_tensor)
+        call, inputs = self._read(opts, timeout, root=root), either("gather", input_tensors, input_tensor)
         if isinstance(inputs, torch.Tensor):
             output_tensors, inputs = [output_tensors] if output_tensors else [], [inputs]
-
-        def run(outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]) -> Work:
-            room = single("gather", "lists of outputs", outputs) if outputs else []
-            source = single("gather", "inputs", inputs)
-            job = collectives.gather(self.communicator, self._windows, room, source, options.root)
-            return self._start("gather", job, room, options, inputs=inputs)
-
-        return self._dispatch(
-            "gather_", run, (output_tensors or [], inputs), (self, options.root, *options.dispatched)
-        )
+        tensors = output_tensors or [], inputs
+        return self._run("gather_", "gather", collectives.gather, call, tensors, call.root)
 
     def scatter(
         self,
@@ -300,19 +221,11 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         root: int | None = None,
     ) -> Work:
         """Give rank r the root's r-th tensor."""
-        options = self._read(opts, timeout, root=root)
-        outputs = either("scatter", output_tensors, output_tensor)
+        call, outputs = self._read(opts, timeout, root=root), either("scatter", output_tensors, output_tensor)
         if isinstance(outputs, torch.Tensor):
             outputs, input_tensors = [outputs], [input_tensors] if input_tensors else []
-
-        def run(outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]]) -> Work:
-            sources = single("scatter", "lists of inputs", inputs) if inputs else []
-            output = single("scatter", "outputs", outputs)
-            job = collectives.scatter(self.communicator, self._windows, output, sources, options.root)
-            return self._start("scatter", job, outputs, options, inputs=sources)
-
-        tail = (self, options.root, *options.dispatched)
-        return self._dispatch("scatter_", run, (outputs, input_tensors or []), tail)
+        tensors = outputs, input_tensors or []
+        return self._run("scatter_", "scatter", collectives.scatter, call, tensors, call.root)
 
     def alltoall(
         self,
@@ -322,13 +235,8 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         timeout: timedelta | None = None,
     ) -> Work:
         """Give rank r the r-th tensor."""
-        options = self._read(opts, timeout)
-
-        def run(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Work:
-            job = collectives.all_to_all(self.communicator, outputs, inputs)
-            return self._start("all_to_all", job, outputs, options, inputs=inputs)
-
-        return self._dispatch("alltoall_", run, (output_tensors, input_tensors), (self, *options.dispatched))
+        call, tensors = self._read(opts, timeout), (output_tensors, input_tensors)
+        return self._run("alltoall_", "all_to_all", collectives.all_to_all, call, tensors)
 
     def all_to_all_single(
         self,
@@ -340,20 +248,17 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         timeout: timedelta | None = None,
     ) -> Work:
         """Give rank r the r-th part of a tensor."""
-        options, sizes = self._read(opts, timeout), (output_split_sizes, input_split_sizes)
-
-        def run(output: Tensor, source: Tensor) -> Work:
-            job = collectives.all_to_all_single(self.communicator, output, source, *sizes)
-            return self._start("all_to_all", job, [output], options, inputs=[source])
-
-        return self._dispatch("alltoall_base_", run, (output, input), (self, *sizes, *options.dispatched))
+        received, sent = output_split_sizes, input_split_sizes
+        make = partial(collectives.all_to_all_single, received=received, sent=sent)
+        call, tensors = self._read(opts, timeout), (output, input)
+        return self._run("alltoall_base_", "all_to_all", make, call, tensors, received, sent)
 
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
         """Start a barrier, which completes once every rank has called this."""
-        options = self._read(opts, timeout)
-        return self._start("barrier", lambda seconds: self.communicator.barrier(timeout=seconds), [], options)
+        call = self._read(opts, timeout)
+        return self._start("barrier", lambda seconds: call.comm.barrier(timeout=seconds), call, [], [])
 
     def send(self, tensors: Sequence[Tensor], dstRank: int, tag: int = 0) -> Work:
         """Send a tensor to one other rank."""
@@ -363,39 +268,29 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
             check_input("send", tensor)
             check_message("send", self.communicator, dstRank, tag)
             self._check_usable()
-            event = self._record("send", tensors)
-            sent = self._connections.send(tensor, dstRank, tag, self.communicator.timeout)
-            if event is not None:
-                event.end()
+            with self._record("send", tensors) or nullcontext():
+                sent = self._connections.send(tensor, dstRank, tag, self.communicator.timeout)
             return self._watch(sent, [])
 
         return self._dispatch("send", run, (tensors,), (self, dstRank, tag))
 
     def recv(self, tensors: Sequence[Tensor], srcRank: int, tag: int = 0) -> Work:
         """Receive from one other rank the next tensor that it has sent with this tag."""
-
-        def run(tensors: Sequence[Tensor]) -> Work:
-            check_message("recv", self.communicator, srcRank, tag)
-            return self._receive("recv", single("recv", "tensors", tensors), srcRank, tag)
-
+        run = partial(self._receive, "recv", srcRank, tag)
         return self._dispatch("recv_", run, (tensors,), (self, srcRank, tag))
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
         """Receive the next tensor that any rank has sent with this tag; ``source_rank`` reports which."""
-
-        def run(tensors: Sequence[Tensor]) -> Work:
-            check_message("recv", self.communicator, None, tag)
-            return self._receive("recvAnySource", single("recv", "tensors", tensors), None, tag)
-
+        run = partial(self._receive, "recvAnySource", None, tag)
         return self._dispatch("recv_any_source_", run, (tensors,), (self, tag))
 
-    def _receive(self, name: str, tensor: Tensor, source: int | None, tag: int) -> Work:
+    def _receive(self, name: str, source: int | None, tag: int, tensors: Sequence[Tensor]) -> Work:
+        check_message("recv", self.communicator, source, tag)
+        tensor = single("recv", "tensors", tensors)
         check_output("recv", tensor)
         self._check_usable()
-        event = self._record(name, [tensor])
-        received = self._connections.receive(tensor, source, tag, self.communicator.timeout)
-        if event is not None:
-            event.end()
+        with self._record(name, tensors) or nullcontext():
+            received = self._connections.receive(tensor, source, tag, self.communicator.timeout)
         work = self._watch(received.handle, [tensor], harmless=(LimitError,))
         work.find_source = received.find_source
         return work
@@ -409,47 +304,68 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         coalesced, self._coalesced = self._coalesced or CoalescedOperations(), None
         return self._watch(coalesced.end(), [])
 
+    def _run(
+        self,
+        operation: str,
+        name: str,
+        make: Callable[..., Job],
+        call: GroupCall,
+        tensors: tuple[Any, ...],
+        *others: Any,
+    ) -> Work:
+        """Start a collective, unless dispatch modes or tensor subclasses do.
+
+        Parameters
+        ----------
+        operation
+            Its name in ``torch.ops.c10d``.
+        name
+            Its name in torch's own backends.
+        make
+            Makes its job from the call and the tensors.
+        tensors
+            Its outputs first and its inputs last.
+        others
+            The arguments of the operation between the group and the options that all have.
+        """
+        run = partial(self._make_and_start, name, make, call)
+        return self._dispatch(operation, run, tensors, (self, *others, *call.dispatched))
+
+    def _make_and_start(self, name: str, make: Callable[..., Job], call: GroupCall, *tensors: Any) -> Work:
+        return self._start(name, make(call, *tensors), call, tensors[0], tensors[-1])
+
     def _dispatch(
         self, name: str, run: Callable[..., Work], tensors: tuple[Any, ...], others: tuple[Any, ...]
     ) -> Work:
         return dispatch(name, run, lambda: Work(done(), self.failures, []), tensors, others)
 
-    def _read(self, opts: Any, timeout: timedelta | None = None, **named: Any) -> CallOptions:
-        return read_options(opts, timeout, self.communicator.timeout, **named)
+    def _read(self, opts: Any, timeout: timedelta | None = None, **named: Any) -> GroupCall:
+        return read_call(self.communicator, self._windows, opts, timeout, **named)
 
     def _record(self, name: str, tensors: Sequence[Tensor]) -> Event | None:
         """Begin an event of the profiler, if there is one, named as torch's own backends name theirs."""
         return Event(f"{BACKEND}:{name}", tensors) if Event.wanted() else None
 
-    def _start(
-        self,
-        name: str,
-        job: Job,
-        outputs: Sequence[Tensor],
-        options: CallOptions,
-        *,
-        inputs: Sequence[Tensor] | None = None,
-        value: Any = None,
-    ) -> Work:
+    def _start(self, name: str, job: Job, call: GroupCall, outputs: Any, inputs: Any) -> Work:
         """Run an operation now if the caller waits anyway and nothing is queued; else queue it."""
         self._check_usable()
         if name not in _WINDOWED:
-            job = checked(job, self._windows.close())
-        run = invalidate_on_failure(lambda: job(options.seconds), outputs)
-        waits = not options.is_async and self._coalesced is None
-        event = self._record(name, outputs if inputs is None else inputs)
-        if waits and event is not None:
+            job = self._windows.close_before(job)
+        given, written = listed(outputs), list(each(outputs))
+        # A list of lists with a single one in it is what torch makes of a single list.
+        value = list(given[0]) if len(given) == 1 and not isinstance(given[0], torch.Tensor) else given
+        run = invalidate_on_failure(lambda: job(call.seconds), written)
+        event = self._record(name, list(each(inputs)))
+        if call.is_async or self._coalesced is not None:
+            with event or nullcontext():
+                started = self.communicator.in_turn(run, async_op=True, name=name)
+            return self._watch(started, written, value=value)
+        if event is not None:
             # As of torch's own backends, whose threads end them, the event is asynchronous.
-            work = self._watch(
-                self.communicator.in_turn(run, async_op=True, name=name), outputs, event, value=value
-            )
+            started = self.communicator.in_turn(run, async_op=True, name=name)
+            work = self._watch(started, written, event, value=value)
             work.wait()
             return work
-        if not waits:
-            started = self.communicator.in_turn(run, async_op=True, name=name)
-            if event is not None:
-                event.end()
-            return self._watch(started, outputs, value=value)
         try:
             self.communicator.in_turn(run)
         except InputError:
@@ -457,7 +373,7 @@ class GroupMethods(ProcessGroup):  # type: ignore[misc]
         except Exception as failure:
             self.failures.failed(failure, reported=True)
             raise
-        return Work(done(), self.failures, outputs, value)
+        return Work(done(), self.failures, written, value)
 
     def _watch(
         self,

@@ -1,4 +1,4 @@
-"""Deadlines for calls that nothing can interrupt."""
+"""Calls of foreign code that nothing can interrupt, with a deadline: each runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ def call_within(seconds: float, name: str, run: Callable[[], _Result]) -> _Resul
         found, error = answers.get_nowait()
     except queue.Empty:
         _given_up[:] = [thread for thread in _given_up if thread.is_alive()] + [worker]
-        msg = f"not done within {seconds:.1f} s"
-        raise TimeoutError(msg) from None
+        raise TimeoutError(f"not done within {seconds:.1f} s") from None
     try:
         if error is not None:
             raise error

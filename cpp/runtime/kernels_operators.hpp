@@ -1,8 +1,9 @@
-// Portable loops, written so that compilers vectorise them, for whatever instructions the including file is
-// compiled with. All names here are local to that file, and nothing from the standard library is called: a function
-// shared between files could be kept in the version that this machine cannot run.
+// The operators of reductions and the types they work on, as portable loops: written so that compilers vectorise
+// them, for whatever instructions the including file is compiled with. All names here are local to that file, and
+// nothing from the standard library is called: a function shared between files could be kept in the version that
+// this machine cannot run.
 //
-// Python half: src/weft/runtime/engines/arithmetic.py.
+// Python half: src/weft/runtime/buffers.py.
 #pragma once
 
 #include <cstddef>

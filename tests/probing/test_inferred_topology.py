@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.imagined import Noise, cables_of, probe_imagined
 
 from weft.probing import Measurements, ProbeFinding, infer
-from weft.probing.probe_report import format_finding
-from weft.simulation.fair_sharing import share_fairly
+from weft.probing.fair_sharing import share_fairly
+from weft.probing.inferred_topology import format_finding
 from weft.topology import Topology, load_topology
 from weft.topology.cable_notes import CableNotes
 from weft.topology.toml_file import parse_toml

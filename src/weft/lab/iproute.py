@@ -17,6 +17,11 @@ _SHOWN: Final = 300
 _DENIALS: Final = ("Operation not permitted", "Permission denied", "Read-only file system")
 """How programs spell EPERM, EACCES and EROFS: even root lacks privileges in most containers."""
 
+_PRIVILEGES: Final = (
+    "the lab needs CAP_SYS_ADMIN, CAP_NET_ADMIN and a writable /proc/sys: run it outside the container, "
+    "or start the container with --privileged"
+)
+
 
 def check_rights() -> None:
     """Refuse to start where it is plain that no network can be made; the kernel may still refuse.
@@ -29,16 +34,14 @@ def check_rights() -> None:
     for program in ("ip", "tc"):
         find(program)
     if os.geteuid() != 0:
-        msg = "the lab makes network namespaces, which needs root; run it as root"
-        raise InputError(msg)
+        raise InputError("the lab makes network namespaces, which needs root; run it as root")
 
 
 def find(program: str) -> str:
     """Where a program of iproute2 is."""
     path = shutil.which(program, path=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
     if path is None:
-        msg = f"{program} is not installed; apt install iproute2"
-        raise InputError(msg)
+        raise InputError(f"{program} is not installed; apt install iproute2")
     return path
 
 
@@ -73,22 +76,10 @@ def _run(program: str, words: Sequence[str], lines: Iterable[str], space: str | 
             env={**os.environ, "LC_ALL": "C"},  # a shell would translate the denials
         )
     except subprocess.TimeoutExpired as error:
-        msg = f"{' '.join(command[:6])}: no answer within {_SECONDS:.0f} s"
-        raise RuntimeFailure(msg) from error
+        raise RuntimeFailure(f"{' '.join(command[:6])}: no answer within {_SECONDS:.0f} s") from error
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).split())[:_SHOWN]
         if any(denial in said for denial in _DENIALS):
-            raise _denied(said)
-        msg = f"{' '.join(command[:8])}: {said or f'exit code {done.returncode}'}"
-        raise RuntimeFailure(msg)
+            raise InputError(f"a privilege to make network namespaces is missing ({said}); {_PRIVILEGES}")
+        raise RuntimeFailure(f"{' '.join(command[:8])}: {said or f'exit code {done.returncode}'}")
     return done.stdout
-
-
-def _denied(said: str) -> InputError:
-    """What to do about a privilege that this process lacks although it runs as root."""
-    msg = (
-        f"a privilege to make network namespaces is missing ({said}); the lab needs CAP_SYS_ADMIN, "
-        "CAP_NET_ADMIN and a writable /proc/sys: run it outside the container, or start the container "
-        "with --privileged"
-    )
-    return InputError(msg)

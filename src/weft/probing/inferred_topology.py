@@ -16,10 +16,16 @@ from weft import limits
 from weft.errors import name_ranks
 from weft.probing.fabric import ObservedFabric, understand_fabric
 from weft.probing.grid_recognition import find_grid
-from weft.probing.measurements import Estimate, Flow, join_all, plateau
+from weft.probing.measurements import (
+    Estimate,
+    Flow,
+    join_all,
+    plateau,
+)
 from weft.topology.cable_notes import CableNotes
 from weft.topology.graph import Routing
-from weft.units import PS_PER_S
+from weft.topology.toml_file import format_toml
+from weft.units import PS_PER_S, format_bandwidth
 
 if TYPE_CHECKING:
     from weft.probing.measurements import Measurements
@@ -215,3 +221,30 @@ def _draw_fabric(drawing: _Drawing, fabric: ObservedFabric, nodes: list[int], fi
         drawing.cable(node, above[host], fabric.out[host], fabric.into[host], fabric.latency_s[host])
     for index, leaf in enumerate(fabric.leaves):
         drawing.cable(first + index, core, leaf.out, leaf.into, leaf.latency_s)
+
+
+def format_finding(finding: ProbeFinding) -> str:
+    """The topology file; what each link was measured at stands above it."""
+    topology = finding.topology
+    remarks = {
+        link: f"{topology.link_name(link)}: {_remark(estimate)}"
+        for link, estimate in enumerate(finding.estimates)
+    }
+    return f"# {_summary(finding)}\n{format_toml(topology, remarks)}"
+
+
+def _summary(finding: ProbeFinding) -> str:
+    rounds = len(finding.measurements.rounds)
+    spreads = [estimate.spread for estimate in finding.estimates if estimate.spread is not None]
+    text = f"weft probe: {rounds} rounds" if rounds else "weft probe: memory of one host"
+    if spreads:
+        text += f", spread of a link {median(spreads):.1%} in the middle"
+    if finding.explained is not None:
+        text += f", {finding.explained:.0%} of the rounds as this topology predicts"
+    return text
+
+
+def _remark(estimate: Estimate) -> str:
+    speed = format_bandwidth(readable(estimate.value))
+    spread = "spread unknown" if estimate.spread is None else f"spread {estimate.spread:.1%}"
+    return f"measured {speed}, {spread}, {estimate.samples} of {estimate.seen} samples"

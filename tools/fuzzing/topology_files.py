@@ -1,0 +1,117 @@
+"""Fuzz targets that read topologies."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import tempfile
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import click
+
+from fuzzing import ROOT
+from fuzzing.mutate import change_text
+from fuzzing.schedule_files import CABLES, use_schedule
+from fuzzing.target import MOST_LINKS, Chance, WrongResult
+from weft.algorithms import registry
+from weft.cli import main as weft_command
+from weft.errors import WeftError
+from weft.topology import Topology, load_topology
+from weft.topology.load import read_topology
+from weft.topology.toml_file import format_toml
+
+
+@functools.cache
+def topology_files(pattern: str) -> list[bytes]:
+    """Those of the tests."""
+    found = [path.read_bytes() for path in sorted((ROOT / "tests" / "data" / "topology").glob(pattern))]
+    if pattern == "*.toml":
+        specs = (
+            "torus:2x2",
+            "hosts:4,2@intra=100GB/s,uplink=10GB/s/1GB/s",
+            "fullmesh:3@links=2",
+            "dgx-a100:1",
+        )
+        found += [CABLES, *(format_toml(load_topology(spec)).encode() for spec in specs)]
+    return found
+
+
+SPECS: Final = (
+    *(
+        "ring:8",
+        "mesh:4x4",
+        "torus:4x4x4@bw=16GB/s,lat=150ns",
+        "hypercube:6",
+        "fullmesh:8@links=2",
+        "switch:8",
+    ),
+    *("fattree:4,2,4", "bigraph:2,4", "dragonfly:3,2,2", "dgx-a100:2@routing=ecmp,seed=3", "dgx-h100:1"),
+    *("hosts:8,4,2@intra=100GB/s,uplink=25GB/s/12GB/s/6GB/s", "cloud:8x8,24", "torus:3x3+fail=0>1"),
+    *("servers:4x8@nics=8,fabric=bigraph,leaves=8", "torus:8x8+fail=3-4,rank:7", "hosts:2x4,3"),
+)
+
+
+def make_topology(pattern: str, chance: Chance) -> bytes:
+    """A file like those."""
+    known = topology_files(pattern)
+    return change_text(chance.choice(known), chance, chance.choice(known))
+
+
+def make_spec(chance: Chance) -> bytes:
+    """A spec string."""
+    return change_text(chance.choice(SPECS).encode(), chance, chance.choice(SPECS).encode())
+
+
+def read_topology_file(data: bytes) -> bool:
+    """Load a file, and use what loads."""
+    return use_topology(read_topology(io.BytesIO(data), "input"))
+
+
+def read_spec(data: bytes) -> bool:
+    """Load a spec; not what would be the name of a file."""
+    text = data.decode("utf-8", "surrogateescape")
+    return ":" in text and use_topology(load_topology(text))
+
+
+def use_topology(topology: Topology) -> bool:
+    """Look at it from all sides."""
+    chance = Chance(topology.digest)
+    ranks = [chance.randrange(topology.ranks) for _ in range(8)]
+    for src, dst in pairwise(ranks):
+        if src != dst:
+            topology.route(src, dst)
+    if topology.links <= MOST_LINKS:
+        text = format_toml(topology)
+        if read_topology(io.BytesIO(text.encode()), "written").digest != topology.digest:
+            msg = "written down and read again it is another topology"
+            raise WrongResult(msg)
+        run_command("topology", text.encode(), "--svg", "/dev/null")
+        with suppress(WeftError):
+            use_schedule(registry.find("ring").build(topology, "all_reduce"), chance)
+    return True
+
+
+def run_command(verb: str, *words: str | bytes) -> None:
+    """Run ``weft`` here; what is bytes goes to a file of its own."""
+    with tempfile.TemporaryDirectory(prefix="weft-fuzz-") as folder:
+        names = []
+        for number, word in enumerate(words):
+            if isinstance(word, bytes):
+                path = Path(folder, str(number))
+                path.write_bytes(word)
+                word = str(path)
+            names.append(word)
+        nothing = io.TextIOWrapper(io.BytesIO(), "utf-8")
+        before, os.environ["WEFT_DEBUG"] = os.environ.get("WEFT_DEBUG"), "1"  # so that everything is raised
+        try:
+            with contextlib.redirect_stdout(nothing), suppress(WeftError, click.ClickException):
+                weft_command([verb, *names])
+        finally:
+            del os.environ["WEFT_DEBUG"]
+            if before is not None:
+                os.environ["WEFT_DEBUG"] = before
