@@ -16,6 +16,7 @@ import weft
 from weft.runtime.recovery import without_ranks
 
 JOB = Path(__file__).with_name("jobs") / "shrinking.py"
+LOST_WHILE_SHRINKING = JOB.with_name("lost_while_shrinking.py")
 
 
 def survivors(ranks: list[subprocess.Popen[str]], victims: set[int]) -> list[dict[str, Any]]:
@@ -44,6 +45,21 @@ def test_survivors_of_killed_ranks_go_on(
     started = start_ranks(tmp_path, ranks, JOB.read_text("utf-8"), *words)
     try:
         check(survivors(started, victims), victims, ranks)
+    finally:
+        finish(started)
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("phase", ["connect", "barrier", "plan"])
+def test_survivors_that_lose_one_more_while_they_shrink_meet_again(
+    tmp_path: Path, victim: int, phase: str
+) -> None:
+    started = start_ranks(tmp_path, 5, LOST_WHILE_SHRINKING.read_text("utf-8"), str(victim), phase)
+    try:
+        left = [rank for rank in range(4) if rank != victim]
+        found = survivors(started, {victim, 4})
+        assert [one["survivors"] for one in found] == [left] * 3
+        assert [one["rank"] for one in found] == [0, 1, 2]
     finally:
         finish(started)
 

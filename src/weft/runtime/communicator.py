@@ -235,10 +235,11 @@ class Communicator(ArrayCollectives):
     ) -> Communicator:
         """Go on after `PeerLost`, without the ranks that are lost; every survivor calls this.
 
-        Survivors meet at the lowest of them, keep their order and are numbered anew. If a plan or a topology
-        was used, the new rank 0 plans for what is left of it. This communicator and its parts are closed
-        then; arrays from `empty` stay as they are. What was computed so far is the program's to agree on: see
-        `survivors` and `ahead` of the new communicator.
+        Survivors meet at the lowest of them, keep their order and are numbered anew. If one more of them is
+        lost meanwhile, the others meet again. If a plan or a topology was used, the new rank 0 plans for what
+        is left of it. This communicator and its parts are closed then; arrays from `empty` stay as they are.
+        What was computed so far is the program's to agree on: see `survivors` and `ahead` of the new
+        communicator.
 
         Parameters
         ----------
@@ -287,8 +288,15 @@ class Communicator(ArrayCollectives):
         new.survivors, new.ahead = found.before, found.ahead
         atexit.register(new.close)
         planned = before.plan or before.schedule
-        if planned is not None and found.topology is not None and new.size > 1:
+        if planned is None or found.topology is None or new.size == 1:
+            return new
+        try:
             new.replan(found.topology, time_limit=plan_time_limit)
+        except PeerLost:  # nobody else could shrink it: the program does not have it yet
+            later = new.shrink(minimum=minimum, timeout=timeout, plan_time_limit=plan_time_limit)
+            later.survivors = tuple(found.before[rank] for rank in later.survivors)
+            later.ahead = found.ahead
+            return later
         return new
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:

@@ -5,7 +5,8 @@ others, each with its token. The survivor with the lowest rank leads: it serves 
 it. Each tells which ranks it knows to be lost and how many operations it has completed. When all ranks that
 are not lost have come, the leader sends them the new group: survivors keep their order, with new numbers.
 
-A leader that dies meanwhile is followed by the next. A rank that was declared lost and is still alive,
+A leader that dies meanwhile is followed by the next, and survivors that lose one more of them while they
+connect meet again. A rank that was declared lost and is still alive,
 because it was frozen, is refused. So that a network that fell apart does not leave two jobs that both go on,
 the survivors must be more than half of the ranks that are not certainly dead, or half with the lowest.
 """
@@ -75,14 +76,27 @@ class RegroupKit:
         The socket at which this rank listened when the job connected.
     addresses
         Where each rank listens, and the token that proves that a peer belongs to the job.
+    earlier
+        The sockets at which this rank listened before the job shrank.
     """
 
     listening: socket.socket
     addresses: Sequence[ListenAddress]
+    earlier: list[socket.socket] = field(default_factory=list)
+
+    def inherit(self, before: RegroupKit) -> None:
+        """Keep the sockets of an earlier kit open.
+
+        Nobody serves them, but a rank that did not hear that the survivors are connected, because their
+        leader died just then, meets at them again. It would take a rank whose socket is closed for dead, and
+        go on in a group of its own.
+        """
+        self.earlier = [before.listening.dup(), *(one.dup() for one in before.earlier)]
 
     def close(self) -> None:
         """Close the listener for survivors."""
-        self.listening.close()
+        for one in (self.listening, *self.earlier):
+            one.close()
 
 
 @dataclass(frozen=True)

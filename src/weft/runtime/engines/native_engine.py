@@ -20,6 +20,7 @@ from weft.errors import (
     LimitError,
     LinkCorrupted,
     LinkLost,
+    PeerLost,
     RuntimeFailure,
     TimedOut,
 )
@@ -301,31 +302,40 @@ class NativeEngine(Engine[Flat]):
             msg = "this rank is the only one of its communicator, so there is no other that it can have lost"
             raise InputError(f"{msg}; go on with the communicator as it is")
         completed = self._completed(failed)
-        met = self._regroup(transport.regroup_kit, lost_rank, completed, timeout, minimum)
-        met.control_plane.reporter = control_plane.reporter.among(met.before)
-        left = without_ranks(topology, self.hosts, met.before)
+        lost = set() if lost_rank is None else {lost_rank}
+        while True:
+            met = self._regroup(transport.regroup_kit, lost, completed, timeout, minimum)
+            met.control_plane.reporter = control_plane.reporter.among(met.before)
+            left = without_ranks(topology, self.hosts, met.before)
+            try:
+                engine = NativeEngine.connect(
+                    met.control_plane, transport.settings, timeout=timeout, topology=left
+                )
+                break
+            except PeerLost as failure:
+                late = met.before[failure.rank]
+                if late == self.rank:
+                    self.close()
+                    raise
+                lost.add(late)  # the others meet again without it
+            except BaseException:
+                self.close()
+                raise
+        if (kit := engine._transport.regroup_kit) is not None:
+            kit.inherit(transport.regroup_kit)
+        self.close()
         self.control_plane = None
-        try:
-            engine = NativeEngine.connect(
-                met.control_plane, transport.settings, timeout=timeout, topology=left
-            )
-        finally:
-            transport.close()
-            control_plane.close()
         engine.done_before = met.completed
         return engine, Survivors(met.before, completed - met.completed, left)
 
     def _regroup(
-        self, kit: RegroupKit, lost_rank: int | None, completed: int, timeout: float, minimum: int | None
+        self, kit: RegroupKit, lost: set[int], completed: int, timeout: float, minimum: int | None
     ) -> Regrouped:
-        """Meet the other survivors."""
+        """Meet the other survivors; ranks in `lost` may only be frozen."""
         host = self._transport.host
 
         def losses() -> dict[int, bool]:
-            found = dict(host.losses())
-            if lost_rank is not None:
-                found.setdefault(lost_rank, True)
-            return found
+            return dict.fromkeys(lost, True) | dict(host.losses())
 
         return Regroup(self.rank, self._members, kit, losses, completed, timeout, minimum).run()
 
