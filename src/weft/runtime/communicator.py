@@ -294,6 +294,7 @@ class Communicator(ArrayCollectives):
             new.replan(found.topology, time_limit=plan_time_limit)
         except PeerLost:  # nobody else could shrink it: the program does not have it yet
             later = new.shrink(minimum=minimum, timeout=timeout, plan_time_limit=plan_time_limit)
+            assert later.survivors is not None
             later.survivors = tuple(found.before[rank] for rank in later.survivors)
             later.ahead = found.ahead
             return later
