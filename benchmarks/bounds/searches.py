@@ -22,7 +22,7 @@ from weft.topology import Topology, load_topology
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SPECS = (
     "torus:8x8",
@@ -37,6 +37,7 @@ SPECS = (
 )
 MOST_SCIPY_RANKS = 256
 REPEATS = 5
+SIZE = 1 << 30
 
 
 def cpu_seconds(call: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -74,16 +75,19 @@ def measure(spec: str) -> dict[str, Any]:
         "topology": spec,
         "nodes": topology.nodes,
         "links": topology.links,
-        "densest_cut": cpu_seconds(lambda: tight_cuts.densest(topology, outward=True)),
-        "thinnest_cut": cpu_seconds(lambda: tight_cuts.thinnest(topology, 0, outward=True)),
-        "strongest_partition": cpu_seconds(lambda: tight_cuts.strongest(topology, outward=True)),
+        "densest_cut_cpu_s": cpu_seconds(lambda: tight_cuts.densest(topology, outward=True)),
+        "thinnest_cut_cpu_s": cpu_seconds(lambda: tight_cuts.thinnest(topology, 0, outward=True)),
+        "strongest_partition_cpu_s": cpu_seconds(lambda: tight_cuts.strongest(topology, outward=True)),
     }
     for collective in ("all_reduce", "all_gather"):
-        row[f"lower_bound_{collective}"] = cpu_seconds(lambda c=collective: lower_bound(topology, c, 1 << 30))
+        row[f"lower_bound_{collective}_cpu_s"] = cpu_seconds(
+            lambda c=collective: lower_bound(topology, c, SIZE)
+        )
     if topology.ranks <= MOST_SCIPY_RANKS:
         assert equal_shard_by_scipy(topology)
-        row["densest_cut_by_scipy"] = cpu_seconds(lambda: equal_shard_by_scipy(topology), 1)
-        row["times_faster_than_scipy"] = round(row["densest_cut_by_scipy"] / row["densest_cut"], 1)
+        by_scipy = cpu_seconds(lambda: equal_shard_by_scipy(topology), 1)
+        row["densest_cut_by_scipy_cpu_s"] = by_scipy
+        row["times_faster_than_scipy"] = round(by_scipy / row["densest_cut_cpu_s"], 1)
     return row
 
 
@@ -92,11 +96,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     arguments = parser.parse_args()
-    rows = []
+    started, rows = result_files.start(), []
     for spec in SPECS:
         rows.append(measure(spec))
         print(json.dumps(rows[-1]), flush=True)
-    write_json(arguments.output, {"cpu_seconds": rows})
+    parameters = {"size_bytes": SIZE, "repeats": REPEATS}
+    result_files.write(arguments.output, started, parameters=parameters, results=rows)
 
 
 if __name__ == "__main__":

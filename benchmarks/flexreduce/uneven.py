@@ -34,7 +34,7 @@ from weft.verification import verify
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SIZES = ("1MiB", "64MiB", "1GiB")
 HOSTS = ("8,8", "8,4", "8,4,2", "4,3,1", "8,8,8,1", "16,8")
@@ -126,26 +126,12 @@ def compare(topology: Topology) -> Iterator[dict[str, Any]]:
             }
 
 
-def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How much faster than each other algorithm FlexReduce is, per cluster and size."""
-    found = []
-    times = {(row["topology"], row["size"], row["algorithm"]): row["seconds"] for row in rows}
-    others = [name for name in CONTENDERS if not name.startswith("flexreduce")]
-    for topology in dict.fromkeys(row["topology"] for row in rows):
-        for size in SIZES:
-            own = times[topology, size, "flexreduce"]
-            against = {name: times.get((topology, size, name)) for name in others}
-            faster = {name: round(value / own, 3) for name, value in against.items() if value is not None}
-            found.append({"topology": topology, "size": size, "times_faster_than": faster})
-    return found
-
-
 def main() -> None:
     """Run all clusters and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     arguments = parser.parse_args()
-    rows = []
+    started, rows = result_files.start(), []
     for topology in clusters():
         found = list(compare(topology))
         rows += found
@@ -153,8 +139,7 @@ def main() -> None:
         for size in SIZES:
             line = [f"{r['algorithm']} {r['fraction_of_bound']:.3f}" for r in found if r["size"] == size]
             print(f"  {size:>6}  {'  '.join(line)}", flush=True)
-    document = {"ratios": ratios(rows), "results": rows}
-    write_json(arguments.output, document)
+    result_files.write(arguments.output, started, parameters={"sizes": SIZES}, results=rows)
 
 
 if __name__ == "__main__":

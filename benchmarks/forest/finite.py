@@ -28,7 +28,7 @@ from weft.units import parse_size
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SLOTS = (
     ("mesh:8x8", 64),
@@ -71,6 +71,7 @@ def measure_slots(spec: str, chunks: int) -> dict[str, Any]:
     builder = weft.ScheduleBuilder(topology, "all_reduce", "forest", chunks=chunks)
     weft.verify(make_schedule(builder, timetable))
     return {
+        "kind": "slots",
         "topology": spec,
         "chunks": chunks,
         "slots": timetable.ticks,
@@ -88,13 +89,14 @@ def measure_time(spec: str, size: str) -> dict[str, Any]:
     shards = equal_shard_all_reduce_seconds(load_topology(spec), parse_size(size))
     assert ours.seconds is not None, "forests are correct"
     return {
+        "kind": "time",
         "topology": spec,
         "size": size,
         "percent_of_bound": round(100 * (ours.fraction_of_bound or 0.0), 1),
         "times_equal_shard_optimum": round(shards / ours.seconds, 3),
         "best_other": best.algorithm,
-        "best_other_percent": round(100 * (best.fraction_of_bound or 0.0), 1),
-        "bound": result.bound.kind,
+        "best_other_percent_of_bound": round(100 * (best.fraction_of_bound or 0.0), 1),
+        "bound_kind": result.bound.kind,
         "verified": ours.verified,
         "transfers": ours.transfers,
         "synthesis_cpu_seconds": round(ours.synthesis_seconds, 2),
@@ -106,15 +108,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     output = parser.parse_args().output
-    slots, times = [], []
+    started, rows = result_files.start(), []
     for spec, chunks in SLOTS:
-        slots.append(measure_slots(spec, chunks))
-        print(slots[-1], flush=True)
+        rows.append(measure_slots(spec, chunks))
+        print(rows[-1], flush=True)
     for spec in SPECS:
         for size in SIZES:
-            times.append(measure_time(spec, size))
-            print(times[-1], flush=True)
-    write_json(output, {"slots": slots, "times": times})
+            rows.append(measure_time(spec, size))
+            print(rows[-1], flush=True)
+    result_files.write(output, started, parameters={"sizes": SIZES}, results=rows)
 
 
 if __name__ == "__main__":

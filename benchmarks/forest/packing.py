@@ -17,7 +17,7 @@ from weft.topology import load_topology
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SPECS = (
     "mesh:4x4@bw=1GB/s",
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     output = parser.parse_args().output
     pack(load_topology("dragonfly:3,2,1"), tolerance=0.0)  # the solver is loaded on first use
-    rows = []
+    started, rows = result_files.start(), []
     for spec in SPECS:
         rows.append(measure(spec))
         row = rows[-1]
@@ -81,7 +81,7 @@ def main() -> None:
             f"{row['gap_percent']:6.3f} %, {row['trees']:4d} trees, {row['cpu_seconds']:5.2f} CPU s",
             flush=True,
         )
-    write_json(output, {"rows": rows})
+    result_files.write(output, started, parameters={}, results=rows)
 
 
 if __name__ == "__main__":

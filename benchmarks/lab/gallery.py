@@ -14,9 +14,6 @@ nothing else.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -34,7 +31,7 @@ from weft.topology.toml_file import parse_toml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 FOLDER = Path(__file__).with_name("results")
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -145,7 +142,7 @@ def load(case: Case) -> Topology:
 
 
 def run(case: Case, rounds: int) -> dict[str, Any]:
-    """Hold a contest; everything that was measured."""
+    """Hold a contest; everything that was measured, as it is in the file."""
     began = time.monotonic()
     with lab.build(load(case)) as network:
         built = time.monotonic() - began
@@ -153,18 +150,16 @@ def run(case: Case, rounds: int) -> dict[str, Any]:
         everyone = [*entrants, *peers_of(network, case.against)]
         tell = lambda now: print(f"  {now}", file=sys.stderr, flush=True)  # noqa: E731
         outcomes = hold(network, everyone, case.size_bytes, rounds=rounds, timeout=600, progress=tell)
-    return {
+    parameters = {
         "name": case.name,
         "title": case.title,
         "topology": case.topology,
         "ranks": network.topology.ranks,
         "size_bytes": case.size_bytes,
         "rounds": rounds,
-        "machine": platform.platform(),
-        "cores": len(os.sched_getaffinity(0)),
-        "build_seconds": built,
-        "results": [{**asdict(one), "deviation": one.deviation} for one in outcomes],
     }
+    results = [{**asdict(one), "deviation": one.deviation} for one in outcomes]
+    return {"parameters": parameters, "summary": {"build_s": built}, "results": results}
 
 
 def ratio(found: dict[str, Any], one: dict[str, Any]) -> float:
@@ -179,7 +174,7 @@ def table(results: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for found in results:
-        title = found["title"]
+        title = found["parameters"]["title"]
         for one in found["results"]:
             predicted = one["predicted_seconds"]
             cells = [
@@ -209,13 +204,13 @@ def picture(found: dict[str, Any]) -> str:
         )
         for one in found["results"]
     ]
-    return draw_bars(found["title"], bars)
+    return draw_bars(found["parameters"]["title"], bars)
 
 
 def stored() -> list[dict[str, Any]]:
     """What was measured before."""
     files = [FOLDER / f"{case.name}.json" for case in CASES]
-    return [json.loads(file.read_text("utf-8")) for file in files if file.exists()]
+    return [result_files.read(file) for file in files if file.exists()]
 
 
 def main() -> None:
@@ -232,16 +227,16 @@ def main() -> None:
         print(table(stored()))
         return
     if not given.pictures:
-        FOLDER.mkdir(exist_ok=True)
         for case in CASES:
             if given.only is None or case.name in given.only:
                 print(case.title, file=sys.stderr, flush=True)
+                started = result_files.start()
                 found = run(case, 1 if given.quick else ROUNDS)
                 print(table([found]), flush=True)
                 if not given.quick:
-                    write_json(FOLDER / f"{case.name}.json", found)
+                    result_files.write(FOLDER / f"{case.name}.json", started, **found)
     for found in stored():
-        (IMAGES / f"lab-{found['name']}.svg").write_text(picture(found), "utf-8")
+        (IMAGES / f"lab-{found['parameters']['name']}.svg").write_text(picture(found), "utf-8")
 
 
 if __name__ == "__main__":

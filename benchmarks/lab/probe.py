@@ -29,7 +29,7 @@ from weft.topology import Topology, load_topology
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SLOW_NIC = [(host, "s0", "8Mbit/s" if host == 3 else "40Mbit/s", "40Mbit/s") for host in range(5)]
 SLOW_CABLES = [
@@ -130,22 +130,28 @@ def measure(name: str, description: Any) -> dict[str, Any]:
     result = {
         "cluster": name,
         "truth": described.name,
-        "seconds": round(seconds, 1),
+        "probe_s": round(seconds, 1),
         "rounds": len(report["rounds"]),
-        "worst_speed": worst_speed(found, truth),
+        "worst_speed_deviation": worst_speed(found, truth),
         "groups": report["groups"],
         "explained": report["explained"],
         "notes": report["notes"],
-        "links": {one["link"]: [one["bandwidth"], one["spread"], one["samples"]] for one in report["links"]},
-        "size_bytes": SIZE,
-        "plan_from_probe": [algorithm, round(planned, 4)],
-        "plan_from_truth": [best_algorithm, round(best, 4)],
-        "ratio": round(planned / best, 4),
-        "measured_from_probe": from_probe.seconds,
-        "measured_from_truth": from_truth.seconds,
+        "links": {
+            one["link"]: {
+                "bytes_per_s": one["bandwidth"],
+                "spread": one["spread"],
+                "samples": one["samples"],
+            }
+            for one in report["links"]
+        },
+        "plan_from_probe": {"algorithm": algorithm, "simulated_s": round(planned, 4)},
+        "plan_from_truth": {"algorithm": best_algorithm, "simulated_s": round(best, 4)},
+        "simulated_ratio": round(planned / best, 4),
+        "measured_from_probe_s": from_probe.seconds,
+        "measured_from_truth_s": from_truth.seconds,
         "measured_ratio": round(measured, 4),
     }
-    near = f"speeds within {result['worst_speed']}, plans {planned / best:.3f}"
+    near = f"speeds within {result['worst_speed_deviation']}, plans {planned / best:.3f}"
     print(f"{name:14} {seconds:5.1f} s  {near}, measured {measured:.3f}", flush=True)
     return result
 
@@ -155,8 +161,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="clusters, by default all")
     names = parser.parse_args().names or list(CLUSTERS)
+    started = result_files.start()
     results = [measure(name, CLUSTERS[name]) for name in names]
-    write_json(Path(__file__).with_suffix(".json"), {"results": results})
+    parameters = {"size_bytes": SIZE, "rounds": ROUNDS, "planning_s": PLANNING_S}
+    result_files.write(Path(__file__).with_suffix(".json"), started, parameters=parameters, results=results)
 
 
 if __name__ == "__main__":

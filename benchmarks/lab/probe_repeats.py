@@ -8,7 +8,6 @@ Plans are timed by the engine alone, on the true network.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -21,9 +20,10 @@ from weft.lab import build, emulated
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 RUNS = 3
+SHOWN = ("probe_s", "worst_speed_deviation", "groups", "simulated_ratio")
 
 
 def measure(name: str, description: Any) -> dict[str, Any]:
@@ -40,39 +40,33 @@ def measure(name: str, description: Any) -> dict[str, Any]:
             algorithm, planned = plan_time(weft.plan(found, SIZE, time_limit=PLANNING_S), truth)
             runs.append(
                 {
-                    "seconds": round(seconds, 1),
+                    "probe_s": round(seconds, 1),
                     "rounds": len(report["rounds"]),
-                    "worst_speed": worst_speed(found, truth),
+                    "worst_speed_deviation": worst_speed(found, truth),
                     "groups": report["groups"],
                     "explained": report["explained"],
-                    "plan": algorithm,
-                    "plan_seconds": round(planned, 4),
-                    "ratio": round(planned / best, 4),
+                    "plan_from_probe": {"algorithm": algorithm, "simulated_s": round(planned, 4)},
+                    "simulated_ratio": round(planned / best, 4),
                     "notes": report["notes"],
-                    "links": {one["link"]: one["bandwidth"] for one in report["links"]},
+                    "links_bytes_per_s": {one["link"]: one["bandwidth"] for one in report["links"]},
                 }
             )
-            print(name, {key: runs[-1][key] for key in ("seconds", "worst_speed", "groups", "ratio")})
+            print(name, {key: runs[-1][key] for key in SHOWN})
     return {
         "cluster": name,
         "truth": described.name,
-        "size": "4MiB",
-        "plan_from_truth": [best_algorithm, round(best, 4)],
+        "plan_from_truth": {"algorithm": best_algorithm, "simulated_s": round(best, 4)},
         "runs": runs,
     }
 
 
 def main() -> None:
-    """Measure all, or those that are named; what was measured of the others stays."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="clusters, by default all")
-    names = parser.parse_args().names or list(CLUSTERS)
-    path = Path(__file__).with_suffix(".json")
-    before = json.loads(path.read_text("utf-8"))["results"] if path.exists() else []
-    known = {one["cluster"]: one for one in before}
-    known |= {name: measure(name, CLUSTERS[name]) for name in names}
-    results = [known[name] for name in CLUSTERS if name in known]
-    write_json(path, {"results": results})
+    """Measure all clusters."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    started = result_files.start()
+    results = [measure(name, description) for name, description in CLUSTERS.items()]
+    parameters = {"size_bytes": SIZE, "runs": RUNS, "planning_s": PLANNING_S}
+    result_files.write(Path(__file__).with_suffix(".json"), started, parameters=parameters, results=results)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,11 @@ from weft.topology.toml_file import format_toml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SPEC = "torus:2x4@bw=20Mbit/s"
 CABLE = (1, 2)
+SIZE = 4_000_000
 STEPS, EVENT = 20, 8
 
 JOB = f"""
@@ -46,7 +47,7 @@ with weft.init(topology=topology, timeout=60) as comm:
     while step < {STEPS}:
         if step == {EVENT} and comm.rank == 0:
             Path(mark).touch()
-        array = np.full(1_000_000, comm.rank + step, np.float32)
+        array = np.full({SIZE} // 4, comm.rank + step, np.float32)
         began = time.perf_counter()
         try:
             comm.all_reduce(array)
@@ -54,16 +55,18 @@ with weft.init(topology=topology, timeout=60) as comm:
             lost = time.perf_counter()
             step -= comm.repair()
             repaired = time.perf_counter()
-            log.append({{"lost": error.ranks, "after": lost - began, "repair": repaired - lost}})
+            log.append(
+                {{"lost": error.ranks, "noticed_after_s": lost - began, "repair_s": repaired - lost}}
+            )
             continue
         spent = time.perf_counter() - began
         assert (array == sum(range(comm.size)) + step * comm.size).all()
-        log.append({{"step": step, "seconds": spent, "digest": comm.last.digest[:12]}})
+        log.append({{"step": step, "step_s": spent, "digest": comm.last.digest[:12]}})
         began = time.perf_counter()
         came = watch.step(spent)
         if came is not None:
-            log.append({{"adapted": came.plan is not None, "took": time.perf_counter() - began,
-                "before": came.before_seconds, "after": came.after_seconds}})
+            log.append({{"adapted": came.plan is not None, "adapting_s": time.perf_counter() - began,
+                "simulated_before_s": came.before_seconds, "simulated_after_s": came.after_seconds}})
         step += 1
 if comm.rank == 0:
     print(json.dumps(log))
@@ -86,11 +89,11 @@ def run(what: str) -> dict[str, Any]:
     log = json.loads(out.getvalue().decode().removeprefix("[0] "))
     steps = [one for one in log if "step" in one]
     first, last = steps[0]["digest"], steps[-1]["digest"]
-    before = median(one["seconds"] for one in steps[1:EVENT])
-    after = median(one["seconds"] for one in steps if one["digest"] == last)
+    before = median(one["step_s"] for one in steps[1:EVENT])
+    after = median(one["step_s"] for one in steps if one["digest"] == last)
     print(f"{what}: {before:.3f} s a step before, {after:.3f} after", flush=True)
     assert first != last
-    return {"what": what, "spec": SPEC, "cable": CABLE, "before": before, "after": after, "log": log}
+    return {"what": what, "step_before_s": before, "step_after_s": after, "log": log}
 
 
 def disturb(network: Network, mark: Path, what: str) -> None:
@@ -108,8 +111,16 @@ def disturb(network: Network, mark: Path, what: str) -> None:
 
 def main() -> None:
     """Both."""
+    started = result_files.start()
     results = [run("cut"), run("slow")]
-    write_json(Path(__file__).with_suffix(".json"), {"results": results})
+    parameters = {
+        "topology": SPEC,
+        "cable": CABLE,
+        "size_bytes": SIZE,
+        "steps": STEPS,
+        "event_in_step": EVENT,
+    }
+    result_files.write(Path(__file__).with_suffix(".json"), started, parameters=parameters, results=results)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ hostile ones: small files that ask for much.
 from __future__ import annotations
 
 import math
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -31,7 +29,7 @@ from support import costly
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 OWN = (
     ("ring", "all_reduce", "ring:1024"),
@@ -55,7 +53,12 @@ def compare(what: str, work: Callable[[float], object]) -> dict[str, Any]:
     limits.check_work = asked
     ratio = sum(estimates) / spent / 1e9
     print(f"{what:52} {sum(estimates):16,.0f} {spent:9.3f} s {ratio:6.2f}", flush=True)
-    return {"what": what, "operations": round(sum(estimates)), "cpu_seconds": spent, "ratio": ratio}
+    return {
+        "what": what,
+        "operations": round(sum(estimates)),
+        "cpu_seconds": spent,
+        "operations_per_ns": ratio,
+    }
 
 
 def check(schedule: Schedule) -> Callable[[float], object]:
@@ -100,12 +103,16 @@ def measure() -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Measure and write."""
-    load = os.getloadavg()[0]
+    started = result_files.start()
     cases = list(measure())
-    ratios = sorted(case["ratio"] for case in cases)
-    here = {"python": platform.python_version(), "machine": platform.machine(), "load_before": round(load, 1)}
-    document = {"weft": weft.__version__, **here, "least": ratios[0], "most": ratios[-1], "cases": cases}
-    write_json(Path(__file__).with_suffix(".json"), document)
+    ratios = [case["operations_per_ns"] for case in cases]
+    result_files.write(
+        Path(__file__).with_suffix(".json"),
+        started,
+        parameters={"size": SIZE},
+        summary={"least_operations_per_ns": min(ratios), "most_operations_per_ns": max(ratios)},
+        results=cases,
+    )
 
 
 if __name__ == "__main__":

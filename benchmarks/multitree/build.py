@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import re
 import statistics
 import subprocess
 import sys
@@ -21,7 +18,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 CASES: Final = (
     ("torus:8x8", False),
@@ -78,18 +75,6 @@ def spread(values: list[float]) -> dict[str, float]:
     }
 
 
-def describe_machine() -> dict[str, Any]:
-    """Say what ran this, but not where."""
-    cpuinfo = Path("/proc/cpuinfo")
-    models = re.findall(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else []
-    return {
-        "cpu": models[0] if models else platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "load": round(os.getloadavg()[0], 1),
-    }
-
-
 def main() -> None:
     """Run all cases, or one of them as a child."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -101,8 +86,7 @@ def main() -> None:
     if options.case:
         print(json.dumps(measure(options.case, options.paper_order, options.repeat)))
         return
-    machine = describe_machine()
-    results = []
+    started, results = result_files.start(), []
     for spec, paper_order in CASES:
         command = [sys.executable, __file__, "--repeat", str(options.repeat), "--case", spec]
         command += ["--paper-order"] if paper_order else []
@@ -112,8 +96,7 @@ def main() -> None:
         results.append(json.loads(done.stdout))
         cpu = results[-1]["cpu_seconds"]
         print(f"{spec:22} build {cpu['build']['median']:7.3f} s, verify {cpu['verify']['median']:7.3f} s")
-    figures = {"machine": machine, "repetitions": options.repeat, "results": results}
-    write_json(options.output, figures)
+    result_files.write(options.output, started, parameters={"repetitions": options.repeat}, results=results)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from weft.algorithms import multitree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 CASES: Final = (
     ("torus:8x8", "0-1"),
@@ -57,7 +57,7 @@ def measure(spec: str, cable: str, percent: int) -> dict[str, Any]:
     return {
         "topology": spec,
         "cable": cable,
-        "percent": percent,
+        "percent_of_speed": percent,
         "notes": schedules["weft"].notes,
         "milliseconds": {name: round(value * 1e3, 4) for name, value in seconds.items()},
         "authors_over_cut": round(seconds["authors"] / seconds["cut"], 3),
@@ -67,13 +67,14 @@ def measure(spec: str, cable: str, percent: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print."""
-    results = []
+    started, results = result_files.start(), []
     for spec, cable in CASES:
         for percent in PERCENT:
             results.append(measure(spec, cable, percent))
             ratios = {name: results[-1][f"{name}_over_cut"] for name in ("authors", "weft")}
             print(f"{spec:12} {cable:6} {percent:3} %  to cut: {ratios}")
-    write_json(Path(__file__).with_suffix(".json"), {"size": SIZE, "results": results})
+    parameters = {"size": SIZE, "collective": "all_gather"}
+    result_files.write(Path(__file__).with_suffix(".json"), started, parameters=parameters, results=results)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from weft.simulation import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SPECS: Final = (
     "torus:4x4",
@@ -76,7 +76,7 @@ def measure(spec: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print."""
-    results = []
+    started, results = result_files.start(), []
     for spec in SPECS:
         results.append(measure(spec))
         steps = results[-1]["steps"]
@@ -85,7 +85,8 @@ def main() -> None:
             f"{spec:20} steps {steps['authors']:3} {steps['weft']:3}, at least "
             f"{results[-1]['fewest_steps']:3}; authors/weft {gains}"
         )
-    write_json(Path(__file__).with_suffix(".json"), {"results": results})
+    parameters = {"sizes": SIZES}
+    result_files.write(Path(__file__).with_suffix(".json"), started, parameters=parameters, results=results)
 
 
 if __name__ == "__main__":

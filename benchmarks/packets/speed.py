@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -28,7 +27,7 @@ from weft.papers.multitree.machines import MULTITREE, MULTITREE_MSG, RULES, Pape
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 REPEATS = 3
 PEER_KIB = 512
@@ -105,7 +104,12 @@ def beside_peer(folder: Path | None) -> dict[str, Any]:
         mine.append(ours(machine, MULTITREE, PEER_KIB << 10))
         if folder is not None:
             peers.append(theirs(folder, PEER_KIB))
-    found: dict[str, Any] = {"kib": PEER_KIB, "ours": summary(mine)}
+    found: dict[str, Any] = {
+        "kind": "beside the authors' simulator",
+        "topology": "torus:4x4",
+        "size_bytes": PEER_KIB << 10,
+        "ours": summary(mine),
+    }
     if peers:
         found["theirs"] = summary(peers)
         found["times_as_fast"] = found["theirs"]["cpu_seconds"] / found["ours"]["cpu_seconds"]
@@ -120,13 +124,19 @@ def details(algorithm: str) -> dict[str, Any]:
     for _ in range(REPEATS):
         for detail, done in runs.items():
             done.append(ours(machine, algorithm, LARGE, detail))
-    found: dict[str, Any] = {detail: summary(done) for detail, done in runs.items()}
+    found: dict[str, Any] = {
+        "kind": "packets and messages",
+        "topology": "torus:8x8",
+        "size_bytes": LARGE,
+        "algorithm": algorithm,
+    }
+    found |= {detail: summary(done) for detail, done in runs.items()}
     medians = {
         detail: statistics.median(run["running_seconds"] for run in done) for detail, done in runs.items()
     }
     found["share_of_time"] = medians["message"] / medians["packet"]
     found["deviation"] = found["message"]["total_cycles"] / found["packet"]["total_cycles"] - 1
-    print(algorithm, json.dumps(found), flush=True)
+    print(json.dumps(found), flush=True)
     return found
 
 
@@ -136,7 +146,9 @@ def growth() -> list[dict[str, Any]]:
     rows = []
     for size in GROWTH:
         run = summary([ours(machine, MULTITREE_MSG, size) for _ in range(REPEATS)])
-        rows.append({"size_bytes": size, **run, "ns_per_packet": 1e9 * run["cpu_seconds"] / run["packets"]})
+        cost = 1e9 * run["cpu_seconds"] / run["packets"]
+        case = {"kind": "growth", "topology": "torus:8x8", "size_bytes": size}
+        rows.append({**case, **run, "ns_per_packet": cost})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -148,16 +160,9 @@ def main() -> None:
     here = Path(__file__).parent / "results" / "speed.json"
     parser.add_argument("--output", type=Path, default=here)
     chosen = parser.parse_args()
-    load = round(os.getloadavg()[0], 1)
-    result = {
-        "torus_4x4": beside_peer(chosen.peer),
-        "torus_8x8_64_mib": {name: details(name) for name in (MULTITREE, MULTITREE_MSG)},
-        "growth": growth(),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "load_before": load,
-    }
-    write_json(chosen.output, result)
+    started = result_files.start()
+    rows = [beside_peer(chosen.peer), *(details(name) for name in (MULTITREE, MULTITREE_MSG)), *growth()]
+    result_files.write(chosen.output, started, parameters={"repeats": REPEATS}, results=rows)
 
 
 if __name__ == "__main__":

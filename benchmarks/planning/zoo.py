@@ -27,7 +27,7 @@ from weft.topology import Topology, load_topology
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "topology"
@@ -198,7 +198,7 @@ def main() -> int:
     parser.add_argument("topologies", nargs="*", help="specs or files; all of the zoo by default")
     asked = parser.parse_args().topologies
     names = asked or ZOO
-    results = []
+    started, results = result_files.start(), []
     for number, name in enumerate(names, 1):
         row = measure(name)
         results.append(row)
@@ -217,15 +217,13 @@ def main() -> int:
         f"{time.process_time():.0f} CPU s"
     )
     if not asked:
-        document = {
-            "sizes_between": BETWEEN,
-            "topologies": len(results),
-            "within_10_percent": near,
-            "worst_ratio": slowest,
-            "results": results,
-        }
-        target = Path(__file__).with_suffix(".json")
-        write_json(target, document)
+        result_files.write(
+            Path(__file__).with_suffix(".json"),
+            started,
+            parameters={"sizes_between_bytes": BETWEEN},
+            summary={"topologies": len(results), "within_10_percent": near, "worst_ratio": slowest},
+            results=results,
+        )
     return 0 if slowest <= ALLOWED and near >= ENOUGH * len(results) else 1
 
 

@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from provenance import write_report  # noqa: E402
+import result_files  # noqa: E402
 from support.hosts import make_network  # noqa: E402
 from support.jobs import finish, start_ranks  # noqa: E402
 
@@ -66,14 +65,14 @@ def measure(where: str, ranks: int, size: int, rounds: int) -> dict[str, Any]:
     if any(code for code, _ in ends):
         sys.exit(f"{where}, {ranks} ranks: {ends}")
     raw: dict[str, list[list[float]]] = json.loads(ends[0][1])
-    case: dict[str, Any] = {"where": where, "ranks": ranks, "size_bytes": size, "rounds": rounds}
+    case: dict[str, Any] = {"where": where, "ranks": ranks, "size_bytes": size}
     for column, name in enumerate(("seconds", "cpu_seconds")):
         for way, values in raw.items():
             low, middle, high = statistics.quantiles([one[column] for one in values], n=4)
             case[f"{name}_{way}"] = [round(low, 6), round(middle, 6), round(high, 6)]
         pairs = zip(raw["with"], raw["without"], strict=True)
         case[f"{name}_ratio"] = round(statistics.median(a[column] / b[column] for a, b in pairs), 4)
-    return {**case, "raw": raw}
+    return {**case, "raw_wall_and_cpu_seconds": raw}
 
 
 def main() -> None:
@@ -82,7 +81,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     wanted = parser.parse_args()
-    began = time.monotonic()
+    started = result_files.start()
     cases = [
         measure(where, ranks, size, wanted.rounds)
         for where in ("loopback", "hosts")
@@ -92,7 +91,8 @@ def main() -> None:
     for case in cases:
         what = f"{case['where']}, {case['ranks']} ranks, {case['size_bytes'] >> 20} MiB"
         print(f"{what}: time x {case['seconds_ratio']}, processor x {case['cpu_seconds_ratio']}")
-    write_report(wanted.output, began, {"ratio": "with checksums / without"}, cases)
+    parameters = {"rounds": wanted.rounds, "ratio": "with checksums / without"}
+    result_files.write(wanted.output, started, parameters=parameters, results=cases)
 
 
 if __name__ == "__main__":

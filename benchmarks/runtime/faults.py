@@ -17,7 +17,6 @@ import itertools
 import json
 import random
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -28,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from provenance import write_report  # noqa: E402
+import result_files  # noqa: E402
 from support.faults import Fault, Nursery, Outcome, Setting, run  # noqa: E402
 from support.faults.case import PHASES, START, WAYS  # noqa: E402
 from support.faults.trial import run_cycles  # noqa: E402
@@ -148,7 +147,7 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _row(way: str, action: str, by_deadline: bool, cases: list[dict[str, Any]]) -> dict[str, Any]:
     waiting = [case for case in cases if case["phase"] != "close"]
-    seconds = sorted(second for case in cases for second in case["each"])
+    seconds = sorted(second for case in cases for second in case["seconds_each"])
     survivors = sum(case["ranks"] - 1 for case in waiting)
     return {
         "way": way,
@@ -175,9 +174,21 @@ def tell(facts: dict[str, Any]) -> None:
     print(what, *(f"\n    {problem[:300]}" for problem in facts["problems"]), flush=True)
 
 
+def save(
+    wanted: argparse.Namespace,
+    started: result_files.Start,
+    summary: dict[str, Any] | None,
+    cases: list[dict[str, Any]],
+) -> None:
+    """Write a report with the words of the command line as its parameters."""
+    words = {name: value for name, value in vars(wanted).items() if name not in ("run", "output")}
+    path = FOLDER / f"{wanted.output}.json"
+    print(result_files.write(path, started, parameters=words, summary=summary, results=cases))
+
+
 def matrix(wanted: argparse.Namespace) -> None:
     """Kill and freeze in every phase."""
-    chance, began = random.Random(wanted.seed), time.monotonic()
+    chance, started = random.Random(wanted.seed), result_files.start()
     found = []
     for action, side_by_side in (("kill", wanted.kills_at_once), ("freeze", wanted.freezes_at_once)):
         if action in wanted.actions:
@@ -186,12 +197,12 @@ def matrix(wanted: argparse.Namespace) -> None:
     rows = summarise(found)
     for row in rows:
         print(json.dumps(row))
-    print(write_report(FOLDER / f"{wanted.output}.json", began, {"by_way": rows}, found))
+    save(wanted, started, {"by_way": rows}, found)
 
 
 def thaws(wanted: argparse.Namespace) -> None:
     """Freeze within an all-reduce on shared memory, and see what a rank does that goes on afterwards."""
-    chance, began = random.Random(wanted.seed), time.monotonic()
+    chance, started = random.Random(wanted.seed), result_files.start()
     cases = []
     for number in range(wanted.cases):
         ranks = chance.choice((2, 3, 4))
@@ -216,12 +227,12 @@ def thaws(wanted: argparse.Namespace) -> None:
         "cases_with_problems": sum(bool(case["problems"]) for case in found),
     }
     print(facts)
-    print(write_report(FOLDER / f"{wanted.output}.json", began, facts, found))
+    save(wanted, started, facts, found)
 
 
 def cycles(wanted: argparse.Namespace) -> None:
     """Lose a rank again and again in the same processes, and see what accumulates."""
-    began, found = time.monotonic(), []
+    started, found = result_files.start(), []
     with Nursery() as nursery:
         for way in ("memory", "tcp"):
             reports = run_cycles(Setting(way, 3, elements=100_000), wanted.cases, nursery)
@@ -234,7 +245,7 @@ def cycles(wanted: argparse.Namespace) -> None:
                 row = {"way": way, "rank": rank, "losses": wanted.cases, "named_rightly": len(named)}
                 found.append({**row, "left": ending["left"], "warm_kib": warm, "kib": ending.get("kib")})
                 print(found[-1], flush=True)
-    print(write_report(FOLDER / f"{wanted.output}.json", began, {"losses": wanted.cases}, found))
+    save(wanted, started, None, found)
 
 
 def one(wanted: argparse.Namespace) -> None:

@@ -36,7 +36,7 @@ from weft.runtime.bootstrap.listener import let_idle, open_socket
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from provenance import write_report  # noqa: E402
+import result_files  # noqa: E402
 from support.flooded import hear, start, tell, waiting_job  # noqa: E402
 from support.floods import LOOPBACK, Flood, end_flood, flooding  # noqa: E402
 
@@ -159,7 +159,7 @@ def main() -> None:
     secret = secrets.token_bytes(32)
     hello = Hello.make(1, RANKS, "test").sign(secret)
     flood = Flood(wanted.rate // 2, wanted.rate // 2, 600.0, hello)
-    began = time.monotonic()
+    started = result_files.start()
     starts = measure_starts(flood, secret, wanted.rounds, wanted.files)
     runs = measure_runs(flood, secret, 3 * wanted.rounds)
     seconds = summary([row for row in starts if row["seconds"] is not None], "seconds")
@@ -170,16 +170,17 @@ def main() -> None:
             "median_s": seconds,
             "worst_s": max(row["seconds"] or 0.0 for row in starts if row["flood_at"] == "job"),
         },
-        "run": {"median": speeds, "ratio_quartiles": paired_ratios(runs)},
+        "run": {"median_operations_per_s": speeds, "ratio_quartiles": paired_ratios(runs)},
     }
-    how = {
+    parameters = {
         "ranks": RANKS,
-        "rate": wanted.rate,
-        "files": wanted.files,
+        "connections_per_s": wanted.rate,
+        "open_files": wanted.files,
         "hold_s": HOLD_S,
         "head_start_s": HEAD_START_S,
+        "rounds": wanted.rounds,
     }
-    write_report(wanted.output, began, {**how, **found}, [*starts, *runs])
+    result_files.write(wanted.output, started, parameters=parameters, summary=found, results=[*starts, *runs])
     print(json.dumps(found, indent=2))
 
 

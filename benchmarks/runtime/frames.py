@@ -16,11 +16,12 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from provenance import write_report  # noqa: E402
+import result_files  # noqa: E402
 from support.faults import Nursery  # noqa: E402
 from support.faults.control_frames import damage_control_frames  # noqa: E402
 from support.faults.damage import ENDINGS, KINDS, Damage  # noqa: E402
@@ -35,9 +36,22 @@ BATCH = 250
 MOST_JOBS = 100
 
 
+def save(
+    wanted: argparse.Namespace,
+    started: result_files.Start,
+    summary: dict[str, Any],
+    rows: list[dict[str, Any]],
+) -> None:
+    """Write a report with the words of the command line as its parameters."""
+    words = {name: getattr(wanted, name) for name in ("cases", "seed", "at_once")}
+    path = FOLDER / f"{wanted.output}.json"
+    print(result_files.write(path, started, parameters=words, summary=summary, results=rows))
+
+
 def damaged(wanted: argparse.Namespace) -> None:
     """Damage data on its way between two ranks."""
-    chance, began = random.Random(wanted.seed), time.monotonic()
+    chance, started = random.Random(wanted.seed), result_files.start()
+    began = time.monotonic()
     damages = [draw_damage(KINDS[number % len(KINDS)], chance) for number in range(wanted.cases)]
     batches = [damages[first : first + BATCH] for first in range(0, len(damages), BATCH)]
     with Nursery() as nursery, ThreadPoolExecutor(wanted.at_once) as pool:
@@ -73,12 +87,12 @@ def damaged(wanted: argparse.Namespace) -> None:
         "left_behind": left,
     }
     print(summary, *missed[:10], sep="\n")
-    print(write_report(FOLDER / f"{wanted.output}.json", began, {**summary, "by_kind": rows}, missed))
+    save(wanted, started, {**summary, "missed": missed}, rows)
 
 
 def control(wanted: argparse.Namespace) -> None:
     """Damage what ranks say to each other through rank 0."""
-    chance, began = random.Random(wanted.seed), time.monotonic()
+    chance, started = random.Random(wanted.seed), result_files.start()
     counts: dict[str, collections.Counter[str]] = {}
     missed = []
     for number in range(wanted.cases):
@@ -90,15 +104,16 @@ def control(wanted: argparse.Namespace) -> None:
     summary = {
         "frames_damaged": wanted.cases - sum(some["unchanged"] for some in counts.values()),
         "taken_although_damaged": len(missed),
-        "by_kind": {kind: dict(some) for kind, some in counts.items()},
+        "missed": missed,
     }
-    print(summary)
-    print(write_report(FOLDER / f"{wanted.output}.json", began, summary, missed))
+    rows = [{"kind": kind, "ends": dict(some)} for kind, some in counts.items()]
+    print(summary, rows)
+    save(wanted, started, summary, rows)
 
 
 def strangers(wanted: argparse.Namespace) -> None:
     """Send frames from connections that do not know the secret, to rank 0 and to where data is expected."""
-    chance, began = random.Random(wanted.seed), time.monotonic()
+    chance, started = random.Random(wanted.seed), result_files.start()
     heard: list[tuple[str, Heard]] = []
     problems: list[str] = []
     jobs = 0
@@ -114,11 +129,12 @@ def strangers(wanted: argparse.Namespace) -> None:
         "jobs": jobs,
         "hung_up_on": sum(one.hung_up for _, one in heard),
         "most_bytes_sent_back": max(one.bytes for _, one in heard),
-        "by_kind": dict(collections.Counter(kind for kind, _ in heard)),
         "problems_of_the_jobs": problems,
     }
-    print(summary)
-    print(write_report(FOLDER / f"{wanted.output}.json", began, summary, []))
+    counts = collections.Counter(kind for kind, _ in heard)
+    rows = [{"kind": kind, "frames": frames} for kind, frames in counts.items()]
+    print(summary, rows)
+    save(wanted, started, summary, rows)
 
 
 def main() -> None:

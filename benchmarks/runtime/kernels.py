@@ -24,7 +24,7 @@ from weft import _core
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SIZES = {"128 KiB, in cache": 128 << 10, "64 MB, in memory": 64_000_000}
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     parser.add_argument("--rounds", type=int, default=45)
     arguments = parser.parse_args()
-    results = []
+    started, results = result_files.start(), []
     for label, size in SIZES.items():
         for op in OPS:
             for dtype in DTYPES:
@@ -131,13 +131,8 @@ def main() -> None:
                 results.append(result)
                 medians = ", ".join(f"{name} {speed['median']:.1f}" for name, speed in result["GBps"].items())
                 print(f"{label}, {op}, {dtype}: {medians} GB/s, {result['times_numpy']} times numpy")
-    document = {
-        "numpy": np.__version__,
-        "levels": _core.cpu_levels(),
-        "rounds": arguments.rounds,
-        "results": results,
-    }
-    write_json(arguments.output, document)
+    parameters = {"levels": _core.cpu_levels(), "rounds": arguments.rounds}
+    result_files.write(arguments.output, started, parameters=parameters, results=results)
 
 
 if __name__ == "__main__":

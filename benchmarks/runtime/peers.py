@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 FOLDER = Path(__file__).with_name("peers")
 RANKS = (2, 4, 8)
@@ -74,18 +74,38 @@ def run(one: Set, sizes: tuple[str, ...], timeout: float) -> dict[str, Any]:
     done = subprocess.run(words, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         sys.exit(done.returncode)  # weft bench has said why
-    return {"set": one.name, "words": words[2:], **json.loads(done.stdout)}
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {"set": one.name, "arguments": words[2:], **found}
+
+
+def write(path: Path, started: result_files.Start, found: dict[str, Any]) -> None:
+    """Write what one set measured into its file; the versions of the peers belong to the provenance."""
+    names = ("set", "arguments", "ranks", "rounds", "settings")
+    versions = {
+        what if what == who or who == "gloo" else f"{who} {what}": version
+        for who, some in found["versions"].items()
+        for what, version in some.items()
+    }
+    result_files.write(
+        path,
+        started,
+        parameters={name: found[name] for name in names},
+        results=found["rows"],
+        versions=versions,
+    )
 
 
 def summarise(found: dict[str, Any]) -> list[str]:
     """A line for each large size: how many times as long each peer takes."""
     lines = []
-    for row in found["rows"]:
-        if row["size_bytes"] >= LARGE or row is found["rows"][-1]:
+    for row in found["results"]:
+        if row["size_bytes"] >= LARGE or row is found["results"][-1]:
             milliseconds = 1e3 * row["contestants"]["weft"]["in"]["median_seconds"]
-            ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in row["ratios"].items())
+            ratios = ", ".join(f"{peer} {ratio:.2f}" for peer, ratio in row["ratios"].items())
             size = f"{row['size_bytes'] / 2**20:g} MiB"
-            lines.append(f"{found['set']:<20} {size:>9}  weft {milliseconds:8.2f} ms;  times: {ratios}")
+            lines.append(
+                f"{found['parameters']['set']:<20} {size:>9}  weft {milliseconds:8.2f} ms;  times: {ratios}"
+            )
     return lines
 
 
@@ -99,7 +119,7 @@ def table(folder: Path) -> str:
         path = folder / f"{one.name}.json"
         if not path.exists():
             continue
-        rows = {row["size_bytes"]: row for row in json.loads(path.read_text("utf-8"))["rows"]}
+        rows = {row["size_bytes"]: row for row in result_files.read(path)["results"]}
         kind, ranks = one.name.rsplit("-", 1)
         for peer in rows[LARGE]["ratios"]:
             ratios = [f"{rows[size]['ratios'][peer]:.2f}" if size in rows else "" for size in SIZES]
@@ -126,12 +146,11 @@ def main() -> None:
         if options.only and one.name not in options.only:
             continue
         if not options.summary:
-            began = time.monotonic()
-            found = run(one, QUICK if options.quick else FULL, options.timeout)
-            write_json(path, found)
-            print(f"{path.name}: {time.monotonic() - began:.0f} s", flush=True)
+            started = result_files.start()
+            write(path, started, run(one, QUICK if options.quick else FULL, options.timeout))
+            print(f"{path.name}: {time.monotonic() - started.monotonic_s:.0f} s", flush=True)
         if path.exists():
-            print("\n".join(summarise(json.loads(path.read_text("utf-8")))), flush=True)
+            print("\n".join(summarise(result_files.read(path))), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,13 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from provenance import write_report  # noqa: E402
+import result_files  # noqa: E402
 from runtime.jobs.dying_start import PHASES  # noqa: E402
 from support.hosts import Network, make_network  # noqa: E402
 from support.jobs import start_ranks  # noqa: E402
@@ -79,17 +78,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     wanted = parser.parse_args()
-    began = time.monotonic()
-    results: list[dict[str, Any]] = []
+    started = result_files.start()
+    rows: list[dict[str, Any]] = []
     cases: list[dict[str, Any]] = []
     with make_network(HOSTS) as network:
         for sign, phases in (("SIGKILL", tuple(PHASES)), ("SIGSTOP", FREEZES)):
             for place in PLACES:
-                rows = lose_all(place, network, sign, phases)
-                results.append(summary(place, sign, rows))
-                cases += rows
-    write_report(wanted.output, began, {"ranks": RANKS, "hosts": HOSTS, "results": results}, cases)
-    print(json.dumps(results, indent=2))
+                lost = lose_all(place, network, sign, phases)
+                rows.append(summary(place, sign, lost))
+                cases += lost
+    result_files.write(
+        wanted.output,
+        started,
+        parameters={"ranks": RANKS, "hosts": HOSTS},
+        summary={"by_place": rows},
+        results=cases,
+    )
+    print(json.dumps(rows, indent=2))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import resource
 import shlex
@@ -29,7 +28,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SPEC: Final = "ring:{ranks}@bw=50GiB/s,lat=500ns"
 SIZE: Final = "64MiB"
@@ -60,19 +59,19 @@ def main() -> None:
     if options.stage:
         print(json.dumps(run_stage(options.stage, options.ranks[0])))
         return
-    load = {"load_before": round(os.getloadavg()[0], 1)}
+    started = result_files.start()
     samples = measure(options)
-    load["load_after"] = round(os.getloadavg()[0], 1)
-    result = {
-        "case": {"topology": SPEC, "size": SIZE, "collective": "all_reduce", "algorithm": "ring"},
-        "machine": describe_machine() | load,
-        "repetitions": options.repeat,
-        "weft": [summarise(ranks, samples) for ranks in options.ranks],
-    }
-    if options.peer:
-        result["peer"] = compare_peer(options.peer_name, samples)
-    write_json(options.output, result)
-    print_tables(result)
+    rings = [summarise(ranks, samples) for ranks in options.ranks]
+    peer = compare_peer(options.peer_name, samples) if options.peer else None
+    case = {"topology": SPEC, "size": SIZE, "collective": "all_reduce", "algorithm": "ring"}
+    result_files.write(
+        options.output,
+        started,
+        parameters={**case, "repetitions": options.repeat},
+        results=[*rings, peer] if peer else rings,
+        versions={"peer": options.peer_name} if peer else None,
+    )
+    print_tables(options.repeat, rings, peer)
 
 
 def run_stage(stage: str, ranks: int) -> dict[str, Any]:
@@ -148,7 +147,12 @@ def run_process(command: list[str]) -> Run:
 
 def summarise(ranks: int, samples: dict[tuple[str, int], list[dict[str, Any]]]) -> dict[str, Any]:
     """Put the repetitions of one ring together."""
-    result: dict[str, Any] = {"ranks": ranks, "transfers": 2 * ranks * (ranks - 1), "stages": {}}
+    result: dict[str, Any] = {
+        "kind": "weft",
+        "ranks": ranks,
+        "transfers": 2 * ranks * (ranks - 1),
+        "stages": {},
+    }
     for stage in STAGES:
         runs = samples[stage, ranks]
         problems = [run["problem"] for run in runs if "problem" in run]
@@ -174,6 +178,7 @@ def compare_peer(name: str, samples: dict[tuple[str, int], list[dict[str, Any]]]
     """Compare the peer's process with ours, which starts Python, synthesises and simulates."""
     peer, ours = samples["peer", PEER_RANKS], samples["simulation", PEER_RANKS]
     result: dict[str, Any] = {
+        "kind": "peer",
         "name": name,
         "ranks": PEER_RANKS,
         "process_cpu_seconds": spread([run["process"] for run in peer]),
@@ -205,29 +210,15 @@ def show(values: dict[str, float]) -> str:
     return f"{values['median']:.3f} ({values['min']:.3f}-{values['max']:.3f})"
 
 
-def describe_machine() -> dict[str, Any]:
-    """Say what ran this, but not where."""
-    cpuinfo = Path("/proc/cpuinfo")
-    models = re.findall(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else []
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {
-        "cpu": models[0] if models else platform.machine(),
-        "cores": os.cpu_count(),
-        "memory_gib": round(pages / 2**30),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-    }
-
-
-def print_tables(result: dict[str, Any]) -> None:
+def print_tables(repetitions: int, rings: list[dict[str, Any]], peer: dict[str, Any] | None) -> None:
     """Print what was measured, for people."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"ring all-reduce, {SIZE}, {result['repetitions']} repetitions")
+    table = Table(title=f"ring all-reduce, {SIZE}, {repetitions} repetitions")
     for column in ("ranks", "stage", "CPU s (min-max)", "ns/transfer (user)", "process CPU s", "peak MiB"):
         table.add_column(column, justify="left" if column == "stage" else "right")
-    for ring in result["weft"]:
+    for ring in rings:
         for name, stage in ring["stages"].items():
             if "problem" in stage:
                 table.add_row(str(ring["ranks"]), name, "-", "-", "-", "-")
@@ -241,13 +232,13 @@ def print_tables(result: dict[str, Any]) -> None:
                 f"{whole['median']:.3f}",
                 str(stage["process_peak_mib"]),
             )
-    if peer := result.get("peer"):
+    if peer:
         cost = show(peer["process_cpu_seconds"])
         table.add_row(str(peer["ranks"]), peer["name"], "", "", cost, str(peer["process_peak_mib"]))
     console = Console()
     console.width = max(console.width, 110)
     console.print(table)
-    for ring in result["weft"]:
+    for ring in rings:
         problems = {name: stage["problem"] for name, stage in ring["stages"].items() if "problem" in stage}
         for name, problem in problems.items():
             console.print(f"{ring['ranks']} ranks, {name}: {problem}", markup=False)

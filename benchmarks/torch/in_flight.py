@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from provenance import write_report  # noqa: E402
+import result_files  # noqa: E402
 
 RESULTS = Path(__file__).with_name("results") / "in_flight.json"
 OPERATIONS = 1000
@@ -74,7 +74,7 @@ def measure(rounds: int) -> None:
 
     import weft.torch  # noqa: F401 - registers the backend
 
-    began = time.monotonic()
+    started = result_files.start()
     dist.init_process_group("gloo")
     groups = {name: dist.new_group(backend=name) for name in ("gloo", "weft")}
     cases = []
@@ -95,7 +95,13 @@ def measure(rounds: int) -> None:
                         }
                     )
     if dist.get_rank() == 0:
-        summary = {"ranks": dist.get_world_size(), "operations": OPERATIONS, "elements": ELEMENTS}
+        parameters = {
+            "ranks": dist.get_world_size(),
+            "operations": OPERATIONS,
+            "elements": ELEMENTS,
+            "rounds": rounds,
+        }
+        summary: dict[str, dict[str, Any]] = {"gather": {}, "scatter": {}}
         for collective in ("gather", "scatter"):
             for unit in ("wall_s", "cpu_s"):
                 columns = [
@@ -107,12 +113,12 @@ def measure(rounds: int) -> None:
                     for name in groups
                 ]
                 ratios = sorted(gloo / weft for gloo, weft in zip(*columns, strict=True))
-                summary[f"{collective} gloo_over_weft {unit}"] = {
+                summary[collective][f"gloo_over_weft_{unit.removesuffix('_s')}"] = {
                     "median": round(statistics.median(ratios), 2),
                     "range": [round(ratios[0], 2), round(ratios[-1], 2)],
                 }
         print(summary)
-        write_report(RESULTS, began, summary, cases)
+        result_files.write(RESULTS, started, parameters=parameters, summary=summary, results=cases)
     dist.destroy_process_group()
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 RANKS, VICTIM = 4, 2
 WAYS = ("dear gradients", "dear parameters", "wfbp gradients", "hook", "group")
@@ -108,17 +108,23 @@ def run_once(way: str, last: int, folder: Path) -> float:
 def main() -> None:
     """Kill, in every way, several times."""
     times = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    started = result_files.start()
     found: dict[str, list[float]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(times):
             for way in WAYS:
                 found[way].append(round(run_once(way, 5 + turn, Path(folder)), 4))
                 print(way, found[way][-1], flush=True)
-    told = {
-        way: {"median_s": statistics.median(some), "worst_s": max(some), "all_s": some}
+    rows = [
+        {"way": way, "median_s": statistics.median(some), "worst_s": max(some), "all_s": some}
         for way, some in found.items()
-    }
-    write_json(Path(__file__).with_name("results") / "losses.json", told)
+    ]
+    result_files.write(
+        Path(__file__).with_name("results") / "losses.json",
+        started,
+        parameters={"ranks": RANKS, "victim": VICTIM, "times": times},
+        results=rows,
+    )
 
 
 if __name__ == "__main__":

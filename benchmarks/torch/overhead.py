@@ -25,7 +25,7 @@ import weft.torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 LAYERS = 64
 WIDTH = 16
@@ -70,12 +70,13 @@ def optimizer_of(way: str, model: nn.Module) -> Any:
 
 def main() -> None:
     """Measure in turn, and write what came out."""
+    started = result_files.start()
     torch.set_num_threads(1)
     dist.init_process_group("weft", store=dist.HashStore(), rank=0, world_size=1)
     models = {way: make() for way in WAYS}
     optimizers = {way: optimizer_of(way, model) for way, model in models.items()}
     x = torch.randn(2, WIDTH)
-    times: dict[str, dict[str, list[float]]] = {way: {"cpu": [], "wall": []} for way in WAYS}
+    times: dict[str, dict[str, list[float]]] = {way: {"cpu_us": [], "wall_us": []} for way in WAYS}
     for turn in range(ROUNDS + 1):
         for way, model in models.items():
             begun, begun_cpu = time.perf_counter(), time.thread_time()
@@ -84,21 +85,28 @@ def main() -> None:
                 model(x).square().mean().backward()
                 optimizers[way].step()
             if turn:  # the first fills caches
-                times[way]["cpu"].append((time.thread_time() - begun_cpu) / STEPS)
-                times[way]["wall"].append((time.perf_counter() - begun) / STEPS)
+                times[way]["cpu_us"].append((time.thread_time() - begun_cpu) / STEPS)
+                times[way]["wall_us"].append((time.perf_counter() - begun) / STEPS)
     step = {
         way: {kind: round(1e6 * statistics.median(some)) for kind, some in both.items()}
         for way, both in times.items()
     }
-    found = {
-        "layers": LAYERS,
-        "step_us": step,
-        "per_group_us": per(step["a group per layer"], step["one group"], LAYERS - 1),
-        "of_which_the_optimizers_call_us": per(step["an optimizer per layer"], step["alone"], LAYERS - 1),
-        "per_parameter_us": per(step["one group"], step["alone"], 2 * LAYERS),
+    summary = {
+        "per_group": per(step["a group per layer"], step["one group"], LAYERS - 1),
+        "of_which_the_optimizers_call": per(step["an optimizer per layer"], step["alone"], LAYERS - 1),
+        "per_parameter": per(step["one group"], step["alone"], 2 * LAYERS),
     }
-    write_json(Path(__file__).with_name("results") / "overhead.json", found)
-    print(json.dumps(found, indent=1))
+    result_files.write(
+        Path(__file__).with_name("results") / "overhead.json",
+        started,
+        parameters={"layers": LAYERS, "width": WIDTH, "steps": STEPS, "rounds": ROUNDS},
+        summary=summary,
+        results=[
+            {"way": way, **{f"step_{kind}": value for kind, value in both.items()}}
+            for way, both in step.items()
+        ],
+    )
+    print(json.dumps(summary, indent=1))
     dist.destroy_process_group()
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 RESULTS = Path(__file__).with_name("results") / "process_group.json"
 SIZES = {"64KiB": 64 << 10, "1MiB": 1 << 20, "64MiB": 64 << 20}
@@ -46,6 +46,11 @@ def summary(turns: list[dict[str, float]], first: str) -> dict[str, Any]:
             f"{first}_over_this_range": [round(ratios[0], 2), round(ratios[-1], 2)] if ratios else None,
         }
     return found
+
+
+def row(kind: str, what: str, turns: list[dict[str, float]]) -> dict[str, Any]:
+    """One result of the file."""
+    return {"kind": kind, "what": what, "contestants": summary(turns, "gloo")}
 
 
 def beyond(turns: list[dict[str, float]], alone: float, names: list[str]) -> list[dict[str, float]]:
@@ -95,15 +100,16 @@ class Rank:
 
         return run
 
-    def collectives(self) -> dict[str, Any]:
+    def collectives(self) -> list[dict[str, Any]]:
         """All-reduce, reduce-scatter and all-gather of each size; the size is that of the larger tensor."""
-        found: dict[str, Any] = {}
+        found = []
         for label, size in SIZES.items():
             elements = size // 4
             times = max(1, min(50, (4 << 20) // size))
             for name in ("all_reduce", "reduce_scatter_tensor", "all_gather_into_tensor"):
                 calls = {which: self.timed(self._call(name, which, elements), times) for which in self.groups}
-                found[f"{name} {label}"] = summary(self.take_turns(calls, self.rounds), "gloo")
+                turns = self.take_turns(calls, self.rounds)
+                found.append(row("collective", f"{name} {label}", turns))
         return found
 
     def _call(self, name: str, which: str, elements: int) -> Callable[[], None]:
@@ -142,7 +148,7 @@ class Rank:
         self.torch.manual_seed(0)
         return self.torch.nn.Sequential(*[self.torch.nn.Linear(WIDTH, WIDTH) for _ in range(layers)])
 
-    def sharded(self) -> dict[str, Any]:
+    def sharded(self) -> list[dict[str, Any]]:
         """Whole steps of FSDP2 and of DDP with ZeroRedundancyOptimizer."""
         from torch.distributed.device_mesh import DeviceMesh
         from torch.distributed.fsdp import fully_shard
@@ -174,19 +180,22 @@ class Rank:
 
             return run
 
-        found = {}
+        found = []
         for kind in ("FSDP2", "ZeRO"):
             calls = {which: self.timed(step(*steps[kind, which])) for which in self.groups}
             calls["alone"] = self.timed(step(*alone))
             turns = self.take_turns(calls, self.rounds)
-            found[f"{kind} step, 64 MiB of weights"] = summary(turns, "gloo")
-            found[f"{kind} step, what it takes longer than one of one process alone"] = summary(
-                beyond(turns, statistics.median(turn["alone"] for turn in turns), list(self.groups)), "gloo"
-            )
+            longer = beyond(turns, statistics.median(turn["alone"] for turn in turns), list(self.groups))
+            found.append(row("sharded", f"{kind} step, 64 MiB of weights", turns))
+            title = f"{kind} step, what it takes longer than one of one process alone"
+            found.append(row("sharded", title, longer))
         return found
 
-    def ddp(self) -> dict[str, Any]:
-        """Communication of a backward pass of DDP: on gloo, on gloo with the hook, on weft."""
+    def ddp(self) -> tuple[float, list[dict[str, Any]]]:
+        """Backward pass of DDP and its communication: on gloo, on gloo with the hook, on weft.
+
+        The first number is the milliseconds of a backward pass without communication.
+        """
         from torch.nn.parallel import DistributedDataParallel
 
         from weft.torch import ddp_hook
@@ -218,29 +227,47 @@ class Rank:
             calls[f"{name}, no_sync"] = lambda net=net: quiet(net)
         turns = self.take_turns(calls, self.rounds)
         alone = statistics.median(turn[f"{name}, no_sync"] for turn in turns for name in nets)
-        return {
-            "backward, 100 MB of gradients": summary([{n: t[n] for n in nets} for t in turns], "gloo"),
-            "backward without communication, ms": round(1e3 * alone, 3),
-            "communication of a step": summary(beyond(turns, alone, list(nets)), "gloo"),
-        }
+        return round(1e3 * alone, 3), [
+            row("ddp", "backward, 100 MB of gradients", [{n: t[n] for n in nets} for t in turns]),
+            row("ddp", "communication of a step", beyond(turns, alone, list(nets))),
+        ]
+
+
+def table() -> str:
+    """The ratios in the result file, for docs/pytorch.md."""
+    found = result_files.read(RESULTS)
+    lines = ["| gloo takes so many times as long | median | range |", "|---|---|---|"]
+    for one in found["results"]:
+        for name, times in one["contestants"].items():
+            if name in ("gloo", "alone"):
+                continue
+            low, high = times["gloo_over_this_range"]
+            who = f": {name}" if one["kind"] == "ddp" else ""
+            lines.append(f"| {one['what']}{who} | {times['gloo_over_this']:.1f} | {low:.1f} to {high:.1f} |")
+    quiet = found["summary"]["backward_without_communication_ms"]
+    return "\n".join([*lines, "", f"A backward pass of DDP without communication took {quiet:.0f} ms.", ""])
 
 
 def measure(rounds: int, output: Path) -> None:
     """One rank's part; the first writes."""
+    started = result_files.start()
     rank = Rank(rounds)
-    found = {"collectives": rank.collectives(), "sharded": rank.sharded(), "ddp": rank.ddp()}
+    rows = [*rank.collectives(), *rank.sharded()]
+    quiet_ms, training = rank.ddp()
+    rows += training
     if rank.rank == 0:
-        about = {
-            "ranks": rank.ranks,
-            "rounds": rounds,
-            "cores": os.cpu_count(),
-            "load_average": [round(value, 1) for value in os.getloadavg()],
-            "torch": rank.torch.__version__,
-            "threads_per_rank": rank.torch.get_num_threads(),
-        }
-        output.parent.mkdir(exist_ok=True)
-        write_json(output, {"about": about, **found})
-        print(json.dumps(found, indent=1))
+        result_files.write(
+            output,
+            started,
+            parameters={
+                "ranks": rank.ranks,
+                "rounds": rounds,
+                "threads_per_rank": rank.torch.get_num_threads(),
+            },
+            summary={"backward_without_communication_ms": quiet_ms},
+            results=rows,
+        )
+        print(json.dumps(rows, indent=1))
     rank.dist.barrier()
     rank.dist.destroy_process_group()
 

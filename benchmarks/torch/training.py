@@ -24,7 +24,7 @@ from charts import Bar, draw_bars  # noqa: E402 - beside the other charts of the
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json  # noqa: E402
+import result_files  # noqa: E402
 
 IMAGES = HERE.parents[1] / "docs" / "images"
 NAMES = {
@@ -98,19 +98,32 @@ def run(name: str) -> None:
         words += ["--order", *map(str, asked.order)]
     weft = Path(sys.executable).with_name("weft")
     command = [weft, "lab", "run", "--scale", "1", asked.topology, HERE / "training_job.py", *words]
+    started = result_files.start()
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=1800)
     found = json.loads(output.read_text("utf-8"))
-    found = {"title": asked.title, "topology": asked.topology, **found, "ratios": ratios(found)}
-    write_json(output, found)
-    (IMAGES / f"training-{name}.svg").write_text(draw(asked, found), "utf-8")
-    print(json.dumps(found["ratios"], indent=1))
+    summary = {"ratios": ratios(found["results"])}
+    parameters = {
+        "title": asked.title,
+        "topology": asked.topology,
+        "size_bytes": found["size_bytes"],
+        "forward_s": asked.forward,
+        "backward_s": asked.backward,
+        "blocks": asked.blocks,
+        "rounds": asked.rounds,
+        "steps": asked.steps,
+        "order": asked.order,
+    }
+    result_files.write(output, started, parameters=parameters, summary=summary, results=found["results"])
+    (IMAGES / f"training-{name}.svg").write_text(draw(asked, found["results"]), "utf-8")
+    print(json.dumps(summary, indent=1))
 
 
-def ratios(found: dict[str, Any]) -> dict[str, float]:
+def ratios(results: list[dict[str, Any]]) -> dict[str, float]:
     """What others take beside DeAR, and how much of the ideal gain over WFBP is there."""
-    medians = {name: statistics.median(times) for name, times in found["seconds"].items()}
+    medians = {row["way"]: statistics.median(row["iteration_s"]) for row in results}
     told = {f"{name} / dear": round(took / medians["dear"], 3) for name, took in medians.items()}
-    ideal = found["auto"]["ideal_wfbp_s"] / found["auto"]["ideal_dear_s"]
+    model = next(row["model"] for row in results if row["way"] == "auto")
+    ideal = model["ideal_wfbp_s"] / model["ideal_dear_s"]
     told["ideal wfbp / ideal dear"] = round(ideal, 3)
     if ideal > 1:
         gain = medians["wfbp"] / medians["dear"] - 1
@@ -118,12 +131,12 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
     return told
 
 
-def draw(asked: SetUp, found: dict[str, Any]) -> str:
+def draw(asked: SetUp, results: list[dict[str, Any]]) -> str:
     """Bars, with what DeAR's model expects."""
     bars = []
-    for name in asked.ways:
-        times = found["seconds"][name]
-        expected = found.get(name, {}).get("predicted_s")
+    for row in results:
+        name, times = row["way"], row["iteration_s"]
+        expected = row.get("model", {}).get("predicted_s")
         own = name in ("dear", "auto", "wfbp")
         bars.append(Bar(NAMES[name], statistics.median(times), (min(times), max(times)), expected, own))
     return draw_bars(f"{asked.title} (seconds of an iteration)", bars)

@@ -8,6 +8,7 @@ backward pass, and then computes its gradients, which are real, on a small batch
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import sys
@@ -24,10 +25,6 @@ from torch import nn
 import weft
 from weft.torch.dear import DeAR
 from weft.training import ideal_dear, ideal_wfbp
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from provenance import write_json
 
 WIDTH = 512
 BATCH = 4
@@ -122,7 +119,7 @@ def describe(optimizer: DeAR) -> dict[str, Any]:
     assert costs is not None
     size = sum(layer.size_bytes for layer in layers)
     return {
-        "groups": [group.size_bytes for group in optimizer.fusion.groups],
+        "groups_bytes": [group.size_bytes for group in optimizer.fusion.groups],
         "policy": optimizer.fusion.policy,
         "decision": optimizer.decision,
         "forward_s": sum(layer.forward_s for layer in layers),
@@ -167,9 +164,12 @@ def main() -> None:
             times[way.name].append(measure(way, x, comm, asked.steps))
     if rank == 0:
         size_bytes = sum(p.numel() * p.element_size() for p in ways[0].model.parameters())
-        found: dict[str, Any] = {"bytes": size_bytes, "seconds": times}
-        found |= {way.name: describe(way.optimizer) for way in ways if isinstance(way.optimizer, DeAR)}
-        write_json(asked.output, found)
+        rows: list[dict[str, Any]] = [{"way": way.name, "iteration_s": times[way.name]} for way in ways]
+        for row, way in zip(rows, ways, strict=True):
+            if isinstance(way.optimizer, DeAR):
+                row["model"] = describe(way.optimizer)
+        asked.output.parent.mkdir(exist_ok=True)
+        asked.output.write_text(json.dumps({"size_bytes": size_bytes, "results": rows}), "utf-8")
         print({name: round(statistics.median(v), 4) for name, v in times.items()}, file=sys.stderr)
     comm.barrier()
     dist.destroy_process_group()

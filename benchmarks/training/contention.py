@@ -11,8 +11,6 @@ predict.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import statistics
 import sys
 import time
@@ -26,7 +24,7 @@ from weft.training.endpoints import ENDPOINTS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 SHAPE = "4x4x4"
 REPEATS = 3
@@ -49,33 +47,26 @@ def main() -> None:
     here = Path(__file__).parent / "results" / "contention.json"
     parser.add_argument("--output", type=Path, default=here)
     output = parser.parse_args().output
-    load = round(os.getloadavg()[0], 1)
+    started = result_files.start()
     all_reduce(SHAPE)  # built once and kept: not part of what is measured
     predicted = point("roofline", "resnet50", SHAPE, rates(SHAPE, 16 << 20))
     rows = []
     for name in NAMES:
         (seconds, _), cost = timed(lambda name=name: contended("roofline", "resnet50", SHAPE, [name]))
         iteration = {"iteration_ms": 1e3 * seconds[name], "predicted_ms": 1e3 * predicted.seconds[name]}
-        rows.append({"endpoint": name, **cost, **iteration})
+        rows.append({"kind": "resnet50, two iterations", "endpoint": name, **cost, **iteration})
         print(f"{name:12} {cost['cpu_seconds']:6.2f} CPU s  {1e3 * seconds[name]:.3f} ms", flush=True)
-    singles = []
     for name in NAMES:
         found, cost = timed(lambda name=name: drive(SHAPE, ENDPOINTS[name], LARGE))
-        singles.append({"endpoint": name, **cost, "simulated_us": 1e6 * found.seconds})
+        case = {"kind": "all_reduce of 64 MiB", "endpoint": name}
+        rows.append({**case, **cost, "simulated_us": 1e6 * found.seconds})
         print(f"{name:12} {cost['cpu_seconds']:6.2f} CPU s  64 MiB alone", flush=True)
-    models = [
-        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
-    ]
-    result = {
+    parameters = {
         "topology": f"ace:{SHAPE}",
         "chunk_bytes": ENDPOINTS["ace"].chunk_bytes,
-        "resnet50_two_iterations": rows,
-        "all_reduce_64_mib": singles,
-        "cpu": models[0].partition(": ")[2] if models else platform.machine(),
-        "python": platform.python_version(),
-        "load_before": load,
+        "repeats": REPEATS,
     }
-    write_json(output, result)
+    result_files.write(output, started, parameters=parameters, results=rows)
 
 
 if __name__ == "__main__":

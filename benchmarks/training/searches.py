@@ -2,11 +2,14 @@
 
 The truth: 16 hosts of 4 ranks on 10 Gbit/s as the simulator sees them, layers as the model of an RTX 2080 Ti
 has them. The model that seeds the bounded search knows the network by lines, and the layers by times that are
-each wrong by up to 40 %. Run it with the file to write: ``python benchmarks/training/searches.py FILE.json``.
+each wrong by up to 40 %.
+
+    python benchmarks/training/searches.py        # into results/searches.json beside this file
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from dataclasses import asdict, replace
@@ -19,7 +22,7 @@ from weft.training.workloads import load_workload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 MODELS = ["bert-base", "bert-large", "resnet50", "inception-v4", "densenet201"]
 NETWORK = "hosts:" + ",".join(["4"] * 16) + "@intra=10GB/s,uplink=1.25GB/s"
@@ -40,8 +43,13 @@ def misjudged(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     )
 
 
-def main(path: Path) -> None:
-    """Try every fusion and every search, and write what came out after each model."""
+def main() -> None:
+    """Try every fusion and every search, and write what came out."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    here = Path(__file__).parent / "results" / "searches.json"
+    parser.add_argument("--output", type=Path, default=here)
+    output = parser.parse_args().output
+    started = result_files.start()
     network = Simulated.on(NETWORK, "ring")
     rows = []
     for name in MODELS:
@@ -56,9 +64,9 @@ def main(path: Path) -> None:
                 f"{name}, prefetch {prefetch}: best of {found.fusions} fusions; off by {distances}",
                 flush=True,
             )
-            result = {"network": NETWORK, "device": DEVICE, "seed": SEED, "rows": rows}
-            write_json(path, result)
+    parameters = {"network": NETWORK, "device": DEVICE, "seed": SEED}
+    result_files.write(output, started, parameters=parameters, results=rows)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

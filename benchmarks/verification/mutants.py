@@ -36,7 +36,7 @@ from weft.verification import inspect  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json  # noqa: E402
+import result_files  # noqa: E402
 
 TOPOLOGIES = (
     "ring:2",
@@ -86,7 +86,7 @@ def check_originals(originals: list[Schedule]) -> None:
 
 
 def judge_mutants(originals: list[Schedule], count: int, seed: int) -> dict[str, Any]:
-    """Draw mutants and compare verdicts."""
+    """Draw mutants and compare verdicts; ``by_change`` has a row for each kind of change."""
     generator = np.random.default_rng(seed)
     accepted: Counter[str] = Counter()
     rejected: Counter[str] = Counter()
@@ -102,10 +102,11 @@ def judge_mutants(originals: list[Schedule], count: int, seed: int) -> dict[str,
         by_check[report.problem.check if report.problem else "accepted"] += 1
         (accepted if report.ok else rejected).update(set(kinds))
     return {
-        "mutants": count,
         "accepted": by_check.pop("accepted", 0),
         "rejected_by_check": dict(sorted(by_check.items())),
-        "by_change": {kind: {"accepted": accepted[kind], "rejected": rejected[kind]} for kind in MUTATIONS},
+        "by_change": [
+            {"change": kind, "accepted": accepted[kind], "rejected": rejected[kind]} for kind in MUTATIONS
+        ],
         "disagreements": len(disagreements),
         "disagreement_texts": disagreements[:20],
     }
@@ -118,23 +119,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20_240_229)
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
     arguments = parser.parse_args()
-    began = time.process_time()
+    started, began = result_files.start(), time.process_time()
     from_registry, by_hand = registry_schedules(), handmade_schedules()
     originals = from_registry + by_hand
     check_originals(originals)
-    result = {
+    parameters = {
         "seed": arguments.seed,
-        "originals": {"registry": len(from_registry), "by_hand": len(by_hand), "refused": 0},
+        "mutants": arguments.count,
         "algorithms": sorted({schedule.algorithm for schedule in from_registry}),
         "collectives": sorted({schedule.collective for schedule in originals}),
         "topologies": sorted({schedule.topology.name for schedule in originals}),
+    }
+    summary = {
+        "originals": {"registry": len(from_registry), "by_hand": len(by_hand), "refused": 0},
         "largest_transfers": max(schedule.transfers for schedule in originals),
         **judge_mutants(originals, arguments.count, arguments.seed),
         "cpu_seconds": round(time.process_time() - began, 1),
     }
-    write_json(arguments.output, result)
-    print(json.dumps({key: value for key, value in result.items() if key != "topologies"}, indent=2))
-    sys.exit(1 if result["disagreements"] else 0)
+    rows = summary.pop("by_change")
+    result_files.write(arguments.output, started, parameters=parameters, summary=summary, results=rows)
+    print(json.dumps(summary, indent=2))
+    sys.exit(1 if summary["disagreements"] else 0)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from provenance import write_json
+import result_files
 
 CASES = (
     ("ring", "all_reduce", "ring:1024"),
@@ -85,7 +85,7 @@ def main() -> None:
     if arguments.case:
         print(json.dumps(measure(*arguments.case)))
         return
-    results = []
+    started, results = result_files.start(), []
     for case in CASES:
         done = subprocess.run(
             [sys.executable, __file__, "--case", *case], capture_output=True, text=True, check=False
@@ -94,7 +94,7 @@ def main() -> None:
             sys.exit(f"{' '.join(case)}: {done.stderr.splitlines()[-1]}")
         results.append(json.loads(done.stdout))
         print(done.stdout, end="")
-    write_json(arguments.output, {"results": results})
+    result_files.write(arguments.output, started, parameters={}, results=results)
 
 
 if __name__ == "__main__":

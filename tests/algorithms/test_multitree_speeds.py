@@ -102,5 +102,5 @@ def test_the_table_of_the_page_is_that_of_the_benchmark() -> None:
     assert len(rows) == 12
     for spec, way, cells in rows:
         key = "authors_over_cut" if way == "paper" else "weft_over_cut"
-        measured = {row["percent"]: row[key] for row in results if row["topology"] == spec}
+        measured = {row["percent_of_speed"]: row[key] for row in results if row["topology"] == spec}
         assert cells.split(" | ") == [f"{measured[percent]:.2f}" for percent in (4, 25, 50, 75, 90)]

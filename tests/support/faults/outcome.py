@@ -159,7 +159,7 @@ class Outcome:
             "raised": len(seconds),
             "kinds": sorted({str((self.error(rank) or {}).get("kind")) for rank in self.survivors}),
             "seconds": round(max(seconds.values()), 4) if seconds else None,
-            "each": [round(one, 4) for one in seconds.values()],
+            "seconds_each": [round(one, 4) for one in seconds.values()],
             "named_wrongly": len(self.misnaming()),
             "left_behind": len(self.left) + sum(len(self.fact(r, "left") or ()) for r in self.survivors),
             "bytes_watched": sum(self.fact(r, "bytes") or 0 for r in self.survivors),
@@ -167,7 +167,7 @@ class Outcome:
             "close_seconds": round(
                 max((self.fact(r, "seconds") or 0.0 for r in self.survivors), default=0.0), 4
             ),
-            "gone_after": self.gone_after,
+            "gone_after_s": self.gone_after,
             "problems": self.problems(),
         }
 
