@@ -1,0 +1,478 @@
+"""Sentences of README.md and docs, with the figures that the results give them.
+
+Text around a figure is repeated here as far as it says what the figure is, so that a page that no longer says
+what was measured fails `tests/unit/test_doc_figures.py`. Words such as "none" stand here for a zero, and are
+checked like numbers.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import result_files
+
+FOLDER = Path(__file__).parent
+OWN_ENGINE = ("memory", "copy", "tcp", "hosts")
+"""Ways of `runtime/faults.py` on which Weft itself moves the data."""
+
+
+def all_sentences() -> dict[str, list[str]]:
+    """What each page must say, by its path in the repository."""
+    return {
+        "README.md": readme(),
+        "docs/bench.md": bench(),
+        "docs/bounds.md": bounds(),
+        "docs/dear.md": dear(),
+        "docs/forest.md": forest(),
+        "docs/guarantees.md": guarantees(),
+        "docs/lab.md": lab(),
+        "docs/papers/ace.md": ace(),
+        "docs/probe.md": probe(),
+        "docs/runtime.md": runtime(),
+        "docs/verification.md": verification(),
+    }
+
+
+def readme() -> list[str]:
+    """DeAR, and the evidence."""
+    ratios = results_of("torch/results/training-hosts")["summary"]["ratios"]
+    memory = peer_ratios("gloo", "private-float32", "shared-float32")
+    tcp = peer_ratios("gloo", "tcp-ring")
+    small, large = [], []
+    for peer in ("mpi", "mpi4"):
+        small += peer_ratios(peer, "private-float32", most=2 << 20)
+        large += peer_ratios(peer, "private-float32", least=16 << 20)
+    mutants = results_of("verification/mutants")
+    return [
+        f"it is {ratios['wfbp / dear']:.2f} times as fast as all-reduces behind the backward pass",
+        f"and {ratios['ddp 25 / dear']:.2f} times as fast as DDP on Gloo",
+        (
+            f"Brute-force execution of {mutants['parameters']['mutants']:,} mutated schedules agrees with it "
+            f"{word_for_zero('every time', mutants['summary']['disagreements'])}"
+        ),
+        (
+            f"Gloo takes {short(min(memory))} to {short(max(memory))} times as long through shared "
+            f"memory and "
+            f"{short(min(tcp))} to {short(max(tcp))} times over TCP"
+        ),
+        (
+            f"Open MPI is faster up to about 2 MiB (down to {short(min(small))} times as long), and takes "
+            f"{short(min(large), 2)} to {short(max(large))} times as long from 16 MiB on"
+        ),
+    ]
+
+
+def bench() -> list[str]:
+    """Where Weft is not ahead."""
+    shared = [
+        row["ratios"]["gloo"]
+        for ranks in (4, 8)
+        for row in results_of(f"runtime/peers/shared-float32-{ranks}")["results"]
+        if row["size_bytes"] >= 16 << 20
+    ]
+    return [
+        f"**Shared tensors at 4 and 8 ranks** are {statistics.median(shared):.0f} times ahead of Gloo",
+        f"medians of {results_of('runtime/peers/private-float32-2')['parameters']['rounds']} rounds in turn",
+    ]
+
+
+def bounds() -> list[str]:
+    """What a bound costs."""
+    torus = row_of("bounds/searches", topology="torus:32x32")
+    return [
+        (
+            f"A torus of 1024 ranks takes {torus['densest_cut_cpu_s']:.2f} CPU s for the equal-shard cut and "
+            f"{torus['strongest_partition_cpu_s']:.2f} for the best division, in all about "
+            f"{torus['lower_bound_all_reduce_cpu_s']:.1f} for a bound"
+        )
+    ]
+
+
+def dear() -> list[str]:
+    """Emulated clusters, losses, overhead."""
+    hosts = results_of("torch/results/training-hosts")["summary"]["ratios"]
+    slow = iteration_medians("slow-compute")
+    torus = iteration_medians("torus")
+    near = [slow[way] for way in ("auto", "dear", "wfbp", "ddp 1")]
+    best_gloo = min(torus["ddp 25"], torus["ddp 1"])
+    losses = [second for row in results_of("torch/results/losses")["results"] for second in row["all_s"]]
+    cost = results_of("torch/results/overhead")
+    alone = row_of("torch/results/overhead", way="alone")["step_cpu_us"] / cost["parameters"]["layers"]
+    return [
+        (
+            f"DeAR is {hosts['wfbp / dear']:.2f} times as fast as WFBP on the same runtime, of the "
+            f"{hosts['ideal wfbp / ideal dear']:.2f} that perfect overlap would give, "
+            f"{hosts['ddp 1 / dear']:.2f} times as fast as DistributedDataParallel on gloo with buckets "
+            f"of the "
+            f"best size, and {hosts['ddp 25 / dear']:.2f} times with torch's default"
+        ),
+        f"All but torch's default buckets are within {100 * (max(near) / min(near) - 1):.0f} % of each other",
+        (
+            f"It is {best_gloo / torus['auto']:.2f} times as fast as DistributedDataParallel on gloo "
+            f"with its "
+            f"ranks in the best order, DeAR {best_gloo / torus['dear']:.1f} times"
+        ),
+        f"it took {min(losses):.2f} to {max(losses):.2f} s in {len(losses)} jobs of four ranks",
+        (
+            f"{cost['summary']['per_parameter']['cpu_us']:.0f} us of processor time per parameter for "
+            f"its hook, "
+            f"its copy and its update, and {cost['summary']['per_group']['cpu_us']:.0f} us per fusion group"
+        ),
+        f"a linear layer of 16x16 takes {alone:.0f} us forward, backward and update",
+        f"at a load of {cost['provenance']['load_before'][0]:.0f}",
+    ]
+
+
+def forest() -> list[str]:
+    """Beside equal shards, and how long a packing takes."""
+    mesh, torus = (
+        row_of("forest/finite", kind="time", topology=spec, size="1GiB")["times_equal_shard_optimum"]
+        for spec in ("mesh:8x8", "torus:8x8+fail=0-1")
+    )
+    packings = results_of("forest/packing")["results"]
+    small, large = (
+        [row for row in packings if least <= row["ranks"] <= most] for least, most in ((1, 64), (257, 2000))
+    )
+    one_way = row_of("forest/packing", topology="torus:16x16@bw=1GB/s+fail=0>1")
+    gap_256 = max(row["gap_percent"] for row in packings if row["ranks"] == 256)
+    return [
+        (
+            f"On an 8x8 mesh that is {mesh:.2f} times what equal shards can reach at best, on the torus "
+            f"with a "
+            f"dead link {torus:.2f} times"
+        ),
+        (
+            f"Up to 64 ranks the gap is {max(row['gap_percent'] for row in small):.2f} % in at most "
+            f"{max(row['cpu_seconds'] for row in small):.1f} CPU s"
+        ),
+        (
+            f"At 256 ranks it is at most {gap_256:.1f} %; a torus with a one-way dead link takes "
+            f"{one_way['cpu_seconds']:.0f} CPU s"
+        ),
+        (
+            f"At 1024 ranks it is at most {max(row['gap_percent'] for row in large):.1f} % in "
+            f"{max(row['cpu_seconds'] for row in large):.0f}"
+        ),
+    ]
+
+
+def guarantees() -> list[str]:
+    """Losses, damaged frames, strangers, floods, checksums."""
+    matrix = results_of("runtime/faults/matrix")
+    cases, by_way = matrix["results"], matrix["summary"]["by_way"]
+    kills = [case for case in cases if case["action"] == "kill"]
+    known = sum(row["cases"] for row in by_way if (row["action"], row["found_by"]) == ("kill", "watch"))
+    own = seconds_of(by_way, cases, "kill", OWN_ENGINE)
+    in_torch = seconds_of(by_way, cases, "kill", ("torch",))
+    frozen = seconds_of(by_way, cases, "freeze", (*OWN_ENGINE, "torch", "group"))
+    raised = {
+        ways: (sum(row["raised"] for row in rows), sum(row["named_wrongly"] for row in rows))
+        for ways, rows in (
+            ("own", [row for row in by_way if row["way"] in OWN_ENGINE]),
+            ("all", [row for row in by_way if row["way"] != "mpi"]),
+        )
+    }
+    group = {what: results_of(f"runtime/faults/matrix-group-{what}") for what in ("kills", "freezes")}
+    p99 = {
+        what: next(row for row in found["summary"]["by_way"] if row["found_by"] == "watch")["seconds"]["p99"]
+        for what, found in group.items()
+    }
+    problems = sum(bool(case["problems"]) for found in group.values() for case in found["results"])
+    load = matrix["provenance"]["load_after"]
+    quieter = [value for found in group.values() for value in found["provenance"]["load_after"]]
+    return [
+        f"{len(kills)} kills in every phase, {known} of them where others knew of the rank",
+        f"and mpirun, at a load of {min(load):.0f} to {max(load):.0f}",
+        f"of the group, repeated at a load of {min(quieter):.0f} to {max(quieter):.0f}",
+        (
+            f"p99 {percentile(own, 99):.2f} s on Weft's own engine (worst {max(own):.2f} s) and "
+            f"{percentile(in_torch, 99):.2f} s on the torch engine"
+        ),
+        f"{len(group['kills']['results'])} kills and {len(group['freezes']['results'])} freezes of the group",
+        f"p99 {p99['kills']:.2f} s and {p99['freezes']:.2f} s, {word_for_zero('no', problems)} problems",
+        (
+            f"{len(cases) - len(kills)} freezes in the same series: p99 {percentile(frozen, 99):.2f} s, "
+            f"worst "
+            f"{max(frozen):.2f} s once ranks are connected"
+        ),
+        (
+            f"{word_for_zero('all', raised['own'][1])} of {raised['own'][0]:,} on Weft's own engine; "
+            f"{raised['all'][0] - raised['all'][1]:,} of {raised['all'][0]:,} over all ways but mpirun"
+        ),
+        *frames(),
+        *checksums(),
+        *flood_in_short(),
+    ]
+
+
+def frames() -> list[str]:
+    """Thaws, damaged frames, strangers and mutants."""
+    thaws = results_of("runtime/faults/thaws")["summary"]
+    control = results_of("runtime/faults/control")["summary"]
+    damaged = results_of("runtime/faults/damaged")["summary"]
+    strangers = results_of("runtime/faults/strangers")["summary"]
+    mutants = results_of("verification/mutants")
+    unseen = damaged["frames_damaged"] - damaged["frames_detected"]
+    return [
+        (
+            f"{thaws['freezes']} freezes and thaws within an all-reduce, "
+            f"{thaws['bytes_watched'] / 1e9:.1f} GB "
+            f"watched: {word_for_zero('no', thaws['bytes_changed'])} byte"
+        ),
+        (
+            f"{control['frames_damaged']:,} damaged frames of the control plane: "
+            f"{word_for_zero('none', control['taken_although_damaged'])} taken"
+        ),
+        (
+            f"{damaged['frames_damaged']:,} damaged frames of data: {word_for_zero('all', unseen)} noticed, "
+            f"{word_for_zero('no', damaged['wrong_sums'])} wrong sum"
+        ),
+        (
+            f"{strangers['frames']:,} frames of such peers: "
+            f"{word_for_zero('all', strangers['frames'] - strangers['hung_up_on'])} hung up on"
+        ),
+        (
+            f"{mutants['parameters']['mutants']:,} mutants, "
+            f"{word_for_zero('none', mutants['summary']['disagreements'])} accepted wrongly"
+        ),
+    ]
+
+
+def checksums() -> list[str]:
+    """What the checksum costs at 64 MiB."""
+    more = {
+        (row["where"], row["ranks"]): f"{100 * (row['seconds_ratio'] - 1):.0f} %"
+        for row in results_of("runtime/checksums")["results"]
+        if row["size_bytes"] == 64 << 20
+    }
+    return [
+        (
+            f"for 64 MiB {more['loopback', 2]} (two ranks) and {more['loopback', 4]} (four) more time over "
+            f"loopback, {more['hosts', 2]} and {more['hosts', 4]} between lab hosts"
+        )
+    ]
+
+
+def flood_in_short() -> list[str]:
+    """The flood, as the table of guarantees has it."""
+    found = results_of("runtime/flood")
+    low, middle, high = (f"{100 * ratio:.0f} %" for ratio in flood_quartiles(found))
+    rate = found["parameters"]["connections_per_s"]
+    return [
+        (
+            f"{rate:,} connections a second, silent and speaking: starts within "
+            f"{found['summary']['start']['worst_s']:.1f} s, {middle} of the speed under a flood "
+            f"elsewhere in the "
+            f"median of {3 * found['parameters']['rounds']} rounds (quartiles {low} and {high})"
+        )
+    ]
+
+
+def runtime() -> list[str]:
+    """The flood, in full."""
+    found = results_of("runtime/flood")
+    start = found["summary"]["start"]
+    low, middle, high = (f"{ratio:.2f}" for ratio in flood_quartiles(found))
+    return [
+        (
+            f"{found['parameters']['connections_per_s']:,} such connections a second, half of them "
+            f"silent, at all "
+            f"listeners of a job of {found['parameters']['ranks']} ranks, each allowed "
+            f"{found['parameters']['open_files']} open files"
+        ),
+        (
+            f"the job started within {start['median_s']['job']:.2f} s (median of "
+            f"{found['parameters']['rounds']}, "
+            f"worst {start['worst_s']:.2f} s), beside {start['median_s']['none']:.2f} s without a flood"
+        ),
+        (
+            f"A running job had {middle} of the speed that it has while the same flood is aimed at "
+            f"others (median "
+            f"of {3 * found['parameters']['rounds']} pairs; quartiles {low} and {high})"
+        ),
+    ]
+
+
+def lab() -> list[str]:
+    """What the gallery says, and the cut cable."""
+    planned = [
+        100 * abs(row_of(f"lab/results/{path.stem}", name="weft")["deviation"])
+        for path in (FOLDER / "lab" / "results").glob("*.json")
+    ]
+    best = [lab_ratio(torus, "gloo, best order") for torus in ("torus-2x4", "torus-4x4")]
+    rank_order = [lab_ratio(torus, "gloo, rank order") for torus in ("torus-2x4", "torus-4x4")]
+    hdrm = row_of("lab/results/bigraph", name="weft hdrm")
+    nearest, farthest = (
+        row_of("lab/results/bigraph", name=f"weft halving-doubling, {order} first")
+        for order in ("nearest", "farthest")
+    )
+    cut = row_of("lab/recovery", what="cut")
+    (lost,) = (entry for entry in cut["log"] if "lost" in entry)
+    return [
+        f"what Weft plans is within {min(planned):.0f} to {max(planned):.1f} % of its prediction",
+        (
+            f"{best[0]:.1f} times Gloo on 2x4 and {best[1]:.1f} on 4x4 in the order that suits its ring "
+            f"best, "
+            f"{rank_order[0]:.1f} and {rank_order[1]:.1f} with ranks as they come"
+        ),
+        f"forest is {lab_ratio('mesh-4x4', 'weft bucket'):.2f} times as fast as the best with equal shares",
+        (
+            f"{lab_ratio('uneven-hosts', 'gloo, rank order'):.2f} times Gloo and "
+            f"{lab_ratio('uneven-hosts', 'weft hierarchical'):.2f} times an even hierarchical split"
+        ),
+        (
+            f"{lab_ratio('slow-nic', 'gloo, rank order'):.2f} times Gloo, and "
+            f"{lab_ratio('slow-nic', 'weft halving_doubling'):.2f} times halving-doubling"
+        ),
+        (
+            f"HDRM is {nearest['median_seconds'] / hdrm['median_seconds']:.2f} times halving-doubling "
+            f"that meets "
+            f"the nearest first"
+        ),
+        (
+            f"{farthest['median_seconds'] / hdrm['median_seconds']:.1f} times by the median, "
+            f"{min(farthest['seconds']) / min(hdrm['seconds']):.2f} by the fastest rounds"
+        ),
+        (
+            f"steps of {cut['step_before_s']:.2f} s before, {lost['noticed_after_s']:.1f} s until all knew, "
+            f"{lost['repair_s']:.1f} s to connect and plan, {cut['step_after_s']:.2f} s after"
+        ),
+    ]
+
+
+def ace() -> list[str]:
+    """What simulating costs."""
+    rows = results_of("training/results/contention")["results"]
+    whole = {row["endpoint"]: row["cpu_seconds"] for row in rows if row["kind"].startswith("resnet50")}
+    alone = [row["cpu_seconds"] for row in rows if row["kind"].startswith("all_reduce")]
+    return [
+        (
+            f"takes {whole['ideal']:.1f} (ideal), {whole['ace']:.1f} (ACE), {whole['comp-opt']:.1f} "
+            f"(comp-opt), "
+            f"{whole['comm-opt']:.1f} (comm-opt) and {whole['no-overlap']:.1f} CPU seconds (no-overlap)"
+        ),
+        f"One all-reduce of 64 MiB in 1024 chunks alone takes {min(alone):.1f} to {max(alone):.1f}",
+    ]
+
+
+def probe() -> list[str]:
+    """How near probes come."""
+    runs = [run for row in results_of("lab/probe_repeats")["results"] for run in row["runs"]]
+    off = max(run["worst_speed_deviation"] for run in runs if run["worst_speed_deviation"] is not None)
+    longer = max(run["simulated_ratio"] for run in runs) - 1
+    measured = [row["measured_ratio"] for row in results_of("lab/probe")["results"]]
+    return [
+        f"Speeds were within {100 * off:.1f} % of the payload rate",
+        (
+            f"takes at most {100 * longer:.1f} % longer on the true network than one made from the truth, by "
+            f"simulation; measured in the lab, in turn, {min(measured):.3f} to {max(measured):.3f} "
+            f"times as long"
+        ),
+    ]
+
+
+def verification() -> list[str]:
+    """Estimates, mutants, and the cost of a large ring."""
+    found = results_of("limits/estimates")
+    reading = [row["operations_per_ns"] for row in found["results"] if row["what"].startswith("read ")]
+    others = [row["operations_per_ns"] for row in found["results"] if not row["what"].startswith("read ")]
+    mutants = results_of("verification/mutants")["parameters"]["mutants"]
+    ring = row_of("verification/speed", algorithm="ring", topology="ring:1024")
+    return [
+        (
+            f"between {min(others):.1f} and {max(others):.1f} operations for each nanosecond, and up to "
+            f"{max(reading):.0f} for reading"
+        ),
+        f"`benchmarks/verification/mutants.py` does the former for {mutants:,} mutants",
+        (
+            f"a 1024-rank ring, {ring['transfers'] / 1e6:.1f} million transfers, takes "
+            f"{ring['cpu_seconds']['verify']:.1f} CPU seconds"
+        ),
+    ]
+
+
+def results_of(name: str) -> dict[str, Any]:
+    """A result file by its path without the suffix."""
+    return result_files.read(FOLDER / f"{name}.json")
+
+
+def row_of(name: str, /, **wanted: object) -> dict[str, Any]:
+    """The one result of a file that has these values."""
+    rows = [row for row in results_of(name)["results"] if wanted.items() <= row.items()]
+    if len(rows) != 1:
+        msg = f"{name}.json has {len(rows)} results with {wanted}, expected one"
+        raise LookupError(msg)
+    row: dict[str, Any] = rows[0]
+    return row
+
+
+def peer_ratios(peer: str, *kinds: str, least: int = 0, most: int = 1 << 60) -> list[float]:
+    """How many times as long a peer takes, over all numbers of ranks, in some kinds of tensors and sizes."""
+    return [
+        row["ratios"][peer]
+        for path in sorted((FOLDER / "runtime" / "peers").glob("*.json"))
+        if path.stem.rpartition("-")[0] in kinds
+        for row in result_files.read(path)["results"]
+        if least <= row["size_bytes"] <= most
+    ]
+
+
+def iteration_medians(name: str) -> dict[str, float]:
+    """Seconds of an iteration in one set-up of `torch/training.py`, by way."""
+    rows = results_of(f"torch/results/training-{name}")["results"]
+    return {row["way"]: statistics.median(row["iteration_s"]) for row in rows}
+
+
+def seconds_of(
+    by_way: list[dict[str, Any]], cases: list[dict[str, Any]], action: str, ways: tuple[str, ...]
+) -> list[float]:
+    """Seconds until survivors knew, in cases that a watch and not the deadline told of."""
+    counts = {(row["way"], row["action"], row["found_by"]): row["cases"] for row in by_way}
+    found = [
+        case
+        for case in cases
+        if case["way"] in ways and case["action"] == action and not is_found_by_deadline(case)
+    ]
+    expected = sum(counts[way, action, "watch"] for way in ways)
+    if len(found) != expected:
+        msg = f"{len(found)} cases of {action}, but the summary has {expected}"
+        raise LookupError(msg)
+    return [second for case in found for second in case["seconds_each"]]
+
+
+def is_found_by_deadline(case: dict[str, Any]) -> bool:
+    """As `runtime/faults.py` has it: who never came, and who froze before there were heartbeats."""
+    starting = case["phase"] in ("arrive", "admitted", "connect", "lines")
+    return case["phase"] == "arrive" or (case["action"] == "freeze" and starting)
+
+
+def percentile(values: list[float], percent: int) -> float:
+    """The smallest value that so many percent do not exceed."""
+    return sorted(values)[max(0, -(-percent * len(values) // 100) - 1)]
+
+
+def flood_quartiles(found: dict[str, Any]) -> list[float]:
+    """Speed when the job is flooded over that when others are, of all rounds; unrounded."""
+    runs = [row for row in found["results"] if row["phase"] == "run" and "round" in row]
+    speed = {(row["round"], row["flood_at"]): row["operations_per_second"] for row in runs}
+    return statistics.quantiles(
+        (speed[one, "job"] / speed[one, "unrelated"] for one in {row["round"] for row in runs}), n=4
+    )
+
+
+def lab_ratio(case: str, name: str) -> float:
+    """How many times as long as Weft somebody takes in a case of the gallery."""
+    weft, other = (row_of(f"lab/results/{case}", name=who)["median_seconds"] for who in ("weft", name))
+    return float(other / weft)
+
+
+def short(value: float, digits: int = 1) -> str:
+    """A number with so many significant digits, without an exponent."""
+    return f"{float(f'{value:.{digits}g}'):g}"
+
+
+def word_for_zero(word: str, value: float) -> str:
+    """The word that a page has for a count of zero; the count itself if it is another."""
+    return word if value == 0 else f"({value} instead of {word})"

@@ -167,7 +167,12 @@ def ratio(found: dict[str, Any], one: dict[str, Any]) -> float:
     return float(one["median_seconds"] / found["results"][0]["median_seconds"])
 
 
-def table(results: list[dict[str, Any]]) -> str:
+def table() -> str:
+    """All results that are stored, for docs/lab.md."""
+    return format_table(stored())
+
+
+def format_table(results: list[dict[str, Any]]) -> str:
     """Results for people."""
     lines = [
         "| cluster | who | algorithm | median s | fastest to slowest | predicted s | off | times weft's |",
@@ -189,7 +194,7 @@ def table(results: list[dict[str, Any]]) -> str:
             ]
             lines.append("| " + " | ".join(cells) + " |")
             title = ""
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def picture(found: dict[str, Any]) -> str:
@@ -224,7 +229,7 @@ def main() -> None:
     parser.add_argument("--pictures", action="store_true")
     given = parser.parse_args()
     if given.table:
-        print(table(stored()))
+        print(table(), end="")
         return
     if not given.pictures:
         for case in CASES:
@@ -232,7 +237,7 @@ def main() -> None:
                 print(case.title, file=sys.stderr, flush=True)
                 started = result_files.start()
                 found = run(case, 1 if given.quick else ROUNDS)
-                print(table([found]), flush=True)
+                print(format_table([found]), flush=True)
                 if not given.quick:
                     result_files.write(FOLDER / f"{case.name}.json", started, **found)
     for found in stored():

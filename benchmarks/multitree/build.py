@@ -39,6 +39,8 @@ CASES: Final = (
 )
 """Topology, and whether in the authors' order."""
 
+RESULTS: Final = Path(__file__).with_suffix(".json")
+
 
 def measure(spec: str, paper_order: bool, repeat: int) -> dict[str, Any]:
     """CPU seconds of one case."""
@@ -75,11 +77,22 @@ def spread(values: list[float]) -> dict[str, float]:
     }
 
 
+def table() -> str:
+    """The stored CPU seconds, for docs/multitree.md."""
+    lines = ["| | ranks | transfers | build | verify |", "|---|---|---|---|---|"]
+    for row in result_files.read(RESULTS)["results"]:
+        name = f"`{row['topology']}`" + (", paper_order" if row["paper_order"] else "")
+        cpu = row["cpu_seconds"]
+        times = f"{cpu['build']['median']:.2f} | {cpu['verify']['median']:.2f}"
+        lines.append(f"| {name} | {row['ranks']} | {row['transfers']:,} | {times} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Run all cases, or one of them as a child."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--paper-order", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -29,6 +29,8 @@ CASES: Final = (
 )
 PERCENT: Final = (4, 10, 25, 50, 75, 90)
 SIZE: Final = "64MiB"
+SHOWN: Final = (4, 25, 50, 75, 90)
+RESULTS: Final = Path(__file__).with_suffix(".json")
 
 
 def slow_down(topology: weft.Topology, cable: str, percent: int) -> weft.Topology:
@@ -65,6 +67,21 @@ def measure(spec: str, cable: str, percent: int) -> dict[str, Any]:
     }
 
 
+def table() -> str:
+    """The stored ratios to the cut network, for docs/multitree.md."""
+    lines = [
+        "| | | " + " | ".join(f"{percent} %" for percent in SHOWN) + " |",
+        "|---|---" + "|---" * len(SHOWN) + "|",
+    ]
+    results = result_files.read(RESULTS)["results"]
+    for spec, _ in CASES:
+        rows = {row["percent_of_speed"]: row for row in results if row["topology"] == spec}
+        for who, key in (("paper", "authors_over_cut"), ("Weft", "weft_over_cut")):
+            cells = [f"{rows[percent][key]:.2f}" for percent in SHOWN]
+            lines.append(f"| `{spec}` | {who} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Measure and print."""
     started, results = result_files.start(), []
@@ -74,7 +91,7 @@ def main() -> None:
             ratios = {name: results[-1][f"{name}_over_cut"] for name in ("authors", "weft")}
             print(f"{spec:12} {cable:6} {percent:3} %  to cut: {ratios}")
     parameters = {"size": SIZE, "collective": "all_gather"}
-    result_files.write(Path(__file__).with_suffix(".json"), started, parameters=parameters, results=results)
+    result_files.write(RESULTS, started, parameters=parameters, results=results)
 
 
 if __name__ == "__main__":

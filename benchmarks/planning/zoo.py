@@ -7,7 +7,7 @@ compare`` tries, and the plan is held against the best of them. At 1 GiB it is h
     python benchmarks/planning/zoo.py                   # all networks, into zoo.json beside this file
     python benchmarks/planning/zoo.py torus:8x8 ring:8  # some, printed only
 
-``WEFT_UPDATE_GOLDEN=1 python -m pytest tests/planning/test_zoo_page.py`` writes it into docs/planning.md.
+``WEFT_UPDATE_GOLDEN=1 python -m pytest tests/unit/test_doc_figures.py`` writes it into docs/planning.md.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import result_files
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "topology"
+RESULTS = Path(__file__).with_suffix(".json")
 
 ZOO = (
     "ring:8",
@@ -192,6 +193,19 @@ def measure(name: str) -> dict[str, Any]:
     }
 
 
+def table() -> str:
+    """The stored results, for docs/planning.md."""
+    found = result_files.read(RESULTS)
+    lines = ["| network | ranks | at 1 GiB | % of bound | worst between sizes |", "|---|---|---|---|---|"]
+    for row in found["results"]:
+        good, worst = 100 * row["fraction_of_bound_1GiB"], row["worst_ratio"]
+        name, label = row["topology"], row["algorithm_1GiB"]
+        lines.append(f"| `{name}` | {row['ranks']} | {label} | {good:.1f} | {worst:.3f} |")
+    near, topologies = found["summary"]["within_10_percent"], found["summary"]["topologies"]
+    lines.append(f"\nWithin 10 % of the bound at 1 GiB: {near} of {topologies}.")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     """Run all or some networks and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -218,7 +232,7 @@ def main() -> int:
     )
     if not asked:
         result_files.write(
-            Path(__file__).with_suffix(".json"),
+            RESULTS,
             started,
             parameters={"sizes_between_bytes": BETWEEN},
             summary={"topologies": len(results), "within_10_percent": near, "worst_ratio": slowest},

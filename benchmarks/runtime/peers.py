@@ -109,8 +109,8 @@ def summarise(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def table(folder: Path) -> str:
-    """The ratios of all sets, as docs/bench.md has them."""
+def table(folder: Path = FOLDER) -> str:
+    """The ratios of all sets, for docs/bench.md."""
     lines = [
         "| tensors | ranks | peer | " + " | ".join(SIZES.values()) + " |",
         "|---|---|---" + "|---" * len(SIZES) + "|",
@@ -124,7 +124,7 @@ def table(folder: Path) -> str:
         for peer in rows[LARGE]["ratios"]:
             ratios = [f"{rows[size]['ratios'][peer]:.2f}" if size in rows else "" for size in SIZES]
             lines.append(f"| {kind} | {ranks} | {peer} | {' | '.join(ratios)} |")
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
     if options.table:
-        print(table(options.out))
+        print(table(options.out), end="")
         return
     options.out.mkdir(parents=True, exist_ok=True)
     for one in all_sets():

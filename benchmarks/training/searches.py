@@ -28,6 +28,7 @@ MODELS = ["bert-base", "bert-large", "resnet50", "inception-v4", "densenet201"]
 NETWORK = "hosts:" + ",".join(["4"] * 16) + "@intra=10GB/s,uplink=1.25GB/s"
 DEVICE = "rtx2080ti"
 SEED = 1
+RESULTS = Path(__file__).parent / "results" / "searches.json"
 
 
 def misjudged(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
@@ -43,11 +44,21 @@ def misjudged(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
     )
 
 
+def table() -> str:
+    """How much longer than with the best fusion an iteration takes, for docs/policies.md."""
+    lines = ["| model | fusions | `prefetch` | model | bounded | bayesian |", "|---|---|---|---|---|---|"]
+    for row in result_files.read(RESULTS)["results"]:
+        off = {line["search"]: f"{line['distance']:.2%}".replace("%", " %") for line in row["outcomes"]}
+        prefetch = "all" if row["prefetch"] is None else row["prefetch"]
+        distances = " | ".join(off[search] for search in ("model", "bounded", "bayesian"))
+        lines.append(f"| {row['model']} | {row['fusions']} | {prefetch} | {distances} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Try every fusion and every search, and write what came out."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    here = Path(__file__).parent / "results" / "searches.json"
-    parser.add_argument("--output", type=Path, default=here)
+    parser.add_argument("--output", type=Path, default=RESULTS)
     output = parser.parse_args().output
     started = result_files.start()
     network = Simulated.on(NETWORK, "ring")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,17 +87,3 @@ def test_many_speeds_are_not_all_tried() -> None:
     topology = replace(topology, bandwidth=speeds)
     assert [len(usage.links) for usage in ways_to_use(topology, fine=False)] == [130, 132]
     assert len({len(usage.links) for usage in ways_to_use(topology)}) == 8
-
-
-def test_the_table_of_the_page_is_that_of_the_benchmark() -> None:
-    root = Path(__file__).parents[2]
-    results = json.loads((root / "benchmarks" / "multitree" / "slow_cable.json").read_text("utf-8"))[
-        "results"
-    ]
-    page = (root / "docs" / "multitree.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\S+)` \| (paper|Weft) \| (.*) \|$", page, re.MULTILINE)
-    assert len(rows) == 12
-    for spec, way, cells in rows:
-        key = "authors_over_cut" if way == "paper" else "weft_over_cut"
-        measured = {row["percent_of_speed"]: row[key] for row in results if row["topology"] == spec}
-        assert cells.split(" | ") == [f"{measured[percent]:.2f}" for percent in (4, 25, 50, 75, 90)]
