@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from weft import limits
@@ -25,7 +26,7 @@ TABLES = make_tables(ring.all_reduce(load_topology("ring:4")), 400)
 def changed(**changes: Any) -> Tables:
     """The ring with another entry 1 of rank 2."""
     ranks = [list(entries) for entries in TABLES.ranks]
-    ranks[2][1] = replace(ranks[2][1], **changes)
+    ranks[2][1] = msgspec.structs.replace(ranks[2][1], **changes)
     return replace(TABLES, ranks=tuple(map(tuple, ranks)))
 
 
@@ -97,7 +98,7 @@ def test_idle_steps_are_bounded_in_all() -> None:
     """Each is passed over one by one, so a short file must not be able to ask for many."""
     last = limits.MAX_STEPS - 1
     entries = [
-        (TableEntry("gather", 0, (), (Send((rank + 1) % 4, 0),), last, 0, 1),) if rank < 2 else ()
+        (TableEntry(last, "gather", 0, 0, 1, (), (Send((rank + 1) % 4, 0),)),) if rank < 2 else ()
         for rank in range(4)
     ]
     with pytest.raises(ScheduleError, match="steps of all ranks together"):
@@ -118,6 +119,6 @@ def test_a_grid_may_have_links_across_it() -> None:
         "odd", 6, 1, cables, bandwidth="1GB/s", latency="1ns", grid=torus.grid
     ).with_routing("shortest")
     sends = [Send(4, 0), Send(5, 0, tuple(topology.links_between(0, 6) + topology.links_between(6, 5)))]
-    entries = (TableEntry("gather", 0, (), tuple(sends), 0, 0, 8),)
+    entries = (TableEntry(0, "gather", 0, 0, 8, (), tuple(sends)),)
     result = simulate_tables(Tables(topology, "odd", "broadcast", 8, 1, 1, (entries, (), (), (), (), ())))
     assert result.packets == 2

@@ -76,14 +76,14 @@ def gather(
     flow: int, *to: int, step: int = 0, size: int = 64, after: tuple[tuple[str, int, int], ...] = ()
 ) -> TableEntry:
     """Send a flow to some ranks."""
-    return TableEntry("gather", flow, after, tuple(Send(dst, 0) for dst in to), step, 0, size)
+    return TableEntry(step, "gather", flow, 0, size, after, tuple(Send(dst, 0) for dst in to))
 
 
 def reduce(
     flow: int, *to: int, step: int = 0, size: int = 64, after: tuple[tuple[str, int, int], ...] = ()
 ) -> TableEntry:
     """Send a sum to a rank, or to none: a closing entry."""
-    return TableEntry("reduce", flow, after, tuple(Send(dst, 0) for dst in to), step, 0, size)
+    return TableEntry(step, "reduce", flow, 0, size, after, tuple(Send(dst, 0) for dst in to))
 
 
 def flits_of(size: int, hardware: Hardware, flow_control: str) -> tuple[int, int]:

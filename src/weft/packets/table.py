@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import numpy as np
 
 from weft import limits, units
@@ -42,44 +43,48 @@ _PLAIN: Final = ("collective", "algorithm", "size_bytes", "ports", "steps", "mes
 REDUCE: Final = "reduce"
 GATHER: Final = "gather"
 
+# What a number may be wherever tables are for; a file is held to it while it is read, with the place.
+_Op = Annotated[str, msgspec.Meta(pattern=f"^({REDUCE}|{GATHER})$")]
+_Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS)]
+_Link = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_LINKS)]
+_Flow = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_CHUNKS)]
 
-@dataclass(frozen=True, slots=True)
-class Send:
+
+class Send(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
     """One message of an entry: to a rank, into one of its ports, along links if not by the network's way."""
 
-    dst: int
-    port: int
-    route: tuple[int, ...] | None = None
+    dst: _Rank
+    port: Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_PORTS)]
+    route: tuple[_Link, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TableEntry:
-    """One line of a table.
+class TableEntry(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
+    """One line of a table, whose fields are in the order in which a file has them.
 
     Parameters
     ----------
+    step
+        When at the earliest, in order.
     op
         ``"reduce"`` or ``"gather"``.
     flow
         Names the messages it sends, together with the rank they come from.
+    address, size_bytes
+        What it sends.
     after
         ``(op, flow, rank)`` of the messages it waits for: children of a reduce, the parent of a gather.
     sends
         Where to. A reduce that sends nothing ends the reduce-scatter: what comes after it waits for it and
         for the ports.
-    step
-        When at the earliest, in order.
-    address, size_bytes
-        What it sends.
     """
 
-    op: str
-    flow: int
-    after: tuple[tuple[str, int, int], ...]
+    step: Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_STEPS)]
+    op: _Op
+    flow: _Flow
+    address: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SIZE_BYTES)]
+    after: tuple[tuple[_Op, _Flow, _Rank], ...]
     sends: tuple[Send, ...]
-    step: int
-    address: int
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +347,7 @@ class _Maker:
         for (src, op, flow, _), (message, sends) in lines.items():
             first, last = flow, flow + message.count
             size = self.address[last] - self.address[first]
-            entry = TableEntry(op, flow, message.after, tuple(sends), step, self.address[first], size)
+            entry = TableEntry(step, op, flow, self.address[first], size, message.after, tuple(sends))
             self.tables[src].append(entry)
         for message in messages:
             self._arrives(message)
@@ -387,7 +392,7 @@ class _Maker:
         for rank, unsent in enumerate(self.unsent):
             after = tuple(unsent)
             flow = after[0][1] if after else rank
-            self.tables[rank].append(TableEntry(REDUCE, flow, after, (), step, 0, 0))
+            self.tables[rank].append(TableEntry(step, REDUCE, flow, 0, 0, after, ()))
             done = set(after)
             for chunk, keys in self.made_of[rank].items():
                 self._spend(_WAIT_WORK * (1 + len(keys)))

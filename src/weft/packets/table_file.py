@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from weft import limits, units
 from weft.errors import FormatError, LimitError, ScheduleError, printable
-from weft.packets.table import GATHER, Send, TableEntry, Tables
+from weft.packets.table import GATHER, TableEntry, Tables
 from weft.topology.json_reading import check_length, decode_json, embedded_topology
 from weft.topology.record import TopologyRecord, to_record
 
@@ -45,30 +45,6 @@ _PLAIN: Final = ("algorithm", "collective", "size_bytes", "steps", "ports")
 """Fields of tables that a file has as they are."""
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.MAX_SPEC_CHARACTERS)]
-_Op = Literal["reduce", "gather"]
-_Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS)]
-_Link = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_LINKS)]
-_Flow = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_CHUNKS)]
-_Bytes = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SIZE_BYTES)]
-_Address = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Port = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_PORTS)]
-_Step = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_STEPS)]
-
-
-class _Send(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    dst: _Rank
-    port: _Port
-    route: list[_Link] | None = None
-
-
-class _Entry(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    step: _Step
-    op: _Op
-    flow: _Flow
-    address: _Address
-    size_bytes: _Bytes
-    after: list[tuple[_Op, _Flow, _Rank]]
-    sends: list[_Send]
 
 
 class _Named(msgspec.Struct):
@@ -81,11 +57,11 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     version: int
     algorithm: _Text
     collective: _Text
-    size_bytes: _Bytes
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SIZE_BYTES)]
     steps: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_STEPS)]
     ports: Annotated[int, msgspec.Meta(ge=1, le=limits.MAX_PORTS)]
     topology: str | TopologyRecord
-    ranks: Annotated[list[list[_Entry]], msgspec.Meta(max_length=limits.MAX_RANKS)]
+    ranks: Annotated[tuple[tuple[TableEntry, ...], ...], msgspec.Meta(max_length=limits.MAX_RANKS)]
 
 
 def is_table(data: bytes) -> bool:
@@ -125,12 +101,8 @@ def _json(value: Any) -> str:
 
 
 def _entry_json(entry: TableEntry) -> str:
-    sends = [
-        [send.dst, send.port] if send.route is None else [send.dst, send.port, send.route]
-        for send in entry.sends
-    ]
-    row = [entry.step, entry.op, entry.flow, entry.address, entry.size_bytes, entry.after, sends]
-    return _json(row)
+    *head, sends = msgspec.to_builtins(entry)
+    return _json([*head, [[part for part in send if part is not None] for send in sends]])
 
 
 def tables_from_json(data: bytes, source: str = "<json>") -> Tables:
@@ -158,19 +130,11 @@ def tables_from_json(data: bytes, source: str = "<json>") -> Tables:
         raise FormatError(source, problem, "version")
     document = decode_json(source, data, _Document, _WHAT)
     topology = embedded_topology(source, document.topology)
-    ranks = tuple(tuple(map(_entry, rows)) for rows in document.ranks)
     try:
-        return Tables(topology, **{name: getattr(document, name) for name in _PLAIN}, ranks=ranks)
+        return Tables(topology, **{name: getattr(document, name) for name in (*_PLAIN, "ranks")})
     except ScheduleError as error:
         place, _, problem = str(error).partition(": ")
         raise FormatError(source, problem, place) from error
-
-
-def _entry(row: _Entry) -> TableEntry:
-    sends = tuple(
-        Send(send.dst, send.port, None if send.route is None else tuple(send.route)) for send in row.sends
-    )
-    return TableEntry(row.op, row.flow, tuple(row.after), sends, row.step, row.address, row.size_bytes)
 
 
 def tables_to_text(tables: Tables) -> str:

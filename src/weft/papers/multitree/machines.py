@@ -7,8 +7,10 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from weft.algorithms import double_binary_tree, hdrm, multitree, ring, ring2d
-from weft.packets import CODESIGNED, Rules, make_tables, simulate_tables
+from weft.packets import CODESIGNED, Rules, Send, make_tables, simulate_tables
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -160,8 +162,8 @@ def _by_source(tables: Tables, leaf: int) -> Tables:
         return tuple(topology.links_between(a, b)[0] for a, b in pairwise(stops))
 
     def routed(rank: int, entry: TableEntry) -> TableEntry:
-        sends = tuple(replace(send, route=route(rank, send.dst)) for send in entry.sends)
-        return replace(entry, sends=sends)
+        sends = tuple(Send(send.dst, send.port, route(rank, send.dst)) for send in entry.sends)
+        return msgspec.structs.replace(entry, sends=sends)
 
     ranks = tuple(
         tuple(routed(rank, entry) for entry in entries) for rank, entries in enumerate(tables.ranks)
