@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from support.schedules import ring_all_reduce
 
 from weft import limits
@@ -19,23 +18,13 @@ from weft.errors import InputError, LimitError
 from weft.export import trace_events, write_trace
 from weft.export.simulation_trace import check_trace
 from weft.schedule import Op, Schedule, ScheduleBuilder
-from weft.simulation import simulate
+from weft.simulation import Timeline, simulate
 from weft.topology import load_topology
 
 
 @dataclass
-class Spans:
-    row: NDArray[np.int32]
-    segment: NDArray[np.int32]
-    size_bytes: NDArray[np.int64]
-    link: NDArray[np.int32]
-    start_ps: NDArray[np.int64]
-    end_ps: NDArray[np.int64]
-
-
-@dataclass
 class Result:
-    timeline: Spans | None
+    timeline: Timeline | None
 
 
 def recorded(*spans: tuple[int, int, int, int, int, int]) -> Result:
@@ -43,7 +32,7 @@ def recorded(*spans: tuple[int, int, int, int, int, int]) -> Result:
     table = np.array(spans, np.int64).reshape(-1, 6)
     row, segment, size, link, start, end = table.T
     return Result(
-        Spans(row.astype(np.int32), segment.astype(np.int32), size, link.astype(np.int32), start, end)
+        Timeline(row.astype(np.int32), segment.astype(np.int32), size, link.astype(np.int32), start, end)
     )
 
 

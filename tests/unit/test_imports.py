@@ -20,7 +20,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     (("errors", "limits", "units", "files", "columns", "collective_names"),),
     ("topology",),
     ("schedule",),
-    (("bounds", "algorithms"), "verification", "simulation", "export", "packets"),
+    (("bounds", "algorithms"), "verification", ("simulation", "export"), "packets"),
     ("planning",),
     ("training", ("runtime", "bench", "lab")),
     ("torch", "papers", "report", "probing", "soak"),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.schedule import Schedule
+    from weft.simulation import Timeline
 
 _PS_PER_US: Final = 10**6
 _LINKS: Final = 1
@@ -34,39 +35,11 @@ _BLOCK: Final = 1 << 14
 """Spans turned into Python objects at a time, so that a long timeline is never held twice."""
 
 
-class LinkSpans(Protocol):
-    """Every segment on every link it crossed, in columns."""
-
-    @property
-    def row(self) -> NDArray[np.int32]:
-        """A transfer of the message."""
-
-    @property
-    def segment(self) -> NDArray[np.int32]:
-        """Which segment of the message."""
-
-    @property
-    def size_bytes(self) -> NDArray[np.int64]:
-        """Its size in bytes."""
-
-    @property
-    def link(self) -> NDArray[np.int32]:
-        """The link it is on."""
-
-    @property
-    def start_ps(self) -> NDArray[np.int64]:
-        """The time at which it starts, in picoseconds."""
-
-    @property
-    def end_ps(self) -> NDArray[np.int64]:
-        """The time at which it ends, in picoseconds."""
-
-
 class Recorded(Protocol):
     """What a trace needs of a simulation's result."""
 
     @property
-    def timeline(self) -> LinkSpans | None:
+    def timeline(self) -> Timeline | None:
         """All spans, if they were recorded."""
 
 
@@ -133,7 +106,7 @@ def check_trace(
     check_count(int((segments * (hops + (hops > 0))).sum()), _SMALLER)
 
 
-def _events(schedule: Schedule, spans: LinkSpans, sends: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
+def _events(schedule: Schedule, spans: Timeline, sends: NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
     for pid, name in ((_LINKS, "links"), (_RANKS, "ranks")):
         yield from process(pid, name)
     tracks = Tracks()
