@@ -6,7 +6,9 @@ The C++ half of `row_order` is ``cpp/schedule/row_order.cpp``.
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -20,6 +22,32 @@ if TYPE_CHECKING:
 
 
 _WORD: Final = 63
+
+
+@dataclass(frozen=True, eq=False)
+class Immutable:
+    """A frozen dataclass of columns: it is its own copy, and equal to whatever has the same digest."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the contents, in hexadecimal digits."""
+        raise NotImplementedError
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+        # Through the constructor, so that what arrives in another process is checked and read-only again.
+        return type(self), tuple(getattr(self, part.name) for part in fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
 
 def whole(name: str, value: Any, error: type[InputError] = ScheduleError) -> int:

@@ -25,7 +25,7 @@ of `weft.verification`.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +34,7 @@ import numpy as np
 
 from weft import _core, limits
 from weft.collective_names import COLLECTIVES
-from weft.columns import freeze, whole
+from weft.columns import Immutable, freeze, whole
 from weft.errors import ScheduleError, check_choice
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Op(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(Immutable):
     """A collective as a table of transfers; immutable, and made by `weft.schedule.ScheduleBuilder`.
 
     Parameters
@@ -219,22 +219,6 @@ class Schedule:
             if values is not None:
                 sha.update(values.astype(np.dtype(dtype).newbyteorder("<"), copy=False).data)
         return sha.hexdigest()
-
-    def __copy__(self) -> Schedule:
-        return self
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Schedule:
-        return self
-
-    def __reduce__(self) -> tuple[type[Schedule], tuple[Any, ...]]:
-        # Through the constructor, so that what arrives in another process is checked and read-only again.
-        return Schedule, tuple(getattr(self, part.name) for part in fields(self))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Schedule) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
 
     def __repr__(self) -> str:
         return (

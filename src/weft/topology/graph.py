@@ -14,14 +14,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import _core, limits, units
-from weft.columns import freeze, whole, whole_tuple
+from weft.columns import Immutable, freeze, whole, whole_tuple
 from weft.errors import DisconnectedError, InputError, TopologyError, check_choice
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Routing:
 
 
 @dataclass(frozen=True, eq=False)
-class Topology:
+class Topology(Immutable):
     """Ranks, switches, and directed links with speed and latency.
 
     Parameters
@@ -298,22 +298,6 @@ class Topology:
         for column, dtype in LINK_COLUMNS.items():
             sha.update(getattr(self, column).astype(np.dtype(dtype).newbyteorder("<")).tobytes())
         return sha.hexdigest()
-
-    def __copy__(self) -> Topology:
-        return self
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> Topology:
-        return self
-
-    def __reduce__(self) -> tuple[type[Topology], tuple[Any, ...]]:
-        # Through the constructor, so that what arrives elsewhere is checked and read-only again.
-        return Topology, tuple(getattr(self, part.name) for part in fields(self))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Topology) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
 
     def __repr__(self) -> str:
         return f"<Topology {self.name}: {self.ranks} ranks, {self.switches} switches, {self.links} links>"
