@@ -32,6 +32,12 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
+def read_source(source: str | Path, bound: int) -> tuple[str, bytes]:
+    """Read a file, or standard input for ``"-"``, of at most `bound` bytes; return its name as well."""
+    name, place = ("<stdin>", standard_input()) if source == "-" else (str(source), Path(source))
+    return name, read_bytes(name, place, bound)
+
+
 def name_after(source: str, default: str) -> str:
     """Name for what a file holds: the file's own without its ending, as text whatever its bytes are.
 
@@ -75,6 +81,12 @@ def decode_text(name: str, data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise FormatError(name, "not UTF-8 text", f"line {line}") from error
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write a whole file, as `replacing` does."""
+    with replacing(Path(path)) as stream:
+        stream.write(data)
 
 
 @contextmanager

@@ -166,6 +166,18 @@ def human_seconds(seconds: float) -> str:
     return f"{seconds / 1e-12:.4g} ps" if seconds else "0 s"
 
 
+def count(number: int, noun: str) -> str:
+    """Write a number and its noun.
+
+    Examples
+    --------
+    >>> count(1, "hop"), count(1200, "link"), count(2, "switch")
+    ('1 hop', '1,200 links', '2 switches')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 def transfer_ps(size_bytes: int, bytes_per_s: int) -> int:
     """Picoseconds that `size_bytes` occupy a link, rounded up so that ties never flip.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import LimitError, ScheduleError, UnsupportedError, no_such
+from weft.errors import LimitError, ScheduleError, UnsupportedError, look_up
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
@@ -204,10 +204,7 @@ def find(name: str) -> Algorithm:
     >>> find("bucket").collectives
     ('all_reduce', 'reduce_scatter', 'all_gather')
     """
-    found = ALGORITHMS.get(name)
-    if found is None:
-        raise no_such("algorithm", name, ALGORITHMS)
-    return found
+    return look_up("algorithm", name, ALGORITHMS)
 
 
 def for_collective(collective: str) -> list[Algorithm]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from weft.cli.facts import count
+from weft.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

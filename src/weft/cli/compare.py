@@ -94,8 +94,7 @@ def command(
 
 def show(found: Comparison, console: Console) -> None:
     """Print the table and what stands below it."""
-    from weft.cli.facts import count
-    from weft.units import format_size
+    from weft.units import count, format_size
 
     topology = found.topology
     head = f"{found.collective} of {format_size(found.size_bytes)} on {printable(topology.name)}"

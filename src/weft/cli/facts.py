@@ -124,18 +124,6 @@ def rank_degrees(topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int6
     return count, speed[: topology.ranks]
 
 
-def count(number: int, noun: str) -> str:
-    """Write a number and its noun.
-
-    Examples
-    --------
-    >>> count(1, "hop"), count(1200, "link"), count(2, "switch")
-    ('1 hop', '1,200 links', '2 switches')
-    """
-    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{number:,} {noun}{ending}"
-
-
 def describe_group(members: tuple[int, ...]) -> str:
     """Ranks as runs.
 

@@ -39,14 +39,14 @@ def obtain_topology(source: str) -> Topology:
 def obtain_network(source: str) -> Topology | Plan:
     """Read a plan file, or whatever `weft.load_topology` takes; errors as for `obtain_topology`."""
     from weft import limits
-    from weft.files import read_bytes, standard_input
+    from weft.files import read_source
     from weft.planning.plan_file import decode_plan, is_plan
     from weft.topology import load_topology
     from weft.topology.load import read_topology, with_faults
 
     if source == "-":
-        data = read_bytes("<stdin>", standard_input(), limits.MAX_SCHEDULE_BYTES)
-        return decode_plan(data, "<stdin>") if is_plan(data) else read_topology(io.BytesIO(data), "<stdin>")
+        name, data = read_source(source, limits.MAX_SCHEDULE_BYTES)
+        return decode_plan(data, name) if is_plan(data) else read_topology(io.BytesIO(data), name)
     if (plan := _find_plan(source)) is not None:
         return plan
     name = source.partition("+fail=")[0]
@@ -169,11 +169,13 @@ def make_tables_of(
 
 def table_facts(tables: Tables) -> list[tuple[str, str]]:
     """What tables take, for people: how long the longest table is, and the fields of an entry."""
+    from weft.units import count
+
     bits = tables.entry_bits()
-    fields = ", ".join(f"{name} {count}" for name, count in bits.items())
-    ports = "1 port a rank" if tables.ports == 1 else f"{tables.ports} ports a rank"
+    ports = count(tables.ports, "port")
+    fields = ", ".join(f"{name} {width}" for name, width in bits.items())
     return [
-        ("tables", f"{tables.entries:,} entries at most, {tables.steps:,} steps; {ports}"),
+        ("tables", f"{tables.entries:,} entries at most, {tables.steps:,} steps; {ports} a rank"),
         ("entry", f"{sum(bits.values())} bits: {fields}"),
         ("largest", f"{tables.table_bits:,} bits"),
     ]
@@ -181,14 +183,13 @@ def table_facts(tables: Tables) -> list[tuple[str, str]]:
 
 def _read(source: str, max_work: float | None) -> Schedule | Plan | Tables:
     from weft import limits
-    from weft.files import read_bytes, standard_input
+    from weft.files import read_source
     from weft.packets.table_file import is_table, tables_from_json
     from weft.planning.plan_file import decode_plan, is_plan
     from weft.schedule.codec import decode_schedule
     from weft.topology.load import read_topology
 
-    name, place = ("<stdin>", standard_input()) if source == "-" else (source, Path(source))
-    data = read_bytes(name, place, limits.MAX_SCHEDULE_BYTES)
+    name, data = read_source(source, limits.MAX_SCHEDULE_BYTES)
     if is_plan(data):
         return decode_plan(data, name, max_work=max_work)
     if is_table(data):

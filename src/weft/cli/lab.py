@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.cli import job_command, options
-from weft.cli.facts import count
 from weft.cli.output import make_console, make_table, one_line, print_json, progress
 from weft.cli.signals import heed_signals
 from weft.errors import LONGEST_MESSAGE, InputError, RuntimeFailure, WeftError
+from weft.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.errors import LONGEST_MESSAGE, InputError, printable, shorten
-from weft.files import replacing
+from weft.files import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,9 +131,8 @@ def write_output(path: str, data: bytes) -> None:
     """Write a file, or standard output for ``-``."""
     if path == "-":
         sys.stdout.buffer.write(data)
-        return
-    with replacing(Path(path)) as stream:
-        stream.write(data)
+    else:
+        write_bytes(path, data)
 
 
 @contextmanager

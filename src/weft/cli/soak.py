@@ -104,7 +104,7 @@ def _watch(report: Callable[[str, int, int], None], seconds: float) -> Callable[
 
 
 def _show(outcome: SoakOutcome, console: Console) -> None:
-    from weft.cli.facts import count
+    from weft.units import count
 
     tally, failure = outcome.tally, outcome.failure
     size = f"{tally.checked_bytes / 2**20:,.0f} MiB"

@@ -101,7 +101,7 @@ def _show(topology: Topology, path: tuple[int, ...] | None, console: Console) ->
 
 def _facts(topology: Topology, distances: Distances | None) -> list[tuple[str, str]]:
     from weft.cli import facts
-    from weft.units import format_bandwidth, format_time
+    from weft.units import count, format_bandwidth, format_time
 
     degree, speed = facts.rank_degrees(topology)
     noun, speeds = "link" if int(degree.max()) == 1 else "links", facts.span(speed, format_bandwidth)
@@ -115,7 +115,7 @@ def _facts(topology: Topology, distances: Distances | None) -> list[tuple[str, s
         found.append(("switches", f"{topology.switches:,}"))
     found.append(("per rank", f"{facts.span(degree)} {noun} out, {speeds}"))
     if distances is not None:
-        hops, latency = facts.count(distances.hops, "hop"), format_time(distances.latency_ps)
+        hops, latency = count(distances.hops, "hop"), format_time(distances.latency_ps)
         busiest, pair = topology.link_name(distances.busiest), distances.pair_bandwidth / 1e9
         found += [
             ("diameter", f"{hops}, {latency}; on average {distances.mean_hops:.2f}"),
@@ -154,8 +154,7 @@ def _show_links(topology: Topology, console: Console) -> None:
 
 
 def _show_path(topology: Topology, path: tuple[int, ...], console: Console) -> None:
-    from weft.cli.facts import count
-    from weft.units import format_bandwidth, format_time
+    from weft.units import count, format_bandwidth, format_time
 
     ends = f"{topology.link_src[path[0]]} to {topology.link_dst[path[-1]]}"
     latency = format_time(int(topology.latency_ps[list(path)].sum()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from weft import limits
-from weft.errors import InputError, no_such
+from weft.errors import InputError, look_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +222,4 @@ def find_hardware(name: str) -> Hardware:
     InputError
         If there is none of that name.
     """
-    if name not in PRESETS:
-        raise no_such("hardware", name, PRESETS)
-    return PRESETS[name]
+    return look_up("hardware", name, PRESETS)

@@ -9,7 +9,6 @@ is unpacked, against what the schedules before it have left of one common bound.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -17,7 +16,7 @@ import msgspec
 from weft import limits
 from weft.algorithms.registry import Refusal
 from weft.errors import FormatError, InputError
-from weft.files import read_bytes, replacing, standard_input
+from weft.files import read_source, write_bytes
 from weft.planning.plans import Contender, Plan, PlannedSchedule, PlanPoint, Range, check_plan
 from weft.schedule import COLLECTIVES, container
 from weft.schedule.codec import decode_schedule, encode_schedule
@@ -25,6 +24,8 @@ from weft.schedule.ir import COLUMNS
 from weft.topology.record import TopologyRecord, from_record, to_record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -85,9 +86,7 @@ def save_plan(plan: Plan, path: str | Path) -> None:
     LimitError
         If it would be larger than `load_plan` accepts.
     """
-    data = encode_plan(plan)
-    with replacing(Path(path)) as stream:
-        stream.write(data)
+    write_bytes(path, encode_plan(plan))
 
 
 def load_plan(path: str | Path, *, max_work: float | None = limits.MAX_WORK) -> Plan:
@@ -107,8 +106,8 @@ def load_plan(path: str | Path, *, max_work: float | None = limits.MAX_WORK) -> 
     LimitError
         If its schedules unpack to so much that it would take more operations than `max_work`.
     """
-    name, place = ("<stdin>", standard_input()) if path == "-" else (str(path), Path(path))
-    return decode_plan(read_bytes(name, place, limits.MAX_SCHEDULE_BYTES), name, max_work=max_work)
+    name, data = read_source(path, limits.MAX_SCHEDULE_BYTES)
+    return decode_plan(data, name, max_work=max_work)
 
 
 def is_plan(data: bytes) -> bool:

@@ -6,7 +6,7 @@ import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from weft.units import format_bandwidth, format_size, human_seconds
+from weft.units import count, format_bandwidth, format_size, human_seconds
 
 if TYPE_CHECKING:
     from weft.planning.plans import Plan, PlanPoint
@@ -141,9 +141,7 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
         names.setdefault(reason, []).append(one.algorithm)
     reasons = [f"{', '.join(same)}: {reason}" for reason, same in names.items()]
     notes += [("skipped" if index == 0 else " ", reason) for index, reason in enumerate(reasons)]
-    count = len(plan.contenders)
-    schedules = "1 schedule" if count == 1 else f"{count} schedules"
-    work = f"{plan.simulations} simulations of {schedules}, all verified"
+    work = f"{plan.simulations} simulations of {count(len(plan.contenders), 'schedule')}, all verified"
     notes.append(("planned in", f"{plan.cpu_seconds:.2f} CPU seconds, {work}"))
     return notes
 

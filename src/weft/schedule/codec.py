@@ -22,7 +22,7 @@ import numpy as np
 from weft import limits
 from weft.columns import freeze
 from weft.errors import FormatError, InputError, LimitError
-from weft.files import read_bytes, replacing, standard_input
+from weft.files import read_source, write_bytes
 from weft.schedule import container
 from weft.schedule.ir import COLUMNS, TRANSFER_COLUMNS, Schedule
 from weft.schedule.json_form import schedule_from_json, schedule_to_json
@@ -87,8 +87,8 @@ def load_schedule(path: str | Path, *, max_work: float | None = limits.MAX_WORK)
     LimitError
         If it unpacks to so much that it would take more operations than `max_work`.
     """
-    name, place = ("<stdin>", standard_input()) if path == "-" else (str(path), Path(path))
-    return decode_schedule(read_bytes(name, place, limits.MAX_SCHEDULE_BYTES), name, max_work=max_work)
+    name, data = read_source(path, limits.MAX_SCHEDULE_BYTES)
+    return decode_schedule(data, name, max_work=max_work)
 
 
 def save_schedule(schedule: Schedule, path: str | Path) -> None:
@@ -101,10 +101,8 @@ def save_schedule(schedule: Schedule, path: str | Path) -> None:
     LimitError
         If it would be larger than `load_schedule` accepts.
     """
-    path = Path(path)
-    data = schedule_to_json(schedule) if path.suffix.lower() == ".json" else encode_schedule(schedule)
-    with replacing(path) as stream:
-        stream.write(data)
+    encode = schedule_to_json if Path(path).suffix.lower() == ".json" else encode_schedule
+    write_bytes(path, encode(schedule))
 
 
 def encode_schedule(schedule: Schedule) -> bytes:

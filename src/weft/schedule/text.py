@@ -14,6 +14,7 @@ import numpy as np
 from weft.errors import printable
 from weft.schedule.chunks import owners
 from weft.schedule.ir import DEFAULT_ROUTE, Op
+from weft.units import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def format_schedule(schedule: Schedule, *, max_rows: int = 200) -> str:
         lines.append("")
     lines.extend(_message_lines(schedule, shown))
     if rest := schedule.messages - shown:
-        lines.append(f"... {rest:,} more {_plural('message', rest)}")
+        lines.append(f"... {count(rest, 'more message')}")
     return "\n".join(lines)
 
 
@@ -88,8 +89,7 @@ def _header(schedule: Schedule) -> Iterator[str]:
     yield f"  topology   {topology.digest[:12]}"
     yield f"  chunks     {format_weights(schedule)}"
     yield f"  steps      {schedule.steps:,}"
-    messages = f"{schedule.messages:,} {_plural('message', schedule.messages)}"
-    yield f"  transfers  {schedule.transfers:,} in {messages}"
+    yield f"  transfers  {schedule.transfers:,} in {count(schedule.messages, 'message')}"
     owner = owners(schedule)
     if owner is not None:
         of_chunks = ""
@@ -142,7 +142,3 @@ def _via(schedule: Schedule, row: int) -> list[str]:
 def _listed(values: Sequence[int], total: int) -> str:
     words = [str(value) for value in values[:_MAX_LISTED]]
     return " ".join([*words, "..."] if total > _MAX_LISTED else words)
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import limits, units
 from weft.errors import InputError
-from weft.topology.drawing_style import STYLE, clean_text, count_text, speed_text
+from weft.topology.drawing_style import STYLE, clean_text, speed_text
 from weft.topology.layout import Layout, lay_out
 
 if TYPE_CHECKING:
@@ -306,12 +306,12 @@ def _arrow(points: list[tuple[float, float]], way: int, size: float) -> str:
 
 
 def _summary(topology: Topology, cables: int) -> str:
-    words = [count_text(topology.ranks, "rank")]
+    words = [units.count(topology.ranks, "rank")]
     if topology.switches:
-        words.append(count_text(topology.switches, "switch"))
+        words.append(units.count(topology.switches, "switch"))
     if len(topology.hosts) > 1:
-        words.append(count_text(len(topology.hosts), "host"))
-    words.append(f"{count_text(topology.links, 'link')} between {count_text(cables, 'pair')} of nodes")
+        words.append(units.count(len(topology.hosts), "host"))
+    words.append(f"{units.count(topology.links, 'link')} between {units.count(cables, 'pair')} of nodes")
     if topology.nodes > limits.MAX_DRAWN_NODES or cables > limits.MAX_DRAWN_CABLES:
         words.append("too large to draw")
     return " · ".join(words)
@@ -337,9 +337,9 @@ def _legend(topology: Topology, load: _Load, *, room: float) -> tuple[str, float
         for speed, count in shown if len(shown) <= 6 else [*shown[:3], *shown[-2:]]:
             kind, width = pen.look(Lane(0, 1, speed, 0.0))
             sample = f'<path class="link {kind}" stroke-width="{width:.2f}" d="M0 -4H20"/>'
-            items.append((sample, f"{speed_text(speed)}, {count_text(count, 'link')}"))
+            items.append((sample, f"{speed_text(speed)}, {units.count(count, 'link')}"))
         if len(shown) > 6:
-            items.append(("", f"and {count_text(len(shown) - 5, 'speed')} between"))
+            items.append(("", f"and {units.count(len(shown) - 5, 'speed')} between"))
     latencies = topology.latency_ps
     low, high = units.format_time(int(latencies.min())), units.format_time(int(latencies.max()))
     items.append(("", f"latency {low}" if low == high else f"latency {low} to {high}"))

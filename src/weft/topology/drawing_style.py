@@ -54,18 +54,6 @@ STYLE: Final = """
 """
 
 
-def count_text(number: int, what: str) -> str:
-    """Write a number of things.
-
-    Examples
-    --------
-    >>> count_text(1, "switch"), count_text(4096, "switch")
-    ('1 switch', '4,096 switches')
-    """
-    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
-    return f"{number:,} {what if number == 1 else plural}"
-
-
 def speed_text(bandwidth: int) -> str:
     """Write a speed in four digits, which are enough to look at.
 

@@ -12,7 +12,6 @@ import json
 import re
 import tomllib
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -20,13 +19,14 @@ import numpy as np
 
 from weft import limits, units
 from weft.errors import DisconnectedError, FormatError, InputError, TopologyError, UnitError
-from weft.files import name_after, replacing
+from weft.files import name_after, write_bytes
 from weft.topology.graph import ROUTING_KINDS, Routing, Topology, node_number
 from weft.topology.json_reading import split_place
 from weft.topology.record import checked_grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -141,8 +141,7 @@ def save_topology(topology: Topology, path: str | Path) -> None:
     path
         A file there is replaced whole or not at all.
     """
-    with replacing(Path(path)) as stream:
-        stream.write(format_toml(topology).encode())
+    write_bytes(path, format_toml(topology).encode())
 
 
 def format_toml(topology: Topology, remarks: Mapping[int, str] | None = None) -> str:
