@@ -56,7 +56,7 @@ def test_a_table_has_a_line_for_each() -> None:
             marks=pytest.mark.namespaces,
         ),
         (("bench", "switch:2", "--size", "1MB", "--algorithm", "quick"), "quick"),
-        (("bench", "switch:2", "--size", "1MB", "--scale", "0"), "--scale 0: give a factor"),
+        (("bench", "switch:2", "--size", "1MB", "--scale", "0"), "--scale '0': give a factor"),
         (("bench", "switch:2", "--size", "1MB", "--timeout", "nan"), "--timeout 'nan': give seconds"),
         (("run", "switch:2@bw=1kbit/s", "--", "true"), "differ too much for a lab"),
         (("run", "fullmesh:64", "--", "true"), "cables in a lab"),

@@ -63,16 +63,11 @@ class Series:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for JSON; CPU seconds are those of all ranks together."""
-        return {
-            "iterations": self.iterations,
-            "warmups": self.warmups,
-            "wrong": self.wrong,
+        return asdict(self) | {
             "median_seconds": self.median,
             "fastest_seconds": min(self.seconds),
             "slowest_seconds": max(self.seconds),
             "median_cpu_seconds": statistics.median(self.cpu_seconds),
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
         }
 
 

@@ -43,10 +43,6 @@ def _read_count(option: str, text: str) -> int | None:
     return int(text)
 
 
-def _read_names(_option: str, text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",")) if text else ()
-
-
 _SIZE: Final = options.OptionType("SIZE", _read_size)
 _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
 
@@ -121,13 +117,7 @@ _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
 @click.option("--topology", metavar="SPEC|FILE", help="What it is built on; its speeds are the bound.")
 @click.option("--plan", metavar="FILE", help="What weft plan wrote.")
 @click.option("--schedule", metavar="FILE", help="Any schedule, such as weft export wrote; it is verified.")
-@click.option(
-    "--against",
-    type=options.OptionType("NAME,...", _read_names),
-    default="",
-    show_default=False,
-    help="Measure these too, in turn: gloo, mpi (Open MPI 5), mpi4 (Open MPI 4), mpich, oneccl.",
-)
+@options.against("gloo, mpi (Open MPI 5), mpi4 (Open MPI 4), mpich, oneccl")
 @options.timeout
 @options.as_json
 def command(**given: Any) -> None:

@@ -9,7 +9,7 @@ import click
 
 from weft.cli import options
 from weft.cli.output import SPEED_UNITS, WIDE, largest_unit, make_table, one_line, present, progress
-from weft.errors import LONGEST_MESSAGE, InputError, printable
+from weft.errors import LONGEST_MESSAGE, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,12 +28,9 @@ DEFAULT_SECONDS = 60.0
 _TIME_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
 
 
-def _read_time_limit(option: str, text: str) -> float | None:
-    seconds = options.read_time_limit(option, text)
-    if seconds == 0:
-        msg = f"{option} {text}: there is nothing to compare in no time; give more seconds, or none"
-        raise InputError(msg)
-    return seconds
+_TIME_LIMIT = options.number(
+    "SECONDS|none", lambda seconds: 0 < seconds < math.inf, "give more than 0 seconds, such as 60, or none"
+)
 
 
 @click.command(
@@ -54,7 +51,7 @@ def _read_time_limit(option: str, text: str) -> float | None:
 @options.segment
 @click.option(
     "--time-limit",
-    type=options.OptionType("SECONDS|none", _read_time_limit),
+    type=_TIME_LIMIT,
     default=f"{DEFAULT_SECONDS:g}",
     help="Wall-clock time: skip algorithms that would not be done by then; those of few transfers go first.",
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FORMATS: Final = ("weft", "json", "text", "dot", "ni-table", "ni-text")
 _TABLES: Final = ("ni-table", "ni-text")
 _NAMES: Final = ("topology", "collective", "algorithm")
+_DESCRIBED: Final = ("collective", "algorithm", "chunks", "steps", "transfers", "messages", "digest")
 _FOR_ALL_SIZES: Final = (
     "only a plan chooses by size; a schedule is for all sizes, and --format ni-table writes tables for one"
 )
@@ -167,13 +168,4 @@ def encode_tables(tables: Tables, form: str) -> bytes:
 
 def describe(schedule: Schedule) -> dict[str, Any]:
     """Say in short what is in a schedule."""
-    return {
-        "topology": schedule.topology.name,
-        "collective": schedule.collective,
-        "algorithm": schedule.algorithm,
-        "chunks": schedule.chunks,
-        "steps": schedule.steps,
-        "transfers": schedule.transfers,
-        "messages": schedule.messages,
-        "digest": schedule.digest,
-    }
+    return {"topology": schedule.topology.name} | {name: getattr(schedule, name) for name in _DESCRIBED}

@@ -38,18 +38,13 @@ def command() -> None:
 _topology = click.argument("topology", metavar="TOPOLOGY")
 
 
-def _read_scale(option: str, text: str) -> float | None:
-    if text == "auto":
-        return None
-    factor = options.read_float(text)
-    if not 0 < factor <= _LARGEST_SCALE:
-        raise InputError(f"{option} {text}: give a factor such as 0.001, or auto")
-    return factor
-
+_SCALE: Final = options.number(
+    "auto|FACTOR", lambda factor: 0 < factor <= _LARGEST_SCALE, "give a factor such as 0.001, or auto"
+)
 
 _scale = click.option(
     "--scale",
-    type=options.OptionType("auto|FACTOR", _read_scale),
+    type=_SCALE,
     default="auto",
     help="Multiply the speeds of all cables; auto slows them down to what this machine can emulate.",
 )
@@ -145,13 +140,7 @@ def run(topology: str, scale: float | None, words: tuple[str, ...], **given: Any
     metavar="NAME",
     help="Measure this algorithm of Weft's too; may be repeated.",
 )
-@click.option(
-    "--against",
-    default="",
-    show_default=False,
-    metavar="NAME,...",
-    help="Measure these too: gloo, mpi, mpi4.",
-)
+@options.against("gloo, mpi, mpi4")
 @click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5)
 @options.timeout
 @options.as_json
@@ -168,8 +157,7 @@ def bench(**given: Any) -> None:
 
     if given["size"] < _ELEMENT_BYTES:
         raise InputError(f"--size {given['size']}: a rank has at least one element of {_ELEMENT_BYTES} bytes")
-    given["peers"] = [name.strip() for name in given["against"].split(",") if name.strip()]
-    find_peers(given["peers"])
+    find_peers(given["against"])
     for name in given["algorithms"]:
         registry.find(name)
     with _lab(given["topology"], given["scale"]) as network:
@@ -199,7 +187,7 @@ def _entrants(network: Network, given: dict[str, Any]) -> list[Entrant]:
         Entrant(f"{OWN} {name}", schedule=registry.find(name).build(network.topology, "all_reduce", 0))
         for name in given["algorithms"]
     ]
-    return [Entrant(OWN), *own, *peers_of(network, given["peers"])]
+    return [Entrant(OWN), *own, *peers_of(network, given["against"])]
 
 
 def _print(outcomes: list[EntrantResult]) -> None:

@@ -66,51 +66,40 @@ def _read_collective(_option: str, text: str) -> str:
     raise InputError(f"collective {quote(text)} is unknown{hint} Known: {', '.join(COLLECTIVES)}")
 
 
-def read_float(text: str) -> float:
-    """Read a number; what is none becomes nan, which no range contains."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+def read_names(_option: str, text: str) -> tuple[str, ...]:
+    """Read names with commas between them."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
-def _reader(
-    allows: Callable[[float], bool], advice: str, *, or_none: bool
-) -> Callable[[str, str], float | None]:
-    """Make a function that reads a number of some range, or also the word ``none``."""
+def number(metavar: str, allows: Callable[[float], bool], advice: str) -> OptionType:
+    """Make the type of an option that is a number of some range.
+
+    A word in small letters in the metavar, such as ``none`` in ``SECONDS|none``, stands for None.
+    """
+    words = [word for word in metavar.split("|") if word.islower()]
 
     def read(option: str, text: str) -> float | None:
-        if or_none and text == "none":
+        if text in words:
             return None
-        number = read_float(text)
-        if not allows(number):
+        try:
+            found = float(text)
+        except ValueError:
+            found = math.nan  # which no range contains
+        if not allows(found):
             raise InputError(f"{option} {text!r}: {advice}")
-        return number
+        return found
 
-    return read
+    return OptionType(metavar, read)
 
 
-read_time_limit: Final = _reader(
-    lambda seconds: 0 <= seconds < math.inf, "give seconds, such as 300, or none", or_none=True
-)
-_read_timeout: Final = _reader(
-    lambda seconds: 0 < seconds <= _DAY,
-    f"give seconds, such as 300; at most {_DAY:,.0f}, a day",
-    or_none=False,
-)
-_read_work: Final = _reader(
-    lambda work: 0 < work < math.inf, "give operations, such as 1e11, or none", or_none=True
-)
 SIZE: Final = OptionType("SIZE", read_size)
-TIME_LIMIT: Final = OptionType("SECONDS|none", read_time_limit)
-TIMEOUT: Final = OptionType("SECONDS", _read_timeout)
-
-
-def check_number(_ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    """Refuse what is not a number, which click lets through every range; None is an option not given."""
-    if value is not None and math.isnan(value):
-        raise InputError(f"{option.opts[0]} nan: give a number")
-    return value
+TIME_LIMIT: Final = number(
+    "SECONDS|none", lambda seconds: 0 <= seconds < math.inf, "give seconds, such as 300, or none"
+)
+TIMEOUT: Final = number(
+    "SECONDS", lambda seconds: 0 < seconds <= _DAY, f"give seconds, such as 300; at most {_DAY:,.0f}, a day"
+)
+_WORK: Final = number("N|none", lambda work: 0 < work < math.inf, "give operations, such as 1e11, or none")
 
 
 def refuse_unused(*names: str, reason: str) -> None:
@@ -176,9 +165,17 @@ def max_work(default: float) -> Callable[[_Command], _Command]:
     """Option for operations that a schedule may take: so many, unless it is given."""
     return click.option(
         "--max-work",
-        type=OptionType("N|none", _read_work),
+        type=_WORK,
         default=f"{default:g}".replace("e+", "e"),
         help="Refuse a schedule that is estimated to take more operations, of a nanosecond or so each.",
+    )
+
+
+def against(known: str) -> Callable[[_Command], _Command]:
+    """Declare the peers that are measured as well."""
+    names = OptionType("NAME,...", read_names)
+    return click.option(
+        "--against", type=names, default="", show_default=False, help=f"Measure these too, in turn: {known}."
     )
 
 

@@ -35,9 +35,8 @@ _LONGEST_S = 3600.0
 @click.option("-o", "--output", metavar="FILE", help="Write the topology here; by default it is printed.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(1, _LONGEST_S),
-    callback=options.check_number,
-    default=60.0,
+    type=options.number("SECONDS", lambda seconds: 1 <= seconds <= _LONGEST_S, "give 1 to 3600 seconds"),
+    default="60",
     help="How long to measure at most.",
 )
 @click.option(
@@ -51,9 +50,8 @@ _LONGEST_S = 3600.0
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 1, max_open=True),
-    callback=options.check_number,
-    default=0.15,
+    type=options.number("SHARE", lambda share: 0 <= share < 1, "give a share from 0 to below 1"),
+    default="0.15",
     help="How much slower than claimed is still right, with --verify.",
 )
 @options.as_json

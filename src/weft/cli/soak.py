@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weft.soak.health import ResourceGrowth
 
 _LONGEST_S: Final = 7 * 86_400.0
+_HOW_LONG: Final = "give a number above 0; a week is the longest"
 _MOST_RANKS: Final = 16
 """As in `weft.soak.settings`, which is not imported here because it brings numpy along."""
 
@@ -35,14 +36,12 @@ _MOST_RANKS: Final = 16
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(0, _LONGEST_S / 60, min_open=True),
-    callback=options.check_number,
+    type=options.number("MINUTES", lambda minutes: 0 < 60 * minutes <= _LONGEST_S, _HOW_LONG),
     help="How long; one minute by default.",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, _LONGEST_S, min_open=True),
-    callback=options.check_number,
+    type=options.number("SECONDS", lambda seconds: 0 < seconds <= _LONGEST_S, _HOW_LONG),
     help="The same in seconds.",
 )
 @click.option("--ranks", type=click.IntRange(2, _MOST_RANKS), default=3, help="How many processes.")

@@ -173,11 +173,7 @@ def _as_dict(topology: Topology, path: tuple[int, ...] | None) -> dict[str, Any]
     degree, speed = facts.rank_degrees(topology)
     distances = facts.measure_distances(topology)
     found: dict[str, Any] = {
-        "name": topology.name,
-        "digest": topology.digest,
-        "ranks": topology.ranks,
-        "switches": topology.switches,
-        "links": topology.links,
+        **{name: getattr(topology, name) for name in ("name", "digest", "ranks", "switches", "links")},
         "link_names": [topology.link_name(link) for link in range(topology.links)],
         "link_classes": [asdict(one) for one in facts.link_classes(topology)],
         "rank_links": {"min": int(degree.min()), "max": int(degree.max())},

@@ -133,9 +133,8 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
 )
 @click.option(
     "--jitter",
-    type=float,
-    default=0.0,
-    callback=options.check_number,
+    type=options.number("SHARE", lambda share: not math.isnan(share), "give a share, such as 0.05"),
+    default="0",
     help="Standard deviation of computing times, as a share.",
 )
 @click.option(

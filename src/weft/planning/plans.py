@@ -138,6 +138,10 @@ class Choice:
     segment_bytes: int | None
 
 
+_HEADLINE: Final = ("size_bytes", "seconds", "bound_seconds", "bound_kind", "fraction_of_bound")
+"""What the document of a plan says of its largest size."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Which schedule to run at which size, and how good that is; made by `weft.plan`.
@@ -273,15 +277,8 @@ class Plan:
         return {
             "topology": self.topology.name,
             "topology_digest": self.topology.digest,
-            "collective": self.collective,
-            "root": self.root,
-            "complete": self.complete,
-            "size_bytes": point.size_bytes,
-            "algorithm": self.algorithm,
-            "seconds": self.seconds,
-            "bound_seconds": self.bound_seconds,
-            "bound_kind": point.bound_kind,
-            "fraction_of_bound": self.fraction_of_bound,
+            **{name: getattr(self, name) for name in ("collective", "root", "complete", "algorithm")},
+            **{name: getattr(point, name) for name in _HEADLINE},
             "bottleneck": self.topology.link_name(point.busiest_link),
             "ranges": [{**asdict(one), **self.schedules[one.schedule].names} for one in self.ranges],
             "points": [self._point_dict(one) for one in self.points],

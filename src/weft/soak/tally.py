@@ -44,13 +44,9 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values for JSON."""
-        return {
-            "seconds": self.seconds,
+        own = {name: value for name, value in vars(self).items() if name != "losses"}
+        return own | {
             "operations": dict(sorted(self.operations.items())),
-            "checked_bytes": self.checked_bytes,
-            "episodes": self.episodes,
-            "joins": self.joins,
-            "kills": self.kills,
             "loss_median_seconds": statistics.median(self.losses) if self.losses else None,
             "loss_worst_seconds": max(self.losses, default=None),
         }
