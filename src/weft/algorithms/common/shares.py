@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from weft.errors import WeftError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 _LARGEST_DENOMINATOR: Final = 1000
@@ -40,22 +42,47 @@ def balance_shares(busy: NDArray[np.float64]) -> list[Fraction]:
     >>> [str(share) for share in balance_shares(np.array([[3.0, 24.0], [28.0, 7.0]]))]
     ['17/42', '25/42']
     """
-    from scipy.optimize import linprog
+    return round_shares(minimise([Term(busy, np.zeros(len(busy)))], [busy.shape[1]]).tolist())
 
-    resources, ways = busy.shape
-    scaled = busy / busy.max()
-    # Variables: the shares, then the time of the busiest resource.
+
+class Term(NamedTuple):
+    """The largest entry of ``matrix @ shares + fixed``, times a weight."""
+
+    matrix: NDArray[np.float64]
+    fixed: NDArray[np.float64]
+    weight: float = 1.0
+
+
+def minimise(terms: Sequence[Term], parts: Sequence[int], ceiling: Term | None = None) -> NDArray[np.float64]:
+    """Minimise a sum of terms over shares that sum to one in each group; a ceiling must stay at most 0."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
+    columns, unit = sum(parts), max(float(term.matrix.max()) for term in terms)
+    rows, bounds = [], []
+    for index, term in enumerate([*terms, *([ceiling] if ceiling else [])]):
+        # Many entries of a row are equal and shares sum to one: without that common part rows are short.
+        common = np.median(term.matrix, axis=1) if len(parts) == 1 else np.zeros(len(term.matrix))
+        row = np.zeros((len(term.matrix), columns + len(terms)))
+        row[:, :columns] = (term.matrix - common[:, None]) / unit
+        if index < len(terms):
+            row[:, columns + index] = -1.0
+        rows.append(row)
+        bounds.append(-(term.fixed + common) / unit)
+    sums = np.zeros((len(parts), columns + len(terms)))
+    sums[np.repeat(np.arange(len(parts)), parts), np.arange(columns)] = 1.0
     solved = linprog(
-        np.concatenate([np.zeros(ways), [1.0]]),
-        A_ub=np.hstack([scaled, np.full((resources, 1), -1.0)]),
-        b_ub=np.zeros(resources),
-        A_eq=np.concatenate([np.ones(ways), [0.0]])[None],
-        b_eq=[1.0],
+        np.concatenate([np.zeros(columns), [term.weight for term in terms]]),
+        A_ub=csr_array(np.vstack(rows)),
+        b_ub=np.concatenate(bounds),
+        A_eq=csr_array(sums),
+        b_eq=np.ones(len(parts)),
         method="highs",
     )
     if solved.x is None:
-        raise WeftError(f"no shares found for {ways} ways over {resources} resources: {solved.message}")
-    return round_shares([max(0.0, float(share)) for share in solved.x[:-1]])
+        raise WeftError(f"no shares found for {columns} parts: {solved.message}")
+    found: NDArray[np.float64] = np.maximum(solved.x[:columns], 0.0)
+    return found
 
 
 def round_shares(shares: list[float]) -> list[Fraction]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from weft.algorithms.common.shares import round_shares
-from weft.errors import InputError, WeftError
+from weft.algorithms.common.shares import Term, minimise, round_shares
+from weft.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,15 +95,15 @@ def balance(
     """
     both = scatter + gather
     parts = [both.shape[1]]
-    quickest = _minimise([_Term(both, fixed)], parts)
+    quickest = minimise([Term(both, fixed)], parts)
     busiest = float((both @ quickest + fixed).max())
     none = np.zeros_like(fixed)
     phases = [
-        _Term(scatter, none),
-        _Term(gather, none),
-        _Term(np.eye(parts[0]) * busiest, 0 * quickest, _EVEN),
+        Term(scatter, none),
+        Term(gather, none),
+        Term(np.eye(parts[0]) * busiest, 0 * quickest, _EVEN),
     ]
-    shares = _minimise(phases, parts, _Term(both, fixed - busiest * (1 + _SLACK)))
+    shares = minimise(phases, parts, Term(both, fixed - busiest * (1 + _SLACK)))
     return round_shares(shares.tolist())
 
 
@@ -132,50 +132,8 @@ def balance_groups(
     unit = float((busy @ usual + fixed).max())
     # Shares far from even are only taken where they help.
     evenness = [
-        _Term(rows, np.zeros(len(rows)), _EVEN)
+        Term(rows, np.zeros(len(rows)), _EVEN)
         for rows in np.split(np.diag(unit / usual), np.cumsum(parts)[:-1])
     ]
-    shares = _minimise([_Term(busy, fixed), *evenness], parts)
+    shares = minimise([Term(busy, fixed), *evenness], parts)
     return [round_shares(group.tolist()) for group in np.split(shares, np.cumsum(parts)[:-1])]
-
-
-class _Term(NamedTuple):
-    """The largest entry of ``matrix @ shares + fixed``, times a weight."""
-
-    matrix: NDArray[np.float64]
-    fixed: NDArray[np.float64]
-    weight: float = 1.0
-
-
-def _minimise(
-    terms: Sequence[_Term], parts: Sequence[int], ceiling: _Term | None = None
-) -> NDArray[np.float64]:
-    """Minimise a sum of terms over shares that sum to one in each group; a ceiling must stay at most 0."""
-    from scipy.optimize import linprog
-    from scipy.sparse import csr_array
-
-    columns, unit = sum(parts), max(float(term.matrix.max()) for term in terms)
-    rows, bounds = [], []
-    for index, term in enumerate([*terms, *([ceiling] if ceiling else [])]):
-        # Many entries of a row are equal and shares sum to one: without that common part rows are short.
-        common = np.median(term.matrix, axis=1) if len(parts) == 1 else np.zeros(len(term.matrix))
-        row = np.zeros((len(term.matrix), columns + len(terms)))
-        row[:, :columns] = (term.matrix - common[:, None]) / unit
-        if index < len(terms):
-            row[:, columns + index] = -1.0
-        rows.append(row)
-        bounds.append(-(term.fixed + common) / unit)
-    sums = np.zeros((len(parts), columns + len(terms)))
-    sums[np.repeat(np.arange(len(parts)), parts), np.arange(columns)] = 1.0
-    solved = linprog(
-        np.concatenate([np.zeros(columns), [term.weight for term in terms]]),
-        A_ub=csr_array(np.vstack(rows)),
-        b_ub=np.concatenate(bounds),
-        A_eq=csr_array(sums),
-        b_eq=np.ones(len(parts)),
-        method="highs",
-    )
-    if solved.x is None:
-        raise WeftError(f"no portions found for {columns} parts: {solved.message}")
-    found: NDArray[np.float64] = np.maximum(solved.x[:columns], 0.0)
-    return found
