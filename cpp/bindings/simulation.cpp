@@ -1,5 +1,5 @@
 // The simulator as Python sees it.
-// Python half: src/weft/simulation/simulator.py and paths.py.
+// Python half: src/weft/simulation/simulator.py and src/weft/schedule/paths.py.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/typing.h>

@@ -14,8 +14,8 @@ import numpy as np
 from weft import limits
 from weft.errors import InputError
 from weft.export.chrome_trace import Tracks, check_count, process, write_events
-from weft.schedule.hops import message_hops
 from weft.schedule.ir import Op
+from weft.schedule.paths import message_hops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

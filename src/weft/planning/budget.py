@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
-from weft.schedule.hops import message_hops
+from weft.schedule.paths import message_hops
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from weft import _core, limits, units
 from weft.errors import LimitError, ScheduleError, SimulationError, check_choice
-from weft.simulation.paths import find_paths
+from weft.schedule.paths import find_paths
 from weft.simulation.result import CriticalPath, SimulationResult, Timeline
 from weft.simulation.segment_sizes import AUTO, count_segments, parse_segment, segment_candidates
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.schedule import Schedule
-    from weft.simulation.paths import Paths
+    from weft.schedule.paths import Paths
 
 Sharing = Literal["queue", "fluid"]
 SHARING: Final[tuple[Sharing, ...]] = get_args(Sharing)

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft import _core, limits
 from weft.errors import InputError, LimitError, SimulationError
-from weft.simulation.paths import find_paths
+from weft.schedule.paths import find_paths
 from weft.simulation.tasks import Collective, LocalWork, Part, Passage, Resource, Task, check_whole
 
 if TYPE_CHECKING:

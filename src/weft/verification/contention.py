@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft import _core, limits
-from weft.schedule.ir import DEFAULT_ROUTE
+from weft.schedule.paths import find_paths, locate_links
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -189,26 +189,15 @@ def _paths(
     schedule: Schedule, first_row: NDArray[np.int64], used: NDArray[np.int64], max_work: float | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Links of each connection, one list after the other, if those of all transfers are not too many."""
-    route = schedule.route[first_row]
-    src, dst = schedule.src[first_row], schedule.dst[first_row]
-    own = np.flatnonzero((route == DEFAULT_ROUTE) & (src != dst))
-    own_offsets, own_links = schedule.topology.routes(src[own], dst[own], max_work=max_work)
-    begin = np.zeros(len(route), np.int64)
-    length = np.zeros(len(route), np.int64)
-    # Both tables end to end: explicit routes, then the network's own.
-    explicit = np.flatnonzero((route != DEFAULT_ROUTE) & (src != dst))
-    begin[explicit] = schedule.route_offsets[route[explicit]]
-    length[explicit] = np.diff(schedule.route_offsets)[route[explicit]]
-    begin[own] = own_offsets[:-1] + len(schedule.route_links)
-    length[own] = np.diff(own_offsets)
+    paths = find_paths(schedule, max_work)
+    begin, length = locate_links(schedule, paths, first_row)
     crossings = float(length.astype(np.float64) @ used)
     work = _CROSSING_WORK * crossings + _LISTED_WORK * float(length.sum()) + _ROW_WORK * schedule.transfers
     what = f"counting the flows of {schedule.algorithm} on {schedule.topology.name}"
     limits.check_work(what, work, max_work)
-    table = np.concatenate([schedule.route_links, own_links])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
     index = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - begin, length)
-    return offsets, np.ascontiguousarray(table[index], np.int32)
+    return offsets, np.ascontiguousarray(paths.path_links[index], np.int32)
 
 
 def _number_switch_pairs(topology: Topology) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
