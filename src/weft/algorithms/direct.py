@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.algorithms.common.host_groups import check_rows
-from weft.schedule import Op, ScheduleBuilder
+from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
@@ -150,7 +150,13 @@ def broadcast(topology: Topology, *, root: int = 0) -> Schedule:
     Steps: 2 N - 3. The root sends the buffer once, every other rank (N - 2)/(N - 1) of it; on a full mesh
     each link carries 1/(N - 1) of it.
     """
-    return _rooted(topology, "broadcast", root)
+    others = topology.ranks - 1
+    builder = ScheduleBuilder(topology, "broadcast", _NAME, chunks=others, root=root)
+    rank = (root + 1 + np.arange(others)) % topology.ranks
+    step, owner, other = _staggered(others)
+    builder.add(step=np.arange(others), chunk=np.arange(others), src=root, dst=rank, op=Op.COPY)
+    builder.add(step=others + step, chunk=owner, src=rank[owner], dst=rank[other], op=Op.COPY)
+    return builder.build()
 
 
 def reduce(topology: Topology, *, root: int = 0) -> Schedule:
@@ -176,7 +182,7 @@ def reduce(topology: Topology, *, root: int = 0) -> Schedule:
     Steps: 2 N - 3. The root receives the buffer once, every other rank (N - 2)/(N - 1) of it; on a full mesh
     each link carries 1/(N - 1) of it.
     """
-    return _rooted(topology, "reduce", root)
+    return passes.reverse(broadcast(topology.transpose(), root=root))
 
 
 def _staggered(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -193,19 +199,4 @@ def _phases(topology: Topology, collective: str, phases: tuple[Op, ...]) -> Sche
     for index, op in enumerate(phases):
         chunk = dst if op == Op.REDUCE else src
         builder.add(step=index * len(step) + step, chunk=chunk, src=src, dst=dst, op=op)
-    return builder.build()
-
-
-def _rooted(topology: Topology, collective: str, root: int) -> Schedule:
-    others = topology.ranks - 1
-    builder = ScheduleBuilder(topology, collective, _NAME, chunks=others, root=root)
-    rank = (root + 1 + np.arange(others)) % topology.ranks
-    step, owner, other = _staggered(others)
-    if collective == "broadcast":
-        builder.add(step=np.arange(others), chunk=np.arange(others), src=root, dst=rank, op=Op.COPY)
-        builder.add(step=others + step, chunk=owner, src=rank[owner], dst=rank[other], op=Op.COPY)
-    else:
-        builder.add(step=step, chunk=other, src=rank[owner], dst=rank[other], op=Op.REDUCE)
-        last = others - 1 + np.arange(others)
-        builder.add(step=last, chunk=np.arange(others), src=rank, dst=root, op=Op.REDUCE)
     return builder.build()

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.algorithms.common.host_groups import check_count, check_rows, host_major
-from weft.schedule import Op, ScheduleBuilder
+from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,7 +131,15 @@ def broadcast(topology: Topology, *, root: int = 0, chunks: int | None = None) -
     Steps: at most 2 (chunks - 1) + 2 ceil(log2 N). In a step a rank sends at most once and receives at
     most once. Every rank sends the buffer at most once, the root exactly once.
     """
-    return _rooted(topology, "broadcast", root, chunks)
+    count = _chunks_per_tree(topology, chunks)
+    builder = ScheduleBuilder(topology, "broadcast", _NAME, chunks=2 * count, root=root)
+    order = host_major(topology)
+    order = np.roll(order, -int(np.flatnonzero(order == root)[0]))
+    trees = _rooted_trees(topology.ranks)
+    for number, (parent, colour) in enumerate(zip(trees, _colour(trees), strict=True)):
+        chunk = number * count + np.arange(count)
+        _add(builder, order, parent, _steps_down(parent, colour, 0), chunk, Op.COPY)
+    return builder.build()
 
 
 def reduce(topology: Topology, *, root: int = 0, chunks: int | None = None) -> Schedule:
@@ -159,22 +167,7 @@ def reduce(topology: Topology, *, root: int = 0, chunks: int | None = None) -> S
     Steps: at most 2 (chunks - 1) + 2 ceil(log2 N). In a step a rank sends at most once and receives at
     most once. Every rank receives the buffer at most once, the root exactly once.
     """
-    return _rooted(topology, "reduce", root, chunks)
-
-
-def _rooted(topology: Topology, collective: str, root: int, chunks: int | None) -> Schedule:
-    count = _chunks_per_tree(topology, chunks)
-    builder = ScheduleBuilder(topology, collective, _NAME, chunks=2 * count, root=root)
-    order = host_major(topology)
-    order = np.roll(order, -int(np.flatnonzero(order == root)[0]))
-    trees = _rooted_trees(topology.ranks)
-    for number, (parent, colour) in enumerate(zip(trees, _colour(trees), strict=True)):
-        chunk = number * count + np.arange(count)
-        if collective == "broadcast":
-            _add(builder, order, parent, _steps_down(parent, colour, 0), chunk, Op.COPY)
-        else:
-            _add(builder, order, parent, _steps_up(parent, colour), chunk, Op.REDUCE)
-    return builder.build()
+    return passes.reverse(broadcast(topology.transpose(), root=root, chunks=chunks))
 
 
 def _chunks_per_tree(topology: Topology, chunks: int | None) -> int:

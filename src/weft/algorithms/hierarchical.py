@@ -29,7 +29,7 @@ from weft.algorithms.common.host_groups import (
     require_groups,
 )
 from weft.errors import check_choice, list_some
-from weft.schedule import Op, ScheduleBuilder
+from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,7 +134,27 @@ def broadcast(topology: Topology, *, root: int = 0, parts: int | None = None) ->
     Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
     rank receives the buffer once; leaders send it up to twice, once across groups and once inside.
     """
-    return _rooted(topology, "broadcast", root, parts)
+    groups = require_groups(topology, _NAME, _INSTEAD)
+    first = next((index for index, group in enumerate(groups) if root in group), 0)
+    speeds = port_speeds(topology)
+    parent, depth = np.zeros((2, topology.ranks), np.int64)
+    leaders: list[int] = []
+    for place in range(len(groups)):
+        group = groups[(first + place) % len(groups)]
+        chain = leader_first(speeds, group, root if root in group else None)
+        parent[chain[0]] = leaders[-1] if leaders else root
+        parent[chain[1:]] = chain[:-1]
+        depth[chain] = place + np.arange(len(chain))
+        leaders.append(chain[0])
+    count = min(4 * int(depth.max()), _MOST_PARTS) if parts is None else check_count(_NAME, "parts", parts)
+    check_rows(_NAME, (topology.ranks - 1) * count)
+    builder = ScheduleBuilder(topology, "broadcast", _NAME, chunks=count, root=root)
+    builder.note(_name_leaders(leaders))
+    chunk, ranks = np.arange(count), np.flatnonzero(depth)[:, None]
+    # Down the tree of chains that starts at the root, one more chunk on its way in each step.
+    step = depth[ranks] - 1 + chunk
+    builder.add(step=step, chunk=chunk, src=parent[ranks], dst=ranks, op=Op.COPY)
+    return builder.build()
 
 
 def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Schedule:
@@ -160,35 +180,8 @@ def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Sc
     Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
     rank but the root sends the buffer once; leaders receive it up to twice.
     """
-    return _rooted(topology, "reduce", root, parts)
-
-
-def _rooted(topology: Topology, collective: str, root: int, parts: int | None) -> Schedule:
-    """Down the tree of chains that starts at the root, or up, one more chunk on its way in each step."""
-    groups = require_groups(topology, _NAME, _INSTEAD)
-    first = next((index for index, group in enumerate(groups) if root in group), 0)
-    speeds = port_speeds(topology)
-    parent, depth = np.zeros((2, topology.ranks), np.int64)
-    leaders: list[int] = []
-    for place in range(len(groups)):
-        group = groups[(first + place) % len(groups)]
-        chain = leader_first(speeds, group, root if root in group else None)
-        parent[chain[0]] = leaders[-1] if leaders else root
-        parent[chain[1:]] = chain[:-1]
-        depth[chain] = place + np.arange(len(chain))
-        leaders.append(chain[0])
-    count = min(4 * int(depth.max()), _MOST_PARTS) if parts is None else check_count(_NAME, "parts", parts)
-    check_rows(_NAME, (topology.ranks - 1) * count)
-    builder = ScheduleBuilder(topology, collective, _NAME, chunks=count, root=root)
-    builder.note(_name_leaders(leaders))
-    chunk, ranks = np.arange(count), np.flatnonzero(depth)[:, None]
-    if collective == "broadcast":
-        step = depth[ranks] - 1 + chunk
-        builder.add(step=step, chunk=chunk, src=parent[ranks], dst=ranks, op=Op.COPY)
-    else:
-        step = depth.max() - depth[ranks] + chunk
-        builder.add(step=step, chunk=chunk, src=ranks, dst=parent[ranks], op=Op.REDUCE)
-    return builder.build()
+    require_groups(topology, _NAME, _INSTEAD)
+    return passes.reverse(broadcast(topology.transpose(), root=root, parts=parts))
 
 
 def _name_leaders(leaders: list[int]) -> str:
