@@ -20,7 +20,7 @@ import numpy as np
 from weft import limits
 from weft.algorithms.common.ring_orders import places_behind, ring_order
 from weft.errors import InputError
-from weft.schedule import Op, ScheduleBuilder
+from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +150,20 @@ def broadcast(topology: Topology, *, root: int = 0) -> Schedule:
     -----
     Cost: C+N-2 steps for C chunks; each link of the chain carries the buffer once.
     """
-    return _chain(topology, "broadcast", root)
+    ranks = topology.ranks
+    chunks = max(1, min(ranks, _CHAIN_ROWS // ranks))
+    builder = ScheduleBuilder(topology, "broadcast", "ring", chunks=chunks, root=root)
+    order, note = ring_order(topology)
+    chain = np.roll(np.array(order, np.int32), -order.index(root))
+    hop = np.argsort(chain)
+    # The last of the chain sends nothing: its hop would only ever carry chunks that are not there.
+    hop[chain[-1]] = ranks + chunks
+    chunk = np.arange(ranks + chunks - 2)[:, None] - hop
+    step, src = np.nonzero((chunk >= 0) & (chunk < chunks))
+    dst = chain[(hop[src] + 1) % ranks]
+    builder.add(step=step, chunk=chunk[step, src], src=src, dst=dst, op=Op.COPY)
+    builder.note(note)
+    return builder.build()
 
 
 def reduce(topology: Topology, *, root: int = 0) -> Schedule:
@@ -176,7 +189,7 @@ def reduce(topology: Topology, *, root: int = 0) -> Schedule:
     >>> reduce(load_topology("hosts:3,2"), root=1).steps
     8
     """
-    return _chain(topology, "reduce", root)
+    return passes.reverse(broadcast(topology.transpose(), root=root))
 
 
 def _ring(
@@ -197,28 +210,5 @@ def _ring(
             dst=ring[(place + 1) % ranks],
             op=op,
         )
-    builder.note(note)
-    return builder.build()
-
-
-def _chain(topology: Topology, collective: str, root: int) -> Schedule:
-    ranks = topology.ranks
-    chunks = max(1, min(ranks, _CHAIN_ROWS // ranks))
-    builder = ScheduleBuilder(topology, collective, "ring", chunks=chunks, root=root)
-    order, note = ring_order(topology)
-    start = order.index(root) + (collective == "reduce")
-    chain = np.roll(np.array(order, np.int32), -start)
-    hop = np.argsort(chain)
-    # The last of the chain sends nothing: its hop would only ever carry chunks that are not there.
-    hop[chain[-1]] = ranks + chunks
-    chunk = np.arange(ranks + chunks - 2)[:, None] - hop
-    step, src = np.nonzero((chunk >= 0) & (chunk < chunks))
-    builder.add(
-        step=step,
-        chunk=chunk[step, src],
-        src=src,
-        dst=chain[(hop[src] + 1) % ranks],
-        op=Op.COPY if collective == "broadcast" else Op.REDUCE,
-    )
     builder.note(note)
     return builder.build()
