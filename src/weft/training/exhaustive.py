@@ -7,7 +7,7 @@ it ends from the best of them, and after how many evaluations it first came near
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from weft import limits
 from weft.errors import InputError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.training.costs import Costs
-    from weft.training.fusion import Groups
     from weft.training.fusion_tuner import FusionSearch
     from weft.training.layers import Layer
 
@@ -75,21 +74,19 @@ class Fusions:
             msg = f"policy {policy} does not fuse by a threshold alone; expected one of {', '.join(FUSING)}"
             raise InputError(msg)
         self._options = options
-        self._known: dict[Groups, float] = {}
+        self._known: dict[int, float] = {}
 
     def seconds(self, threshold_bytes: int) -> float:
         """Seconds of an iteration with the fusion of this threshold."""
-        groups = fuse(self.layers, threshold_bytes)
-        if groups not in self._known:
-            graph = self.policy.build(
-                condense(self.layers, groups),
-                iterations=_ITERATIONS,
-                costs=self.costs,
-                threshold_bytes=threshold_bytes,
-                **self._options,
-            )
-            self._known[groups] = run(graph, self.costs).seconds
-        return self._known[groups]
+        if threshold_bytes not in self._known:
+            self._known[threshold_bytes] = self._iteration(threshold_bytes)
+        return self._known[threshold_bytes]
+
+    def _iteration(self, threshold_bytes: int) -> float:
+        options = self._options | {"threshold_bytes": threshold_bytes}
+        layers = condense(self.layers, fuse(self.layers, threshold_bytes))
+        graph = self.policy.build(layers, iterations=_ITERATIONS, costs=self.costs, **options)
+        return run(graph, self.costs).seconds
 
     def best(self, most: int = limits.MAX_LAYERS) -> int:
         """The threshold of the fastest of all fusions.
@@ -119,9 +116,9 @@ class Fusions:
                 fastest[groups] = threshold
         return sorted(fastest.values(), key=self.seconds)[:count]
 
-    def as_lines(self) -> Fusions:
+    def as_lines(self) -> Self:
         """The same with costs that are lines through those of a few sizes."""
-        return Fusions(self.layers, believed(self.costs), self.policy.name, **self._options)
+        return type(self)(self.layers, believed(self.costs), self.policy.name, **self._options)
 
 
 @dataclass(frozen=True, slots=True)

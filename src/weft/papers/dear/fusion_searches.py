@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.training.costs import Costs
-    from weft.training.fusion import Groups
     from weft.training.layers import Layer
 
 BAYESIAN: Final = "bayesian"
@@ -51,7 +50,7 @@ class QuickFusions(Fusions):
     def __init__(
         self, layers: Sequence[Layer], costs: Costs, policy: str = "dear", *, prefetch: int | None = 1
     ) -> None:
-        super().__init__(layers, costs, policy)
+        super().__init__(layers, costs, policy, prefetch=prefetch)
         self._prefetch = prefetch
         self._forward = [0.0, *accumulate(layer.forward_s for layer in layers)]
         self._backward = [0.0, *accumulate(layer.backward_s for layer in layers)]
@@ -59,21 +58,10 @@ class QuickFusions(Fusions):
         whole = policy == "wfbp"
         self._send: Callable[[int], float] = cache(costs.all_reduce if whole else costs.reduce_scatter)
         self._gather: Callable[[int], float] | None = None if whole else cache(costs.all_gather)
-        self._found: dict[int, float] = {}
 
-    def seconds(self, threshold_bytes: int) -> float:
-        """Seconds of an iteration with the fusion of this threshold."""
-        if threshold_bytes not in self._found:
-            self._found[threshold_bytes] = self._iteration(fuse(self.layers, threshold_bytes))
-        return self._found[threshold_bytes]
-
-    def as_lines(self) -> QuickFusions:
-        """The same with costs that are lines through those of a few sizes."""
-        return QuickFusions(self.layers, believed(self.costs), self.policy.name, prefetch=self._prefetch)
-
-    def _iteration(self, groups: Groups) -> float:
+    def _iteration(self, threshold_bytes: int) -> float:
         # Groups come as they are sent, from the end of the model; each begins at its smallest layer.
-        begins = [group[-1] for group in groups]
+        begins = [group[-1] for group in fuse(self.layers, threshold_bytes)]
         ends = [len(self.layers), *begins[:-1]]
         sizes = [self._sizes[end] - self._sizes[begin] for begin, end in zip(begins, ends, strict=True)]
         total, sent = self._backward[-1], 0.0
