@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby, pairwise
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -44,10 +44,12 @@ REDUCE: Final = "reduce"
 GATHER: Final = "gather"
 
 # What a number may be wherever tables are for; a file is held to it while it is read, with the place.
-_Op = Annotated[str, msgspec.Meta(pattern=f"^({REDUCE}|{GATHER})$")]
+TableOp = Literal["reduce", "gather"]
 _Rank = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS)]
 _Link = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_LINKS)]
 _Flow = Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_CHUNKS)]
+MessageKey = tuple[TableOp, _Flow, _Rank]
+"""What names a message at the rank that it comes to: operation, flow, and the rank that sent it."""
 
 
 class Send(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -79,11 +81,11 @@ class TableEntry(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
     """
 
     step: Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_STEPS)]
-    op: _Op
+    op: TableOp
     flow: _Flow
     address: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     size_bytes: Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_SIZE_BYTES)]
-    after: tuple[tuple[_Op, _Flow, _Rank], ...]
+    after: tuple[MessageKey, ...]
     sends: tuple[Send, ...]
 
 
@@ -219,7 +221,7 @@ class _Message:
 
     row: int
     count: int
-    after: tuple[tuple[str, int, int], ...] = ()
+    after: tuple[MessageKey, ...] = ()
 
 
 def make_tables(
@@ -301,8 +303,8 @@ class _Maker:
         }
         self.roots = _roots(schedule)
         # Per (rank, chunk): what its value waits for, and whether that was sent on already.
-        self.made_of: list[dict[int, tuple[tuple[str, int, int], ...]]] = [{} for _ in range(schedule.ranks)]
-        self.unsent: list[dict[tuple[str, int, int], None]] = [{} for _ in range(schedule.ranks)]
+        self.made_of: list[dict[int, tuple[MessageKey, ...]]] = [{} for _ in range(schedule.ranks)]
+        self.unsent: list[dict[MessageKey, None]] = [{} for _ in range(schedule.ranks)]
         self.seen: set[tuple[int, str, int, int]] = set()
         self.tables: list[list[TableEntry]] = [[] for _ in range(schedule.ranks)]
 
@@ -333,13 +335,13 @@ class _Maker:
     def _add_step(self, step: int, messages: list[_Message]) -> None:
         messages.sort(key=self._order)
         turn: dict[int, int] = {}
-        lines: dict[tuple[int, str, int, int], tuple[_Message, list[Send]]] = {}
+        lines: dict[tuple[int, TableOp, int, int], tuple[_Message, list[Send]]] = {}
         for message in messages:
             row = message.row
             src, dst = self.src[row], self.dst[row]
             port = turn[dst] = (turn.get(dst, -1) + 1) % self.ports
             message.after = self._waits(src, message)
-            op = REDUCE if self.op[row] == Op.REDUCE else GATHER
+            op: TableOp = REDUCE if self.op[row] == Op.REDUCE else GATHER
             # Reduces have one parent each; gathers of one flow share a line.
             key = (src, op, self.chunk[row], message.count if op == GATHER else -1 - row)
             route = None if self.route[row] < 0 else self.schedule.route_of(row)
@@ -359,8 +361,8 @@ class _Maker:
         parent, child = ends if self.op[row] == Op.COPY else ends[::-1]
         return self.roots[row], self.chunk[row], self.listed.get((parent, child), 0), row
 
-    def _waits(self, rank: int, message: _Message) -> tuple[tuple[str, int, int], ...]:
-        found: dict[tuple[str, int, int], None] = {}
+    def _waits(self, rank: int, message: _Message) -> tuple[MessageKey, ...]:
+        found: dict[MessageKey, None] = {}
         first = self.chunk[message.row]
         for chunk in range(first, first + message.count):
             keys = self.made_of[rank].get(chunk, ())
@@ -374,7 +376,7 @@ class _Maker:
         row = message.row
         dst, first = self.dst[row], self.chunk[row]
         reduces = self.op[row] == Op.REDUCE
-        key = (REDUCE if reduces else GATHER, first, self.src[row])
+        key: MessageKey = (REDUCE if reduces else GATHER, first, self.src[row])
         if (dst, *key) in self.seen:
             problem = f"flow {first} comes to rank {dst} from rank {self.src[row]} more than once"
             raise UnsupportedError("ni-table", problem, "use another algorithm")
