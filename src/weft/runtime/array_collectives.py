@@ -38,7 +38,7 @@ from weft.runtime.point_to_point import PointToPoint
 
 if TYPE_CHECKING:
     from weft.runtime.buffers import Buffer
-    from weft.runtime.handles import Handle, StartingOptions, WaitingOptions
+    from weft.runtime.handles import AnyOptions, Handle, OperationOptions, StartingOptions, WaitingOptions
 
 _BITWISE: Final = ("band", "bor", "bxor")
 _Array = TypeVar("_Array")
@@ -74,7 +74,7 @@ class ArrayCollectives(PointToPoint):
         _check_op(op, flat)
 
         def run() -> Any:
-            prepared = self._execute("all_reduce", flat, flat, op, 0, timeout, kind)
+            prepared = self._execute("all_reduce", flat, flat, op, 0, {"timeout": timeout, "kind": kind})
             if op == "avg":
                 flat.divide(self.size)
             elif prepared is not None and type(array) is np.ndarray:
@@ -87,24 +87,16 @@ class ArrayCollectives(PointToPoint):
     def broadcast(self, array: _Array, root: int = ..., **how: Unpack[WaitingOptions]) -> _Array: ...
     @overload
     def broadcast(self, array: _Array, root: int = ..., **how: Unpack[StartingOptions]) -> Handle[_Array]: ...
-    def broadcast(
-        self,
-        array: Any,
-        root: int = 0,
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
+    def broadcast(self, array: Any, root: int = 0, **how: Unpack[AnyOptions]) -> Any:
         """Send the array of the root to every rank, in place."""
         self._check_root(root)
         flat = self._engine.flatten(array, writable=True)
 
         def run() -> Any:
-            self._execute("broadcast", flat, flat, "sum", root, timeout, kind)
+            self._execute("broadcast", flat, flat, "sum", root, how)
             return flat.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
     @overload
     def reduce(
@@ -114,16 +106,7 @@ class ArrayCollectives(PointToPoint):
     def reduce(
         self, array: _Array, root: int = ..., op: ReduceOp = ..., **how: Unpack[StartingOptions]
     ) -> Handle[_Array]: ...
-    def reduce(
-        self,
-        array: Any,
-        root: int = 0,
-        op: ReduceOp = "sum",
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
+    def reduce(self, array: Any, root: int = 0, op: ReduceOp = "sum", **how: Unpack[AnyOptions]) -> Any:
         """Combine the arrays of all ranks at the root, in place; the other ranks' arrays stay as they are."""
         self._check_root(root)
         flat = self._engine.flatten(array, writable=self.rank == root)
@@ -131,12 +114,12 @@ class ArrayCollectives(PointToPoint):
 
         def run() -> Any:
             work = flat if self.rank == root else flat.copy()
-            self._execute("reduce", work, work, op, root, timeout, kind)
+            self._execute("reduce", work, work, op, root, how)
             if op == "avg" and self.rank == root:
                 work.divide(self.size)
             return work.give_back() if self.rank == root else flat.array
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
     @overload
     def reduce_scatter(
@@ -147,14 +130,7 @@ class ArrayCollectives(PointToPoint):
         self, array: Any, op: ReduceOp = ..., *, out: Any = ..., **how: Unpack[StartingOptions]
     ) -> Handle[Any]: ...
     def reduce_scatter(
-        self,
-        array: Any,
-        op: ReduceOp = "sum",
-        *,
-        out: Any = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
+        self, array: Any, op: ReduceOp = "sum", *, out: Any = None, **how: Unpack[AnyOptions]
     ) -> Any:
         """Combine the arrays of all ranks and return this rank's share of the result.
 
@@ -167,26 +143,18 @@ class ArrayCollectives(PointToPoint):
         into = None if out is None else self._into("reduce_scatter", out, flat, flat.elements / self.size)
 
         def run() -> Any:
-            result = self._reduce_share(flat, into, op, timeout, kind)
+            result = self._reduce_share(flat, into, op, how)
             if op == "avg":
                 result.divide(self.size)
             return result.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
     @overload
     def all_gather(self, array: Any, *, out: Any = ..., **how: Unpack[WaitingOptions]) -> Any: ...
     @overload
     def all_gather(self, array: Any, *, out: Any = ..., **how: Unpack[StartingOptions]) -> Handle[Any]: ...
-    def all_gather(
-        self,
-        array: Any,
-        *,
-        out: Any = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
+    def all_gather(self, array: Any, *, out: Any = None, **how: Unpack[AnyOptions]) -> Any:
         """Join the arrays of all ranks, which have the same size, in rank order.
 
         `array` may be this rank's place in `out`.
@@ -196,24 +164,16 @@ class ArrayCollectives(PointToPoint):
 
         def run() -> Any:
             whole.part(self.rank * flat.elements, (self.rank + 1) * flat.elements).fill(flat)
-            self._execute("all_gather", whole, whole, "sum", 0, timeout, kind)
+            self._execute("all_gather", whole, whole, "sum", 0, how)
             return whole.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
     @overload
     def all_to_all(self, array: Any, *, out: Any = ..., **how: Unpack[WaitingOptions]) -> Any: ...
     @overload
     def all_to_all(self, array: Any, *, out: Any = ..., **how: Unpack[StartingOptions]) -> Handle[Any]: ...
-    def all_to_all(
-        self,
-        array: Any,
-        *,
-        out: Any = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
+    def all_to_all(self, array: Any, *, out: Any = None, **how: Unpack[AnyOptions]) -> Any:
         """Send the r-th part of the array to rank r, and return the parts that other ranks sent, by rank.
 
         `out` may be `array`.
@@ -227,11 +187,11 @@ class ArrayCollectives(PointToPoint):
 
         def run() -> Any:
             source = flat.copy() if flat.overlaps(result) else flat
-            self._execute("all_to_all", source, result, "sum", 0, timeout, kind)
+            self._execute("all_to_all", source, result, "sum", 0, how)
             result.part(*own).fill(source.part(*own))
             return result.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Return once every rank has called this; `last` stays what it was."""
@@ -239,19 +199,17 @@ class ArrayCollectives(PointToPoint):
         self.all_reduce(np.zeros(1, np.int32), timeout=timeout, kind="barrier")
         self.last = last
 
-    def _reduce_share(
-        self, flat: Buffer, into: Buffer | None, op: str, timeout: float | None, kind: str
-    ) -> Buffer:
+    def _reduce_share(self, flat: Buffer, into: Buffer | None, op: str, how: OperationOptions) -> Buffer:
         """Reduce-scatter a copy of an array, so that others may read it; this rank's share, undivided."""
         if self.size == 1:
             return _settle(flat, into)
-        prepared = self._find("reduce_scatter", flat, op, 0, kind)
+        prepared = self._find("reduce_scatter", flat, op, 0, how)
         first, last = prepared.share
         if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
             what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
             raise InputError(f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}")
         work = flat.copy()
-        self._execute("reduce_scatter", work, work, op, 0, timeout, kind)
+        self._execute("reduce_scatter", work, work, op, 0, how)
         return _settle(work.part(first, last), into)
 
 

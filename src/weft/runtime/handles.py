@@ -36,6 +36,12 @@ class OperationOptions(TypedDict, total=False):
     kind: str
 
 
+class AnyOptions(OperationOptions, total=False):
+    """The same, and whether to return its `Handle` at once instead of waiting for the result."""
+
+    async_op: bool
+
+
 class WaitingOptions(OperationOptions, total=False):
     """Options of an operation that returns its result."""
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from weft.runtime.buffers import Buffer
     from weft.runtime.engines import Engine, PeerExchange
+    from weft.runtime.handles import OperationOptions
     from weft.runtime.launcher.failure_reports import FailureReporter
     from weft.runtime.schedule_selection import Chosen, ScheduleSelector
     from weft.schedule import Schedule
@@ -123,7 +124,7 @@ class OperationQueue:
         self,
         run: Callable[[], Any],
         *buffers: Buffer,
-        async_op: bool,
+        async_op: bool = False,
         timeout: float | None = None,
         kind: str = "",
         name: str = "an operation",
@@ -177,17 +178,17 @@ class OperationQueue:
             raise RuntimeFailure(f"rank {self.rank} has closed this communicator")
 
     def _execute(
-        self, collective: str, flat: Buffer, out: Buffer, op: str, root: int, timeout: float | None, kind: str
+        self, collective: str, flat: Buffer, out: Buffer, op: str, root: int, how: OperationOptions
     ) -> Prepared | None:
         """Run one operation; return None if this is the only rank."""
         if self.size == 1:
             return None
-        prepared = self._find(collective, flat, op, root, kind)
-        self._run(prepared, flat, out, op, timeout)
+        prepared = self._find(collective, flat, op, root, how)
+        self._run(prepared, flat, out, op, how.get("timeout"))
         return prepared
 
-    def _find(self, collective: str, flat: Buffer, op: str, root: int, kind: str) -> Prepared:
-        key = (collective, flat.elements, flat.dtype, op, root, kind)
+    def _find(self, collective: str, flat: Buffer, op: str, root: int, how: OperationOptions) -> Prepared:
+        key = (collective, flat.elements, flat.dtype, op, root, how.get("kind", ""))
         known = self._prepared.get(key)
         if known is not None:
             return known
@@ -236,9 +237,9 @@ class OperationQueue:
         exchanges: tuple[PeerExchange, ...],
         flat: Buffer,
         out: Buffer,
-        timeout: float | None,
-        kind: str,
+        how: OperationOptions,
     ) -> None:
+        kind = how.get("kind", "")
         key = (name, exchanges, flat.nbytes, flat.dtype, kind)
         prepared = self._prepared.get(key)
         if prepared is None:
@@ -248,7 +249,7 @@ class OperationQueue:
             mark = _fingerprint(("exchange", _MEETS.get(name, name), flat.dtype, kind))
             details = f"{flat.dtype}, kind {kind or name}"
             prepared = self._keep_ready(key, Prepared(None, script, record, mark, details=details))
-        self._run(prepared, flat, out, "sum", timeout)
+        self._run(prepared, flat, out, "sum", how.get("timeout"))
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
         with self._busy:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.runtime.buffers import Buffer
-    from weft.runtime.handles import Handle, StartingOptions, WaitingOptions
+    from weft.runtime.handles import AnyOptions, Handle, OperationOptions, StartingOptions, WaitingOptions
 
 _Array = TypeVar("_Array")
 
@@ -24,9 +24,7 @@ class PointToPoint(OperationQueue):
     def send(self, array: Any, dest: int, **how: Unpack[WaitingOptions]) -> None: ...
     @overload
     def send(self, array: Any, dest: int, **how: Unpack[StartingOptions]) -> Handle[None]: ...
-    def send(
-        self, array: Any, dest: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
-    ) -> Any:
+    def send(self, array: Any, dest: int, **how: Unpack[AnyOptions]) -> Any:
         """Send an array to one other rank, and return when that rank has received it.
 
         Two ranks that both send first would wait for each other: `send_recv` does both at once.
@@ -34,20 +32,18 @@ class PointToPoint(OperationQueue):
         self._check_peer(dest)
         flat = self._engine.flatten(array, writable=False)
         exchanges = (PeerExchange(dest, flat.elements, None),)
-        return self._do_exchange("send", exchanges, flat, None, timeout, kind, async_op=async_op)
+        return self._do_exchange("send", exchanges, flat, None, **how)
 
     @overload
     def recv(self, array: _Array, source: int, **how: Unpack[WaitingOptions]) -> _Array: ...
     @overload
     def recv(self, array: _Array, source: int, **how: Unpack[StartingOptions]) -> Handle[_Array]: ...
-    def recv(
-        self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False, kind: str = ""
-    ) -> Any:
+    def recv(self, array: Any, source: int, **how: Unpack[AnyOptions]) -> Any:
         """Receive into an array what one other rank sends; it has the same size and type."""
         self._check_peer(source)
         flat = self._engine.flatten(array, writable=True)
         exchanges = (PeerExchange(source, None, flat.elements),)
-        return self._do_exchange("recv", exchanges, flat, flat, timeout, kind, async_op=async_op)
+        return self._do_exchange("recv", exchanges, flat, flat, **how)
 
     @overload
     def send_recv(
@@ -57,17 +53,7 @@ class PointToPoint(OperationQueue):
     def send_recv(
         self, array: Any, dest: int, into: _Array, source: int, **how: Unpack[StartingOptions]
     ) -> Handle[_Array]: ...
-    def send_recv(
-        self,
-        array: Any,
-        dest: int,
-        into: Any,
-        source: int,
-        *,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
+    def send_recv(self, array: Any, dest: int, into: Any, source: int, **how: Unpack[AnyOptions]) -> Any:
         """Send an array to one rank and receive another from the same rank or another, at once.
 
         Parameters
@@ -91,25 +77,17 @@ class PointToPoint(OperationQueue):
             if dest == source
             else (PeerExchange(dest, flat.elements, None), PeerExchange(source, None, out.elements))
         )
-        return self._do_exchange("send_recv", exchanges, flat, out, timeout, kind, async_op=async_op)
+        return self._do_exchange("send_recv", exchanges, flat, out, **how)
 
-    def send_parts(
-        self, peers: Sequence[int], array: Any, *, timeout: float | None = None, kind: str = ""
-    ) -> None:
+    def send_parts(self, peers: Sequence[int], array: Any, **how: Unpack[OperationOptions]) -> None:
         """Send each of several ranks its part of an array, in their order; each calls `recv_parts`."""
         flat = self._engine.flatten(array, writable=False)
         part = self._part_of("send_parts", peers, flat.elements)
         exchanges = tuple(PeerExchange(peer, part, None, place * part) for place, peer in enumerate(peers))
-        self._do_exchange("send_parts", exchanges, flat, None, timeout, kind, async_op=False)
+        self._do_exchange("send_parts", exchanges, flat, None, **how)
 
     def recv_parts(
-        self,
-        peers: Sequence[int],
-        array: Any,
-        *,
-        place: int = 0,
-        timeout: float | None = None,
-        kind: str = "",
+        self, peers: Sequence[int], array: Any, *, place: int = 0, **how: Unpack[OperationOptions]
     ) -> None:
         """Receive from each of several ranks a part of an array, in their order.
 
@@ -135,7 +113,7 @@ class PointToPoint(OperationQueue):
             PeerExchange(peer, None, part, number * part, int(place) * part)
             for number, peer in enumerate(peers)
         )
-        self._do_exchange("recv_parts", exchanges, flat, flat, timeout, kind, async_op=False)
+        self._do_exchange("recv_parts", exchanges, flat, flat, **how)
 
     def _do_exchange(
         self,
@@ -143,18 +121,15 @@ class PointToPoint(OperationQueue):
         exchanges: tuple[PeerExchange, ...],
         flat: Buffer,
         into: Buffer | None,
-        timeout: float | None,
-        kind: str,
-        *,
-        async_op: bool,
+        **how: Unpack[AnyOptions],
     ) -> Any:
         """Run or queue exchanges; `into` is for what is received, and its array the result."""
 
         def run() -> Any:
-            self._exchange(name, exchanges, flat, flat if into is None else into, timeout, kind)
+            self._exchange(name, exchanges, flat, flat if into is None else into, how)
             return None if into is None else into.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
     def _part_of(self, name: str, peers: Sequence[int], elements: int) -> int:
         for peer in peers:
@@ -163,16 +138,7 @@ class PointToPoint(OperationQueue):
             raise InputError(f"{name}: {elements} elements cannot be dealt out to ranks {list(peers)}")
         return elements // len(peers)
 
-    def gather(
-        self,
-        array: Any,
-        root: int = 0,
-        *,
-        out: Any = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
+    def gather(self, array: Any, root: int = 0, *, out: Any = None, **how: Unpack[AnyOptions]) -> Any:
         """Join the arrays of all ranks, which have the same size, in rank order at the root; returned flat.
 
         Parameters
@@ -190,7 +156,7 @@ class PointToPoint(OperationQueue):
         if self.rank != root:
             _check_no_array("gather", "out", out)
             own = (PeerExchange(root, part, None, 0, self.rank * part),)
-            return self._do_exchange("gather", own, flat, None, timeout, kind, async_op=async_op)
+            return self._do_exchange("gather", own, flat, None, **how)
         whole = self._room("gather", out, flat, part * self.size)
         exchanges = tuple(
             PeerExchange(rank, None, part, rank * part) for rank in range(self.size) if rank != root
@@ -199,21 +165,12 @@ class PointToPoint(OperationQueue):
         def run() -> Any:
             whole.part(root * part, (root + 1) * part).fill(flat)
             if exchanges:
-                self._exchange("gather", exchanges, whole, whole, timeout, kind)
+                self._exchange("gather", exchanges, whole, whole, how)
             return whole.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
-    def scatter(
-        self,
-        array: Any,
-        root: int = 0,
-        *,
-        out: Any,
-        timeout: float | None = None,
-        async_op: bool = False,
-        kind: str = "",
-    ) -> Any:
+    def scatter(self, array: Any, root: int = 0, *, out: Any, **how: Unpack[AnyOptions]) -> Any:
         """Give rank r the r-th of equal parts of the root's array.
 
         Parameters
@@ -231,7 +188,7 @@ class PointToPoint(OperationQueue):
         if self.rank != root:
             _check_no_array("scatter", "array", array)
             own = (PeerExchange(root, None, part, 0, self.rank * part),)
-            return self._do_exchange("scatter", own, into, into, timeout, kind, async_op=async_op)
+            return self._do_exchange("scatter", own, into, into, **how)
         flat = self._engine.flatten(array, writable=False)
         if flat.elements != part * self.size or flat.dtype != into.dtype:
             have = f"{flat.elements} elements of {flat.dtype} for {self.size} ranks"
@@ -242,12 +199,12 @@ class PointToPoint(OperationQueue):
 
         def run() -> Any:
             if exchanges:
-                self._exchange("scatter", exchanges, flat, flat, timeout, kind)
+                self._exchange("scatter", exchanges, flat, flat, how)
             # Last: it may lie where another rank's part was.
             into.fill(flat.part(root * part, (root + 1) * part))
             return into.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        return self._do(run, flat, **how)
 
     def _check_peer(self, peer: int) -> None:
         if not is_rank(peer, self.size) or peer == self.rank:
