@@ -26,6 +26,7 @@ from weft.runtime.bootstrap.regroup import check_minimum
 from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
 from weft.runtime.communicator_inputs import check_plan, load_inputs
 from weft.runtime.launcher.failure_reports import FailureReporter
+from weft.runtime.resources import close_on_error
 from weft.runtime.split_all_reduce import SplitAllReduce
 
 if TYPE_CHECKING:
@@ -363,13 +364,10 @@ class Communicator(ArrayCollectives):
         engine = self._engine.split(ranks, lambda payload: exchange_bytes(carrier, payload), self.timeout)
         if engine is None:
             return None
-        try:
+        with close_on_error(engine):  # a machine has room for few of them
             selector = inputs.make_selector(len(ranks), engine.hosts)
             reporter = self._reporter.among(ranks)
             part = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)
-        except BaseException:
-            engine.close()  # a machine has room for few of them
-            raise
         self._parts.add(part)
         part._whole = weakref.ref(self)
         return part

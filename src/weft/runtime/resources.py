@@ -1,4 +1,4 @@
-"""Errors of the operating system that say what the machine ran out of, and what to do about it."""
+"""Resources of a process: what the machine ran out of, and closing what was opened when the rest fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 import resource
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from weft.errors import RuntimeFailure
 
@@ -24,6 +24,23 @@ _REMEDIES: Final = {
     errno.ENOSPC: "there is too little room for shared memory or for temporary files",
     errno.EAGAIN: "there are too many processes or threads: see 'ulimit -u'",
 }
+
+
+class Closable(Protocol):
+    """Something that was opened: a socket, a connection, a communicator."""
+
+    def close(self) -> object:
+        """Close it."""
+
+
+@contextmanager
+def close_on_error(opened: Closable) -> Iterator[None]:
+    """Close what was opened if the block that makes use of it fails."""
+    try:
+        yield
+    except BaseException:
+        opened.close()
+        raise
 
 
 @contextmanager

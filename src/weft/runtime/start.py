@@ -20,6 +20,7 @@ from weft.runtime.bootstrap.environment import find_place
 from weft.runtime.communicator import Communicator
 from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.engines.native_engine import NativeEngine
+from weft.runtime.resources import close_on_error
 from weft.runtime.transport.connections import CONNECT_S
 from weft.runtime.transport.rank_transport import TransportSettings
 
@@ -145,13 +146,10 @@ def open_communicator(
     timeout, plan_time_limit
         As for `init`.
     """
-    try:
+    with close_on_error(engine):
         selector = inputs.make_selector(engine.size, engine.hosts)
         reporter = None if engine.control_plane is None else engine.control_plane.reporter
         communicator = Communicator(engine, selector, timeout=timeout, reporter=reporter)
-    except BaseException:
-        engine.close()
-        raise
     atexit.register(communicator.close)
     topology = inputs.unplanned_topology
     if topology is not None and engine.size > 1:

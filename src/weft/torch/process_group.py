@@ -21,6 +21,7 @@ from weft.errors import InputError
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.runtime.byte_exchange import CommunicatorWords, broadcast_bytes
+from weft.runtime.resources import close_on_error
 from weft.torch.call_arguments import check_time
 from weft.torch.failures import DeferredFailures
 from weft.torch.group_methods import BACKEND, GroupMethods
@@ -260,10 +261,7 @@ def create(given: Any, options: Options | None) -> WeftProcessGroup:
         options = replace(options, topology=find_topology(options, given.group_size))
         found = meet(given.store, given.group_rank, given.group_size, options, timeout=seconds)
     failures = DeferredFailures(found.timeout)
-    try:
+    with close_on_error(found):
         check = partial(failures.check, reports=False)
         connections = open_peer_connections(given.store, found, options, check, seconds)
-    except BaseException:
-        found.close()
-        raise
     return WeftProcessGroup(given.store, found, connections, failures)

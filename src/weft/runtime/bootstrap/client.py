@@ -13,17 +13,23 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.control_plane import ControlPlane, await_frame, check_timeout, reply_bytes
-from weft.runtime.bootstrap.dialer import Dialer, Dismissed, Refused, RetryPauses
+from weft.runtime.bootstrap.control_plane import (
+    ControlPlane,
+    await_frame,
+    check_reply,
+    check_timeout,
+    reply_bytes,
+)
+from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.environment import SECRET_BYTES
 from weft.runtime.bootstrap.handshake import FrameKind, Gone, Hello, ProtocolError
 from weft.runtime.bootstrap.listener import Listener
-from weft.runtime.bootstrap.members import LossVerdict, Member, decode
+from weft.runtime.bootstrap.members import Member, decode
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.bootstrap.secret_exchange import SecretNote
 from weft.runtime.bootstrap.server import BootstrapServer, MeetingPoint, listen_at
 from weft.runtime.launcher.failure_reports import FailureReporter
-from weft.runtime.resources import EXHAUSTED, guarded
+from weft.runtime.resources import EXHAUSTED, close_on_error, guarded
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.environment import Place
@@ -139,8 +145,6 @@ def _dial_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
             channel, payload = caller.wait_until_admitted(deadline)
         except Refused as error:
             raise InputError(f"rank 0 at {point} refuses this process: {error}") from error
-        except Dismissed as error:
-            raise decode(error.verdict, LossVerdict, "rank 0").error() from error
         except (ProtocolError, Gone) as error:
             problem = str(error)
         except OSError as error:
@@ -157,17 +161,14 @@ def _enter(
     channel: FramedConnection, rank_0: Member, place: Place, deadline: float, timeout: float
 ) -> ControlPlane:
     """Wait, once admitted, until everybody is there."""
-    with ExitStack() as unless_complete:
-        unless_complete.callback(channel.close)
+    with close_on_error(channel):
         left = max(0.001, deadline - time.monotonic())
         try:
-            kind, record = await_frame(channel, "join", left, rank_0)
+            frame = await_frame(channel, "join", left, rank_0)
         except TimedOut as error:
             raise TimedOut("join", timeout, error.missing, error.hint) from error
-        if kind is FrameKind.FAILED:
-            raise decode(record, LossVerdict, "rank 0").error()
-        members = decode(record, tuple[Member, ...], "rank 0") if kind is FrameKind.WELCOME else ()
+        record = check_reply(frame, FrameKind.WELCOME, "join")
+        members = decode(record, tuple[Member, ...], "rank 0")
         if [member.rank for member in members] != list(range(place.size)):
             raise RuntimeFailure("rank 0 sent members that are not those of the job; use one Weft everywhere")
-        unless_complete.pop_all()
     return ControlPlane(place.rank, members, {0: channel})

@@ -137,7 +137,7 @@ class ControlPlane:
             if self.rank == 0:
                 self._overhear(rank, op)
             elif (frame := self._receive(0, op)) is not None:
-                self._check_reply(frame, None, op)
+                check_reply(frame, None, op)
         except RuntimeFailure as error:
             self._end(error, op)
             raise
@@ -300,22 +300,12 @@ class ControlPlane:
             raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
         return payload
 
-    def _check_reply(self, frame: tuple[FrameKind, bytes], kind: FrameKind | None, op: str) -> bytes:
-        """Any other rank: what rank 0 answers, which may be its verdict."""
-        found, payload = frame
-        if found is FrameKind.FAILED:
-            raise decode(payload, LossVerdict, "rank 0").error()
-        if found is not kind:
-            msg = f"rank 0 is in {found.name.lower()} while rank {self.rank} is in {op}"
-            raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
-        return payload
-
     def _attend(self, kind: FrameKind, payload: bytes, timeout: float) -> list[bytes]:
         """Any other rank: send the own part to rank 0 and wait for all."""
         op = kind.name.lower()
         channel = self._channels[0]
         channel.queue(kind, payload)
-        reply = self._check_reply(await_frame(channel, op, timeout, self.members[0]), kind, op)
+        reply = check_reply(await_frame(channel, op, timeout, self.members[0]), kind, op)
         parts = decode(reply, list[bytes], "rank 0")
         if len(parts) != self.size:
             msg = "rank 0 sent an exchange that does not have one part per rank; use one Weft everywhere"
@@ -354,6 +344,17 @@ def await_frame(
     if frame is None:
         raise TimedOut(op, round(timeout, 1), [0])
     return frame
+
+
+def check_reply(frame: tuple[FrameKind, bytes], kind: FrameKind | None, op: str) -> bytes:
+    """Any rank but 0: what rank 0 answers, unless that is its verdict or belongs to another operation."""
+    found, payload = frame
+    if found is FrameKind.FAILED:
+        raise decode(payload, LossVerdict, "rank 0").error()
+    if found is not kind:
+        msg = f"rank 0 is in {found.name.lower()} while this rank is in {op}"
+        raise RuntimeFailure(f"{msg}; every rank must make the same calls in the same order")
+    return payload
 
 
 def _next_frame(channel: FramedConnection, wait_s: float) -> tuple[FrameKind, bytes] | None:

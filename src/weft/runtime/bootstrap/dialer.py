@@ -13,12 +13,13 @@ import random
 import selectors
 import socket
 import time
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.handshake import FramedConnection, FrameKind, Gone, Hello, ProtocolError
+from weft.runtime.bootstrap.members import LossVerdict, decode
+from weft.runtime.resources import close_on_error
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.name_resolution import Where
@@ -36,14 +37,6 @@ _HANGS_UP: Final = "the listener there hangs up: the secret may differ, or it is
 
 class Refused(Exception):
     """The listener has proven itself, and does not admit this process: why."""
-
-
-class Dismissed(Exception):
-    """The listener has proven itself, and has given up: its verdict, as it came."""
-
-    def __init__(self, verdict: bytes) -> None:
-        super().__init__("the listener has given up")
-        self.verdict = verdict
 
 
 class RetryPauses:
@@ -150,14 +143,12 @@ class Dialer:
 
     def wait_until_admitted(self, deadline: float) -> tuple[FramedConnection, bytes]:
         """Complete the handshake; raises as `advance` does, and if there is no answer by the deadline."""
-        with ExitStack() as unless_admitted:
-            unless_admitted.callback(self.close)
+        with close_on_error(self):
             while (admitted := self.advance()) is None:
                 left = min(deadline, self.deadline) - time.monotonic()
                 if left <= 0:
                     raise ProtocolError("the listener does not answer")
                 self.wait(left)
-            unless_admitted.pop_all()
         return admitted
 
     def advance(self) -> tuple[FramedConnection, bytes] | None:
@@ -165,8 +156,8 @@ class Dialer:
 
         Raises
         ------
-        Refused, Dismissed
-            If the listener refuses this process for good.
+        Refused, RuntimeFailure
+            If the listener refuses this process for good, or has given up itself: its verdict.
         ProtocolError, Gone, OSError
             If this attempt has failed.
         """
@@ -182,7 +173,7 @@ class Dialer:
         if kind is FrameKind.REFUSED:
             raise Refused(payload.decode("utf-8", "replace"))
         if kind is FrameKind.FAILED:
-            raise Dismissed(payload)
+            raise decode(payload, LossVerdict, "the listener").error()
         if kind is not FrameKind.ADMITTED:
             raise ProtocolError(f"the listener answers with {kind.name.lower()}")
         return self._channel, payload

@@ -56,7 +56,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weft import limits
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.handshake import FramedConnection, FrameKind, Hello, ProtocolError, Transcript
-from weft.runtime.resources import EXHAUSTED
+from weft.runtime.resources import EXHAUSTED, close_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,7 +103,7 @@ _ONE_CONNECTION: Final = frozenset(
 def open_socket(family: int, where: Any) -> socket.socket:
     """Socket that listens at exactly the given address, as `Listener` needs it."""
     listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with close_on_error(listening):
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted connections inherit this; an admitted peer gets the usual close back.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -112,9 +112,6 @@ def open_socket(family: int, where: Any) -> socket.socket:
         listening.bind(where)
         listening.listen(BACKLOG)
         listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
     return listening
 
 

@@ -17,7 +17,6 @@ import errno
 import selectors
 import socket
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
@@ -25,12 +24,13 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
-from weft.runtime.bootstrap.control_plane import ControlPlane, await_frame, reply_bytes, send_all
-from weft.runtime.bootstrap.dialer import Dialer, Dismissed, Refused, RetryPauses
+from weft.runtime.bootstrap.control_plane import ControlPlane, await_frame, check_reply, reply_bytes, send_all
+from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.handshake import FrameKind, Gone, Hello, ProtocolError, hash_scope
 from weft.runtime.bootstrap.listener import Listener
-from weft.runtime.bootstrap.members import LossVerdict, Member, announce, decode
+from weft.runtime.bootstrap.members import Member, announce, decode
 from weft.runtime.bootstrap.name_resolution import look_up
+from weft.runtime.resources import close_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +64,10 @@ class _Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: tuple[Member, ...]
     before: tuple[_Rank, ...]
     completed: _Count
+
+
+class _LeaderLost(Exception):
+    """The survivor that was to lead is gone, and the next one leads."""
 
 
 @dataclass(slots=True)
@@ -210,88 +214,67 @@ class Regroup:
                 caller = Dialer(
                     where, there.token, hello, self._report(), longest, connect_s=pauses.connect_s
                 )
-                channel = self._be_admitted(caller, leader)
-                if channel is None:
-                    return None
-                return self._enter(channel, leader)
+                return self._enter(self._be_admitted(caller, leader), leader)
             except Refused as error:
                 msg = f"rank {leader}, which leads the survivors, refuses rank {self.me}: {error}"
                 raise RuntimeFailure(msg) from error
-            except Dismissed as error:
-                raise decode(error.verdict, LossVerdict, f"rank {leader}").error() from error
             except RuntimeFailure:
                 raise  # PeerLost and TimedOut are OSErrors too, which are tried again below
-            except ConnectionRefusedError:
-                return None  # nobody listens there any more: the process is gone
+            except (_LeaderLost, ConnectionRefusedError):  # where nobody listens, the process is gone
+                return None
             except (ProtocolError, Gone, OSError):
                 time.sleep(min(pauses.after(caller), max(0.0, self._time_left())))
         return None
 
-    def _be_admitted(self, caller: Dialer, leader: int) -> FramedConnection | None:
-        """The channel to the leader once it has admitted this rank; None if the leader is lost meanwhile.
+    def _be_admitted(self, caller: Dialer, leader: int) -> FramedConnection:
+        """The channel to the leader once it has admitted this rank.
 
         A leader that has not called shrink yet leaves the call in the queue of its listener: so this waits
         for longer than a handshake takes.
         """
-        with ExitStack() as unless_admitted:
-            unless_admitted.callback(caller.close)
+        with close_on_error(caller):
             while (admitted := caller.advance()) is None:
                 self._look()
                 if leader in self._lost:
-                    return None
+                    raise _LeaderLost
                 if self._time_left() <= 0:
                     self._give_up({leader})
                 if not caller.connected and time.monotonic() > caller.deadline:
                     raise ProtocolError("no answer")
                 caller.wait(_TICK_S)
-            unless_admitted.pop_all()
         return admitted[0]
 
-    def _enter(self, channel: FramedConnection, leader: int) -> Regrouped | None:
-        """Wait for the group; None if the leader dies."""
-        with ExitStack() as unless_complete:
-            unless_complete.callback(channel.close)
+    def _enter(self, channel: FramedConnection, leader: int) -> Regrouped:
+        """Wait for the group."""
+        with close_on_error(channel):
+            left = max(0.001, self._time_left())
             try:
-                kind, payload = await_frame(
-                    channel, "shrink", max(0.001, self._time_left()), self.members[leader]
-                )
+                frame = await_frame(channel, "shrink", left, self.members[leader])
+            except TimedOut:
+                raise
             except RuntimeFailure as error:
-                if isinstance(error, TimedOut):
-                    raise
-                return None
-            if kind is FrameKind.FAILED:
-                raise decode(payload, LossVerdict, f"rank {leader}").error()
-            group = decode(payload, _Group, f"rank {leader}")
-            if (
-                kind is not FrameKind.WELCOME
-                or self.me not in group.before
-                or len(group.members) != len(group.before)
-            ):
+                raise _LeaderLost from error
+            group = decode(check_reply(frame, FrameKind.WELCOME, "shrink"), _Group, f"rank {leader}")
+            if self.me not in group.before or len(group.members) != len(group.before):
                 msg = f"rank {leader} sent a group that this rank is not in; use one Weft everywhere"
                 raise RuntimeFailure(msg)
-            unless_complete.pop_all()
         control_plane = ControlPlane(group.before.index(self.me), group.members, {0: channel})
         return Regrouped(control_plane, group.before, group.completed)
 
     # The leader's side.
 
     def _lead(self) -> Regrouped:
-        with ExitStack() as unless_complete:
-            unless_complete.callback(self._close)
-            listening = self.kit.listening.dup()
-            listener = Listener([listening], self.kit.addresses[self.me].token, limits.MAX_EXCHANGE_BYTES)
-            unless_complete.enter_context(listener)
+        listening, token = self.kit.listening.dup(), self.kit.addresses[self.me].token
+        with close_on_error(self), Listener([listening], token, limits.MAX_EXCHANGE_BYTES) as listener:
             try:
                 self._collect(listener)
-                found = self._welcome()
+                return self._welcome()
             except RuntimeFailure as error:
                 announce((channel for _, channel in self._came.values()), error, "shrink")
                 raise
-            listener.close()
-            unless_complete.pop_all()
-        return found
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the connections to the survivors that have come."""
         for _, channel in self._came.values():
             channel.close()
 

@@ -19,7 +19,7 @@ from weft.runtime.bootstrap.handshake import FrameKind, Gone
 from weft.runtime.bootstrap.listener import open_socket
 from weft.runtime.bootstrap.members import LossVerdict, Member, announce, decode, lost
 from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.resources import EXHAUSTED
+from weft.runtime.resources import EXHAUSTED, close_on_error
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.environment import Place
@@ -49,13 +49,10 @@ def reserve_port(address: str) -> tuple[socket.socket, int]:
     """Take a free port for a rank 0 that starts later; nobody else gets it while the socket is open."""
     family, where = resolve(address, 0, limits.MAX_UNPROVEN_SECONDS)
     holder = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with close_on_error(holder):
         # Bound but not listening, with this option on both: rank 0 can still bind it, and listen.
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(where)
-    except BaseException:
-        holder.close()
-        raise
     return holder, holder.getsockname()[1]
 
 

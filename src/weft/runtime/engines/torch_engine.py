@@ -26,6 +26,7 @@ from weft.runtime.engines.gloo_connections import VERDICT_S, connect_gloo
 from weft.runtime.engines.messaging import FAREWELL_S, FailureKind, MessagingEngine, OperationFailure, heard
 from weft.runtime.engines.peer_watch import Interrupter, PeerWatch
 from weft.runtime.engines.tensor_buffers import TensorFlat, flatten_tensor
+from weft.runtime.resources import close_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,11 +109,8 @@ class TorchEngine(MessagingEngine[TensorFlat]):
         number = count_visit(store, rank)
         place = find_place_in_group(store, rank, group.size(), f"weft/engine/{number}", timeout)
         watch = PeerWatch.start(place, timeout, connect_timeout)
-        try:
+        with close_on_error(watch):
             return TorchEngine(group, watch, rank, str(number), timeout=connect_timeout, owns_watch=True)
-        except BaseException:
-            watch.close()
-            raise
 
     def split(
         self, members: Sequence[int], exchange: Callable[[bytes], list[bytes]], timeout: float

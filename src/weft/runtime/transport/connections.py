@@ -23,12 +23,12 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.dialer import Dialer, Dismissed, Refused, RetryPauses
+from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.handshake import Gone, Hello, ProtocolError, hash_scope
 from weft.runtime.bootstrap.listener import Listener, let_idle, open_socket
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.bootstrap.server import resolve
-from weft.runtime.resources import EXHAUSTED
+from weft.runtime.resources import EXHAUSTED, close_on_error
 from weft.runtime.transport.link_connections import ConnectionEnds
 
 if TYPE_CHECKING:
@@ -269,17 +269,16 @@ class _Connecting:
 
     def run(self) -> dict[PeerConnection, socket.socket]:
         """Connect them all, or none."""
-        with selectors.DefaultSelector() as self._selector, ExitStack() as unless_all:
-            unless_all.callback(self._close)
+        with selectors.DefaultSelector() as self._selector, close_on_error(self):
             self._selector.register(self._listener, selectors.EVENT_READ)
             for rank, channel in self._control_plane.watched.items() if self._control_plane else ():
                 self._selector.register(channel, selectors.EVENT_READ, rank)
             while self._calls or self._expected:
                 self._step()
-            unless_all.pop_all()
         return self._found
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close what was connected so far, and give up what was begun."""
         for connection in self._found.values():
             connection.close()
         for call in self._calls.values():
@@ -328,7 +327,7 @@ class _Connecting:
             return
         try:
             admitted = call.attempt.advance()
-        except (Refused, Dismissed) as error:
+        except (Refused, RuntimeFailure) as error:
             raise RuntimeFailure(f"{call} refuses the connection: {error}") from error
         except (ProtocolError, Gone, OSError) as error:
             self._put_off(call, error)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import torch
 
 from weft.errors import FormatError, InputError
+from weft.runtime.resources import close_on_error
 from weft.torch.dear.arguments import MODES, check_choices, check_model, number_parameters
 from weft.torch.dear.bucket_channel import COLLECTIVES, OperationSpan
 from weft.torch.dear.fusion_groups import POLICIES, decode_plan
@@ -138,7 +139,7 @@ class DeAR(torch.optim.Optimizer):
         self._optimizer: torch.optim.Optimizer = full
         self._shards: Shards | None = None
         self._channel = open_channel(group, plan, topology, timeout)
-        try:
+        with close_on_error(self._channel):
             broadcast_from_first(self._channel, [*model.parameters(), *model.buffers()])
             if mode == "parameters":
                 # Its own parameter is of no meaning: it is run on pieces, which change with the plan.
@@ -147,9 +148,6 @@ class DeAR(torch.optim.Optimizer):
             self.state = self._optimizer.state
             self._start(policy, None if fusion is None else parse_size(fusion), tune=tune)
             self._hooks = Hooks(model, self._parameters.tensors, self._modules, self)
-        except BaseException:
-            self._channel.close()
-            raise
 
     def _start(self, policy: str, threshold_bytes: int | None, *, tune: bool) -> None:
         """Make the phases of a step and the tuner, and lay out buckets by its first plan."""
