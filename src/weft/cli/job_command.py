@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,19 +102,20 @@ def launch(
     seats: Sequence[Seat] | None = None,
 ) -> list[JobResult]:
     """Run a job as its options say, and return its attempts."""
+    from weft.runtime.launcher.launch import launch as launch_once
     from weft.runtime.launcher.restarts import launch_with_restarts
 
-    return launch_with_restarts(
+    once = partial(
+        launch_once,
         line,
         ranks,
-        restarts,
-        _pause,
         out=(sys.stderr if as_json else sys.stdout).buffer,
         err=sys.stderr.buffer,
         seats=seats,
         marked=not plain,
         keep_going=keep_going,
     )
+    return launch_with_restarts(once, restarts, _pause)
 
 
 def _pause(text: str, seconds: float) -> None:

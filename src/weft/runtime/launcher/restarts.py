@@ -6,14 +6,12 @@ nothing of the attempt before can reach them. ``WEFT_ATTEMPT`` tells the script 
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Final
-
-from weft.runtime.launcher.launch import launch
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from weft.runtime.launcher.launch import JobResult, Seat
+    from weft.runtime.launcher.launch import JobResult
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 5.0
@@ -24,23 +22,14 @@ USE_CODES: Final = frozenset({2, 126, 127})
 
 
 def launch_with_restarts(
-    command: Sequence[str],
-    ranks: int,
-    restarts: int,
-    pause: Callable[[str, float], None],
-    *,
-    out: IO[bytes],
-    err: IO[bytes],
-    seats: Sequence[Seat] | None = None,
-    marked: bool = True,
-    keep_going: bool = False,
+    launch: Callable[..., JobResult], restarts: int, pause: Callable[[str, float], None]
 ) -> list[JobResult]:
     """Run a job, and run it again when it has failed.
 
     Parameters
     ----------
-    command, ranks, out, err, seats, marked, keep_going
-        As for `weft.runtime.launcher.launch.launch`.
+    launch
+        Runs the job once: `weft.runtime.launcher.launch.launch` with all its arguments but `attempt`.
     restarts
         How often to start it again at most.
     pause
@@ -55,17 +44,7 @@ def launch_with_restarts(
     attempts: list[JobResult] = []
     seconds = FIRST_PAUSE_S
     while True:
-        number = len(attempts)
-        result = launch(
-            command,
-            ranks,
-            out=out,
-            err=err,
-            seats=seats,
-            marked=marked,
-            attempt=number,
-            keep_going=keep_going,
-        )
+        result = launch(attempt=len(attempts))
         attempts.append(result)
         if len(attempts) > restarts or not may_restart(result):
             return attempts
