@@ -15,6 +15,7 @@ import sys
 import numpy as np
 import weft
 from weft.algorithms.registry import ALGORITHMS
+from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.schedule_selection import ScheduleSelector
 
 transport = sys.argv[1]
@@ -77,7 +78,7 @@ ran = set()
 for line in ALGORITHMS.values():
     for spec in topologies(line.name):
         try:
-            chooser = ScheduleSelector(N, topology=spec, algorithm=line.name)
+            chooser = ScheduleSelector(N, load_inputs(topology=spec, algorithm=line.name))
             for collective in line.collectives:
                 chooser.choose(collective, 1, 0)
         except weft.UnsupportedError:

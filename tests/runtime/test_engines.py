@@ -79,6 +79,7 @@ def test_every_collective_type_and_op_is_exact(tmp_path: Path, engine: str, rank
 
 SAME_BITS = """
 from weft.algorithms.registry import ALGORITHMS
+from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.schedule_selection import ScheduleSelector
 
 native, comm = weft.init(), begin()
@@ -87,7 +88,7 @@ R, N = comm.rank, comm.size
 def find(name):
     for spec in (f"fullmesh:{N}", "torus:2x2", "hosts:2,2"):
         try:
-            chooser = ScheduleSelector(N, topology=spec, algorithm=name)
+            chooser = ScheduleSelector(N, load_inputs(topology=spec, algorithm=name))
             chooser.choose("all_reduce", 1, 0)
         except weft.UnsupportedError:
             continue

@@ -35,7 +35,7 @@ for dtype in ("float32", "int64", "uint8", "int8"):
         whole[:] = 0
         comm.all_gather(parts[R][:n], out=whole)
         assert (whole == np.concatenate([other[:n] for other in parts])).all()
-        if comm._chooser.algorithm != "ring":
+        if comm._chooser.inputs.algorithm != "ring":
             everything = np.concatenate([other[mine] for other in parts])
             assert (comm.all_to_all(parts[R], out=np.zeros(n * N, dtype)) == everything).all()
             array = parts[R].copy()

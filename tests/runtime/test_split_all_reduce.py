@@ -10,6 +10,7 @@ from support.jobs import finish, start_ranks
 
 import weft
 from weft.algorithms import recursive_doubling
+from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.schedule_selection import ScheduleSelector
 
 PARTS = """
@@ -80,14 +81,14 @@ def test_whichever_halves_are_predicted_faster_are_chosen() -> None:
     network = weft.load_topology("mesh:3x3@bw=12.5MB/s,lat=20us")
     planned = [weft.plan(network, "4MB", collective=name) for name in ("reduce_scatter", "all_gather")]
     whole = weft.plan(network, "4MB", algorithms="forest")
-    first, second = ScheduleSelector(9, plan=whole, further=planned).choose_halves(4_000_000)
+    first, second = ScheduleSelector(9, load_inputs(plan=whole), further=planned).choose_halves(4_000_000)
     assert first[0].digest == planned[0].choose(4_000_000).schedule.digest
     assert second[0].digest == planned[1].choose(4_000_000).schedule.digest
-    first, _ = ScheduleSelector(9, plan=whole).choose_halves(4_000_000)
+    first, _ = ScheduleSelector(9, load_inputs(plan=whole)).choose_halves(4_000_000)
     assert first[0].algorithm == "forest"
 
 
 def test_what_has_no_halves_is_replaced() -> None:
     whole = recursive_doubling.all_reduce(weft.load_topology("fullmesh:4"))
-    first, second = ScheduleSelector(4, schedule=whole).choose_halves(1000)
+    first, second = ScheduleSelector(4, load_inputs(schedule=whole)).choose_halves(1000)
     assert first[0].algorithm == second[0].algorithm == "direct"

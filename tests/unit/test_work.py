@@ -10,6 +10,7 @@ from weft import _core, limits
 from weft.algorithms import registry
 from weft.errors import LimitError
 from weft.packets import make_tables, simulate_tables
+from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.schedule_selection import ScheduleSelector
 from weft.topology import load_topology
 from weft.verification import inspect, measure_contention
@@ -92,10 +93,10 @@ def test_packets_are_estimated_before_they_move(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_job_refuses_a_schedule_that_takes_too_long_to_verify() -> None:
     schedule = registry.find("ring").build(load_topology("ring:4"), "all_reduce")
-    ScheduleSelector(4, schedule=schedule)
+    ScheduleSelector(4, load_inputs(schedule=schedule))
     with pytest.raises(LimitError, match="verifying ring all_reduce on ring:4"):
-        ScheduleSelector(4, schedule=schedule, max_work=1000)
-    assert ScheduleSelector(4, schedule=schedule, max_work=None).schedule is schedule
+        ScheduleSelector(4, load_inputs(schedule=schedule, max_work=1000))
+    assert ScheduleSelector(4, load_inputs(schedule=schedule, max_work=None)).inputs.schedule is schedule
 
 
 def test_a_suggested_bound_is_enough() -> None:

@@ -27,6 +27,7 @@ from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
 from weft.runtime.communicator_inputs import check_plan, load_inputs
 from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.resources import close_on_error
+from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.split_all_reduce import SplitAllReduce
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.engines import Engine
-    from weft.runtime.schedule_selection import ScheduleSelector
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -90,12 +90,12 @@ class Communicator(ArrayCollectives):
     @property
     def network(self) -> Topology | None:
         """The cluster that schedules are chosen for, if that is known."""
-        return self._chooser.network
+        return self._chooser.inputs.network
 
     @property
     def plan(self) -> Plan | None:
         """The plan of the all-reduce, if there is one."""
-        return self._chooser.plan
+        return self._chooser.inputs.plan
 
     @property
     def _control_plane(self) -> ControlPlane | None:
@@ -138,7 +138,7 @@ class Communicator(ArrayCollectives):
             self,
             topology,
             check_timeout(time_limit),
-            self._chooser.plan,
+            self._chooser.inputs.plan,
             check=lambda network: self._chooser.check_ranks("topology", network),
         )
         self.use_plan(plan)
@@ -160,7 +160,7 @@ class Communicator(ArrayCollectives):
         from weft.runtime.agreement import agree_on_plan
 
         self._check_open()
-        network = self._chooser.network
+        network = self._chooser.inputs.network
         if network is None or network.ranks != self.size or self.size == 1:
             return
         half = check_timeout(time_limit) / 2
@@ -168,7 +168,7 @@ class Communicator(ArrayCollectives):
             agree_on_plan(self, network, half, collective=collective)
             for collective in ("reduce_scatter", "all_gather")
         ]
-        self.use(self._chooser.on(network, self._chooser.plan, found))
+        self.use(self._chooser.on(network, self._chooser.inputs.plan, found))
 
     def halves(self, elements: int, dtype: Any = np.float32) -> SplitAllReduce:
         """An all-reduce in two parts, with time for something else between them.
@@ -219,13 +219,13 @@ class Communicator(ArrayCollectives):
         with self._busy:
             self._close_parts()
             selector = self._chooser
-            found = self._engine.recover(selector.network, self._failure is not None, wait)
+            found = self._engine.recover(selector.inputs.network, self._failure is not None, wait)
             self._failure = None
             self._recorder.resume()
             self._reporter.tell_joined()
             self._prepared.clear()
             self._known.clear()
-        planned = selector.plan or selector.schedule
+        planned = selector.inputs.plan or selector.inputs.schedule
         self.use(selector.on(found.topology))
         if planned is not None and found.topology is not None:
             self.replan(found.topology, time_limit=plan_time_limit)
@@ -278,7 +278,9 @@ class Communicator(ArrayCollectives):
         with self._busy:
             self._close_parts()
             lost_rank = failure.rank if isinstance(failure, PeerLost) else None
-            engine, found = self._engine.shrink(lost_rank, failure is not None, before.network, minimum, wait)
+            engine, found = self._engine.shrink(
+                lost_rank, failure is not None, before.inputs.network, minimum, wait
+            )
             self._closed = True
             self._recorder.leave("shrunk")
             atexit.unregister(self.close)
@@ -288,7 +290,7 @@ class Communicator(ArrayCollectives):
         new = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)
         new.survivors, new.ahead = found.before, found.ahead
         atexit.register(new.close)
-        planned = before.plan or before.schedule
+        planned = before.inputs.plan or before.inputs.schedule
         if planned is None or found.topology is None or new.size == 1:
             return new
         try:
@@ -365,7 +367,7 @@ class Communicator(ArrayCollectives):
         if engine is None:
             return None
         with close_on_error(engine):  # a machine has room for few of them
-            selector = inputs.make_selector(len(ranks), engine.hosts)
+            selector = ScheduleSelector(len(ranks), inputs, hosts=engine.hosts)
             reporter = self._reporter.among(ranks)
             part = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)
         self._parts.add(part)

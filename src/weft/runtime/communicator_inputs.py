@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from weft import limits
 from weft.errors import InputError
-from weft.runtime.schedule_selection import ScheduleSelector
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
@@ -36,8 +33,8 @@ class CommunicatorInputs:
     max_work: float | None = limits.MAX_WORK
 
     @property
-    def link_topology(self) -> Topology | None:
-        """The topology that may prescribe connections: that of the plan or schedule, if one is given."""
+    def network(self) -> Topology | None:
+        """The cluster that schedules are for, if known: that of the plan or schedule, if one is given."""
         given = self.plan or self.schedule
         return self.topology if given is None else given.topology
 
@@ -45,10 +42,6 @@ class CommunicatorInputs:
     def unplanned_topology(self) -> Topology | None:
         """The topology that rank 0 has to plan for, if nothing else says what runs."""
         return self.topology if (self.plan, self.schedule, self.algorithm) == (None, None, None) else None
-
-    def make_selector(self, ranks: int, hosts: Sequence[Sequence[int]] | None = None) -> ScheduleSelector:
-        """Selector of the schedules of so many ranks."""
-        return ScheduleSelector(ranks, hosts=hosts, **vars(self))  # it takes all inputs by their names
 
 
 def load_inputs(

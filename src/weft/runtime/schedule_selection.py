@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from weft import limits
 from weft.algorithms import registry
 from weft.errors import InputError, ScheduleError, UnsupportedError
+from weft.runtime.communicator_inputs import CommunicatorInputs
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ Chosen: TypeAlias = "tuple[Schedule, int | None]"
 """A schedule, and bytes of a segment, None for the runtime's own."""
 
 _log: Final = logging.getLogger("weft.runtime")
+
+_NOTHING: Final = CommunicatorInputs()
+"""Neither a plan nor a schedule, topology or algorithm is given."""
 
 _SMALL: Final = 16 << 10
 """Bytes up to which a message takes the same time however short it is: few rounds are better."""
@@ -40,46 +44,35 @@ class ScheduleSelector:
     ----------
     ranks
         Of the job.
-    plan
-        For its collective, whatever the size. A plan for as many as there are hosts runs between the hosts.
-    schedule
-        The same for one schedule, which is verified.
+    inputs
+        The plan runs for its collective, whatever the size; so does the schedule, which is verified. Either
+        may be for as many ranks as there are hosts, and then runs between the hosts. The topology and the
+        algorithm are for everything else; by default every rank reaches every other alike, as in one machine.
     further
         Plans of other collectives for the same ranks.
-    topology
-        For everything else; by default every rank reaches every other alike, as in one machine.
-    algorithm
-        Name in the registry.
     hosts
         The ranks of each host, where there are several.
-    max_work
-        Operations that verifying a schedule of a plan or file may take, by estimate; None for any number.
 
     Raises
     ------
     InputError
         If plan or topology are for another number of ranks.
     LimitError
-        If a schedule would take more operations than `max_work`.
+        If verifying a schedule of a plan or file would take more operations than ``inputs.max_work``.
     """
 
     def __init__(
         self,
         ranks: int,
+        inputs: CommunicatorInputs = _NOTHING,
         *,
-        plan: Plan | None = None,
-        schedule: Schedule | None = None,
         further: Sequence[Plan] = (),
-        topology: Topology | str | None = None,
-        algorithm: str | None = None,
         hosts: Sequence[Sequence[int]] | None = None,
-        max_work: float | None = limits.MAX_WORK,
     ) -> None:
-        self.plan, self.schedule, self.algorithm, self.further = plan, schedule, algorithm, tuple(further)
+        self.inputs, self.further, self._ranks = inputs, tuple(further), ranks
         self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
-        self.topology = load_topology(topology if topology is not None else f"fullmesh:{max(2, ranks)}")
-        self._given = topology is not None
-        self._ranks, self._max_work = ranks, max_work
+        self.topology = inputs.topology or load_topology(f"fullmesh:{max(2, ranks)}")
+        plan, schedule, algorithm = inputs.plan, inputs.schedule, inputs.algorithm
         if plan is not None and schedule is not None:
             raise InputError("plan= and schedule= exclude each other: pass one of them")
         planned = [("plan", one.topology) for one in (plan, *further) if one is not None]
@@ -103,14 +96,6 @@ class ScheduleSelector:
             made_for = f"{topology.name}, {topology.ranks} ranks"
             raise InputError(f"the {what} is for {made_for}; this job has {self._ranks}{spread}")
 
-    @property
-    def network(self) -> Topology | None:
-        """The cluster that it chooses for, if that is known."""
-        made_for = self.plan or self.schedule
-        if made_for is not None:
-            return made_for.topology
-        return self.topology if self._given else None
-
     def on(
         self, topology: Topology | None, plan: Plan | None = None, further: Sequence[Plan] = ()
     ) -> ScheduleSelector:
@@ -123,15 +108,8 @@ class ScheduleSelector:
         plan, further
             Instead of the plans or schedule so far.
         """
-        return ScheduleSelector(
-            self._ranks,
-            plan=plan,
-            further=further,
-            topology=topology,
-            algorithm=self.algorithm,
-            hosts=self.hosts,
-            max_work=self._max_work,
-        )
+        inputs = replace(self.inputs, plan=plan, schedule=None, topology=topology)
+        return ScheduleSelector(self._ranks, inputs, further=further, hosts=self.hosts)
 
     def among(
         self, ranks: int, hosts: Sequence[Sequence[int]], topology: Topology | None
@@ -147,29 +125,30 @@ class ScheduleSelector:
         topology
             What is left of the cluster; None if it is not known.
         """
+        inputs = CommunicatorInputs(topology=topology, algorithm=self.inputs.algorithm)
         try:
-            return ScheduleSelector(ranks, topology=topology, algorithm=self.algorithm, hosts=hosts)
+            return ScheduleSelector(ranks, inputs, hosts=hosts)
         except UnsupportedError as error:
             _log.warning("%s; the ranks that are left choose by themselves", error)
-            return ScheduleSelector(ranks, topology=topology, hosts=hosts)
+            return ScheduleSelector(ranks, replace(inputs, algorithm=None), hosts=hosts)
 
     def choose(self, collective: str, size_bytes: int, root: int) -> Chosen:
         """Schedule and bytes of a segment, None for the runtime's own."""
-        for plan in (self.plan, *self.further):
+        for plan in (self.inputs.plan, *self.further):
             if plan is not None and (plan.collective, plan.root) == (collective, root):
                 choice = plan.choose(max(1, size_bytes))
                 return self._fit(self._verified(choice.schedule)), choice.segment_bytes
-        own = self.schedule
+        own, algorithm = self.inputs.schedule, self.inputs.algorithm
         if own is not None and (own.collective, _root(own)) == (collective, root):
             return self._fit(own), None
-        if collective == "all_reduce" and self.algorithm is None and not self._given:
+        if collective == "all_reduce" and algorithm is None and self.inputs.topology is None:
             if size_bytes <= _SMALL:
                 return self._build("recursive_doubling", collective, root), None
             if self.hosts is not None:
                 name = "ring" if len(self.hosts) > _MANY_HOSTS else "direct"
                 between_hosts = load_topology(f"fullmesh:{len(self.hosts)}")
                 return self._build(name, collective, root, between_hosts), None
-        return self._build(self.algorithm or "direct", collective, root), None
+        return self._build(algorithm or "direct", collective, root), None
 
     def choose_halves(self, size_bytes: int) -> tuple[Chosen, Chosen]:
         """What runs for the two halves of an all-reduce, so that what the first leaves the second finds.
@@ -218,7 +197,7 @@ class ScheduleSelector:
         if schedule.digest not in self._proven:
             from weft.verification import verify
 
-            verify(schedule, max_work=self._max_work if bounded else None)
+            verify(schedule, max_work=self.inputs.max_work if bounded else None)
             self._proven.add(schedule.digest)
         return schedule
 

@@ -21,6 +21,7 @@ from weft.runtime.communicator import Communicator
 from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.engines.native_engine import NativeEngine
 from weft.runtime.resources import close_on_error
+from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.transport.connections import CONNECT_S
 from weft.runtime.transport.rank_transport import TransportSettings
 
@@ -127,9 +128,7 @@ def connect_engine(
         return TorchEngine.join(find_group(group), timeout=timeout, connect_timeout=connect_timeout)
     with flight_recorder.in_phase("joining the job, waiting until all ranks have come to rank 0"):
         control_plane = join(find_place(), timeout=timeout)
-    return NativeEngine.connect(
-        control_plane, settings, timeout=connect_timeout, topology=inputs.link_topology
-    )
+    return NativeEngine.connect(control_plane, settings, timeout=connect_timeout, topology=inputs.network)
 
 
 def open_communicator(
@@ -147,7 +146,7 @@ def open_communicator(
         As for `init`.
     """
     with close_on_error(engine):
-        selector = inputs.make_selector(engine.size, engine.hosts)
+        selector = ScheduleSelector(engine.size, inputs, hosts=engine.hosts)
         reporter = None if engine.control_plane is None else engine.control_plane.reporter
         communicator = Communicator(engine, selector, timeout=timeout, reporter=reporter)
     atexit.register(communicator.close)

@@ -132,7 +132,7 @@ def meet(
             control_plane,
             TransportSettings(options.transport, options.streams),
             timeout=connect_timeout,
-            topology=inputs.link_topology,
+            topology=inputs.network,
         )
     return open_communicator(engine, inputs, timeout=timeout, plan_time_limit=options.plan_time_limit)
 

@@ -142,7 +142,7 @@ def make_chooser(ranks: int, settings: dict[str, Any]) -> ScheduleSelector:
     InputError
         If there is no such plan, topology or algorithm, or it is for another number of ranks.
     """
-    return load_inputs(**{name: settings[name] for name in _WHAT_RUNS}).make_selector(ranks)
+    return ScheduleSelector(ranks, load_inputs(**{name: settings[name] for name in _WHAT_RUNS}))
 
 
 def _typed(array: NDArray[np.uint8], dtype: str) -> Any:
