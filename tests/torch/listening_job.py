@@ -14,7 +14,7 @@ import torch
 from torch import distributed as dist
 
 import weft.torch  # noqa: F401 - makes the backend known
-from weft.torch import store_bootstrap
+from weft.runtime import start
 
 LISTENING = "0A"
 
@@ -46,13 +46,13 @@ def main() -> None:
     watcher = threading.Thread(target=look)
     watcher.start()
     if os.environ["RANK"] != "0":
-        join = store_bootstrap.join
+        join = start.join
 
         def join_late(*words: Any, **named: Any) -> Any:
             time.sleep(0.5)
             return join(*words, **named)
 
-        store_bootstrap.join = join_late  # type: ignore[attr-defined]
+        start.join = join_late  # type: ignore[attr-defined]
     dist.init_process_group("weft")
     dist.all_reduce(torch.ones(10))
     over.set()

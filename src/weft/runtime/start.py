@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.planning import Plan
+    from weft.runtime.bootstrap.environment import Place
     from weft.runtime.communicator_inputs import CommunicatorInputs
     from weft.runtime.engines import Engine
     from weft.runtime.transport.rank_transport import TransportName
@@ -126,9 +127,21 @@ def connect_engine(
         from weft.runtime.engines.torch_engine import TorchEngine, find_group
 
         return TorchEngine.join(find_group(group), timeout=timeout, connect_timeout=connect_timeout)
+    return connect_native(find_place(), inputs, settings, timeout, connect_timeout)
+
+
+def connect_native(
+    place: Place,
+    inputs: CommunicatorInputs,
+    settings: TransportSettings,
+    timeout: float,
+    connect_timeout: float,
+) -> NativeEngine:
+    """Connect the ranks that meet at a place by Weft's own engine; other parameters as for `init`."""
     with flight_recorder.in_phase("joining the job, waiting until all ranks have come to rank 0"):
-        control_plane = join(find_place(), timeout=timeout)
-    return NativeEngine.connect(control_plane, settings, timeout=connect_timeout, topology=inputs.network)
+        control_plane = join(place, timeout=timeout)
+    with flight_recorder.in_phase("connecting to the other ranks"):
+        return NativeEngine.connect(control_plane, settings, timeout=connect_timeout, topology=inputs.network)
 
 
 def open_communicator(

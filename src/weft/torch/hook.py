@@ -7,7 +7,7 @@ was tried on CPUs only, with a device that records its calls, and never on an ac
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import torch
 from torch import distributed as dist
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from weft.planning import Plan
     from weft.runtime.communicator import Communicator
-    from weft.schedule import Schedule
-    from weft.topology import Topology
+    from weft.torch.store_bootstrap import ConnectionOptions
 
 _WIRES: Final = {None: None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -36,14 +35,9 @@ def ddp_hook(
     plan: Plan | str | Path | None = None,
     *,
     group: dist.ProcessGroup | None = None,
-    schedule: Schedule | str | Path | None = None,
-    topology: Topology | str | None = None,
-    algorithm: str | None = None,
-    transport: str = "auto",
-    streams: int = 2,
     wire: str | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
-    plan_time_limit: float = 20.0,
+    **options: Unpack[ConnectionOptions],
 ) -> Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]:
     """Communication hook that averages gradients with Weft: ``model.register_comm_hook(None, ddp_hook())``.
 
@@ -54,7 +48,7 @@ def ddp_hook(
 
     Parameters
     ----------
-    plan, schedule, topology, algorithm, transport, streams, plan_time_limit
+    plan, schedule, topology, algorithm, transport, streams, connect_timeout, plan_time_limit
         As for `weft.init`.
     group
         The group that the model is distributed over; by default all ranks.
@@ -74,16 +68,7 @@ def ddp_hook(
     InputError
         If `wire` is something else.
     """
-    options = Options(
-        plan=plan,
-        schedule=schedule,
-        topology=topology,
-        algorithm=algorithm,
-        transport=transport,
-        streams=streams,
-        plan_time_limit=plan_time_limit,
-    )
-    average = _GradientAverage(group, options, timeout, wire)
+    average = _GradientAverage(group, Options(plan=plan, **options), timeout, wire)
 
     def weft_hook(state, bucket):  # type: ignore[no-untyped-def]
         del state

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from torch import distributed as dist
 
-from weft.errors import InputError
 from weft.runtime import flight_recorder
-from weft.runtime.bootstrap.client import join
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
 from weft.runtime.communicator_inputs import load_inputs
-from weft.runtime.engines.native_engine import NativeEngine
-from weft.runtime.start import open_communicator
+from weft.runtime.engines.torch_engine import find_group
+from weft.runtime.start import connect_native, open_communicator
 from weft.runtime.transport.connections import CONNECT_S
 from weft.runtime.transport.rank_transport import TransportSettings
 from weft.torch.internals import DEFAULT_TIMEOUT_S
@@ -61,18 +59,24 @@ class Options:
     """To run on one that is there already, instead of connecting through the store."""
 
 
+class ConnectionOptions(TypedDict, total=False):
+    """What functions that connect the ranks of a group take besides a plan; the same as of `Options`."""
+
+    schedule: Schedule | str | Path | None
+    topology: Topology | str | None
+    algorithm: str | None
+    transport: str
+    streams: int
+    connect_timeout: float
+    plan_time_limit: float
+
+
 def connect(
     group: dist.ProcessGroup | None = None,
     *,
     plan: Plan | str | Path | None = None,
-    schedule: Schedule | str | Path | None = None,
-    topology: Topology | str | None = None,
-    algorithm: str | None = None,
-    transport: str = "auto",
-    streams: int = 2,
     timeout: float = DEFAULT_TIMEOUT_S,
-    connect_timeout: float = CONNECT_S,
-    plan_time_limit: float = 20.0,
+    **options: Unpack[ConnectionOptions],
 ) -> Communicator:
     """Make a communicator of the ranks of a process group of any backend; every rank of it calls this.
 
@@ -92,26 +96,12 @@ def connect(
     TimedOut, PeerLost
         If other ranks do not join.
     """
-    options = Options(
-        plan=plan,
-        schedule=schedule,
-        topology=topology,
-        algorithm=algorithm,
-        transport=transport,
-        streams=streams,
-        connect_timeout=connect_timeout,
-        plan_time_limit=plan_time_limit,
-    )
-    return connect_group(group, options, timeout)
+    return connect_group(group, Options(plan=plan, **options), timeout)
 
 
 def connect_group(group: dist.ProcessGroup | None, options: Options, timeout: float) -> Communicator:
     """Connect the ranks of a process group; parameters and errors as for `connect`."""
-    if not dist.is_available() or not dist.is_initialized():
-        raise InputError("there is no process group; call torch.distributed.init_process_group() first")
-    found = dist.group.WORLD if group is None else group
-    if not isinstance(found, dist.ProcessGroup) or found.rank() < 0:
-        raise InputError("this process is not in the group that was given; only its members call connect")
+    found = find_group(group)
     store, rank = found.get_group_store(), found.rank()
     key = f"{_KEY}/{count_visit(store, rank)}"
     return meet(store, rank, found.size(), options, timeout=timeout, key=key)
@@ -124,16 +114,11 @@ def meet(
     inputs = load_inputs(options.plan, options.schedule, options.topology, options.algorithm)
     timeout = check_timeout(timeout)
     connect_timeout = min(timeout, check_timeout(options.connect_timeout, "connect_timeout"))
+    settings = TransportSettings(options.transport, options.streams)
     flight_recorder.write_on_signal()
-    with flight_recorder.in_phase("joining the group, waiting until all its ranks have come"):
-        control_plane = join(find_place_in_group(store, rank, size, key, timeout), timeout=timeout)
-    with flight_recorder.in_phase("connecting to the other ranks of the group"):
-        engine = NativeEngine.connect(
-            control_plane,
-            TransportSettings(options.transport, options.streams),
-            timeout=connect_timeout,
-            topology=inputs.network,
-        )
+    with flight_recorder.in_phase("meeting the other ranks of the group at its store"):
+        place = find_place_in_group(store, rank, size, key, timeout)
+    engine = connect_native(place, inputs, settings, timeout, connect_timeout)
     return open_communicator(engine, inputs, timeout=timeout, plan_time_limit=options.plan_time_limit)
 
 

@@ -142,9 +142,9 @@ class OverGroup:
         import torch
         import torch.distributed as dist
 
-        import weft.torch.store_bootstrap  # also makes the backend known
+        import weft.torch  # makes the backend known
 
-        _announce_joining(enter, weft.torch.store_bootstrap)
+        _announce_joining(enter, weft.runtime.start)
         dist.init_process_group("weft", timeout=timedelta(seconds=self.setting.timeout), **self._job)
         self._rank, self._size = int(os.environ["WEFT_RANK"]), int(os.environ["WEFT_SIZE"])
         each = self.setting.elements // self._size

@@ -53,11 +53,10 @@ def find_group(group: Any) -> Any:
     except ImportError as error:
         raise InputError(f"engine 'torch' needs torch ({error}); pip install torch") from error
     if not dist.is_available() or not dist.is_initialized():
-        msg = "engine 'torch' works over torch.distributed; call torch.distributed.init_process_group() first"
-        raise InputError(msg)
+        raise InputError("there is no process group; call torch.distributed.init_process_group() first")
     found = dist.group.WORLD if group is None else group
     if dist.get_rank(found) < 0:
-        raise InputError("this process is not in the group that was given to weft.init")
+        raise InputError("this process is not in the group that was given; only its members connect")
     return found
 
 
