@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.group_store import AnsweringStore
+from weft.runtime.bootstrap.members import lost
 from weft.runtime.byte_exchange import CommunicatorWords, broadcast_bytes
 from weft.torch.messages import RECEIVER, SENDER, Expiry, Inbox, MessageThread, Outbox, Receive
 from weft.torch.monitored_barrier import MonitoredBarrier
 from weft.torch.store_bootstrap import Options, meet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
-    from weft.runtime.bootstrap.members import Member
     from weft.runtime.communicator import Communicator
     from weft.runtime.handles import Handle
 
@@ -57,10 +57,8 @@ class PeerConnections:
         The store of the group.
     session
         The name of this group in the store; another group of the same ranks may use the same store later.
-    members
-        The processes of the group, by rank, as far as they are known.
-    rank, size
-        This rank, and the number of ranks.
+    communicator
+        The communicator of the group.
     options
         How to connect.
     check
@@ -71,17 +69,15 @@ class PeerConnections:
         self,
         store: Any,
         session: str,
-        members: Mapping[int, Member],
-        rank: int,
-        size: int,
+        communicator: Communicator,
         options: Options,
         check: Callable[[], None],
     ) -> None:
-        self._notes = StoreNotes(store, session)
-        self._ranks = range(size)
-        self.barrier = MonitoredBarrier(self._notes, rank, self._ranks, check)
+        self.notes, self.members = StoreNotes(store, session), communicator._engine.members
+        self.rank, self.options, self.check = communicator.rank, options, check
+        self._ranks = range(communicator.size)
+        self.barrier = MonitoredBarrier(self.notes, self.rank, self._ranks, check)
         self._expiry = Expiry()
-        self._members, self._rank, self._options, self._check = members, rank, options, check
         self._lock = threading.Lock()
         self._outboxes: dict[int, Outbox] = {}
         self._inboxes: dict[int, Inbox] = {}
@@ -91,17 +87,17 @@ class PeerConnections:
         """Start to send a tensor."""
         with self._lock:
             if receiver not in self._outboxes:
-                self._outboxes[receiver] = Outbox(self._connect(PeerRoute(self._rank, receiver)))
+                self._outboxes[receiver] = Outbox(self._connect(PeerRoute(self.rank, receiver)))
         return self._outboxes[receiver].send(tensor, tag, timeout)
 
     def receive(self, tensor: Tensor, sender: int | None, tag: int, timeout: float) -> Receive:
         """Start to receive into a tensor, from one rank or, without a sender, from the first that sends."""
-        senders = [sender] if sender is not None else [rank for rank in self._ranks if rank != self._rank]
+        senders = [sender] if sender is not None else [rank for rank in self._ranks if rank != self.rank]
         receive = Receive(tensor, tag, timeout, senders)
         with self._lock:
             for rank in senders:
                 if rank not in self._inboxes:
-                    self._inboxes[rank] = Inbox(self._connect(PeerRoute(rank, self._rank)))
+                    self._inboxes[rank] = Inbox(self._connect(PeerRoute(rank, self.rank)))
         for rank in senders:
             self._inboxes[rank].offer(receive, only=sender is not None)
         if any(self._inboxes[rank].listens for rank in senders):
@@ -110,7 +106,7 @@ class PeerConnections:
 
     def leave(self) -> None:
         """Note that no message follows, and close each connection after its last message."""
-        self._notes.leave(self._rank)
+        self.notes.leave(self.rank)
         for box in self._boxes():
             box.end()
 
@@ -134,7 +130,7 @@ class PeerConnections:
         return [*self._outboxes.values(), *self._inboxes.values()]
 
     def _connect(self, route: PeerRoute) -> Connection:
-        connection = Connection(self._notes, route, self._members, self._rank, self._options, self._check)
+        connection = Connection(self, route)
         self._connections.append(connection)
         return connection
 
@@ -152,15 +148,12 @@ def open_peer_connections(
         Seconds for all ranks to call this.
     """
     mine, control_plane = secrets.token_bytes(8), communicator._control_plane
-    members = {}
     if control_plane is not None:
         session = control_plane.exchange(mine, timeout)[0]
-        members = {member.rank: member for member in control_plane.members}
     else:  # a part of a communicator has no control plane
         session = broadcast_bytes(CommunicatorWords(communicator, "process group"), mine)
     plain = Options(transport=options.transport, connect_timeout=options.connect_timeout)
-    place = communicator.rank, communicator.size
-    return PeerConnections(store, session.hex(), members, *place, plain, check)
+    return PeerConnections(store, session.hex(), communicator, plain, check)
 
 
 class Connection:
@@ -168,33 +161,22 @@ class Connection:
 
     Parameters
     ----------
-    notes
-        The notes in the store of the group.
+    group
+        The connections of this rank, of which this is one.
     route
         The route of the messages.
-    members, rank, options, check
-        As for `PeerConnections`.
     """
 
-    def __init__(
-        self,
-        notes: StoreNotes,
-        route: PeerRoute,
-        members: Mapping[int, Member],
-        rank: int,
-        options: Options,
-        check: Callable[[], None],
-    ) -> None:
-        self._notes, self._route, self._members, self._check = notes, route, members, check
-        self._place = SENDER if route.sender == rank else RECEIVER
+    def __init__(self, group: PeerConnections, route: PeerRoute) -> None:
+        self._group, self._notes, self._route = group, group.notes, route
+        self._place = SENDER if route.sender == group.rank else RECEIVER
         self.peer = route[1 - self._place]
         """The rank of the peer in the group."""
-        self._options = options
         self._made: Communicator | None = None
         self._left = threading.Event()
         self._key = f"{route.sender}-{route.receiver}"
         self._wanted_here, self._wanted_there = f"{self._key}/{self._place}", f"{self._key}/{1 - self._place}"
-        notes.put(self._wanted_here, "wanted")
+        self._notes.put(self._wanted_here, "wanted")
 
     def open(self, op: str, timeout: float, wanted: Callable[[], bool] = lambda: True) -> Communicator:
         """Return the communicator of the two ranks.
@@ -221,7 +203,8 @@ class Connection:
             left = min(_CONNECT_WITHIN_S, max(_SHORTEST_PAUSE_S, deadline - time.monotonic()))
             key = self._notes.full_key(self._key)
             with self.ranks_of_group():
-                self._made = meet(self._notes.store, self._place, 2, self._options, timeout=left, key=key)
+                options = self._group.options
+                self._made = meet(self._notes.store, self._place, 2, options, timeout=left, key=key)
             # At the end of the process the group ends, and its messages with it.
             atexit.unregister(self._made.close)
         if self._left.is_set():
@@ -234,9 +217,9 @@ class Connection:
         route = self._route
         try:
             yield
-        except PeerLost as lost:
-            where = route[lost.rank], lost.host, lost.pid
-            raise PeerLost(*where, lost.op, lost.step, lost.reason) from lost
+        except PeerLost as gone:
+            where = route[gone.rank], gone.host, gone.pid
+            raise PeerLost(*where, gone.op, gone.step, gone.reason) from gone
         except DesyncError as desync:
             raise DesyncError(route[desync.rank], desync.op, desync.fingerprint) from desync
         except LinkLost as cut:
@@ -272,10 +255,8 @@ class Connection:
         while not self._notes.has(self._wanted_there):
             # A rank that leaves has left its other notes before: look once more.
             if self._notes.has_left(self.peer) and not self._notes.has(self._wanted_there):
-                member = self._members.get(self.peer)
-                host, pid = (None, None) if member is None else (member.host, member.pid)
-                raise PeerLost(self.peer, host, pid, op, reason="it has left the process group")
-            self._check()
+                raise lost(self._group.members[self.peer], op, "it has left the process group")
+            self._group.check()
             if time.monotonic() > deadline:
                 raise TimedOut(op, timeout, [self.peer], "it has not called the other half")
             if self._left.wait(pause if wanted() else _LISTENING_PAUSE_S):

@@ -147,7 +147,7 @@ class Engine(ABC, Generic[B]):
     """Of all ranks of the job; None where they meet by other means, and for some of the ranks."""
     done_before: int = 0
     """Operations that all ranks had completed before they were connected as they are now."""
-    _members: Sequence[Member]
+    members: Sequence[Member]
 
     @property
     def identity(self) -> str:
@@ -157,19 +157,19 @@ class Engine(ABC, Generic[B]):
     @property
     def pids(self) -> list[int]:
         """Process of each rank."""
-        return [member.pid for member in self._members]
+        return [member.pid for member in self.members]
 
     @property
     def hosts(self) -> list[list[int]]:
         """Ranks of each host, hosts in the order of their first ranks."""
-        return group_by_host(self._members)
+        return group_by_host(self.members)
 
     @property
     def job_ranks(self) -> Sequence[int]:
         """Number in the job of each rank, as the launcher gave it."""
-        given = [member.rank if member.job_rank is None else member.job_rank for member in self._members]
+        given = [member.rank if member.job_rank is None else member.job_rank for member in self.members]
         # Processes that a rank has started all have its number; then only those among each other are left.
-        return given if len(set(given)) == len(given) else [member.rank for member in self._members]
+        return given if len(set(given)) == len(given) else [member.rank for member in self.members]
 
     @property
     def waiting(self) -> AwaitedPeer | None:

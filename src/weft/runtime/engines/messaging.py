@@ -76,7 +76,7 @@ class MessagingEngine(Engine[B]):
     def __init__(self, members: list[Member], rank: int, messenger: Messenger) -> None:
         self.rank, self.size = rank, len(members)
         self.messenger = messenger
-        self._members = members
+        self.members = members
         self._sequence = 0
         self._met = [0] * self.size  # operations with each of the others
         self._failure: OperationFailure | None = None
@@ -147,7 +147,7 @@ class MessagingEngine(Engine[B]):
             raise DesyncError(failure.rank, what) from failure
         if not 0 <= failure.rank < self.size:
             raise RuntimeFailure(f"{what}: a rank was lost, and nobody knows which") from failure
-        raise lost(self._members[failure.rank], what, step=step) from failure
+        raise lost(self.members[failure.rank], what, step=step) from failure
 
 
 def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:

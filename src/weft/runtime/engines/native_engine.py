@@ -79,7 +79,7 @@ class NativeEngine(Engine[Flat]):
     ) -> None:
         self.rank, self.size = transport.rank, len(members)
         self.control_plane = control_plane
-        self._transport, self._members, self._arena = transport, members, arena
+        self._transport, self.members, self._arena = transport, members, arena
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
         self._now: Prepared | None = None
         self._watch()
@@ -156,7 +156,7 @@ class NativeEngine(Engine[Flat]):
         )
         if part is None:
             return None
-        renumbered = [replace(self._members[rank], rank=new) for new, rank in enumerate(members)]
+        renumbered = [replace(self.members[rank], rank=new) for new, rank in enumerate(members)]
         return NativeEngine(part, renumbered, self._arena)
 
     def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
@@ -337,7 +337,7 @@ class NativeEngine(Engine[Flat]):
         def losses() -> dict[int, bool]:
             return dict.fromkeys(lost, True) | dict(host.losses())
 
-        return Regroup(self.rank, self._members, kit, losses, completed, timeout, minimum).run()
+        return Regroup(self.rank, self.members, kit, losses, completed, timeout, minimum).run()
 
     def leave(self) -> None:
         """Hang up: operations that other ranks have begun with this one, or begin, fail and name it."""
@@ -375,14 +375,14 @@ class NativeEngine(Engine[Flat]):
 
     def _explain(self, found: _core.Waiting) -> AwaitedPeer:
         step = None if self._now is None else _step(self._now, found.row)
-        return AwaitedPeer(self._members[found.rank], found.seconds, found.silent_ms / 1000, step)
+        return AwaitedPeer(self.members[found.rank], found.seconds, found.silent_ms / 1000, step)
 
     def _check_losses(self, ranks: Sequence[int]) -> None:
         """Raise if the watch has found that one of these ranks is lost."""
         gone = {rank for rank, _ in self._transport.host.losses()}
         for rank in ranks:
             if self._transport.job[rank] in gone:
-                raise lost(self._members[rank], "split")
+                raise lost(self.members[rank], "split")
 
     def _name(self, prepared: Prepared) -> str:
         number = self.done_before + self._transport.executor.sequence
@@ -406,7 +406,7 @@ class NativeEngine(Engine[Flat]):
         if ending.rank < 0:
             raise RuntimeFailure(f"{what}: a rank was lost, and nobody knows which")
         left = "it has closed its communicator" if status == _core.Status.left else None
-        raise lost(self._members[ending.rank], what, left, _step(prepared, ending.row))
+        raise lost(self.members[ending.rank], what, left, _step(prepared, ending.row))
 
     def _timed_out(self, ending: _core.OperationResult, what: str, wait: float) -> TimedOut:
         """The error of an operation that this rank, or before its own time was over another one, gave up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -94,38 +95,33 @@ class TorchChannel(BucketChannel):
         return self._failure
 
 
+@dataclass(slots=True)
 class _TorchOperation:
     """An operation of a torch process group; on an accelerator, to wait means that its stream waits."""
 
-    def __init__(
-        self,
-        channel: TorchChannel,
-        kind: str,
-        group: int,
-        begun: float,
-        work: dist.Work,
-        then: Callable[[], Any] | None,
-    ) -> None:
-        self._channel, self._kind, self._group, self._then = channel, kind, group, then
-        self._begun = begun
-        self._work: dist.Work | None = work
+    channel: TorchChannel
+    kind: str
+    group: int
+    begun: float
+    work: dist.Work | None
+    then: Callable[[], Any] | None
 
     def is_done(self) -> bool:
-        return self._work is None or self._work.is_completed()
+        return self.work is None or self.work.is_completed()
 
     def wait(self) -> None:
-        if self._work is None:  # it was waited for and reported before
+        if self.work is None:  # it was waited for and reported before
             return
         try:
-            self._work.wait()
+            self.work.wait()
         except RuntimeFailure:
             raise  # a group of Weft's own has said it better
         except RuntimeError as error:
-            raise self._channel.fail(self._kind, error) from error
-        self._channel.report(self._kind, self._group, self._begun, self._channel.clock())
-        if self._then is not None:
-            self._then()
-        self._work = None
+            raise self.channel.fail(self.kind, error) from error
+        self.channel.report(self.kind, self.group, self.begun, self.channel.clock())
+        if self.then is not None:
+            self.then()
+        self.work = None
 
 
 class _TorchCut(BucketCut):
