@@ -138,8 +138,7 @@ def in_job(variables: Mapping[str, str] | None = None) -> bool:
     >>> in_job({"RANK": "1"}), in_job({})
     (True, False)
     """
-    said = os.environ if variables is None else variables
-    return any(dialect.rank in said for dialect in _DIALECTS)
+    return _spoken(os.environ if variables is None else variables) is not None
 
 
 def on_one_machine(variables: Mapping[str, str] | None = None) -> bool:
@@ -153,8 +152,13 @@ def on_one_machine(variables: Mapping[str, str] | None = None) -> bool:
     False
     """
     said = os.environ if variables is None else variables
-    spoken = next((dialect for dialect in _DIALECTS if dialect.rank in said), None)
+    spoken = _spoken(said)
     return spoken is not None and _is_one_machine(said, spoken)
+
+
+def _spoken(said: Mapping[str, str]) -> _Dialect | None:
+    """The first dialect in which the variables name a rank."""
+    return next((dialect for dialect in _DIALECTS if dialect.rank in said), None)
 
 
 def _is_one_machine(said: Mapping[str, str], dialect: _Dialect) -> bool:
@@ -181,9 +185,8 @@ def find_place(variables: Mapping[str, str] | None = None) -> Place:
     Place(rank=1, size=4, ..., address='n1', port=29501, job='torchrun', secret_exchange=None)
     """
     said = os.environ if variables is None else variables
-    for dialect in _DIALECTS:
-        if dialect.rank in said:
-            return _read(said, dialect)
+    if (spoken := _spoken(said)) is not None:
+        return _read(said, spoken)
     # A size alone is a start that went wrong halfway: say which variable is the missing one.
     for dialect in _DIALECTS[:2]:
         if dialect.size in said:

@@ -93,11 +93,7 @@ class NativeEngine(Engine[Flat]):
         topology: Topology | None = None,
     ) -> NativeEngine:
         """Connect all ranks of a job; parameters as for `weft.runtime.transport.connect.connect`."""
-        try:
-            transport = connect(control_plane, settings, timeout=timeout, topology=topology)
-        except RuntimeFailure as failure:
-            control_plane.reporter.tell(failure)
-            raise
+        transport = connect(control_plane, settings, timeout=timeout, topology=topology)
         return NativeEngine(transport, control_plane.members, ArenaAllocator(transport.host), control_plane)
 
     @property

@@ -90,18 +90,14 @@ class FailureReporter:
     @staticmethod
     def open(address: str | None, rank: int) -> FailureReporter:
         """Reporter on the pipe that the environment names, if this process has inherited it."""
-        match = _ADDRESS.fullmatch(address or "")
-        if match is None:
-            return FailureReporter()
-        descriptor, device, inode = map(int, match.groups())
-        try:
-            found = os.fstat(descriptor)
-        except OSError:
-            return FailureReporter()
-        if not stat.S_ISFIFO(found.st_mode) or (found.st_dev, found.st_ino) != (device, inode):
-            return FailureReporter()
-        os.set_inheritable(descriptor, False)  # programs that this rank starts are no ranks
-        return FailureReporter(descriptor, rank)
+        if (match := _ADDRESS.fullmatch(address or "")) is not None:
+            descriptor, device, inode = map(int, match.groups())
+            with suppress(OSError):
+                found = os.fstat(descriptor)
+                if stat.S_ISFIFO(found.st_mode) and (found.st_dev, found.st_ino) == (device, inode):
+                    os.set_inheritable(descriptor, False)  # programs that this rank starts are no ranks
+                    return FailureReporter(descriptor, rank)
+        return FailureReporter()
 
     def among(self, members: Sequence[int]) -> FailureReporter:
         """Reporter for a communicator of some of the ranks, in their new order."""

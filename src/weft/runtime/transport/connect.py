@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from weft import _core
-from weft.errors import InputError, LimitError, WeftError
+from weft.errors import InputError, LimitError, RuntimeFailure, WeftError
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.regroup import RegroupKit
 from weft.runtime.resources import guarded
@@ -58,13 +58,10 @@ class _RankInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     pid: int
     descriptor: int
-    arena_bytes: int
+    settings: TransportSettings
     probe_address: int
     probe_value: int
     """A random number at that address: a rank that finds it there can read this process's memory."""
-    transport: str
-    streams: int
-    checksums: bool
     topology: str
     """Digest of the topology, if it prescribes connections."""
     listens_at: ListenAddress
@@ -142,6 +139,8 @@ def connect(
             return _connect(control_plane, settings, timeout, topology)
     except WeftError as error:
         found = control_plane.fail(error, "connect")
+        if isinstance(found, RuntimeFailure):
+            control_plane.reporter.tell(found)
         control_plane.close()
         if found is error:
             del found
@@ -318,16 +317,12 @@ def _describe_rank(
     listens_at: ListenAddress,
     probe: np.ndarray[tuple[int], np.dtype[np.uint64]],
 ) -> _RankInfo:
-    assert settings.arena_bytes is not None
     return _RankInfo(
         pid=os.getpid(),
         descriptor=host.descriptor,
-        arena_bytes=settings.arena_bytes,
+        settings=settings,
         probe_address=int(probe.__array_interface__["data"][0]),
         probe_value=int(probe[0]),
-        transport=settings.transport,
-        streams=settings.streams,
-        checksums=bool(settings.checksums),
         topology=links.digest,
         listens_at=listens_at,
     )
@@ -364,22 +359,20 @@ def _data_sockets(
 
 
 def _check_infos(infos: Sequence[_RankInfo], rank: int) -> None:
-    mine = infos[rank]
+    mine, topology = infos[rank].settings, infos[rank].topology
     for other, info in enumerate(infos):
-        if info.transport != mine.transport:
-            msg = (
-                f"rank {other} uses transport {info.transport!r}, rank {rank} {mine.transport!r}; "
-                f"give all ranks the same"
-            )
-            raise InputError(msg)
-        if info.streams != mine.streams:
-            raise InputError(f"rank {other} wants {info.streams} streams, rank {rank} {mine.streams}")
-        if info.checksums != mine.checksums:
+        theirs = info.settings
+        if theirs.transport != mine.transport:
+            different = f"{theirs.transport!r}, rank {rank} {mine.transport!r}"
+            raise InputError(f"rank {other} uses transport {different}; give all ranks the same")
+        if theirs.streams != mine.streams:
+            raise InputError(f"rank {other} wants {theirs.streams} streams, rank {rank} {mine.streams}")
+        if theirs.checksums != mine.checksums:
             sends, does_not = (rank, other) if mine.checksums else (other, rank)
             msg = f"rank {sends} sends checksums and rank {does_not} does not; set all ranks alike"
             raise InputError(msg)
-        if info.topology != mine.topology:
-            mine_is, other_is = (f"{digest:.12}" or "none" for digest in (mine.topology, info.topology))
+        if info.topology != topology:
+            mine_is, other_is = (f"{digest:.12}" or "none" for digest in (topology, info.topology))
             msg = (
                 f"rank {other} has another topology of addresses than rank {rank}: {other_is} and {mine_is}; "
                 f"give all ranks the same file"
@@ -420,8 +413,9 @@ def _attach_neighbours(
 
 
 def _attach(host: _core.Host, number: int, rank: int, info: _RankInfo) -> None:
+    assert info.settings.arena_bytes is not None  # settings are exchanged with nothing left open
     with guarded(f"the shared memory of rank {rank} (pid {info.pid}) cannot be used", memory=_SMALLER):
-        host.attach(number, info.pid, info.descriptor, info.arena_bytes)
+        host.attach(number, info.pid, info.descriptor, info.settings.arena_bytes)
 
 
 def _start_watch(
