@@ -82,7 +82,7 @@ def test_an_impostor_that_listens_is_never_connected(listener: DataListener) -> 
 
         def serve() -> None:
             while not over.wait(0.01):
-                assert impostor.listener.serve() == []
+                assert impostor.serve() == []
 
         server = threading.Thread(target=serve)
         server.start()
@@ -90,4 +90,4 @@ def test_an_impostor_that_listens_is_never_connected(listener: DataListener) -> 
             connect_peers(1, listener, addresses, {PEER: None}, 0.5)
         over.set()
         server.join()
-        assert "it does not know the job's secret" in (impostor.listener.describe() or "")
+        assert "it does not know the job's secret" in (impostor.describe() or "")

@@ -162,10 +162,6 @@ class OperationQueue:
             raise RuntimeFailure(msg)
         return self._worker.submit(run_in_turn).wait()
 
-    def _may_run(self) -> bool:
-        """Return whether a blocking call runs in the thread that makes it."""
-        return self._worker.idle() or self._has_turn()
-
     def _has_turn(self) -> bool:
         """Return whether this thread runs a function that was given to `in_turn`."""
         return self._turn == threading.get_ident()
@@ -333,7 +329,9 @@ class OperationQueue:
 
     def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
         """Repeat an all-reduce that ran before with such an array; return False if that is not possible."""
-        if self._closed or self._failure is not None or not self._may_run():
+        if self._closed or self._failure is not None:
+            return False
+        if not self._worker.idle() and not self._has_turn():  # it is queued behind others
             return False
         prepared, shortcut = known
         wait = self.timeout if timeout is None else check_timeout(timeout)

@@ -95,7 +95,6 @@ def init(
     with flight_recorder.in_phase("reading its plan, schedule or topology"):
         inputs = load_inputs(plan, schedule, topology, algorithm, max_work)
     settings = TransportSettings(transport, streams, checksums)
-    settings.check()
     timeout, plan_time_limit = check_timeout(timeout), check_timeout(plan_time_limit, "plan_time_limit")
     with flight_recorder.in_phase(f"connecting to the other ranks by engine {engine!r}"):
         connected = connect_engine(engine, inputs, settings, group, timeout, connect_timeout)

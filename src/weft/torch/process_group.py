@@ -235,11 +235,6 @@ def communicator(group: dist.ProcessGroup | None = None) -> Communicator:
     InputError
         If the group has another backend; `weft.torch.connect` makes a communicator of its ranks.
     """
-    return weft_group(group).communicator
-
-
-def weft_group(group: dist.ProcessGroup | None = None) -> WeftProcessGroup:
-    """Return the group, if it is one of backend weft."""
     if group is None and dist.is_initialized():
         group = dist.group.WORLD
     if not isinstance(group, WeftProcessGroup):
@@ -247,7 +242,7 @@ def weft_group(group: dist.ProcessGroup | None = None) -> WeftProcessGroup:
         what = "this process is not in the group" if outside else "the process group is not of backend weft"
         what = "there is no process group" if group is None else what
         raise InputError(f"{what}; init_process_group('weft') makes one, weft.torch.connect takes any")
-    return group
+    return group.communicator
 
 
 def create(given: Any, options: Options | None) -> WeftProcessGroup:

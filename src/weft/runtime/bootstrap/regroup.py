@@ -187,10 +187,6 @@ class Regroup:
         self._lost.discard(self.me)
         self._dead.discard(self.me)
 
-    def _report(self) -> bytes:
-        report = _Report(self.members[self.me], self.completed, _pack(self._lost), _pack(self._dead))
-        return msgspec.msgpack.encode(report)
-
     def _time_left(self) -> float:
         return self._deadline - time.monotonic()
 
@@ -210,10 +206,9 @@ class Regroup:
             where = look_up(there.address, there.port, self._time_left())[0]
             caller = None
             try:
-                longest = reply_bytes(len(self.members))
-                caller = Dialer(
-                    where, there.token, hello, self._report(), longest, connect_s=pauses.connect_s
-                )
+                report = _Report(self.members[self.me], self.completed, _pack(self._lost), _pack(self._dead))
+                record, longest = msgspec.msgpack.encode(report), reply_bytes(len(self.members))
+                caller = Dialer(where, there.token, hello, record, longest, connect_s=pauses.connect_s)
                 return self._enter(self._be_admitted(caller, leader), leader)
             except Refused as error:
                 msg = f"rank {leader}, which leads the survivors, refuses rank {self.me}: {error}"

@@ -141,7 +141,10 @@ class BootstrapServer:
         now = time.monotonic()
         if now >= self._deadline:
             missing = set(range(self._place.size)) - self._members.keys()
-            raise TimedOut("join", self._waited(now), missing, self._hint())
+            # Less than the timeout, if another rank had less patience.
+            waited = min(self._timeout, round(now - self._started, 1))
+            hint = self._listener.describe() or f"{name_ranks(self._members)} waited at {self._point}"
+            raise TimedOut("join", waited, missing, hint)
         for key, _ in self._selector.select(self._listener.wait_s(self._deadline - now)):
             if key.fileobj is not self._listener:
                 self._hear_member(key.data)
@@ -202,10 +205,3 @@ class BootstrapServer:
             self._deadline = time.monotonic()
         elif frame is not None:
             raise RuntimeFailure(f"rank {rank} spoke before the job was complete; use one Weft everywhere")
-
-    def _waited(self, now: float) -> float:
-        """Seconds since the start, less than the timeout if another rank had less patience."""
-        return min(self._timeout, round(now - self._started, 1))
-
-    def _hint(self) -> str:
-        return self._listener.describe() or f"{name_ranks(self._members)} waited at {self._point}"

@@ -162,7 +162,6 @@ def _connect(
     def time_left() -> float:
         return max(0.001, deadline - time.monotonic())
 
-    settings.check()
     rank, members = control_plane.rank, control_plane.members
     placement = _Placement.find(members, rank, settings.transport)
     settings = settings.complete(len(placement.neighbours))

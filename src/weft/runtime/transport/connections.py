@@ -15,9 +15,8 @@ import selectors
 import socket
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, NoReturn
 
 import msgspec
 
@@ -76,22 +75,16 @@ class ListenAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Ports at the addresses that a topology gives to this rank."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataListener:
+class DataListener(Listener):
     """The listener of a rank for connections from its peers, and its address."""
 
-    listens_at: ListenAddress
-    listener: Listener
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.listener.close()
+    def __init__(self, sockets: Iterable[socket.socket], listens_at: ListenAddress) -> None:
+        super().__init__(sockets, listens_at.token, longest=0)
+        self.listens_at = listens_at
 
     def keep(self) -> socket.socket:
         """The socket at the main address, kept open after the listener is closed; nothing serves it."""
-        kept = self.listener.sockets[0].dup()
+        kept = self.sockets[0].dup()
         let_idle(kept)
         return kept
 
@@ -119,11 +112,11 @@ def open_data_listener(address: str, link_addresses: Iterable[str], timeout: flo
             listening.append(_listen(link_address, timeout, "topology", remedy))
             stack.callback(listening[-1].close)
             link_ports[link_address] = listening[-1].getsockname()[1]
-        token = secrets.token_bytes(_TOKEN_BYTES)
-        listener = Listener(listening, token, longest=0)
+        at, port = main.getsockname()[:2]
+        listens_at = ListenAddress(at, port, secrets.token_bytes(_TOKEN_BYTES), link_ports)
+        listener = DataListener(listening, listens_at)
         stack.pop_all()
-    at, port = main.getsockname()[:2]
-    return DataListener(ListenAddress(at, port, token, link_ports), listener)
+    return listener
 
 
 def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.socket:
@@ -181,7 +174,7 @@ def connect_peers(
             ends = wanted[peer] or ConnectionEnds(addresses[rank].address, there.address)
             calls[peer] = _OutgoingConnection(rank, peer, there, ends, timeout)
     expected = {peer for peer in wanted if peer.rank > rank}
-    found = _Connecting(listener.listener, calls, expected, timeout, control_plane, check).run()
+    found = _Connecting(listener, calls, expected, timeout, control_plane, check).run()
     for connection in found.values():
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -43,7 +43,7 @@ class TransportSettings:
     checksums: bool | None = None
     arena_bytes: int | None = None
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse settings that no job can have.
 
         Raises

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import torch
 
 from weft.runtime.byte_exchange import broadcast_bytes, exchange_bytes
+from weft.training.iteration import COLLECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-COLLECTIVES: Final = ("reduce_scatter", "all_gather", "all_reduce", "vote")
+COMMUNICATION: Final = (*COLLECTIVES, "vote")
+"""Kinds of spans during which data is sent."""
 
 
 class OperationSpan(NamedTuple):

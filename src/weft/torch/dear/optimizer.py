@@ -18,7 +18,7 @@ import torch
 from weft.errors import FormatError, InputError
 from weft.runtime.resources import close_on_error
 from weft.torch.dear.arguments import MODES, check_choices, check_model, number_parameters
-from weft.torch.dear.bucket_channel import COLLECTIVES, OperationSpan
+from weft.torch.dear.bucket_channel import COMMUNICATION, OperationSpan
 from weft.torch.dear.fusion_groups import POLICIES, decode_plan
 from weft.torch.dear.gather_phase import GatherPhase
 from weft.torch.dear.gradient_bucket import BucketStage
@@ -474,7 +474,7 @@ class DeAR(torch.optim.Optimizer):
         ]
 
     def _on_span(self, span: OperationSpan) -> None:
-        if self._tuner.measuring and span.kind in COLLECTIVES:
+        if self._tuner.measuring and span.kind in COMMUNICATION:
             phase = self._reduce_phase
             size = phase.vote_bytes if span.group < 0 else phase.buckets[span.group].size_bytes
             self._tuner.add_sample(span, size)

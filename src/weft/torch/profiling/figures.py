@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import InputError
-from weft.torch.profiling.recording import COMMUNICATION
+from weft.torch.dear.bucket_channel import COMMUNICATION
 from weft.training.iteration import COLLECTIVES
 
 if TYPE_CHECKING:

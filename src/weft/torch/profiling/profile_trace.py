@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from weft.export.chrome_trace import Tracks, check_count, process
+from weft.torch.dear.bucket_channel import COMMUNICATION
 from weft.torch.profiling.expected_times import Prediction
-from weft.torch.profiling.recording import COMMUNICATION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

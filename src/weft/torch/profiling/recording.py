@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from weft import limits
-from weft.training.iteration import COLLECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from weft.torch.dear.bucket_channel import OperationSpan
     from weft.torch.dear.fusion_groups import FusionPlan
     from weft.training import Costs, Layer
-
-COMMUNICATION: Final = (*COLLECTIVES, "vote")
-"""Kinds of spans during which data is sent."""
 
 
 @dataclass(frozen=True)
