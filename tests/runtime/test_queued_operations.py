@@ -64,6 +64,27 @@ def test_a_queued_operation_takes_arrays_as_they_are_when_its_turn_comes(
         assert code == 0, output
 
 
+EMPTIED = """
+x = np.ones(200_006, np.float32)[::2]
+handle = comm.all_reduce(x, async_op=True)
+idle = comm._worker.idle
+
+def idle_after_it():
+    handle.wait()
+    return idle()
+
+comm._worker.idle = idle_after_it
+comm.all_reduce(x, kind="of another kind, so that nothing looks at the queue before the array is copied")
+assert (x == N**2).all(), x[:2]
+comm.close()
+"""
+
+
+def test_a_call_takes_an_array_as_the_queue_left_it_that_became_empty_meanwhile(tmp_path: Path) -> None:
+    for code, output in finish(start_ranks(tmp_path, 3, PRELUDE + EMPTIED, "auto")):
+        assert code == 0, output
+
+
 REFUSED = """
 a, b = np.full(4, 1.0), np.full(4, 100.0)
 try:

@@ -136,8 +136,8 @@ class OperationQueue:
         run
             The operation.
         buffers
-            The arrays that it works on. An operation that is queued takes their elements as they are when its
-            turn comes: operations before it may have changed them.
+            The arrays that it works on. It takes their elements as they are when its turn comes: operations
+            that were queued at the call may have changed them.
         timeout, kind
             The user's, which are checked before anything is queued.
         """
@@ -156,7 +156,7 @@ class OperationQueue:
         if async_op:
             return self._worker.submit(run_in_turn, name)
         if self._worker.idle():
-            return run()
+            return run_in_turn()  # the queue may have become empty since a strided array was copied
         if self._worker.is_current():
             msg = "a blocking call within another operation would wait for itself; use Communicator.in_turn"
             raise RuntimeFailure(msg)
