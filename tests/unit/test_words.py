@@ -15,6 +15,11 @@ import weft
 TREE = Path(__file__).parents[2]
 ROOT = TREE / "src" / "weft"
 GLOSSARY = TREE / "docs" / "glossary.md"
+MAPS = [
+    TREE / "ARCHITECTURE.md",
+    TREE / "CONTRIBUTING.md",
+    *sorted((TREE / "docs" / "internals").glob("*.md")),
+]
 
 SHARED_STEMS = {
     "dear": "a paper, its policy in the model of training, and its optimizer for PyTorch",
@@ -97,10 +102,26 @@ def test_every_file_that_the_map_names_exists() -> None:
     places = [path for path in TREE.iterdir() if not path.name.startswith((".", "build"))]
     files = [f"/{path.name}" for path in places]
     files += [f"/{path.relative_to(TREE)}" for folder in places for path in folder.rglob("*")]
-    for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
-        named = re.findall(r"[\w/-]+\.(?:py|cpp|hpp|md|toml)\b", (TREE / page).read_text("utf-8"))
+    for page in MAPS:
+        named = re.findall(r"[\w-][\w/-]*\.(?:py|cpp|hpp|md|toml|txt)\b", page.read_text("utf-8"))
         missing = {name for name in named if not any(file.endswith(f"/{name}") for file in files)}
-        assert missing == set(), page
+        assert missing == set(), page.name
+
+
+def test_every_folder_and_name_in_code_that_the_map_mentions_exists() -> None:
+    sources = [*ROOT.rglob("*.py"), *(TREE / "cpp").rglob("*.[ch]pp"), *(TREE / "tests").rglob("*.py")]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text("utf-8") for path in sources)))
+    words |= {path.stem for path in sources}
+    others = r"\.(?:py|pyi|cpp|hpp|md|toml|txt|yaml)$"  # files, which the test above looks for
+    for page in MAPS:
+        spans = re.findall(r"`([^`\n]+)`", page.read_text("utf-8"))
+        folders = {span for span in spans if re.fullmatch(r"[\w/]+/", span)}
+        roots = (TREE, ROOT, ROOT / "runtime", ROOT / "torch", ROOT / "algorithms")
+        assert {name for name in folders if not any((root / name).is_dir() for root in roots)} == set()
+        names = {span for span in spans if re.fullmatch(r"\w+(?:(?:\.|::)\w+)*(?:\(.*\))?", span)}
+        names = {name for name in names if not re.search(others, name)}
+        parts = {part for name in names for part in re.findall(r"\w+", name.partition("(")[0])}
+        assert parts - words == set(), page.name
 
 
 def test_the_two_halves_of_a_thing_name_each_other_by_paths_that_exist() -> None:
