@@ -48,8 +48,8 @@ auto pack_trees_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> ds
     {
         nb::gil_scoped_release release;
         RankNetwork network({nodes, view(src), view(dst), {}}, ranks, view(twin));
-        packing = pack_trees(network, {view(roots), view(slot), trees, sweeps, raise_every, sharpness, depth_price,
-                                       {up, down}, seed});
+        packing = pack_trees(
+            network, {view(roots), view(slot), trees, sweeps, raise_every, sharpness, depth_price, {up, down}, seed});
     }
     return std::tuple_cat(std::make_tuple(to_numpy(std::move(packing.load)), to_numpy(std::move(packing.price))),
                           trees_to_numpy(std::move(packing.trees)));
@@ -65,10 +65,10 @@ auto rank_eccentricities_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<in
     return to_numpy(std::move(farthest));
 }
 
-auto schedule_trees_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> dst, In<int32_t> root,
-                       In<int32_t> up, In<int32_t> down, In<int64_t> route_offsets, In<int32_t> route_links,
-                       In<int32_t> duration, In<int32_t> latency, int32_t passes, int32_t patience,
-                       int32_t alternatives, int32_t good_enough, uint64_t seed) {
+auto schedule_trees_py(int32_t nodes, int32_t ranks, In<int32_t> src, In<int32_t> dst, In<int32_t> root, In<int32_t> up,
+                       In<int32_t> down, In<int64_t> route_offsets, In<int32_t> route_links, In<int32_t> duration,
+                       In<int32_t> latency, int32_t passes, int32_t patience, int32_t alternatives, int32_t good_enough,
+                       uint64_t seed) {
     check_lengths(dst.shape(0) == src.shape(0) && duration.shape(0) == src.shape(0) &&
                   latency.shape(0) == src.shape(0) && up.shape(0) == root.shape(0) * ranks &&
                   down.shape(0) == up.shape(0));
@@ -92,17 +92,17 @@ void bind_forest(nb::module_& m) {
     m.def("cheapest_column", &cheapest_column_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
           nb::arg("twin"), nb::arg("price"), nb::arg("up"), nb::arg("down"), nb::arg("root"), nb::arg("every_root"),
           "Price of the cheapest in-tree plus out-tree, whether it is exact, and the tree.");
-    m.def("pack_trees", &pack_trees_py, nb::kw_only(), nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
-          nb::arg("twin"), nb::arg("slot"), nb::arg("roots"), nb::arg("trees"), nb::arg("sweeps"),
+    m.def("pack_trees", &pack_trees_py, nb::kw_only(), nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"),
+          nb::arg("dst"), nb::arg("twin"), nb::arg("slot"), nb::arg("roots"), nb::arg("trees"), nb::arg("sweeps"),
           nb::arg("raise_every"), nb::arg("sharpness"), nb::arg("depth_price"), nb::arg("up"), nb::arg("down"),
-          nb::arg("seed"),
-          "Load and price of every link, and the trees.");
+          nb::arg("seed"), "Load and price of every link, and the trees.");
     m.def("rank_eccentricities", &rank_eccentricities_py, nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"),
           nb::arg("dst"), "Links between each rank and the rank farthest from it, the longer way of the two.");
-    m.def("schedule_trees", &schedule_trees_py, nb::kw_only(), nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"), nb::arg("dst"),
-          nb::arg("root"), nb::arg("up"), nb::arg("down"), nb::arg("route_offsets"), nb::arg("route_links"),
-          nb::arg("duration"), nb::arg("latency"), nb::arg("passes"), nb::arg("patience"), nb::arg("alternatives"),
-          nb::arg("good_enough"), nb::arg("seed"), "Ticks in all, start of every transfer up and down, and the trees.");
+    m.def("schedule_trees", &schedule_trees_py, nb::kw_only(), nb::arg("nodes"), nb::arg("ranks"), nb::arg("src"),
+          nb::arg("dst"), nb::arg("root"), nb::arg("up"), nb::arg("down"), nb::arg("route_offsets"),
+          nb::arg("route_links"), nb::arg("duration"), nb::arg("latency"), nb::arg("passes"), nb::arg("patience"),
+          nb::arg("alternatives"), nb::arg("good_enough"), nb::arg("seed"),
+          "Ticks in all, start of every transfer up and down, and the trees.");
 }
 
 }  // namespace weft

@@ -39,7 +39,8 @@ auto grid_routes_py(int32_t nodes, In<int32_t> src, In<int32_t> dst, In<int64_t>
         nb::gil_scoped_release release;
         routes = grid_routes(graph, {view(shape), view(wrap)}, view(from), view(to), max_entries, broken);
     }
-    return std::make_tuple(to_numpy(std::move(routes.offsets)), to_numpy(std::move(routes.links)), to_numpy(std::move(broken)));
+    return std::make_tuple(to_numpy(std::move(routes.offsets)), to_numpy(std::move(routes.links)),
+                           to_numpy(std::move(broken)));
 }
 
 std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
@@ -96,7 +97,8 @@ NB_MODULE(_core, m) {
                In<int32_t> route, std::optional<In<int32_t>> src_slot, std::optional<In<int32_t>> dst_slot) {
                 size_t rows = step.shape(0);
                 bool same = chunk.shape(0) == rows && src.shape(0) == rows && dst.shape(0) == rows &&
-                            op.shape(0) == rows && route.shape(0) == rows && src_slot.has_value() == dst_slot.has_value() &&
+                            op.shape(0) == rows && route.shape(0) == rows &&
+                            src_slot.has_value() == dst_slot.has_value() &&
                             (!src_slot || (src_slot->shape(0) == rows && dst_slot->shape(0) == rows));
                 if (!same) throw std::invalid_argument("columns differ in length");
                 new (self) Table{step, chunk, src, dst, op, route, src_slot, dst_slot};

@@ -16,9 +16,9 @@ using Column = Out<int32_t>;
 using Columns = std::tuple<Column, Column, Column, Column, Column, Out<int64_t>, Column>;
 
 Columns edges_to_numpy(TreeEdges&& edges) {
-    return {to_numpy(std::move(edges.step)),  to_numpy(std::move(edges.tree)),
-            to_numpy(std::move(edges.parent)), to_numpy(std::move(edges.child)),
-            to_numpy(std::move(edges.route)), to_numpy(std::move(edges.routes.offsets)),
+    return {to_numpy(std::move(edges.step)),        to_numpy(std::move(edges.tree)),
+            to_numpy(std::move(edges.parent)),      to_numpy(std::move(edges.child)),
+            to_numpy(std::move(edges.route)),       to_numpy(std::move(edges.routes.offsets)),
             to_numpy(std::move(edges.routes.links))};
 }
 

@@ -20,8 +20,8 @@ struct TableColumns {
     In<int32_t> wakes;
 
     TableView spans() const {
-        return {view(rank_steps), view(step_entries), view(entry_needs), view(entry_sends), view(send_dst),
-                view(send_from),  view(send_to),      view(send_path),   view(send_paths),  view(send_step),
+        return {view(rank_steps), view(step_entries),      view(entry_needs),  view(entry_sends), view(send_dst),
+                view(send_from),  view(send_to),           view(send_path),    view(send_paths),  view(send_step),
                 view(send_bytes), view(send_aggregate_ps), view(wake_offsets), view(wakes)};
     }
 };
@@ -36,8 +36,16 @@ struct ChannelColumns {
     int64_t buffer_flits, router_ps, credit_ps;
 
     PacketNetworkShape shape(bool hold) const {
-        return {view(flit_ps),    view(latency_ps), view(path_offsets), view(path_channels), view(path_class),
-                virtual_channels, classes,          buffer_flits,       router_ps,           credit_ps,
+        return {view(flit_ps),
+                view(latency_ps),
+                view(path_offsets),
+                view(path_channels),
+                view(path_class),
+                virtual_channels,
+                classes,
+                buffer_flits,
+                router_ps,
+                credit_ps,
                 hold};
     }
 };
@@ -80,7 +88,8 @@ void bind_columns(nb::module_& m) {
              nb::arg("entry_sends"), nb::arg("send_dst"), nb::arg("send_from"), nb::arg("send_to"),
              nb::arg("send_path"), nb::arg("send_paths"), nb::arg("send_step"), nb::arg("send_bytes"),
              nb::arg("send_aggregate_ps"), nb::arg("wake_offsets"), nb::arg("wakes"));
-    nb::class_<ChannelColumns>(m, "ChannelColumns", "Channels, and the paths over them; see weft.packets.network_channels.")
+    nb::class_<ChannelColumns>(m, "ChannelColumns",
+                               "Channels, and the paths over them; see weft.packets.network_channels.")
         .def("__init__",
              &Constructor<ChannelColumns, In<int64_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<uint8_t>, In<int32_t>,
                           In<int32_t>, int32_t, int32_t, int64_t, int64_t, int64_t>::init,

@@ -39,9 +39,8 @@ std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32
     for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = start.data()[i + 1] - start.data()[i];
     nb::gil_scoped_release release;
     Layout layout{view(start), ranks, pairs};
-    return std::make_shared<Script>(
-        write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout,
-                     {view(connections), view(out), view(in), view(of_route)}, rank));
+    return std::make_shared<Script>(write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout,
+                                                 {view(connections), view(out), view(in), view(of_route)}, rank));
 }
 
 using PeerExchangeTuple = std::tuple<int32_t, int64_t, int64_t, int64_t, int64_t, uint64_t>;
@@ -84,8 +83,9 @@ private:
 };
 
 // Describes to the executor where an operation's memory is.
-Operation describe(const Executor& executor, const Script& script, uint64_t fingerprint, std::byte* const (&begin)[kRegions],
-                   const size_t (&bytes)[kRegions], bool large, DType type, ReduceOp op, int64_t timeout_ms) {
+Operation describe(const Executor& executor, const Script& script, uint64_t fingerprint,
+                   std::byte* const (&begin)[kRegions], const size_t (&bytes)[kRegions], bool large, DType type,
+                   ReduceOp op, int64_t timeout_ms) {
     Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, {}, timeout_ms};
     for (int r = 0; r < kRegions; ++r) {
         std::optional<uint64_t> shared = begin[r] == nullptr ? std::nullopt : executor.host().find(begin[r], bytes[r]);
@@ -117,8 +117,9 @@ void check_lengths(const Script& script, DType type, const size_t (&bytes)[kRegi
     }
 }
 
-OperationResult run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer, nb::handle output,
-              nb::handle scratch, bool large, std::string_view dtype, std::string_view op, int64_t timeout_ms) {
+OperationResult run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer,
+                       nb::handle output, nb::handle scratch, bool large, std::string_view dtype, std::string_view op,
+                       int64_t timeout_ms) {
     DType type = dtype_named(dtype);
     View views[kRegions] = {View(buffer), View(output), View(scratch)};
     std::byte* const begin[kRegions] = {views[0].begin(), views[1].begin(), views[2].begin()};
@@ -132,8 +133,8 @@ OperationResult run_py(Executor& executor, const Script& script, uint64_t finger
 // An operation in place that is made again and again, on arrays that have the size and the type of the first.
 class RepeatedOperation {
 public:
-    RepeatedOperation(std::shared_ptr<Executor> executor, std::shared_ptr<Script> script, uint64_t fingerprint, nb::object scratch,
-          size_t bytes, bool large, std::string_view dtype, std::string_view op)
+    RepeatedOperation(std::shared_ptr<Executor> executor, std::shared_ptr<Script> script, uint64_t fingerprint,
+                      nb::object scratch, size_t bytes, bool large, std::string_view dtype, std::string_view op)
         : executor_(std::move(executor)),
           script_(std::move(script)),
           fingerprint_(fingerprint),
@@ -152,7 +153,8 @@ public:
         View scratch(scratch_);
         std::byte* const begin[kRegions] = {view->begin(), view->begin(), scratch.begin()};
         const size_t bytes[kRegions] = {bytes_, bytes_, scratch.size()};
-        Operation operation = describe(*executor_, *script_, fingerprint_, begin, bytes, large_, dtype_, op_, timeout_ms);
+        Operation operation =
+            describe(*executor_, *script_, fingerprint_, begin, bytes, large_, dtype_, op_, timeout_ms);
         OperationResult ending;
         {
             nb::gil_scoped_release release;
@@ -210,7 +212,8 @@ void bind_host(nb::module_& m) {
         .def("mend", &Host::mend, "Forget the cut.")
         .def(
             "news",
-            [](const Host& host, int32_t teller, int channel) -> std::optional<std::tuple<uint64_t, int32_t, uint32_t>> {
+            [](const Host& host, int32_t teller,
+               int channel) -> std::optional<std::tuple<uint64_t, int32_t, uint32_t>> {
                 Host::RankReport report = host.report(teller, channel);
                 if (report.teller < 0) return std::nullopt;
                 return std::tuple(report.communicator, report.other, report.status);
@@ -229,12 +232,13 @@ void bind_scripts(nb::module_& m) {
         .def_prop_ro("tasks", [](const Script& script) { return script.tasks.size(); })
         .def_ro("scratch_elements", &Script::scratch_elements)
         .def_ro("stage_elements", &Script::stage_elements);
-    m.def("write_script", &write_script_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("slots"), nb::arg("start"),
-          nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
+    m.def("write_script", &write_script_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("slots"),
+          nb::arg("start"), nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
           nb::arg("connections"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"),
           "The part of a schedule that concerns one rank; sizes in elements.");
     m.def("write_exchange", &write_exchange_py, nb::arg("exchanges"), nb::arg("segment"), nb::arg("connections"),
-          "Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that way.");
+          "Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that "
+          "way.");
     m.attr("CHANNELS") = kChannels;
     m.def(
         "crc32c",
@@ -272,8 +276,8 @@ void bind_executor(nb::module_& m) {
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
         .def(nb::init<std::shared_ptr<Host>, int, uint64_t, int32_t, std::vector<int32_t>, std::vector<int32_t>,
                       std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, bool>(),
-             nb::arg("host"), nb::arg("channel"), nb::arg("communicator"), nb::arg("rank"), nb::arg("job"), nb::arg("local"), nb::arg("sockets"),
-             nb::arg("can_read"), nb::arg("checksums"))
+             nb::arg("host"), nb::arg("channel"), nb::arg("communicator"), nb::arg("rank"), nb::arg("job"),
+             nb::arg("local"), nb::arg("sockets"), nb::arg("can_read"), nb::arg("checksums"))
         .def("on_wait", &Executor::on_wait, nb::arg("tell"),
              "Have a function called when an operation has waited for long, or for a rank that is silent.")
         .def_prop_ro("waiting", &Executor::waiting, "What the operation under way waits for; also from other threads.")

@@ -78,10 +78,13 @@ void path_to_numpy(nb::dict& result, const std::vector<PathStep>& path, RowOf ro
     result["path_end_ps"] = to_numpy(std::move(end_ps));
 }
 
-nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> chunk_bytes, int64_t segment_bytes,
-                     In<int32_t> pair_src, In<int32_t> pair_dst, int32_t explicit_routes, In<int64_t> path_offsets,
-                     In<int32_t> path_links, In<int64_t> bandwidth, In<int64_t> latency_ps,
-                     const std::string& sharing, bool record, int64_t max_segments, int64_t max_time_ps, double max_work) {
+nb::typed<nb::dict, nb::str, nb::any> simulate_py(const Table& table, int32_t ranks, int32_t slots,
+                                                  In<int64_t> chunk_bytes, int64_t segment_bytes, In<int32_t> pair_src,
+                                                  In<int32_t> pair_dst, int32_t explicit_routes,
+                                                  In<int64_t> path_offsets, In<int32_t> path_links,
+                                                  In<int64_t> bandwidth, In<int64_t> latency_ps,
+                                                  const std::string& sharing, bool record, int64_t max_segments,
+                                                  int64_t max_time_ps, double max_work) {
     Settings settings{
         choose<Sharing>(sharing, {{"queue", Sharing::queue}, {"fluid", Sharing::fluid}}),
         record,
@@ -138,9 +141,9 @@ void bind_simulation(nb::module_& m) {
           nb::arg("path_offsets"), nb::arg("path_links"),
           "How many pieces, segments and crossings of links a simulation has, about.");
     m.def("simulate", &simulate_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("slots"),
-          nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"), nb::arg("explicit_routes"),
-          nb::arg("path_offsets"), nb::arg("path_links"), nb::arg("bandwidth"), nb::arg("latency_ps"),
-          nb::arg("sharing"), nb::arg("record"), nb::arg("max_segments"), nb::arg("max_time_ps"),
+          nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"),
+          nb::arg("explicit_routes"), nb::arg("path_offsets"), nb::arg("path_links"), nb::arg("bandwidth"),
+          nb::arg("latency_ps"), nb::arg("sharing"), nb::arg("record"), nb::arg("max_segments"), nb::arg("max_time_ps"),
           nb::arg("max_work"), "Lower a schedule and run it; see weft.simulation.");
 }
 

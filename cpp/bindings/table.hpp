@@ -16,8 +16,12 @@ struct Table {
     std::optional<In<int32_t>> src_slot, dst_slot;
 
     Rows rows() const {
-        return {view(step),  view(chunk), view(src),
-                view(dst),   view(op),    view(route),
+        return {view(step),
+                view(chunk),
+                view(src),
+                view(dst),
+                view(op),
+                view(route),
                 src_slot ? view(*src_slot) : std::span<const int32_t>{},
                 dst_slot ? view(*dst_slot) : std::span<const int32_t>{}};
     }

@@ -17,8 +17,7 @@ namespace weft {
 namespace {
 
 using namespace verification;
-auto check_semantics_py(const Table& table, int32_t ranks, In<int32_t> source, In<int32_t> target,
-                        size_t block_bytes) {
+auto check_semantics_py(const Table& table, int32_t ranks, In<int32_t> source, In<int32_t> target, size_t block_bytes) {
     Transfers transfers{table.rows(), ranks, view(source), view(target)};
     nb::gil_scoped_release release;
     return check_semantics(transfers, block_bytes);
@@ -53,14 +52,13 @@ auto number_connections_py(In<int32_t> src, In<int32_t> dst, In<int32_t> route) 
     return std::make_tuple(to_numpy(std::move(found.of_row)), to_numpy(std::move(found.first_row)));
 }
 
-auto count_flows_py(In<int32_t> step, In<int32_t> chunk, In<int32_t> connection, In<double> weight,
-                    In<int64_t> offsets, In<int32_t> links, int32_t link_count, size_t keep) {
+auto count_flows_py(In<int32_t> step, In<int32_t> chunk, In<int32_t> connection, In<double> weight, In<int64_t> offsets,
+                    In<int32_t> links, int32_t link_count, size_t keep) {
     Contention found;
     {
         nb::gil_scoped_release release;
-        found = count_flows({view(step), view(chunk), view(connection), view(weight), view(offsets), view(links),
-                             link_count},
-                            keep);
+        found = count_flows(
+            {view(step), view(chunk), view(connection), view(weight), view(offsets), view(links), link_count}, keep);
     }
     std::vector<std::tuple<int32_t, int32_t, int32_t>> worst;
     for (const SharedLink& meeting : found.worst) worst.emplace_back(meeting.step, meeting.link, meeting.flows);
@@ -95,8 +93,8 @@ void bind_verification(nb::module_& m) {
           nb::arg("message_starts"), nb::arg("fused"), "Receive slots per connection that a schedule needs.");
     m.def("number_connections", &number_connections_py, nb::arg("src"), nb::arg("dst"), nb::arg("route"),
           "The connection of each row, and the first row of each connection.");
-    m.def("count_flows", &count_flows_py, nb::arg("step"), nb::arg("chunk"), nb::arg("connection"),
-          nb::arg("weight"), nb::arg("offsets"), nb::arg("links"), nb::arg("link_count"), nb::arg("keep"),
+    m.def("count_flows", &count_flows_py, nb::arg("step"), nb::arg("chunk"), nb::arg("connection"), nb::arg("weight"),
+          nb::arg("offsets"), nb::arg("links"), nb::arg("link_count"), nb::arg("keep"),
           "Most flows and whole weight per link, most of both per step, and the worst meetings.");
 }
 

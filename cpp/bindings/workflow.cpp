@@ -26,8 +26,8 @@ std::vector<EndpointHop> endpoint_hops(const In<int32_t>& flat) {
 
 Pattern* make_pattern_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> chunk_bytes,
                          int64_t segment_bytes, In<int32_t> pair_src, In<int32_t> pair_dst, int32_t explicit_routes,
-                         In<int64_t> path_offsets, In<int32_t> path_links, In<int32_t> part_of_step,
-                         In<int32_t> before, In<int32_t> after, int64_t max_segments) {
+                         In<int64_t> path_offsets, In<int32_t> path_links, In<int32_t> part_of_step, In<int32_t> before,
+                         In<int32_t> after, int64_t max_segments) {
     Network network{{}, {}, view(path_offsets), view(path_links)};
     nb::gil_scoped_release release;
     std::vector<int64_t> pairs(pair_src.shape(0));
@@ -99,10 +99,11 @@ void make_tasks(WorkflowInput& input, const TaskColumns& columns) {
     }
 }
 
-nb::typed<nb::dict, nb::str, nb::any> run_workflow_py(
-    int32_t ranks, In<int64_t> rate, In<int64_t> latency_ps, In<int32_t> capacity,
-    const std::vector<const Pattern*>& patterns, const StageColumns& stages, In<int64_t> amounts,
-    const TaskColumns& tasks, bool record, int64_t max_segments, int64_t max_time_ps) {
+nb::typed<nb::dict, nb::str, nb::any> run_workflow_py(int32_t ranks, In<int64_t> rate, In<int64_t> latency_ps,
+                                                      In<int32_t> capacity, const std::vector<const Pattern*>& patterns,
+                                                      const StageColumns& stages, In<int64_t> amounts,
+                                                      const TaskColumns& tasks, bool record, int64_t max_segments,
+                                                      int64_t max_time_ps) {
     WorkflowInput input{ranks, view(rate), view(latency_ps), view(capacity), patterns, {}, {}, {}, view(amounts)};
     input.stages = make_stages(stages);
     make_tasks(input, tasks);
@@ -145,9 +146,10 @@ void bind_workflow(nb::module_& m) {
         .def_prop_ro("segments", [](const Pattern& pattern) { return pattern.program.segments.size(); })
         .def_ro("parts", &Pattern::parts);
     m.def("make_pattern", &make_pattern_py, nb::rv_policy::take_ownership, nb::kw_only(), nb::arg("table"),
-          nb::arg("ranks"), nb::arg("slots"), nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"), nb::arg("pair_dst"),
-          nb::arg("explicit_routes"), nb::arg("path_offsets"), nb::arg("path_links"), nb::arg("part_of_step"),
-          nb::arg("before"), nb::arg("after"), nb::arg("max_segments"), "Lower a schedule once, for many tasks.");
+          nb::arg("ranks"), nb::arg("slots"), nb::arg("chunk_bytes"), nb::arg("segment_bytes"), nb::arg("pair_src"),
+          nb::arg("pair_dst"), nb::arg("explicit_routes"), nb::arg("path_offsets"), nb::arg("path_links"),
+          nb::arg("part_of_step"), nb::arg("before"), nb::arg("after"), nb::arg("max_segments"),
+          "Lower a schedule once, for many tasks.");
     nb::class_<StageColumns>(m, "StageColumns", "The stages of all tasks of a workflow, in columns.")
         .def("__init__",
              &Constructor<StageColumns, In<int32_t>, In<int32_t>, In<int32_t>, In<int64_t>, In<int32_t>>::init,

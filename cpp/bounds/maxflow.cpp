@@ -13,9 +13,8 @@ MaxFlow::MaxFlow(const Graph& graph)
     std::iota(order.begin(), order.end(), 0);
     auto low = [&](int32_t link) { return std::min(graph.src[link], graph.dst[link]); };
     auto high = [&](int32_t link) { return std::max(graph.src[link], graph.dst[link]); };
-    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-        return low(a) != low(b) ? low(a) < low(b) : high(a) < high(b);
-    });
+    std::sort(order.begin(), order.end(),
+              [&](int32_t a, int32_t b) { return low(a) != low(b) ? low(a) < low(b) : high(a) < high(b); });
     struct Pair {
         int32_t low, high;
         int64_t up, down;

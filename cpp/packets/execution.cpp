@@ -11,8 +11,8 @@ namespace {
 class NetworkInterfaces final : public MessageListener {
 public:
     NetworkInterfaces(const TableView& table, const PacketForm& form, const ExecutionRules& rules,
-               const PacketNetworkShape& shape, std::span<const int32_t> inject, std::span<const int32_t> eject,
-               int32_t pieces)
+                      const PacketNetworkShape& shape, std::span<const int32_t> inject, std::span<const int32_t> eject,
+                      int32_t pieces)
         : table_(table),
           rules_(rules),
           inject_(inject),
@@ -153,9 +153,7 @@ void NetworkInterfaces::wake(int32_t number, int64_t when) {
 
 void NetworkInterfaces::handle(const PacketEvent& event) {
     switch (event.kind) {
-        case PacketEventKind::arbitrate:
-            network_.arbitrate(event);
-            break;
+        case PacketEventKind::arbitrate: network_.arbitrate(event); break;
         case PacketEventKind::port_free: {
             int32_t rank = event.id / rules_.ports;
             ports_[event.id].busy = false;
@@ -168,12 +166,8 @@ void NetworkInterfaces::handle(const PacketEvent& event) {
             ranks_[event.id].issue_at = -1;
             issue(event.id, event.time);
             break;
-        case PacketEventKind::arrived:
-            aggregate(event.id, event.time);
-            break;
-        case PacketEventKind::aggregated:
-            met(event.id, event.time);
-            break;
+        case PacketEventKind::arrived: aggregate(event.id, event.time); break;
+        case PacketEventKind::aggregated: met(event.id, event.time); break;
     }
 }
 

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-PacketNetwork::PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces, PacketEventQueue& queue,
-               MessageListener& listener)
+PacketNetwork::PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces,
+                             PacketEventQueue& queue, MessageListener& listener)
     : shape_(shape),
       messages_(messages),
       pieces_(pieces),
@@ -162,7 +162,8 @@ void PacketNetwork::arbitrate(const PacketEvent& event) {
         }
         int32_t priority = messages_[unit.message].priority;
         size_t turn = turn_of(channel, input_of(buffer));
-        if (best < channel.wanted_by.size() && std::pair(priority, turn) >= std::pair(best_priority, best_turn)) continue;
+        if (best < channel.wanted_by.size() && std::pair(priority, turn) >= std::pair(best_priority, best_turn))
+            continue;
         int32_t behind = gets_out(unit) ? 0 : pick(event.id, unit, now, retry);
         if (behind < 0) continue;
         best = i;

@@ -64,8 +64,8 @@ public:
 class PacketNetwork {
 public:
     // Units are packets if `pieces` is 0; else messages are cut into so many units at most.
-    PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces, PacketEventQueue& queue,
-           MessageListener& listener);
+    PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces,
+                  PacketEventQueue& queue, MessageListener& listener);
 
     // The message joins the queue of its injection port; its first flit is there at `ready`.
     void enter(int32_t message, int64_t ready, int64_t now);

@@ -81,7 +81,8 @@ __attribute__((target("sse4.2"))) uint32_t with_instruction(uint32_t start, cons
         crc = shift(static_cast<uint32_t>(crc)) ^ second;
         crc = shift(static_cast<uint32_t>(crc)) ^ third;
     }
-    for (; bytes >= sizeof(uint64_t); bytes -= sizeof(uint64_t), at += sizeof(uint64_t)) crc = _mm_crc32_u64(crc, word(at));
+    for (; bytes >= sizeof(uint64_t); bytes -= sizeof(uint64_t), at += sizeof(uint64_t))
+        crc = _mm_crc32_u64(crc, word(at));
     for (; bytes > 0; --bytes, ++at) crc = _mm_crc32_u8(static_cast<uint32_t>(crc), *at);
     return static_cast<uint32_t>(crc);
 }

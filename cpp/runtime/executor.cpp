@@ -20,9 +20,9 @@ constexpr int kUnreadableLooks = 100, kUnreadableMs = 10;  // a second for the w
 
 }  // namespace
 
-Executor::Executor(std::shared_ptr<Host> host, int channel, uint64_t communicator, int32_t rank, std::vector<int32_t> job,
-                   std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets, const std::vector<uint8_t>& can_read,
-                   bool checksums)
+Executor::Executor(std::shared_ptr<Host> host, int channel, uint64_t communicator, int32_t rank,
+                   std::vector<int32_t> job, std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets,
+                   const std::vector<uint8_t>& can_read, bool checksums)
     : host_(std::move(host)),
       channel_(channel),
       communicator_(communicator),
@@ -32,7 +32,8 @@ Executor::Executor(std::shared_ptr<Host> host, int channel, uint64_t communicato
       sockets_(std::move(sockets)),
       links_(local_.size()) {
     size_t ranks = local_.size();
-    if (job_.size() != ranks || sockets_.size() != ranks || can_read.size() != ranks) throw std::invalid_argument("ranks");
+    if (job_.size() != ranks || sockets_.size() != ranks || can_read.size() != ranks)
+        throw std::invalid_argument("ranks");
     if (channel < 0 || channel >= kChannels) throw std::invalid_argument("channel");
     for (size_t r = 0; r < local_.size(); ++r) {
         if (local_[r] >= host_->ranks()) throw std::invalid_argument("local");
@@ -129,7 +130,8 @@ OperationResult Executor::reported_by(int32_t peer) const {
         auto why = static_cast<Status>(report.status);
         int32_t culprit = number(report.other);
         // Losses and cuts are told by words of their own.
-        bool told = why == Status::differs || why == Status::timed_out || why == Status::given_up || why == Status::interrupted;
+        bool told =
+            why == Status::differs || why == Status::timed_out || why == Status::given_up || why == Status::interrupted;
         return told && culprit >= 0 ? interpret(peer, why, culprit, report.doing, -1) : OperationResult{};
     }
     const Channel& there = host_->board(local_[peer]).channel[channel_];
@@ -153,7 +155,8 @@ OperationResult Executor::reported_by_remote() const {
 }
 
 // A rank that hears of itself was frozen for long, or too slow.
-OperationResult Executor::interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing, int32_t other_end) const {
+OperationResult Executor::interpret(int32_t peer, Status why, int32_t culprit, uint64_t doing,
+                                    int32_t other_end) const {
     bool mine = culprit == rank_;
     if (why == Status::differs) {
         // The reporting rank and the rank that it named differ; the odd one is the one that differs from this rank.
@@ -198,9 +201,11 @@ void Executor::wait_for_writers(const Operation& operation) {
             auto settled = [&] { return link->writing() == Writing::none || host_->loss(job_[r]).when_ms != 0; };
             while (!settled() && Clock::now() < deadline) sched_yield();
             // One that is dead writes nothing any more.
-            if (link->writing() == Writing::none || (host_->loss(job_[r]).when_ms != 0 && !host_->loss(job_[r]).frozen)) continue;
+            if (link->writing() == Writing::none || (host_->loss(job_[r]).when_ms != 0 && !host_->loss(job_[r]).frozen))
+                continue;
             for (int region = 0; region < kRegions; ++region) {
-                if ((operation.shared >> region & 1) != 0) host_->detach(operation.memory.region[region], operation.bytes[region]);
+                if ((operation.shared >> region & 1) != 0)
+                    host_->detach(operation.memory.region[region], operation.bytes[region]);
             }
             if (link->writing() == Writing::foreign) host_->fence(local_[r], link->writer());
         }

@@ -106,7 +106,8 @@ void Heartbeats::handle(Connection& connection) {
     if (message.kind == Kind::cut && between_ranks) host_->record_cut(cut);
     if (message.kind == Kind::report) take_report(connection.rank, message.report);
     if (message.rank < 0 || message.rank >= ranks) return;
-    if (message.kind == Kind::lost || message.kind == Kind::frozen) host_->declare(message.rank, message.kind == Kind::frozen);
+    if (message.kind == Kind::lost || message.kind == Kind::frozen)
+        host_->declare(message.rank, message.kind == Kind::frozen);
     if (message.kind == Kind::silent) host_->suspect(message.rank, suspect_after_ms_);
     if (message.kind == Kind::heard) host_->suspect(message.rank, 0);
 }
@@ -136,8 +137,10 @@ void Heartbeats::send_suspects() {
 void Heartbeats::take_report(int32_t from, const Host::RankReport& report) {
     auto ranks = static_cast<int32_t>(losses_sent_.size());
     bool known = 0 <= report.teller && report.teller < ranks && -1 <= report.other && report.other < ranks;
-    bool fits = 0 <= report.channel && report.channel < kChannels && report.status <= static_cast<uint32_t>(Status::corrupt);
-    if (known && fits && report.teller != own_rank_ && (from == 0 || from == report.teller)) host_->record_report(report);
+    bool fits =
+        0 <= report.channel && report.channel < kChannels && report.status <= static_cast<uint32_t>(Status::corrupt);
+    if (known && fits && report.teller != own_rank_ && (from == 0 || from == report.teller))
+        host_->record_report(report);
 }
 
 // Rank 0 forwards the reports of all ranks.

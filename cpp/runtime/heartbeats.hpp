@@ -50,7 +50,7 @@ private:
         int32_t rank;
         int64_t heard_ms;
         bool left = false;
-        Message message{};      // the one that is coming in
+        Message message{};  // the one that is coming in
         size_t have = 0;  // bytes of it
     };
     void run();
@@ -67,8 +67,8 @@ private:
     int64_t suspect_after_ms_, silent_after_ms_;
     std::vector<Connection> connections_;
     std::vector<uint8_t> losses_sent_, suspected_;  // by rank: whether the others were told of it
-    std::vector<uint32_t> reports_sent_;        // by teller and channel: how many of its reports
-    int32_t own_rank_;                       // in the job
+    std::vector<uint32_t> reports_sent_;  // by teller and channel: how many of its reports
+    int32_t own_rank_;  // in the job
     int32_t cuts_sent_ = 0;
     std::atomic<bool> stop_ = false;
     std::thread thread_;

@@ -31,18 +31,14 @@ const TypeKernels& kernels(DType dtype) {
 size_t element_bytes(DType dtype) {
     switch (dtype) {
         case DType::i8:
-        case DType::u8:
-            return 1;
+        case DType::u8: return 1;
         case DType::f16:
         case DType::bf16:
-        case DType::i16:
-            return 2;
+        case DType::i16: return 2;
         case DType::f32:
-        case DType::i32:
-            return 4;
+        case DType::i32: return 4;
         case DType::f64:
-        case DType::i64:
-            return 8;
+        case DType::i64: return 8;
     }
     throw std::invalid_argument("no such element type");
 }

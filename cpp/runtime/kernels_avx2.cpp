@@ -102,10 +102,10 @@ void divide_halves(void* values, size_t elements, int64_t by) {
 }
 
 template <typename Element, typename Vector>
-constexpr TypeKernels half_kernels{{combine_halves<Vector, SumVector>, combine_halves<Vector, SumVector>,
-                                    combine<Element, Min>, combine<Element, Max>, combine_halves<Vector, ProdVector>,
-                                    nullptr, nullptr, nullptr},
-                                   divide_halves<Vector>};
+constexpr TypeKernels half_kernels{
+    {combine_halves<Vector, SumVector>, combine_halves<Vector, SumVector>, combine<Element, Min>, combine<Element, Max>,
+     combine_halves<Vector, ProdVector>, nullptr, nullptr, nullptr},
+    divide_halves<Vector>};
 
 }  // namespace
 

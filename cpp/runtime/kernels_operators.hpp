@@ -81,12 +81,8 @@ struct SixteenBits {
         auto sign = static_cast<int16_t>(static_cast<int16_t>(bits) >> 15);
         return static_cast<int16_t>((magnitude(bits) ^ sign) - sign);
     }
-    static uint16_t lower(uint16_t a, uint16_t b) {
-        return is_nan(a) | (!is_nan(b) & (order(a) <= order(b))) ? a : b;
-    }
-    static uint16_t higher(uint16_t a, uint16_t b) {
-        return is_nan(a) | (!is_nan(b) & (order(a) >= order(b))) ? a : b;
-    }
+    static uint16_t lower(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) <= order(b))) ? a : b; }
+    static uint16_t higher(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) >= order(b))) ? a : b; }
 };
 
 struct Half : SixteenBits<0x7c00> {
@@ -211,10 +207,10 @@ constexpr TypeKernels floating_kernels{{combine<Element, Sum>, combine<Element, 
                                        divide_all<Element>};
 
 template <typename Element>
-constexpr TypeKernels kernels_of_integers{{combine<Element, Sum>, combine<Element, Sum>, combine<Element, Min>,
-                                           combine<Element, Max>, combine<Element, Prod>, combine<Element, BitAnd>,
-                                           combine<Element, BitOr>, combine<Element, BitXor>},
-                                          divide_integers<typename Element::Stored>};
+constexpr TypeKernels kernels_of_integers{
+    {combine<Element, Sum>, combine<Element, Sum>, combine<Element, Min>, combine<Element, Max>, combine<Element, Prod>,
+     combine<Element, BitAnd>, combine<Element, BitOr>, combine<Element, BitXor>},
+    divide_integers<typename Element::Stored>};
 
 template <typename Signed, typename Unsigned>
 constexpr TypeKernels integer_kernels = kernels_of_integers<Integer<Signed, Unsigned>>;

@@ -11,7 +11,8 @@
 
 namespace weft::runtime {
 
-void Host::start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks) {
+void Host::start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of,
+                       int32_t job_ranks) {
     if (rank_of.size() != members_.size() || job_ranks < ranks_) throw std::invalid_argument("rank_of");
     for (int32_t rank : rank_of) {
         if (rank < 0 || rank >= job_ranks) throw std::invalid_argument("rank_of");
@@ -114,7 +115,8 @@ void Host::mend() {
 
 void Host::record_report(const RankReport& report) {
     std::lock_guard lock(reports_mutex_);
-    CountedReport& told = reports_.at(static_cast<size_t>(report.teller) * kChannels + static_cast<size_t>(report.channel));
+    CountedReport& told =
+        reports_.at(static_cast<size_t>(report.teller) * kChannels + static_cast<size_t>(report.channel));
     told.report = report;
     ++told.times;
 }

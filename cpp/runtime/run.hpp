@@ -304,7 +304,7 @@ private:
             if (queue.link != link || queue.next == queue.count()) continue;
             int32_t task = queue.task(queue.next);
             bool now = queue.sends ? start_needs_[task] == 0
-                                  : queue.receiving || apply_needs_[task] == 0 || script_.tasks[task].stage >= 0;
+                                   : queue.receiving || apply_needs_[task] == 0 || script_.tasks[task].stage >= 0;
             if (now) events = static_cast<short>(events | (queue.sends ? POLLOUT : POLLIN));
         }
         return events;
@@ -412,8 +412,8 @@ private:
         auto& links = owner_.links_[peer];
         auto gone = std::ranges::find_if(links, [](const auto& link) { return link->gone(); });
         if (local && socket && gone != links.end()) {
-            owner_.host_->declare_cut(owner_.job_[owner_.rank_], owner_.job_[peer], static_cast<int32_t>(gone - links.begin()),
-                                      false);
+            owner_.host_->declare_cut(owner_.job_[owner_.rank_], owner_.job_[peer],
+                                      static_cast<int32_t>(gone - links.begin()), false);
             return owner_.cut();
         }
         return {Status::lost, peer, -1, peer};

@@ -176,11 +176,12 @@ private:
     }
 
     void add_part(Task& task, const Part& part) {
-        if (task.peer != rank_ && (task.sends || task.pushed)) script_.exposed |= uint64_t{1} << static_cast<int>(part.here_in);
+        if (task.peer != rank_ && (task.sends || task.pushed))
+            script_.exposed |= uint64_t{1} << static_cast<int>(part.here_in);
         if (task.parts > 0) {
             Part& last = script_.parts.back();
-            if (last.here_in == part.here_in && last.there_in == part.there_in && last.here + last.elements == part.here &&
-                last.there + last.elements == part.there) {
+            if (last.here_in == part.here_in && last.there_in == part.there_in &&
+                last.here + last.elements == part.here && last.there + last.elements == part.there) {
                 last.elements += part.elements;
                 return;
             }
@@ -246,7 +247,8 @@ static Script measured(Script script, int32_t rank) {
     return script;
 }
 
-Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections, int32_t rank) {
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections,
+                    int32_t rank) {
     return measured(Writer(rows, cut, layout, connections, rank).write(), rank);
 }
 
@@ -262,10 +264,10 @@ Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, 
         for (int64_t done = 0; done < elements; done += segment) {
             int64_t some = std::min(segment, elements - done);
             queues.add(peer, ConnectionChoice::kInTurn, connections[peer], static_cast<int32_t>(script.tasks.size()));
-            script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone, kNone, -1,
-                                    sends, false, false});
-            script.parts.push_back({exchange.here + done, exchange.there + done, some, sends ? Region::buffer : Region::output,
-                                    sends ? Region::output : Region::buffer});
+            script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone,
+                                    kNone, -1, sends, false, false});
+            script.parts.push_back({exchange.here + done, exchange.there + done, some,
+                                    sends ? Region::buffer : Region::output, sends ? Region::output : Region::buffer});
         }
         if (sends) script.exposed |= uint64_t{1} << static_cast<int>(Region::buffer);
     };

@@ -54,14 +54,14 @@ struct Part {
 
 struct Task {
     int32_t peer;
-    int32_t row;       // first row of its message, for messages to people
+    int32_t row;  // first row of its message, for messages to people
     uint32_t first_part, parts;
     int64_t elements;
     int32_t start_needs, apply_needs;  // how many others it waits for, to be read here and to be written here
-    int32_t applied, left;             // heads of lists of waiting tasks
-    int64_t stage;     // offset in the staging area, in elements, or -1 if it is applied straight away
+    int32_t applied, left;  // heads of lists of waiting tasks
+    int64_t stage;  // offset in the staging area, in elements, or -1 if it is applied straight away
     bool sends, reduces;
-    bool pushed;       // the sender may write it straight to the receiver's memory, without asking
+    bool pushed;  // the sender may write it straight to the receiver's memory, without asking
 };
 
 struct Waiter {
@@ -91,7 +91,8 @@ struct Script {
     std::vector<int32_t> local;  // from slot to slot of this rank
     int64_t scratch_elements = 0, stage_elements = 0;
     Reach reach;  // of the parts, into the regions of this rank
-    std::map<int32_t, Reach> peer_reach;  // of what this rank fetches from a peer or writes to it, into the peer's regions
+    // Of what this rank fetches from a peer or writes to it, into the peer's regions.
+    std::map<int32_t, Reach> peer_reach;
     uint64_t exposed = 0;  // bit r: peers may read region r, or write to it
     std::map<int32_t, uint64_t> between;  // what only this rank and a peer have to agree on; nothing in a collective
 };
@@ -99,13 +100,14 @@ struct Script {
 // The connections to each rank, and which of them a message takes; both ends agree on it.
 struct ConnectionChoice {
     static constexpr int32_t kInTurn = -1;
-    std::span<const int32_t> count;      // to each rank
-    std::span<const int32_t> out, in;    // of messages to and from each rank that go the network's own way
-    std::span<const int32_t> of_route;   // of messages that a route was made for
+    std::span<const int32_t> count;  // to each rank
+    std::span<const int32_t> out, in;  // of messages to and from each rank that go the network's own way
+    std::span<const int32_t> of_route;  // of messages that a route was made for
 };
 
 // `cut` counts elements, not bytes.
-Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections, int32_t rank);
+Script write_script(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections,
+                    int32_t rank);
 
 // How many elements go to a peer, out of the buffer, and come from it, into the output; -1: none do. They lie from
 // element `here` on at this rank and from `there` on at the peer. Both ends have the same code.

@@ -34,8 +34,10 @@ constexpr uint64_t kLayoutVersion = 1;
 
 constexpr uint64_t layout_word() {
     uint64_t word = 0x57454654;  // "WEFT"
-    const uint64_t parts[] = {kLayoutVersion, sizeof(Board), offsetof(Board, channel), sizeof(Channel), offsetof(Channel, peer),
-                              sizeof(Pair), offsetof(Pair, notice), sizeof(Notice), kMostLocal, kChannels, Host::kRingBytes};
+    const uint64_t parts[] = {
+        kLayoutVersion,  sizeof(Board),          offsetof(Board, channel), sizeof(Channel), offsetof(Channel, peer),
+        sizeof(Pair),    offsetof(Pair, notice), sizeof(Notice),           kMostLocal,      kChannels,
+        Host::kRingBytes};
     for (uint64_t part : parts) word = (word ^ part) * 0x100000001b3;  // FNV-1a, a number at a time
     return word;
 }
@@ -114,7 +116,8 @@ Host::~Host() {
 
 size_t Host::ring_offset(int channel, int to) const {
     size_t control = (sizeof(Board) + kPage - 1) / kPage * kPage;
-    return control + (static_cast<size_t>(channel) * static_cast<size_t>(ranks_) + static_cast<size_t>(to)) * kRingBytes;
+    return control +
+           (static_cast<size_t>(channel) * static_cast<size_t>(ranks_) + static_cast<size_t>(to)) * kRingBytes;
 }
 
 void Host::attach(int rank, int pid, int file, size_t arena_bytes) {
@@ -179,7 +182,8 @@ void Host::detach(const std::byte* begin, size_t bytes) {
 
 bool Host::is_detached(const std::byte* begin, size_t bytes) const {
     std::lock_guard lock(detached_mutex_);
-    return std::ranges::any_of(detached_, [&](const Range& one) { return begin < one.end && one.begin < begin + bytes; });
+    return std::ranges::any_of(detached_,
+                               [&](const Range& one) { return begin < one.end && one.begin < begin + bytes; });
 }
 
 void Host::fence(int rank, int thread) const {

@@ -37,7 +37,8 @@ public:
     bool can_read(int rank, uint64_t address, uint64_t expected) const;
     // `rank_of[n]` is the rank in the job, of so many, of number n on this machine. A rank that is silent for
     // `suspect_after_ms` is suspected, and declared lost after `frozen_after_ms`.
-    void start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of, int32_t job_ranks);
+    void start_watch(int64_t suspect_after_ms, int64_t frozen_after_ms, std::vector<int32_t> rank_of,
+                     int32_t job_ranks);
     void close();
     // Resets a channel that its former users have left and that is not in use yet.
     void reset(int channel);

@@ -64,7 +64,8 @@ public:
                 std::memcpy(&theirs, staging_.data() + begin_, sizeof theirs);
                 begin_ += sizeof theirs;
                 corrupt_ = theirs.mark != kMark || theirs.checksum != theirs.compute();
-                differs_ = !corrupt_ && (theirs.sequence != opening_.sequence || theirs.fingerprint != opening_.fingerprint);
+                differs_ =
+                    !corrupt_ && (theirs.sequence != opening_.sequence || theirs.fingerprint != opening_.fingerprint);
                 opened_ = !differs_ && !corrupt_;
             }
         }
@@ -219,7 +220,8 @@ private:
 
     void send_opening() {
         const auto* raw = reinterpret_cast<const std::byte*>(&opening_);
-        ssize_t sent = ::send(socket_, raw + opening_sent_, sizeof opening_ - opening_sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t sent =
+            ::send(socket_, raw + opening_sent_, sizeof opening_ - opening_sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent > 0) opening_sent_ += static_cast<size_t>(sent);
         if (sent < 0 && errno != EAGAIN && errno != EINTR) gone_ = true;
     }
@@ -282,7 +284,8 @@ private:
     uint32_t trailer_ = 0, checksum_in_ = 0;
     size_t trailer_sent_ = 0;
     std::vector<std::byte> room_;
-    std::span<std::byte> staging_;  // begins amid a page: the kernel's buffers rarely do, and copy_bytes.hpp says the rest
+    // It begins amid a page: the kernel's buffers rarely do, and copy_bytes.hpp says the rest.
+    std::span<std::byte> staging_;
     size_t begin_ = 0, end_ = 0;
 };
 

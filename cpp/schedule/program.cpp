@@ -39,8 +39,8 @@ public:
                 if (!one_each_) first_[row] = static_cast<int64_t>(carrier_.size());
                 for (int32_t piece = 0; piece < per_chunk_[chunk]; ++piece) {
                     int64_t bytes = piece_bytes(chunk, piece);
-                    bool fits = open && (cut_.segment_bytes == 0 ||
-                                         segments.back().bytes + bytes <= cut_.segment_bytes);
+                    bool fits =
+                        open && (cut_.segment_bytes == 0 || segments.back().bytes + bytes <= cut_.segment_bytes);
                     if (fits) {
                         segments.back().bytes += bytes;
                     } else {
@@ -180,7 +180,8 @@ Program lower(const Rows& rows, const Cut& cut) {
     WorkLimit work_limit;
     DependencyBuilder dependencies(program, static_cast<int64_t>(cut.ranks) * cut.slots);
     for (size_t chunk = 0; chunk + 1 < start.size(); ++chunk) {
-        std::span<const Access> mine(sorted.data() + start[chunk], static_cast<size_t>(start[chunk + 1] - start[chunk]));
+        std::span<const Access> mine(sorted.data() + start[chunk],
+                                     static_cast<size_t>(start[chunk + 1] - start[chunk]));
         for (int32_t piece = 0; piece < pieces.count(static_cast<int32_t>(chunk)); ++piece) {
             work_limit.spend(mine.size() * 16 + 16);
             dependencies.next_piece();

@@ -29,7 +29,8 @@ public:
           rank_pools_(pools_ * input.ranks),
           ordered_(input.tasks.size(), 0),
           waits_for_(input.tasks.size() * (pools_ ? input.ranks : 0), kNone) {
-        for (size_t rank_pool = 0; rank_pool < rank_pools_.size(); ++rank_pool) rank_pools_[rank_pool].free = input.capacity[rank_pool % pools_];
+        for (size_t rank_pool = 0; rank_pool < rank_pools_.size(); ++rank_pool)
+            rank_pools_[rank_pool].free = input.capacity[rank_pool % pools_];
     }
 
     void ask(int32_t task, int32_t rank, int32_t pool, int64_t now) {

@@ -7,11 +7,7 @@
 namespace weft {
 
 DependencyTracker::DependencyTracker(Program& program, const Rows& rows, int32_t ranks, EventQueue& queue)
-    : program_(program),
-      rows_(rows),
-      queue_(queue),
-      state_(program.segments.size()),
-      rank_finish_(ranks, 0) {
+    : program_(program), rows_(rows), queue_(queue), state_(program.segments.size()), rank_finish_(ranks, 0) {
     for (size_t id = 0; id < program.segments.size(); ++id) {
         if (program.segments[id].start_needs == 0) ready_.push_back(static_cast<int32_t>(id));
     }
@@ -104,7 +100,8 @@ void DependencyTracker::finish(Outcome& outcome) {
     outcome.rank_finish_ps = rank_finish_;
     int32_t last = kNone;
     for (size_t id = 0; id < state_.size(); ++id) {
-        if (program_.segments[id].start_needs > 0 || program_.segments[id].apply_needs > 0 || state_[id].applied_ps < 0) {
+        if (program_.segments[id].start_needs > 0 || program_.segments[id].apply_needs > 0 ||
+            state_[id].applied_ps < 0) {
             outcome.stuck = static_cast<int32_t>(id);
             return;
         }

@@ -99,12 +99,11 @@ private:
 
     static bool later(const Waiting& a, const Waiting& b) { return a.key > b.key; }
 
-    std::span<const int32_t> path(int32_t segment) const {
-        return network_.path(tracker_.segment(segment).path);
-    }
+    std::span<const int32_t> path(int32_t segment) const { return network_.path(tracker_.segment(segment).path); }
 
     Connection& connect(int32_t segment) {
-        return connections_[{tracker_.rank_from(segment), tracker_.rank_to(segment), same_path_[tracker_.segment(segment).path]}];
+        return connections_[{tracker_.rank_from(segment), tracker_.rank_to(segment),
+                             same_path_[tracker_.segment(segment).path]}];
     }
 
     void begin(Connection& connection, int64_t now) {

@@ -50,13 +50,9 @@ private:
         static bool later(const Waiting& a, const Waiting& b) { return a.key > b.key; }
     };
 
-    std::span<const int32_t> path(int32_t segment) const {
-        return network_.path(tracker_.segment(segment).path);
-    }
+    std::span<const int32_t> path(int32_t segment) const { return network_.path(tracker_.segment(segment).path); }
 
-    int64_t duration(int32_t link, int64_t bytes) {
-        return queues_.duration(link, bytes, network_.bandwidth[link]);
-    }
+    int64_t duration(int32_t link, int64_t bytes) { return queues_.duration(link, bytes, network_.bandwidth[link]); }
 
     void serve(int32_t link, const Waiting& next, int64_t now) {
         int32_t segment = next.segment;

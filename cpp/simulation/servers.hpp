@@ -43,11 +43,7 @@ inline int64_t scaled(int64_t bytes, const Hop& hop) {
 class Servers {
 public:
     Servers(const WorkflowInput& input, Calendar& calendar, WorkflowOutcome& outcome, bool record)
-        : input_(input),
-          calendar_(calendar),
-          outcome_(outcome),
-          record_(record),
-          queues_(input.rate.size()) {}
+        : input_(input), calendar_(calendar), outcome_(outcome), record_(record), queues_(input.rate.size()) {}
 
     void offer_work(int32_t resource, int32_t task, int32_t rank, int64_t bytes) {
         queues_.offer(resource, {input_.tasks[task].priority, 0, bytes, task, rank, kWork});

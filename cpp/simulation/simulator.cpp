@@ -15,8 +15,7 @@ namespace weft {
 namespace {
 
 template <typename Net>
-Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network& network,
-               const Settings& settings) {
+Outcome run_on(Program& program, const Rows& rows, int32_t ranks, const Network& network, const Settings& settings) {
     Outcome outcome;
     outcome.link_busy_ps.assign(network.bandwidth.size(), 0);
     EventQueue queue;
@@ -108,8 +107,8 @@ int32_t PathFinder::path(int32_t row) const {
     int32_t route = rows_.route[row];
     if (route >= 0) return network_.path(route).empty() ? kNone : route;
     int64_t pair = static_cast<int64_t>(rows_.src[row]) * ranks_ + rows_.dst[row];
-    int64_t position = table_.empty() ? std::lower_bound(pairs_.begin(), pairs_.end(), pair) - pairs_.begin()
-                                      : table_[pair];
+    int64_t position =
+        table_.empty() ? std::lower_bound(pairs_.begin(), pairs_.end(), pair) - pairs_.begin() : table_[pair];
     return explicit_routes_ + static_cast<int32_t>(position);
 }
 

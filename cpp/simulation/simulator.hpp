@@ -17,7 +17,7 @@ namespace weft {
 enum class Sharing : uint8_t { queue, fluid };
 
 struct Network {
-    std::span<const int64_t> bandwidth;   // bytes per second, per link
+    std::span<const int64_t> bandwidth;  // bytes per second, per link
     std::span<const int64_t> latency_ps;  // per link
     std::span<const int64_t> path_offsets;
     std::span<const int32_t> path_links;
@@ -88,7 +88,7 @@ void find_paths(Program& program, const PathFinder& finder);
 // How much there is to do, all rows together. Numbers that may be larger than any integer.
 struct Load {
     double pieces = 0;
-    double segments = 0;   // a segment too few for each message whose pieces do not fill theirs
+    double segments = 0;  // a segment too few for each message whose pieces do not fill theirs
     double crossings = 0;  // of links, by segments
 };
 

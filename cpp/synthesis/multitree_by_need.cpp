@@ -98,9 +98,7 @@ public:
     }
 
 private:
-    uint16_t& depth(int32_t tree, int32_t rank) {
-        return depth_[static_cast<size_t>(rank) * input_.trees + tree];
-    }
+    uint16_t& depth(int32_t tree, int32_t rank) { return depth_[static_cast<size_t>(rank) * input_.trees + tree]; }
 
     void enter(int32_t tree, int32_t rank) {
         now_.insert(rank, tree);

@@ -25,8 +25,8 @@ void TreeEdges::add(int32_t in_step, int32_t to_tree, int32_t from, int32_t to, 
 
 int32_t TreeEdges::number(std::span<const int32_t> path) {
     auto next = static_cast<int32_t>(routes.offsets.size()) - 1;
-    int32_t& known = path.size() == 1 ? by_link_[path.front()]
-                                      : by_path_.try_emplace({path.begin(), path.end()}, -1).first->second;
+    int32_t& known =
+        path.size() == 1 ? by_link_[path.front()] : by_path_.try_emplace({path.begin(), path.end()}, -1).first->second;
     if (known < 0) {
         known = next;
         routes.links.insert(routes.links.end(), path.begin(), path.end());

@@ -210,9 +210,7 @@ private:
         for (size_t left = order_.size(); left > 1; --left) {
             std::swap(order_[left - 1], order_[random_.below(static_cast<uint32_t>(left))]);
         }
-        auto start = [&](int32_t id) {
-            return id < places ? plan_.gather_start[id] : plan_.spread_start[id - places];
-        };
+        auto start = [&](int32_t id) { return id < places ? plan_.gather_start[id] : plan_.spread_start[id - places]; };
         int32_t latest = 0;
         for (int32_t id : order_) latest = std::max(latest, start(id));
         count_.assign(latest + 2, 0);
@@ -253,7 +251,8 @@ private:
         int32_t start = earliest(view, view.timed_routes[best], ready(view, base, best));
         const std::vector<int32_t>& choices = view.into[rank];
         auto size = static_cast<uint32_t>(choices.size());
-        uint32_t tries = std::min<uint32_t>(size, options_.alternatives), choice = size > tries ? random_.below(size) : 0;
+        uint32_t tries = std::min<uint32_t>(size, options_.alternatives),
+                 choice = size > tries ? random_.below(size) : 0;
         for (; tries > 0; --tries, choice = choice + 1 == size ? 0 : choice + 1) {
             int32_t route = choices[choice];
             const TimedRoute& timed_route = view.timed_routes[route];
@@ -261,7 +260,8 @@ private:
             int32_t arrival = start + view.timed_routes[best].ticks;
             // Only for something earlier than it was: so no transfer that is placed later is pushed beyond its old place.
             // And never for something dearer: slow links would fill up with what looks early.
-            if (ready_at < 0 || timed_route.cost > cost || ready_at + timed_route.ticks > std::min(was, arrival - 1)) continue;
+            if (ready_at < 0 || timed_route.cost > cost || ready_at + timed_route.ticks > std::min(was, arrival - 1))
+                continue;
             int32_t other = earliest(view, timed_route, ready_at);
             if (other + timed_route.ticks > std::min(was, arrival - 1) || !bearable(view, timed_route)) continue;
             best = route, start = other;

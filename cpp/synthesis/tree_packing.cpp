@@ -293,6 +293,8 @@ std::vector<int32_t> rank_eccentricities(const RankNetwork& network) {
     return farthest;
 }
 
-Packing pack_trees(const RankNetwork& network, const PackingOptions& options) { return Packer(network, options).pack(); }
+Packing pack_trees(const RankNetwork& network, const PackingOptions& options) {
+    return Packer(network, options).pack();
+}
 
 }  // namespace weft

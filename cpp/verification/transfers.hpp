@@ -32,8 +32,7 @@ struct Transfers : Rows {
 // Rows of each chunk, in row order and therefore in step order.
 class RowsByChunk {
 public:
-    explicit RowsByChunk(const Transfers& table)
-        : start_(table.chunks() + 1), order_(table.size()) {
+    explicit RowsByChunk(const Transfers& table) : start_(table.chunks() + 1), order_(table.size()) {
         for (int32_t chunk : table.chunk) ++start_[chunk + 1];
         for (size_t chunk = 0; chunk < table.chunks(); ++chunk) start_[chunk + 1] += start_[chunk];
         for (size_t row = 0; row < table.size(); ++row) order_[start_[table.chunk[row]]++] = static_cast<uint32_t>(row);
