@@ -91,6 +91,8 @@ lint: types
 	@echo "lint: ruff"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
+	@echo "lint: clang-format"
+	@$(BIN)/clang-format --dry-run -Werror cpp/*/*.[ch]pp
 
 types: $(BUILT)
 	@echo "types: mypy --strict"
