@@ -34,6 +34,13 @@ def stable(text: str) -> str:
     return UNSTABLE.sub("#", text)
 
 
+def split_block(block: str) -> tuple[str, str]:
+    """Return the command of a block, which goes on behind a backslash, and what it prints."""
+    match = re.match(r"(?:.*\\\n)*.*\n", block)
+    assert match is not None
+    return match[0].removesuffix("\n"), block[match.end() :]
+
+
 @pytest.mark.parametrize("page", [PAGE, ROOT / "README.md"], ids=lambda page: page.name)
 def test_every_command_prints_what_the_page_shows(
     page: Path, weft: Run, monkeypatch: pytest.MonkeyPatch
@@ -43,8 +50,8 @@ def test_every_command_prints_what_the_page_shows(
         shutil.copy(record, ".")  # what `weft explain` is shown with
     text = page.read_text("utf-8")
     for block in BLOCK.findall(text):
-        command, _, shown = block.partition("\n")
-        words = shlex.split(command.removeprefix("$ "))
+        command, shown = split_block(block)
+        words = shlex.split(command.removeprefix("$ ").replace("\\\n", " "))
         assert words[0] == "weft"
         found = printed(weft(*words[1:]))
         if words[1] in ("doctor", "bench", "lab", "soak"):
