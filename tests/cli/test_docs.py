@@ -1,7 +1,8 @@
-"""Every command of docs/cli.md and of the README is run, in order, and prints what the page shows.
+"""Every command of the README, docs/cli.md and docs/forest.md is run, and prints what the page shows.
 
 ``WEFT_UPDATE_GOLDEN=1 pytest tests/cli/test_docs.py`` writes the outputs anew. What depends on the machine is
 blanked out before comparing; the blocks of ``weft doctor``, ``bench``, ``lab`` and ``soak`` are only run.
+Commands of other pages that take long, or need root or several machines, are parsed: their options exist.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import shlex
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 from cli.running import Outcome, Run
 
-from weft.cli import VERBS
+from weft.cli import VERBS, group
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "cli.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"```console\n(\$ .*?)```\n", re.DOTALL)
 UNSTABLE = re.compile(
     r"[0-9.e-]+(?= CPU seconds)|(?<=_seconds\": )[0-9.e-]+|(?<=^wrote plan\.weft, )[0-9,]+", re.MULTILINE
@@ -41,7 +44,9 @@ def split_block(block: str) -> tuple[str, str]:
     return match[0].removesuffix("\n"), block[match.end() :]
 
 
-@pytest.mark.parametrize("page", [PAGE, ROOT / "README.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [PAGE, ROOT / "docs" / "forest.md", ROOT / "README.md"], ids=lambda page: page.name
+)
 def test_every_command_prints_what_the_page_shows(
     page: Path, weft: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,3 +74,24 @@ def test_every_verb_has_its_chapter_and_an_example() -> None:
     for verb in VERBS:
         assert f"## weft {verb}\n" in text
         assert f"```console\n$ weft {verb}" in text
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the words of every ``weft`` command in the indented lines of a page, up to a redirection."""
+    lines = re.findall(r"^    (?:\$ )?weft ([a-z].+)$", page.read_text("utf-8"), re.MULTILINE)
+    return [shlex.split(line.partition(" > ")[0], comments=True) for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_is_accepted_by_the_parser(page: Path) -> None:
+    for words in commands(page):
+        command = group.get_command(click.Context(group), words[0])
+        assert command is not None
+        while isinstance(command, click.Group):
+            words = words[1:]
+            command = command.commands[words[0]]
+        command.make_context(words[0], words[1:])
+
+
+def test_there_are_commands_to_parse() -> None:
+    assert sum(len(commands(page)) for page in PAGES) >= 18
