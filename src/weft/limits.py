@@ -159,7 +159,7 @@ MAX_UNPROVEN_SECONDS: Final = 5.0
 
 MAX_MEMBER_BYTES: Final = 512
 MAX_EXCHANGE_BYTES: Final = 64 << 10
-"""One rank's part of an exchange through the rendezvous."""
+"""One rank's part of an exchange through the control plane."""
 
 MAX_FLIGHT_BYTES: Final = 1 << 20
 """A flight record, the file that a rank writes when its job fails."""

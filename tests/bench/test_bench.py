@@ -170,7 +170,7 @@ def test_inside_a_job_rank_0_prints_what_all_ranks_measured(launcher: tuple[str,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--against", "nccl"), "no such contestant; known: gloo, mpi"),
+        (("--against", "nccl"), "no such peer; known: gloo, mpi"),
         (("--against", "gloo,gloo"), "gloo is there twice"),
         (("--against", "mpi", "-d", "bfloat16"), "mpi has no type bfloat16"),
         (("-b", "2M", "-e", "1M"), "there is no size to measure"),

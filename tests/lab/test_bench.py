@@ -49,7 +49,7 @@ def test_a_table_has_a_line_for_each() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("bench", "switch:2", "--size", "1MB", "--against", "carrier-pigeon"), "no such contestant"),
+        (("bench", "switch:2", "--size", "1MB", "--against", "carrier-pigeon"), "no such peer"),
         pytest.param(
             ("bench", "switch:2@bw=40Mbit/s", "--size", "1MB", "--against", "oneccl"),
             "within one host only",

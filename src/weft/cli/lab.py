@@ -192,8 +192,8 @@ def _entrants(network: Network, given: dict[str, Any]) -> list[Entrant]:
 
 def _print(outcomes: list[EntrantResult]) -> None:
     table = make_table(
-        "contestant", "algorithm", "median", "fastest", "slowest", "predicted", "off", "times weft's",
-        left=("contestant", "algorithm"),
+        "runtime", "algorithm", "median", "fastest", "slowest", "predicted", "off", "times weft's",
+        left=("runtime", "algorithm"),
     )  # fmt: skip
     own = outcomes[0].median_seconds
     for one in outcomes:

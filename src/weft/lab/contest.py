@@ -40,7 +40,7 @@ class Entrant:
     name
         Each has its own; that of the one to which all others are compared is ``weft``.
     runtime
-        Name of a contestant of ``weft bench``.
+        Name of a peer of ``weft bench``.
     schedule, plan
         What Weft runs; none of them for what it plans itself. What a plan that was made for another view of
         the network takes is not predicted.

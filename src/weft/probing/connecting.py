@@ -42,7 +42,7 @@ class ProbeConnections:
 
     Parameters
     ----------
-    roster
+    control_plane
         Everybody.
     hosts
         Ranks of each host; the first of them speaks for it.
@@ -50,10 +50,10 @@ class ProbeConnections:
         Seconds for each step of connecting.
     """
 
-    def __init__(self, roster: ControlPlane, hosts: Sequence[Sequence[int]], timeout: float) -> None:
-        self.roster = roster
+    def __init__(self, control_plane: ControlPlane, hosts: Sequence[Sequence[int]], timeout: float) -> None:
+        self.control_plane = control_plane
         self.leaders = [host[0] for host in hosts]
-        self.me = self.leaders.index(roster.rank) if roster.rank in self.leaders else None
+        self.me = self.leaders.index(control_plane.rank) if control_plane.rank in self.leaders else None
         self.connections: Connections = {}
         self.cables: tuple[MeasuredCable, ...] = ()
         self.notes: list[str] = []
@@ -61,7 +61,7 @@ class ProbeConnections:
 
     def connect(self) -> None:
         """Connect every cable, and all hosts with all if cables do not join them."""
-        told = self.roster.exchange(msgspec.msgpack.encode(own_addresses()), self._timeout)
+        told = self.control_plane.exchange(msgspec.msgpack.encode(own_addresses()), self._timeout)
         addresses = [msgspec.msgpack.decode(told[rank], type=list[str]) for rank in self.leaders]
         cables = find_cables(addresses)
         with ExitStack() as stack:
@@ -89,9 +89,9 @@ class ProbeConnections:
         entrance, payload = None, b""
         if self.me is not None:
             own = [cable.address_of(self.me) for cable in cables if self.me in cable.hosts]
-            entrance = stack.enter_context(open_data_listener(self.roster.address, own, self._timeout))
+            entrance = stack.enter_context(open_data_listener(self.control_plane.address, own, self._timeout))
             payload = msgspec.msgpack.encode(entrance.listens_at)
-        told = self.roster.exchange(payload, self._timeout)
+        told = self.control_plane.exchange(payload, self._timeout)
         nobody = ListenAddress("", 0, b"")
         return entrance, [
             msgspec.msgpack.decode(part, type=ListenAddress) if part else nobody for part in told
@@ -112,13 +112,13 @@ class ProbeConnections:
                 line = PeerConnection(self.leaders[other], 1 + flow.cable)
                 ends = ConnectionEnds(cable.address_of(self.me), cable.address_of(other))
                 try:
-                    found = connect_peers(self.roster.rank, entrance, doors, {line: ends}, CABLE_S)
+                    found = connect_peers(self.control_plane.rank, entrance, doors, {line: ends}, CABLE_S)
                 except RuntimeFailure as error:
                     problems[flow.cable] = str(error)
                 else:
                     self.connections[other, flow.cable] = found[line]
-            self.roster.barrier(self._timeout)
-        told = self.roster.exchange(msgspec.msgpack.encode(problems), self._timeout)
+            self.control_plane.barrier(self._timeout)
+        told = self.control_plane.exchange(msgspec.msgpack.encode(problems), self._timeout)
         return [msgspec.msgpack.decode(part, type=dict[int, str]) for part in told]
 
     def _keep(self, cables: Sequence[MeasuredCable], problems: Sequence[dict[int, str]]) -> None:
@@ -142,7 +142,7 @@ class ProbeConnections:
         others = [host for host in range(len(self.leaders)) if host != self.me]
         lines = {PeerConnection(self.leaders[host], _FABRIC_LINE): None for host in others}
         found: dict[PeerConnection, socket.socket] = connect_peers(
-            self.roster.rank, entrance, doors, lines, self._timeout
+            self.control_plane.rank, entrance, doors, lines, self._timeout
         )
         for line, connection in found.items():
             self.connections[self.leaders.index(line.rank), FABRIC] = connection

@@ -33,7 +33,7 @@ def find_entry(name: str) -> Peer:
         If there is none.
     """
     if name not in _CLASSES:
-        raise InputError(f"--against {name}: there is no such contestant; known: {', '.join(PEERS)}")
+        raise InputError(f"--against {name}: there is no such peer; known: {', '.join(PEERS)}")
     module, kind = _CLASSES[name].split(".")
     peer: Peer = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
     return peer
