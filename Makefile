@@ -1,5 +1,5 @@
 # make demo   see Weft work           make test   everything .ci/run checks
-# make build  compile the extension   make stub   write src/weft/_core.pyi anew after cpp/bindings changed
+# make build  compile the extensions  make stub   write src/weft/_*.pyi anew after cpp/bindings changed
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
@@ -48,12 +48,12 @@ $(INSTALLED): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg $(wildcard src/w
 		--config-settings=cmake.define.WEFT_WERROR=ON $(DEFINE) -e ".[$(EXTRAS)]"
 	@touch $@
 
-# The new extension is moved into place, so that a process that runs the old one keeps it.
+# New extensions are moved into place, so that a process that runs the old ones keeps them.
 $(BUILT): $(INSTALLED) CMakeLists.txt $(wildcard cpp/* cpp/*/*)
-	@echo "build: weft._core"
+	@echo "build: weft._core, weft._runtime"
 	@cmake --build $(BUILD)/ext --parallel $(JOBS)
 	@site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/weft && \
-	for so in $(BUILD)/ext/_core.*.so; do \
+	for so in $(BUILD)/ext/_*.so; do \
 		cp $$so $$site/.new && mv $$site/.new $$site/$$(basename $$so); \
 	done
 	@touch $@
@@ -99,8 +99,10 @@ types: $(BUILT)
 	@$(BIN)/mypy --strict --no-error-summary src
 
 stub: $(BUILT)
-	@echo "stub: src/weft/_core.pyi"
-	@$(BIN)/python -m nanobind.stubgen -q -m weft._core -o src/weft/_core.pyi
+	@echo "stub: src/weft/_core.pyi, src/weft/_runtime.pyi"
+	@for name in _core _runtime; do \
+		$(BIN)/python -m nanobind.stubgen -q -m weft.$$name -o src/weft/$$name.pyi || exit 1; \
+	done
 
 # Without torch: the tests that need it are left out, and tools/sanitize says which others and why.
 sanitize:

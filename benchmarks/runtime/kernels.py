@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft import _core
+from weft import _runtime
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -38,7 +38,7 @@ Call = Callable[[], object]
 def sample(level: str | None, call: Call, times: int) -> float:
     """CPU seconds of one call."""
     if level:
-        _core.set_cpu_level(level)
+        _runtime.set_cpu_level(level)
     began = time.process_time()
     for _ in range(times):
         call()
@@ -79,10 +79,10 @@ def bit_equal(dtype: str, op: str, size: int) -> bool:
     a = operands(dtype, op, size)[0]
     b = a[::-1].copy()
     answers = []
-    for level in _core.cpu_levels():
-        _core.set_cpu_level(level)
+    for level in _runtime.cpu_levels():
+        _runtime.set_cpu_level(level)
         out = np.empty_like(a)
-        _core.reduce_to(out.view(np.uint8), a.view(np.uint8), b.view(np.uint8), dtype, op)
+        _runtime.reduce_to(out.view(np.uint8), a.view(np.uint8), b.view(np.uint8), dtype, op)
         answers.append(out)
     if dtype != "bfloat16":
         answers.append(OPS[op](a, b))
@@ -93,9 +93,9 @@ def measure(dtype: str, op: str, size: int, rounds: int) -> dict[str, Any]:
     """Alternate Weft's levels and numpy on the same arrays."""
     into, other = operands(dtype, op, size)
     into_bytes, other_bytes = into.view(np.uint8), other.view(np.uint8)
-    levels = _core.cpu_levels()
+    levels = _runtime.cpu_levels()
     calls: dict[str, tuple[str | None, Call]] = {
-        level: (level, lambda: _core.reduce(into_bytes, other_bytes, dtype, op)) for level in levels
+        level: (level, lambda: _runtime.reduce(into_bytes, other_bytes, dtype, op)) for level in levels
     }
     if dtype != "bfloat16":
         calls["numpy"] = (None, lambda: OPS[op](into, other, out=into))
@@ -131,7 +131,7 @@ def main() -> None:
                 results.append(result)
                 medians = ", ".join(f"{name} {speed['median']:.1f}" for name, speed in result["GBps"].items())
                 print(f"{label}, {op}, {dtype}: {medians} GB/s, {result['times_numpy']} times numpy")
-    parameters = {"levels": _core.cpu_levels(), "rounds": arguments.rounds}
+    parameters = {"levels": _runtime.cpu_levels(), "rounds": arguments.rounds}
     result_files.write(arguments.output, started, parameters=parameters, results=results)
 
 

@@ -1,5 +1,5 @@
 // Element-wise reductions as Python sees them.
-// Python half: src/weft/runtime/buffers.py and src/weft/runtime/buffers.py.
+// Python half: src/weft/runtime/buffers.py.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>

@@ -1,5 +1,6 @@
-// The module weft._core. Only the files of this folder see Python: they turn arrays and names into calls and nothing more.
-// Callers in src/weft have checked ranges; the bindings check only what would crash otherwise.
+// The module weft._core, which has no need of Linux; weft._runtime is in runtime.cpp. Only the files of this folder see
+// Python: they turn arrays and names into calls and nothing more. Callers in src/weft have checked ranges; the bindings
+// check only what would crash otherwise.
 // Python half: src/weft/topology (graph.py, routing.py), src/weft/columns.py and src/weft/schedule/ir.py.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -57,11 +58,6 @@ std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
 
 }  // namespace
 
-void check_interrupt() {
-    nb::gil_scoped_acquire acquire;
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
-
 }  // namespace weft
 
 NB_MODULE(_core, m) {
@@ -69,6 +65,7 @@ NB_MODULE(_core, m) {
     m.doc() = "Weft's native half: what Python would be too slow for.";
     // Arrays in shared memory outlive the interpreter where users keep tensors of them.
     nb::set_leak_warnings(false);
+    // Of weft._runtime too: both are in one domain of nanobind, and so share types and the translation of exceptions.
     nb::exception<TooMany>(m, "TooMany");
     m.def("version", [] { return nb::str(WEFT_VERSION); }, "Return the version this extension was built as.");
 
@@ -108,8 +105,6 @@ NB_MODULE(_core, m) {
 
     bind_forest(m);
     bind_packets(m);
-    bind_kernels(m);
-    bind_runtime(m);
     bind_simulation(m);
     bind_multitree(m);
     bind_verification(m);

@@ -1,4 +1,4 @@
-// The data plane as Python sees it. src/weft/runtime has checked the types.
+// The module weft._runtime, which is for Linux: the data plane as Python sees it. src/weft/runtime has checked the types.
 // Python half: src/weft/runtime/engines/native_engine.py and src/weft/runtime/transport/connect.py.
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
@@ -298,11 +298,17 @@ void bind_executor(nb::module_& m) {
 
 }  // namespace
 
-void bind_runtime(nb::module_& m) {
+}  // namespace weft
+
+NB_MODULE(_runtime, m) {
+    using namespace weft;
+    m.doc() = "Weft's runtime on Linux: memory that ranks share, links between them, and what they run over these.";
+    // First, because Table and TooMany are bound there.
+    nb::module_::import_("weft._core");
+    m.def("version", [] { return nb::str(WEFT_VERSION); }, "Return the version this extension was built as.");
+    bind_kernels(m);
     bind_host(m);
     bind_scripts(m);
     bind_results(m);
     bind_executor(m);
 }
-
-}  // namespace weft

@@ -12,7 +12,7 @@ struct TooMany : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Throws when the program was interrupted. It is defined in bindings/module.cpp, because only the bindings see Python.
+// Throws when the program was interrupted. It is defined in bindings/interrupt.cpp, because only the bindings see Python.
 void check_interrupt();
 
 // Counts work in units of about a nanosecond. Throws when it exceeds its bound, or when the program was interrupted.

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.jobs import finish, start_ranks
 
-from weft import _core
+from weft import _runtime
 
 
 def test_the_checksum_is_crc_32c() -> None:
     # The check value of CRC-32/ISCSI, and the vectors of RFC 3720, appendix B.4.
-    assert _core.crc32c(b"123456789") == 0xE3069283
-    assert _core.crc32c(bytes(32)) == 0x8A9136AA
-    assert _core.crc32c(b"\xff" * 32) == 0x62A8AB43
-    assert _core.crc32c(bytes(range(32))) == 0x46DD794E
+    assert _runtime.crc32c(b"123456789") == 0xE3069283
+    assert _runtime.crc32c(bytes(32)) == 0x8A9136AA
+    assert _runtime.crc32c(b"\xff" * 32) == 0x62A8AB43
+    assert _runtime.crc32c(bytes(range(32))) == 0x46DD794E
 
 
 @given(st.binary(max_size=200), st.integers(1, 300), st.integers(0, 60_000))
@@ -25,9 +25,9 @@ def test_the_instruction_and_the_tables_agree_and_pieces_continue_each_other(
     seed: bytes, times: int, cut: int
 ) -> None:
     data = (seed or b"\0") * times
-    whole = _core.crc32c(data)
-    assert whole == _core.crc32c(data, portable=True)
-    assert whole == _core.crc32c(data[cut:], _core.crc32c(data[:cut]))
+    whole = _runtime.crc32c(data)
+    assert whole == _runtime.crc32c(data, portable=True)
+    assert whole == _runtime.crc32c(data[cut:], _runtime.crc32c(data[:cut]))
 
 
 SETTING = """

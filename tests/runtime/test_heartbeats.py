@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from weft import _core
+from weft import _runtime
 
 LEFT, LOST, FROZEN, CUT, NEWS = 2, 3, 4, 5, 8
 TIMED_OUT, LAST_STATUS = 5, 9
@@ -32,24 +32,24 @@ def word(
     News are the communicator, what the teller does, the teller, whom it blames, the channel and the status.
     """
     said = struct.pack("=IiiiiiiIQQiiiII", kind, rank, *cut, 0, 0, 0, *news, 0)
-    return said + struct.pack("=I", _core.crc32c(said))
+    return said + struct.pack("=I", _runtime.crc32c(said))
 
 
 @pytest.fixture
-def host() -> Iterator[_core.Host]:
+def host() -> Iterator[_runtime.Host]:
     """This machine's part of rank 0, alone on it."""
-    made = _core.Host(0, 1, 1 << 20, crowded=True, readable=False)
+    made = _runtime.Host(0, 1, 1 << 20, crowded=True, readable=False)
     made.start_watch(30_000, 60_000, [0], JOB_RANKS)
     yield made
     made.close()
 
 
 @pytest.fixture
-def tell(host: _core.Host) -> Iterator[Tell]:
+def tell(host: _runtime.Host) -> Iterator[Tell]:
     """Says something as rank 1, and returns when all of it was heard."""
     near, far = socket.socketpair()
     with near, far:
-        beats = _core.Heartbeats(host, [-1, near.fileno(), -1, -1], 30_000, 60_000)
+        beats = _runtime.Heartbeats(host, [-1, near.fileno(), -1, -1], 30_000, 60_000)
 
         def say(data: bytes) -> None:
             far.sendall(data + word(LOST, MARK))
@@ -62,7 +62,7 @@ def tell(host: _core.Host) -> Iterator[Tell]:
         beats.close()
 
 
-def test_a_cut_between_two_ranks_is_heard_of(host: _core.Host, tell: Tell) -> None:
+def test_a_cut_between_two_ranks_is_heard_of(host: _runtime.Host, tell: Tell) -> None:
     tell(word(CUT, cut=(0, 2, 1)))
     assert host.cut == (0, 2, 1)
 
@@ -79,25 +79,25 @@ def test_a_cut_between_two_ranks_is_heard_of(host: _core.Host, tell: Tell) -> No
     ],
 )
 def test_a_cut_between_ranks_that_the_job_does_not_have_is_ignored(
-    host: _core.Host, tell: Tell, cut: tuple[int, int, int]
+    host: _runtime.Host, tell: Tell, cut: tuple[int, int, int]
 ) -> None:
     tell(word(CUT, cut=cut))
     assert host.cut is None
 
 
-def test_losses_are_heard_of_and_those_of_unknown_ranks_ignored(host: _core.Host, tell: Tell) -> None:
+def test_losses_are_heard_of_and_those_of_unknown_ranks_ignored(host: _runtime.Host, tell: Tell) -> None:
     tell(word(LOST, -1) + word(FROZEN, 2) + word(LOST, JOB_RANKS) + word(LOST, 2**31 - 1))
     assert host.losses() == [(2, True), (MARK, False)]
 
 
-def test_a_word_that_was_changed_on_its_way_is_dropped(host: _core.Host, tell: Tell) -> None:
+def test_a_word_that_was_changed_on_its_way_is_dropped(host: _runtime.Host, tell: Tell) -> None:
     changed = bytearray(word(LOST, 2))
     changed[4] = 1
     tell(bytes(changed))
     assert host.losses() == [(MARK, False)]
 
 
-def test_news_of_a_rank_replace_what_it_said_before(host: _core.Host, tell: Tell) -> None:
+def test_news_of_a_rank_replace_what_it_said_before(host: _runtime.Host, tell: Tell) -> None:
     assert host.news(1, 3) is None
     first = word(NEWS, news=(7, 11, 1, 2, 3, 0))
     tell(first + word(NEWS, news=(7, 11, 1, 3, 3, TIMED_OUT)))
@@ -115,15 +115,15 @@ def test_news_of_a_rank_replace_what_it_said_before(host: _core.Host, tell: Tell
         (7, 11, 1, JOB_RANKS, 0, 0),
         (7, 11, 1, -2, 0, 0),
         (7, 11, 1, 3, -1, 0),
-        (7, 11, 1, 3, _core.CHANNELS, 0),
+        (7, 11, 1, 3, _runtime.CHANNELS, 0),
         (7, 11, 1, 3, 2**31 - 1, 0),
         (7, 11, 1, 3, 0, LAST_STATUS + 1),
     ],
 )
 def test_news_that_cannot_be_are_ignored(
-    host: _core.Host, tell: Tell, news: tuple[int, int, int, int, int, int]
+    host: _runtime.Host, tell: Tell, news: tuple[int, int, int, int, int, int]
 ) -> None:
     tell(word(NEWS, news=news))
     assert all(
-        host.news(rank, channel) is None for rank in range(JOB_RANKS) for channel in range(_core.CHANNELS)
+        host.news(rank, channel) is None for rank in range(JOB_RANKS) for channel in range(_runtime.CHANNELS)
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support import bfloat16
 
-from weft import _core
+from weft import _runtime
 
 Array = NDArray[Any]
 
@@ -30,7 +30,7 @@ STORED = {
 }
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 HALVES = ("float16", "bfloat16")
-LEVELS = tuple(_core.cpu_levels())
+LEVELS = tuple(_runtime.cpu_levels())
 PAIRS = [
     (dtype, op)
     for dtype in STORED
@@ -61,7 +61,7 @@ GUARD = 0xA5
 @pytest.fixture(autouse=True)
 def fastest_level_afterwards() -> Iterator[None]:
     yield
-    _core.set_cpu_level(LEVELS[-1])
+    _runtime.set_cpu_level(LEVELS[-1])
 
 
 def expected(dtype: str, op: str, a: Array, b: Array) -> Array:
@@ -153,13 +153,13 @@ def operands(dtype: str, length: int) -> tuple[Array, Array]:
 @pytest.mark.parametrize(("dtype", "op"), PAIRS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_reduction_is_bit_equal_wherever_it_lies(level: str, dtype: str, op: str, length: int) -> None:
-    _core.set_cpu_level(level)
+    _runtime.set_cpu_level(level)
     a, b = operands(dtype, length)
     want = expected(dtype, op, a, b)
     for offset in (0, a.itemsize, 5 * a.itemsize, 1):
         into, around = place(a, offset)
         other, _ = place(b, 3 * offset)
-        _core.reduce(into, other, dtype, op)
+        _runtime.reduce(into, other, dtype, op)
         assert_same(dtype, into.copy().view(a.dtype), want)
         assert_guarded(around, into)
         assert other.tobytes() == b.tobytes()
@@ -168,20 +168,20 @@ def test_a_reduction_is_bit_equal_wherever_it_lies(level: str, dtype: str, op: s
 @pytest.mark.parametrize(("dtype", "op"), PAIRS)
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_result_may_lie_elsewhere_or_on_either_operand(level: str, dtype: str, op: str) -> None:
-    _core.set_cpu_level(level)
+    _runtime.set_cpu_level(level)
     a, b = operands(dtype, 4097)
     want = expected(dtype, op, a, b)
     out, around = place(np.zeros_like(a), a.itemsize)
-    _core.reduce_to(out, a.view(np.uint8), b.view(np.uint8), dtype, op)
+    _runtime.reduce_to(out, a.view(np.uint8), b.view(np.uint8), dtype, op)
     assert_same(dtype, out.copy().view(a.dtype), want)
     assert_guarded(around, out)
     for on_a in (True, False):
         left, right = a.copy(), b.copy()
         out = (left if on_a else right).view(np.uint8)
-        _core.reduce_to(out, left.view(np.uint8), right.view(np.uint8), dtype, op)
+        _runtime.reduce_to(out, left.view(np.uint8), right.view(np.uint8), dtype, op)
         assert_same(dtype, out.view(a.dtype), want)
     with_itself = a.copy()
-    _core.reduce(with_itself.view(np.uint8), with_itself.view(np.uint8), dtype, op)
+    _runtime.reduce(with_itself.view(np.uint8), with_itself.view(np.uint8), dtype, op)
     assert_same(dtype, with_itself, expected(dtype, op, a, a))
 
 
@@ -198,9 +198,9 @@ def test_any_bits_reduce_alike_on_every_level(pair: tuple[str, str], data: st.Da
     want = expected(dtype, op, a, b)
     offset = data.draw(st.integers(0, 40))
     for level in LEVELS:
-        _core.set_cpu_level(level)
+        _runtime.set_cpu_level(level)
         into, around = place(a, offset)
-        _core.reduce(into, b.view(np.uint8), dtype, op)
+        _runtime.reduce(into, b.view(np.uint8), dtype, op)
         assert_same(dtype, into.copy().view(stored), want)
         assert_guarded(around, into)
 
@@ -214,9 +214,9 @@ def test_every_half_is_reduced_rightly_with_a_sample_of_all_halves(dtype: str, o
         other = np.full_like(every, second)
         want = expected(dtype, op, every, other)
         for level in LEVELS:
-            _core.set_cpu_level(level)
+            _runtime.set_cpu_level(level)
             got = np.empty_like(every)
-            _core.reduce_to(got.view(np.uint8), every.view(np.uint8), other.view(np.uint8), dtype, op)
+            _runtime.reduce_to(got.view(np.uint8), every.view(np.uint8), other.view(np.uint8), dtype, op)
             assert_same(dtype, got, want)
 
 
@@ -224,12 +224,12 @@ def test_every_half_is_reduced_rightly_with_a_sample_of_all_halves(dtype: str, o
 @pytest.mark.parametrize("dtype", STORED)
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_average_divides_at_its_end(level: str, dtype: str, by: int) -> None:
-    _core.set_cpu_level(level)
+    _runtime.set_cpu_level(level)
     every_half = np.arange(1 << 16, dtype=np.uint16)
     values = every_half if dtype in HALVES else operands(dtype, 4097)[0]
     for length in {*LENGTHS, values.size}:
         part, around = place(values[:length], 3 * values.itemsize)
-        _core.divide(part, dtype, by)
+        _runtime.divide(part, dtype, by)
         assert_same(dtype, part.copy().view(values.dtype), quotient(dtype, values[:length], by))
         assert_guarded(around, part)
 
@@ -237,7 +237,7 @@ def test_an_average_divides_at_its_end(level: str, dtype: str, by: int) -> None:
 @pytest.mark.parametrize("dtype", FLOATING)
 @pytest.mark.parametrize("level", LEVELS)
 def test_in_min_and_max_the_first_nan_wins_and_zeros_are_equal(level: str, dtype: str) -> None:
-    _core.set_cpu_level(level)
+    _runtime.set_cpu_level(level)
     bits = awkward(dtype)
     zero, minus_zero, nan, minus_nan = bits[0], bits[bits.size // 2], bits[bits.size // 2 - 1], bits[-1]
     cases = [
@@ -254,14 +254,14 @@ def test_in_min_and_max_the_first_nan_wins_and_zeros_are_equal(level: str, dtype
     a, b = (np.repeat([case[side] for case in cases], 9).astype(bits.dtype) for side in (0, 1))
     for op in ("min", "max"):
         got = a.copy()
-        _core.reduce(got.view(np.uint8), b.view(np.uint8), dtype, op)
+        _runtime.reduce(got.view(np.uint8), b.view(np.uint8), dtype, op)
         assert got.tolist() == np.repeat(want, 9).tolist()
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_nan_stays_a_nan_and_becomes_quiet(level: str, dtype: str) -> None:
-    _core.set_cpu_level(level)
+    _runtime.set_cpu_level(level)
     infinity = int(awkward(dtype)[10])
     signalling = np.full(33, infinity + 1, STORED[dtype])
     quiet = infinity | quiet_bit(infinity)
@@ -269,33 +269,36 @@ def test_a_nan_stays_a_nan_and_becomes_quiet(level: str, dtype: str) -> None:
     for op in ("sum", "prod"):
         for a, b in ((signalling, one), (one, signalling), (signalling, signalling)):
             got = a.copy()
-            _core.reduce(got.view(np.uint8), b.view(np.uint8), dtype, op)
+            _runtime.reduce(got.view(np.uint8), b.view(np.uint8), dtype, op)
             assert (got & quiet == quiet).all()
 
 
 def test_the_fastest_level_is_used_unless_told_otherwise() -> None:
     assert LEVELS[0] == "plain"
-    assert _core.cpu_level() == LEVELS[-1]
-    _core.set_cpu_level("plain")
-    assert _core.cpu_level() == "plain"
+    assert _runtime.cpu_level() == LEVELS[-1]
+    _runtime.set_cpu_level("plain")
+    assert _runtime.cpu_level() == "plain"
     with pytest.raises(ValueError, match="no CPU level 'abacus'"):
-        _core.set_cpu_level("abacus")
+        _runtime.set_cpu_level("abacus")
 
 
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
-        (lambda room: _core.reduce(room[:8], room[8:20], "float32", "sum"), "regions differ in length"),
-        (lambda room: _core.reduce(room[:8], room[4:12], "float32", "sum"), "overlap partially"),
-        (lambda room: _core.reduce(room[4:12], room[:8], "float32", "sum"), "overlap partially"),
-        (lambda room: _core.reduce(room[:6], room[8:14], "float32", "sum"), "no whole number of elements"),
-        (lambda room: _core.reduce(room[:8], room[8:16], "float8", "sum"), "'float8' is none of float16"),
-        (lambda room: _core.reduce(room[:8], room[8:16], "float32", "xor"), "'xor' is none of sum avg"),
-        (lambda room: _core.reduce(room[:8], room[8:16], "float32", "band"), "are for integers"),
-        (lambda room: _core.reduce_to(room[:8], room[8:16], room[4:12], "int64", "sum"), "overlap partially"),
-        (lambda room: _core.divide(room[:8], "int64", 0), "must be positive"),
-        (lambda room: _core.divide(room[:8], "float64", 0), "must be positive"),
-        (lambda room: _core.divide(room[:7], "float64", 1), "no whole number of elements"),
+        (lambda room: _runtime.reduce(room[:8], room[8:20], "float32", "sum"), "regions differ in length"),
+        (lambda room: _runtime.reduce(room[:8], room[4:12], "float32", "sum"), "overlap partially"),
+        (lambda room: _runtime.reduce(room[4:12], room[:8], "float32", "sum"), "overlap partially"),
+        (lambda room: _runtime.reduce(room[:6], room[8:14], "float32", "sum"), "no whole number of elements"),
+        (lambda room: _runtime.reduce(room[:8], room[8:16], "float8", "sum"), "'float8' is none of float16"),
+        (lambda room: _runtime.reduce(room[:8], room[8:16], "float32", "xor"), "'xor' is none of sum avg"),
+        (lambda room: _runtime.reduce(room[:8], room[8:16], "float32", "band"), "are for integers"),
+        (
+            lambda room: _runtime.reduce_to(room[:8], room[8:16], room[4:12], "int64", "sum"),
+            "overlap partially",
+        ),
+        (lambda room: _runtime.divide(room[:8], "int64", 0), "must be positive"),
+        (lambda room: _runtime.divide(room[:8], "float64", 0), "must be positive"),
+        (lambda room: _runtime.divide(room[:7], "float64", 1), "no whole number of elements"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call: Callable[[Array], None], complaint: str) -> None:
@@ -309,4 +312,4 @@ def test_bytes_that_are_only_for_reading_are_not_written() -> None:
     sealed = np.zeros(8, np.uint8)
     sealed.flags.writeable = False
     with pytest.raises(TypeError):
-        _core.reduce(sealed, np.zeros(8, np.uint8), "float32", "sum")
+        _runtime.reduce(sealed, np.zeros(8, np.uint8), "float32", "sum")

@@ -38,3 +38,10 @@ def test_warnings_stop_developers_and_not_users(
     assert len(commands) > 40
     assert all("-Wall" in command for command in commands)
     assert {"-Werror" in command for command in commands} == {strict}
+
+
+def test_without_the_runtime_nothing_is_compiled_that_needs_linux(tmp_path: Path) -> None:
+    commands = compile_commands(tmp_path, "-DWEFT_RUNTIME=OFF")
+    assert len(commands) > 25
+    for word in ("cpp/runtime/", "_runtime", "cpp/common/huge_pages.cpp", "WEFT_HUGE_PAGES"):
+        assert not any(word in command for command in commands), word

@@ -22,7 +22,7 @@ from runtime.test_heartbeats import word as heartbeat_word
 from fuzzing.mutate import change_bytes
 from fuzzing.schedule_files import lower
 from fuzzing.target import Chance, WrongResult
-from weft import _core, limits
+from weft import _runtime, limits
 from weft.algorithms import registry
 from weft.schedule import Schedule
 from weft.topology import load_topology
@@ -31,8 +31,8 @@ _JOB_RANKS: Final = 33
 
 
 @functools.cache
-def _watching_host() -> _core.Host:
-    host = _core.Host(0, 1, 1 << 20, crowded=True, readable=False)
+def _watching_host() -> _runtime.Host:
+    host = _runtime.Host(0, 1, 1 << 20, crowded=True, readable=False)
     host.start_watch(30_000, 60_000, [0], _JOB_RANKS)
     return host
 
@@ -57,7 +57,7 @@ def read_heartbeats(data: bytes) -> bool:
     """Send the words, and check what rank 0 believes."""
     host = _watching_host()
     pairs = [socket.socketpair() for _ in range(1, _JOB_RANKS)]
-    beats = _core.Heartbeats(host, [-1, *(near.fileno() for near, _ in pairs)], 30_000, 60_000)
+    beats = _runtime.Heartbeats(host, [-1, *(near.fileno() for near, _ in pairs)], 30_000, 60_000)
     try:
         for (_, far), words in zip(pairs, msgspec.msgpack.decode(data, type=list[bytes]), strict=True):
             far.sendall(words)
@@ -108,10 +108,10 @@ class FreshPeers(threading.local):
         self._left = []
 
     @contextmanager
-    def executor(self, rank: int, traffic: Traffic, ends: list[socket.socket]) -> Iterator[_core.Executor]:
+    def executor(self, rank: int, traffic: Traffic, ends: list[socket.socket]) -> Iterator[_runtime.Executor]:
         """An executor of two ranks, of which the other is at the other ends."""
         if not self._left:
-            self._host = _core.Host(0, 1, 1 << 16, crowded=True, readable=False)
+            self._host = _runtime.Host(0, 1, 1 << 16, crowded=True, readable=False)
             self._host.start_watch(30_000, 60_000, [0], limits.MAX_JOB_RANKS)
             self._left = list(range(1, limits.MAX_JOB_RANKS))
         job, local = [0, 0], [-1, -1]
@@ -119,7 +119,7 @@ class FreshPeers(threading.local):
         job[1 - rank], local[rank], sockets[1 - rank] = self._left.pop(), 0, [end.fileno() for end in ends]
         self._host.reset(0)
         self._host.mend()
-        executor = _core.Executor(self._host, 0, 1, rank, job, local, sockets, [0, 0], traffic.checksums)
+        executor = _runtime.Executor(self._host, 0, 1, rank, job, local, sockets, [0, 0], traffic.checksums)
         try:
             yield executor
         finally:
@@ -129,7 +129,9 @@ class FreshPeers(threading.local):
 _fresh_peers: Final = (FreshPeers(), FreshPeers())
 
 
-def _run(rank: int, traffic: Traffic, ends: list[socket.socket], timeout_ms: int) -> tuple[_core.Status, Any]:
+def _run(
+    rank: int, traffic: Traffic, ends: list[socket.socket], timeout_ms: int
+) -> tuple[_runtime.Status, Any]:
     script = lower(traffic.schedule, rank, _ELEMENTS, 500, traffic.streams)
     assert script is not None
     array = np.full(_ELEMENTS, rank + 1, np.float32)
@@ -156,7 +158,7 @@ def recorded_traffic() -> list[Traffic]:
 
 def _record(traffic: Traffic) -> tuple[bytes, ...]:
     pairs = [[socket.socketpair() for _ in range(traffic.streams)] for _ in range(2)]
-    statuses: list[_core.Status] = []
+    statuses: list[_runtime.Status] = []
 
     def run(rank: int) -> None:
         statuses.append(_run(rank, traffic, [here for here, _ in pairs[rank]], 30_000)[0])
@@ -174,7 +176,7 @@ def _record(traffic: Traffic) -> tuple[bytes, ...]:
         time.sleep(0.0002)
     for some in pairs:
         _close(some)
-    assert statuses == [_core.Status.done] * 2, statuses
+    assert statuses == [_runtime.Status.done] * 2, statuses
     return tuple(said)
 
 
@@ -196,7 +198,7 @@ def _change_traffic(chance: Chance) -> tuple[int, list[bytes]]:
     if chance.random() < 0.2:  # an opening of another operation, or of none, with the checksum that fits
         opening = bytearray(said[0][:28].ljust(28, b"\0"))
         opening[chance.randrange(28)] ^= 1 << chance.randrange(8)
-        said[0] = bytes(opening) + struct.pack("<I", _core.crc32c(bytes(opening))) + said[0][32:]
+        said[0] = bytes(opening) + struct.pack("<I", _runtime.crc32c(bytes(opening))) + said[0][32:]
     return number, said
 
 
@@ -223,10 +225,10 @@ def _replay(number: int, said: tuple[bytes, ...]) -> bool:
         status, array = _run(0, traffic, [here for here, _ in pairs], _REPLAY_MS)
     finally:
         _close(pairs)
-    if said == traffic.said and status not in (_core.Status.done, _core.Status.timed_out):
+    if said == traffic.said and status not in (_runtime.Status.done, _runtime.Status.timed_out):
         msg = f"nothing was changed, and it ended with {status}"
         raise WrongResult(msg)
-    if traffic.checksums and status == _core.Status.done and not (array == 3).all():
+    if traffic.checksums and status == _runtime.Status.done and not (array == 3).all():
         msg = f"{int((array != 3).sum())} elements of a sum are wrong"
         raise WrongResult(msg)
-    return status == _core.Status.done
+    return status == _runtime.Status.done

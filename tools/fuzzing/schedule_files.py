@@ -18,7 +18,7 @@ from support.schedules import relayed_all_to_all, ring_all_reduce, routed_all_re
 
 from fuzzing.mutate import change_bytes, change_text, change_tree
 from fuzzing.target import MAX_WORK, MOST_BYTES, MOST_RANKS, MOST_SEGMENTS, Chance
-from weft import _core, limits
+from weft import _core, _runtime, limits
 from weft.algorithms import registry
 from weft.errors import LimitError, WeftError
 from weft.planning import plan as make_plan
@@ -94,7 +94,7 @@ def use_schedule(schedule: Schedule, chance: Chance) -> bool:
     return correct
 
 
-def lower(schedule: Schedule, rank: int, elements: int, segment: int, streams: int) -> _core.Script | None:
+def lower(schedule: Schedule, rank: int, elements: int, segment: int, streams: int) -> _runtime.Script | None:
     """Script of a rank, as the native engine has it written; None if it would be too long."""
     link_connections = find_link_connections(schedule.topology, list(range(schedule.ranks)), rank)
     counts = [len(link_connections.ends.get(other, ())) or streams for other in range(schedule.ranks)]
@@ -104,7 +104,7 @@ def lower(schedule: Schedule, rank: int, elements: int, segment: int, streams: i
 
     try:
         start = cut_into_chunks(schedule, elements)
-        return _core.write_script(
+        return _runtime.write_script(
             table=schedule.table,
             ranks=schedule.ranks,
             slots=schedule.slots,

@@ -27,6 +27,7 @@ from weft.bench.peers.peer import RANK, JobPlace
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.handshake import Gone
 from weft.runtime.bootstrap.listener import Listener, open_socket
+from weft.runtime.extension import require_runtime
 from weft.runtime.launcher.launch import Seat
 from weft.runtime.launcher.watchdog import Watchdog, before_exec
 
@@ -67,6 +68,7 @@ class BenchSession:
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
+        require_runtime()
         with ExitStack() as resources:
             # In memory where possible: some runtimes keep there what their ranks share.
             parent = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None

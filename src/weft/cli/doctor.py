@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import shutil
@@ -9,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from weft.cli.console import Console
 
 _REQUIRED: Final = ("numpy", "scipy", "click", "rich", "msgspec")
+_CORE: Final = "weft._core"
+_RUNTIME: Final = "weft._runtime"
 _FEATURES: Final = ("sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512_bf16", "asimd", "sve")
 
 
@@ -34,12 +37,15 @@ class Extra:
     purpose: str
     install: str
     package: str | None = None
+    module: str | None = None
     programs: tuple[str, ...] = ()
 
     def find(self) -> str | None:
-        """Version of the package, or path of the program, or None."""
+        """Version of the package, name of the module, or path of the program; or None."""
         if self.package is not None:
             return _version(self.package)
+        if self.module is not None:
+            return self.module if util.find_spec(self.module) else None
         return next((path for name in self.programs if (path := _find_program(name))), None)
 
 
@@ -49,6 +55,7 @@ def _find_program(name: str) -> str | None:
 
 
 EXTRAS: Final = (
+    Extra("runtime", "running collectives", "on Linux, make build in the clone", module=_RUNTIME),
     Extra("torch", "training with PyTorch", "pip install torch", package="torch"),
     Extra("mpi4py", "running under mpirun and srun", "pip install mpi4py", package="mpi4py"),
     Extra("networkx", "topologies from networkx graphs", "pip install networkx", package="networkx"),
@@ -150,14 +157,16 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _check_extension() -> tuple[bool, str]:
-    from weft import _core
-
-    built, installed = _core.version(), _version("weft")
-    compiler = getattr(_core, "compiler", lambda: "")()
-    if built != installed:
-        return False, f"built as {built}, but weft {installed} is installed; run make build"
-    return True, f"{built}, {compiler or Path(str(_core.__file__)).name}"
+def _check_extensions() -> tuple[bool, str]:
+    """Load the two halves in C++; the one that runs collectives may be missing, but not be broken."""
+    installed = _version("weft")
+    names = [_CORE, _RUNTIME] if util.find_spec(_RUNTIME) else [_CORE]
+    found = [importlib.import_module(name) for name in names]
+    for extension in found:
+        if (built := extension.version()) != installed:
+            wrong = f"{extension.__name__} was built as {built}, but weft {installed} is installed"
+            return False, f"{wrong}; run make build"
+    return True, f"{installed}, {', '.join(Path(str(extension.__file__)).name for extension in found)}"
 
 
 def _check_python() -> tuple[bool, str]:
@@ -197,7 +206,7 @@ def _check_simulation() -> tuple[bool, str]:
 
 CHECKS: Final[dict[str, Callable[[], tuple[bool, str]]]] = {
     "python": _check_python,
-    "extension": _check_extension,
+    "extensions": _check_extensions,
     "directory": _check_directory,
     "self-test": _check_simulation,
 }

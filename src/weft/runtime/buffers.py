@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from weft import _core
+from weft.runtime.extension import _runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,11 +138,11 @@ class Flat(Buffer):
 
     def combine(self, other: Flat, op: str) -> None:
         """Add the elements of another, or do to them whatever the op is."""
-        _core.reduce(self.bytes, other.bytes, self.dtype, op)
+        _runtime.reduce(self.bytes, other.bytes, self.dtype, op)
 
     def divide(self, by: int) -> None:
         """Divide every element."""
-        _core.divide(self.bytes, self.dtype, by)
+        _runtime.divide(self.bytes, self.dtype, by)
 
     def reload(self) -> None:
         """Copy the user's elements again, if the values are a copy."""

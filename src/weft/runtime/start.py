@@ -20,6 +20,7 @@ from weft.runtime.bootstrap.environment import find_place
 from weft.runtime.communicator import Communicator
 from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.engines.native_engine import NativeEngine
+from weft.runtime.extension import require_runtime
 from weft.runtime.resources import close_on_error
 from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.transport.connections import CONNECT_S
@@ -85,11 +86,13 @@ def init(
     Raises
     ------
     InputError, LimitError
-        If the environment names no job, the plan or schedule does not fit, or the engine is not there.
+        If the environment names no job, the plan or schedule does not fit, or the engine or `weft._runtime`
+        is not there.
     TimedOut, PeerLost
         If other ranks do not come.
     """
-    flight_recorder.write_on_signal()  # first: a job may hang before all ranks have come
+    require_runtime()
+    flight_recorder.write_on_signal()  # at once: a job may hang before all ranks have come
     if topology is None and plan is None and schedule is None:
         topology = os.environ.get("WEFT_TOPOLOGY") or None
     with flight_recorder.in_phase("reading its plan, schedule or topology"):

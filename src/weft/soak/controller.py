@@ -15,6 +15,7 @@ import msgspec
 from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.runtime.bootstrap.server import reserve_port
 from weft.runtime.diagnosis import diagnose, load_flight
+from weft.runtime.extension import require_runtime
 from weft.runtime.launcher.launch import job_variables
 from weft.soak.health import Sample, judge_growth
 from weft.soak.random_operations import choose_algorithm, make_episode
@@ -49,9 +50,12 @@ def run(
 
     Raises
     ------
+    InputError
+        If `weft._runtime` is not there.
     RuntimeFailure
         If the ranks cannot be started.
     """
+    require_runtime()
     return _Controller(settings, watch).run(command)
 
 

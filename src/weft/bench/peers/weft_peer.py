@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 import numpy as np
 
-from weft import _core
 from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
 from weft.bench.rank_tasks import RankTasks
 from weft.runtime.bootstrap.environment import LOOPBACK
 from weft.runtime.bootstrap.server import reserve_port
 from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
 from weft.runtime.communicator_inputs import load_inputs
+from weft.runtime.extension import _runtime
 from weft.runtime.launcher.launch import job_variables
 from weft.runtime.schedule_selection import ScheduleSelector
 from weft.runtime.start import init
@@ -78,7 +78,7 @@ class WeftRank(PeerRank):
 
     def versions(self) -> dict[str, str]:
         """Of Weft, and what its kernels use of the processor."""
-        return {"weft": _core.version(), "kernels": _core.cpu_level()}
+        return {"weft": _runtime.version(), "kernels": _runtime.cpu_level()}
 
     def ran(self) -> dict[str, str]:
         """Algorithm and digest of the latest operation."""

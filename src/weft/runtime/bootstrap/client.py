@@ -28,6 +28,7 @@ from weft.runtime.bootstrap.members import Member, decode
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.bootstrap.secret_exchange import SecretNote
 from weft.runtime.bootstrap.server import BootstrapServer, MeetingPoint, listen_at
+from weft.runtime.extension import require_runtime
 from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.resources import EXHAUSTED, close_on_error, guarded
 
@@ -49,10 +50,12 @@ def join(place: Place, *, timeout: float = 60.0) -> ControlPlane:
     Raises
     ------
     InputError
-        The place lacks a secret or a meeting point, or rank 0 refuses this process, and why.
+        The place lacks a secret or a meeting point, rank 0 refuses this process, and why, or `weft._runtime`
+        is not there.
     TimedOut, PeerLost
         Ranks that did not come, or went away meanwhile.
     """
+    require_runtime()
     check_timeout(timeout)
     reporter = FailureReporter.open(place.report, place.rank)
     try:

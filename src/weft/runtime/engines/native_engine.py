@@ -28,6 +28,7 @@ from weft.runtime.bootstrap.members import lost
 from weft.runtime.bootstrap.regroup import Regroup
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines import AwaitedPeer, Engine
+from weft.runtime.extension import _runtime
 from weft.runtime.recovery import Recovery, Survivors, agree, without_ranks
 from weft.runtime.transport.arena_allocator import ArenaAllocator
 from weft.runtime.transport.connect import connect, connect_part, reconnect
@@ -109,10 +110,10 @@ class NativeEngine(Engine[Flat]):
         """Array in memory that the ranks of this machine share."""
         return self._arena.empty(elements, dtype)
 
-    def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> _core.Script:
+    def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> _runtime.Script:
         """Tasks of this rank, and what waits for what."""
         try:
-            return _core.write_script(
+            return _runtime.write_script(
                 table=schedule.table,
                 ranks=schedule.ranks,
                 slots=schedule.slots,
@@ -130,7 +131,7 @@ class NativeEngine(Engine[Flat]):
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
             raise LimitError(f"{schedule.collective} ({schedule.algorithm}): {msg}") from error
 
-    def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> _core.Script:
+    def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> _runtime.Script:
         """Tasks of this rank; nothing waits for anything."""
 
         def count(elements: int | None) -> int:
@@ -141,7 +142,7 @@ class NativeEngine(Engine[Flat]):
             (peer, count(sends), count(receives), here, there, code)
             for (peer, sends, receives, here, there), code in zip(exchanges, codes, strict=True)
         ]
-        return _core.write_exchange(counted, segment_elements, self._connection_counts)
+        return _runtime.write_exchange(counted, segment_elements, self._connection_counts)
 
     def split(
         self, members: Sequence[int], exchange: Callable[[bytes], list[bytes]], timeout: float
@@ -158,7 +159,7 @@ class NativeEngine(Engine[Flat]):
     def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
         self._now = prepared
-        script: _core.Script = prepared.script
+        script: _runtime.Script = prepared.script
         needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
         if self._scratch.nbytes < needed:
             self._scratch = self._make_scratch(needed)
@@ -173,7 +174,7 @@ class NativeEngine(Engine[Flat]):
             op,
             max(1, int(wait * 1000)),
         )
-        if ending.status != _core.Status.done:
+        if ending.status != _runtime.Status.done:
             self._fail(ending, prepared, wait)
 
     def _make_scratch(self, size_bytes: int) -> NDArray[np.uint8]:
@@ -190,7 +191,7 @@ class NativeEngine(Engine[Flat]):
 
     def shortcut(self, prepared: Prepared, flat: Flat, op: str) -> Callable[[Any, float], bool]:
         """The same operation in place on other arrays, without looking at them in Python."""
-        repeated = _core.RepeatedOperation(
+        repeated = _runtime.RepeatedOperation(
             self._transport.executor,
             prepared.script,
             prepared.fingerprint,
@@ -206,7 +207,7 @@ class NativeEngine(Engine[Flat]):
             done = repeated(array, int(wait * 1000) or 1)
             if done is True:
                 return True
-            if isinstance(done, _core.OperationResult):
+            if isinstance(done, _runtime.OperationResult):
                 self._fail(done, prepared, wait)
             return False
 
@@ -356,20 +357,20 @@ class NativeEngine(Engine[Flat]):
         # The executor keeps what it calls: a bound method would keep this engine alive for ever.
         method = weakref.WeakMethod(self._tell_wait)
 
-        def tell(found: _core.Waiting) -> None:
+        def tell(found: _runtime.Waiting) -> None:
             if (bound := method()) is not None:
                 bound(found)
 
         self._transport.executor.on_wait(tell)
 
-    def _tell_wait(self, found: _core.Waiting) -> None:
+    def _tell_wait(self, found: _runtime.Waiting) -> None:
         waiting, prepared = self._explain(found), self._now
         what = "an operation" if prepared is None else self._name(prepared)
         job_rank = self.job_ranks[self.rank]
         in_job = "" if job_rank == self.rank else f" (rank {job_rank} of the job)"
         _log.warning("rank %d%s: %s %s", self.rank, in_job, what, waiting)
 
-    def _explain(self, found: _core.Waiting) -> AwaitedPeer:
+    def _explain(self, found: _runtime.Waiting) -> AwaitedPeer:
         step = None if self._now is None else _step(self._now, found.row)
         return AwaitedPeer(self.members[found.rank], found.seconds, found.silent_ms / 1000, step)
 
@@ -384,27 +385,27 @@ class NativeEngine(Engine[Flat]):
         number = self.done_before + self._transport.executor.sequence
         return f"{prepared.record.name} #{number} ({prepared.record.algorithm})"
 
-    def _fail(self, ending: _core.OperationResult, prepared: Prepared, wait: float) -> NoReturn:
+    def _fail(self, ending: _runtime.OperationResult, prepared: Prepared, wait: float) -> NoReturn:
         what = self._name(prepared)
         status = ending.status
-        if status == _core.Status.timed_out:
+        if status == _runtime.Status.timed_out:
             raise self._timed_out(ending, what, wait)
-        if status == _core.Status.differs:
+        if status == _runtime.Status.differs:
             raise DesyncError(ending.rank, what, prepared.fingerprint)
-        if status in (_core.Status.cut, _core.Status.corrupt):
-            kind = LinkCorrupted if status == _core.Status.corrupt else LinkLost
+        if status in (_runtime.Status.cut, _runtime.Status.corrupt):
+            kind = LinkCorrupted if status == _runtime.Status.corrupt else LinkLost
             raise kind((ending.rank, ending.waited_for), what)
-        if status == _core.Status.given_up:
+        if status == _runtime.Status.given_up:
             raise RuntimeFailure(f"{what}: rank {ending.rank} gave up waiting for this rank, {self.rank}")
-        if status == _core.Status.interrupted and ending.rank == self.rank:
+        if status == _runtime.Status.interrupted and ending.rank == self.rank:
             msg = f"{what}: this rank was interrupted or has aborted, so the others have given it up"
             raise RuntimeFailure(f"{msg}; close this communicator and start the job again")
         if ending.rank < 0:
             raise RuntimeFailure(f"{what}: a rank was lost, and nobody knows which")
-        left = "it has closed its communicator" if status == _core.Status.left else None
+        left = "it has closed its communicator" if status == _runtime.Status.left else None
         raise lost(self.members[ending.rank], what, left, _step(prepared, ending.row))
 
-    def _timed_out(self, ending: _core.OperationResult, what: str, wait: float) -> TimedOut:
+    def _timed_out(self, ending: _runtime.OperationResult, what: str, wait: float) -> TimedOut:
         """The error of an operation that this rank, or before its own time was over another one, gave up."""
         found = self._transport.executor.waiting
         if found.rank < 0 or found.seconds + _CLOCK_S >= wait:

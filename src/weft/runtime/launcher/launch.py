@@ -23,6 +23,7 @@ from weft import limits
 from weft.errors import InputError, RuntimeFailure
 from weft.runtime.bootstrap.environment import LOOPBACK, SECRET_BYTES
 from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.extension import require_runtime
 from weft.runtime.launcher import failure_reports
 from weft.runtime.launcher.failure_reports import ReportPipe
 from weft.runtime.launcher.first_failure import RankResult, find_first_failure, is_settled
@@ -135,8 +136,9 @@ def launch(
     Raises
     ------
     InputError
-        The command cannot be started.
+        The command cannot be started, or `weft._runtime` is not there.
     """
+    require_runtime()
     if ranks < 1:
         raise InputError(f"{ranks} ranks: a job has at least one")
     limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)

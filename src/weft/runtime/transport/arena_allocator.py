@@ -23,7 +23,7 @@ from weft.units import parse_size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weft import _core
+    from weft import _runtime
 
 _ALIGNMENT: Final = 4096
 """A page, so that pages can be taken away from the others without touching another array."""
@@ -66,7 +66,7 @@ class ArenaAllocator:
         The shared memory whose arena this is.
     """
 
-    def __init__(self, host: _core.Host) -> None:
+    def __init__(self, host: _runtime.Host) -> None:
         self.host = host
         self.address, self.size = host.arena_address, host.arena_bytes
         self._free: list[tuple[int, int]] = [(0, self.size)]  # (offset, bytes), ascending
@@ -122,7 +122,7 @@ class ArenaAllocator:
 class _Holder:
     """Bytes at an address, for numpy; keeps the shared memory mapped."""
 
-    def __init__(self, address: int, size: int, host: _core.Host) -> None:
+    def __init__(self, address: int, size: int, host: _runtime.Host) -> None:
         self._host = host
         self.__array_interface__ = {
             "shape": (size,),

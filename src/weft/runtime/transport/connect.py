@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from weft import _core
 from weft.errors import InputError, LimitError, RuntimeFailure, WeftError
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.regroup import RegroupKit
+from weft.runtime.extension import _runtime
 from weft.runtime.resources import guarded
 from weft.runtime.transport.connections import (
     HEARTBEATS,
@@ -264,7 +264,7 @@ def connect_part(
     links, streams = links or whole.link_connections, whole.settings.streams
     used = [set(part) for part in exchange(bytes(sorted(whole.channels)))]
     taken = set().union(*(used[rank] for rank in members))
-    channel = next((one for one in range(_core.CHANNELS) if members and one not in taken), None)
+    channel = next((one for one in range(_runtime.CHANNELS) if members and one not in taken), None)
     if channel is not None:
         whole.host.reset(channel)
     remote = [rank for rank in members if rank in whole.sockets] if channel is not None else []
@@ -276,7 +276,7 @@ def connect_part(
     if not members:
         return None
     if channel is None:
-        most = f"at most {_core.CHANNELS} on a machine at a time"
+        most = f"at most {_runtime.CHANNELS} on a machine at a time"
         raise LimitError(f"no room for one more communicator: {most}; close some")
     whole.channels.add(channel)
     sockets, identity = _data_sockets(connections, remote), _identify([addresses[rank] for rank in members])
@@ -310,7 +310,7 @@ def _make_part(
 
 
 def _describe_rank(
-    host: _core.Host,
+    host: _runtime.Host,
     settings: TransportSettings,
     links: LinkConnections,
     listens_at: ListenAddress,
@@ -385,7 +385,9 @@ def _identify(addresses: Sequence[ListenAddress]) -> int:
     return int.from_bytes(digest[:8], "little")
 
 
-def _make_host(placement: _Placement, settings: TransportSettings, members: Sequence[Member]) -> _core.Host:
+def _make_host(
+    placement: _Placement, settings: TransportSettings, members: Sequence[Member]
+) -> _runtime.Host:
     """Make the shared memory of this rank."""
     ranks, arena_bytes = len(placement.neighbours), settings.arena_bytes
     assert arena_bytes is not None
@@ -394,11 +396,11 @@ def _make_host(placement: _Placement, settings: TransportSettings, members: Sequ
     crowded = sum(member.machine == machine for member in members) > len(os.sched_getaffinity(0))
     readable = settings.transport == "auto" and ranks > 1
     with guarded(f"making {ranks} x {arena_bytes:,} bytes of shared memory", memory=_SMALLER):
-        return _core.Host(placement.local[placement.rank], ranks, arena_bytes, crowded, readable)
+        return _runtime.Host(placement.local[placement.rank], ranks, arena_bytes, crowded, readable)
 
 
 def _attach_neighbours(
-    host: _core.Host, placement: _Placement, settings: TransportSettings, infos: Sequence[_RankInfo]
+    host: _runtime.Host, placement: _Placement, settings: TransportSettings, infos: Sequence[_RankInfo]
 ) -> set[int]:
     """Map the shared memory of the ranks of this machine; those whose private memory can be read as well."""
     readable = set()
@@ -411,19 +413,19 @@ def _attach_neighbours(
     return readable
 
 
-def _attach(host: _core.Host, number: int, rank: int, info: _RankInfo) -> None:
+def _attach(host: _runtime.Host, number: int, rank: int, info: _RankInfo) -> None:
     assert info.settings.arena_bytes is not None  # settings are exchanged with nothing left open
     with guarded(f"the shared memory of rank {rank} (pid {info.pid}) cannot be used", memory=_SMALLER):
         host.attach(number, info.pid, info.descriptor, info.settings.arena_bytes)
 
 
 def _start_watch(
-    host: _core.Host, placement: _Placement, watched: dict[int, socket.socket]
-) -> _core.Heartbeats | None:
+    host: _runtime.Host, placement: _Placement, watched: dict[int, socket.socket]
+) -> _runtime.Heartbeats | None:
     """Watch the processes of this machine, and exchange heartbeats with other machines if there are any."""
     ranks = len(placement.local)
     host.start_watch(SUSPECT_AFTER_MS, FROZEN_AFTER_MS, placement.neighbours, ranks)
     if placement.is_one_machine:
         return None
     descriptors = [watched[rank].fileno() if rank in watched else -1 for rank in range(ranks)]
-    return _core.Heartbeats(host, descriptors, SUSPECT_AFTER_MS, FROZEN_AFTER_MS)
+    return _runtime.Heartbeats(host, descriptors, SUSPECT_AFTER_MS, FROZEN_AFTER_MS)

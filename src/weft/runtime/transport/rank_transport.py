@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from weft import _core
 from weft.errors import InputError
+from weft.runtime.extension import _runtime
 from weft.runtime.transport.arena_allocator import find_arena_bytes
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Transport:
 
     rank: int
     identity: int
-    host: _core.Host
+    host: _runtime.Host
     channel: int
     job: list[int]
     local: list[int]
@@ -135,15 +135,15 @@ class Transport:
     settings: TransportSettings
     address: str
     channels: set[int]
-    heartbeats: _core.Heartbeats | None = None
+    heartbeats: _runtime.Heartbeats | None = None
     watched: dict[int, socket.socket] = field(default_factory=dict)
     regroup_kit: RegroupKit | None = None
-    executor: _core.Executor = field(init=False)
+    executor: _runtime.Executor = field(init=False)
 
     def __post_init__(self) -> None:
         """Start the executor on these connections."""
         ranks = range(len(self.job))
-        self.executor = _core.Executor(
+        self.executor = _runtime.Executor(
             self.host,
             self.channel,
             self.identity,

@@ -1,0 +1,208 @@
+"""
+Weft's runtime on Linux: memory that ranks share, links between them, and what they run over these.
+"""
+
+from collections.abc import Callable, Sequence
+import enum
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+import weft._core
+
+
+def version() -> str:
+    """Return the version this extension was built as."""
+
+def reduce(into: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], other: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], dtype: str, op: str) -> None:
+    """into = into op other, element by element."""
+
+def reduce_to(out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], a: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], b: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], dtype: str, op: str) -> None:
+    """out = a op b, element by element."""
+
+def divide(values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], dtype: str, by: int) -> None:
+    """values = values / by, the last step of an average."""
+
+def cpu_levels() -> list[str]:
+    """Instruction sets this machine can run, slowest first."""
+
+def cpu_level() -> str:
+    """The instruction set in use."""
+
+def set_cpu_level(name: str) -> None:
+    """Use one of cpu_levels() in this process; all give the same bits."""
+
+class Host:
+    """This rank's part of the memory that the ranks of one machine share."""
+
+    def __init__(self, rank: int, ranks: int, arena_bytes: int, crowded: bool, readable: bool) -> None: ...
+
+    @property
+    def descriptor(self) -> int: ...
+
+    @property
+    def arena_bytes(self) -> int: ...
+
+    @property
+    def arena_address(self) -> int: ...
+
+    def attach(self, rank: int, pid: int, descriptor: int, arena_bytes: int) -> None:
+        """Map another rank's memory."""
+
+    def can_read(self, rank: int, address: int, expected: int) -> bool:
+        """Whether the kernel lets this process read another rank's memory."""
+
+    def start_watch(self, suspect_after_ms: int, frozen_after_ms: int, rank_of: Sequence[int], job_ranks: int) -> None:
+        """Begin to send heartbeats, and to watch those of the others."""
+
+    def losses(self) -> list[tuple[int, bool]]:
+        """
+        Ranks of the job that were declared lost, each with whether it is only frozen.
+        """
+
+    def reset(self, channel: int) -> None:
+        """Make a channel as new."""
+
+    @property
+    def cut(self) -> tuple[int, int, int] | None:
+        """
+        Ranks of the job at both ends of a connection that was cut, and which of theirs it is.
+        """
+
+    def mend(self) -> None:
+        """Forget the cut."""
+
+    def news(self, teller: int, channel: int) -> tuple[int, int, int] | None:
+        """
+        What a rank said last about its communicator on a channel: which, whom it waits for or blames, and why.
+        """
+
+    def close(self) -> None:
+        """Leave on purpose."""
+
+class Heartbeats:
+    """
+    Beats between this rank and rank 0, over sockets that stay the caller's.
+    """
+
+    def __init__(self, host: Host, sockets: Sequence[int], suspect_after_ms: int, silent_after_ms: int) -> None: ...
+
+    def close(self) -> None:
+        """Leave on purpose."""
+
+class Script:
+    """What one rank does in one collective."""
+
+    @property
+    def tasks(self) -> int: ...
+
+    @property
+    def scratch_elements(self) -> int: ...
+
+    @property
+    def stage_elements(self) -> int: ...
+
+def write_script(*, table: weft._core.Table, ranks: int, slots: int, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], pairs: bool, segment: int, rank: int, max_segments: int, connections: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], in_: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_route: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
+    """The part of a schedule that concerns one rank; sizes in elements."""
+
+def write_exchange(exchanges: Sequence[tuple[int, int, int, int, int, int]], segment: int, connections: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Script:
+    """
+    Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that way.
+    """
+
+CHANNELS: int = 16
+
+def crc32c(data: bytes, crc: int = 0, portable: bool = False) -> int:
+    """Checksum of bytes, continued from `crc`."""
+
+class Status(enum.Enum):
+    """How an operation ended."""
+
+    done = 0
+
+    lost = 1
+
+    frozen = 2
+
+    left = 3
+
+    differs = 4
+
+    timed_out = 5
+
+    interrupted = 6
+
+    given_up = 7
+
+    cut = 8
+
+    corrupt = 9
+
+class Waiting:
+    """What an operation waits for."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def row(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def silent_ms(self) -> int: ...
+
+class OperationResult:
+    """How an operation ended, and through whom."""
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def row(self) -> int: ...
+
+    @property
+    def waited_for(self) -> int: ...
+
+class Executor:
+    """Runs scripts over links to the other ranks."""
+
+    def __init__(self, host: Host, channel: int, communicator: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int], checksums: bool) -> None: ...
+
+    def on_wait(self, tell: Callable[[Waiting], None]) -> None:
+        """
+        Have a function called when an operation has waited for long, or for a rank that is silent.
+        """
+
+    @property
+    def waiting(self) -> Waiting:
+        """What the operation under way waits for; also from other threads."""
+
+    def close(self) -> None:
+        """Leave on purpose; other channels of the host go on."""
+
+    def cancel(self) -> None:
+        """End the operation under way, from any thread; no other can follow."""
+
+    @property
+    def sequence(self) -> int: ...
+
+    def run(self, script: Script, fingerprint: int, buffer: object, output: object, scratch: object, large: bool, dtype: str, op: str, timeout_ms: int) -> OperationResult:
+        """
+        Run one operation; never raises for what happens to peers, but says so.
+        """
+
+class RepeatedOperation:
+    """An operation in place that is made again and again."""
+
+    def __init__(self, executor: Executor, script: Script, fingerprint: int, scratch: object, bytes: int, large: bool, dtype: str, op: str) -> None: ...
+
+    def run(self, array: object, timeout_ms: int) -> object:
+        """
+        True: done. False: not an array that it can be done on as it lies. Else how it ended.
+        """
