@@ -3,6 +3,7 @@
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
+# make package      build wheel and sdist, and try both in clean environments; they are left in build/package
 # make test-all     make test, torch-suite and frameworks, one after the other
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
 
@@ -26,7 +27,7 @@ INSTALLED := $(BUILD)/installed-$(subst $(comma),-,$(EXTRAS)).stamp
 BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
 
-.PHONY: install build demo test test-all lint types stub sanitize torch-suite frameworks clean
+.PHONY: install build demo test package test-all lint types stub sanitize torch-suite frameworks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -81,6 +82,13 @@ demo: $(BUILT)
 test: lint types
 	@echo "test: pytest"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+# Apart from make test: it compiles Weft twice more, and downloads what it needs.
+package: $(BUILT)
+	@echo "package: pytest tests/packaging"
+	@$(BIN)/python -m pytest -q -o faulthandler_timeout=3600 -m packaging tests/packaging
+	@echo "package: built"
+	@find build/package -type f | sort
 
 test-all:
 	@$(MAKE) --no-print-directory test

@@ -37,8 +37,19 @@ def _same_environment_everywhere() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker that `pytest_runtest_setup` obeys."""
+    """Register the markers that the hooks below obey."""
     config.addinivalue_line("markers", "namespaces: makes network namespaces; skipped where it cannot")
+    config.addinivalue_line("markers", "packaging: builds and installs the package; only with -m packaging")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the package, which compile it, unless they are asked for by their marker."""
+    if "packaging" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker("packaging")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(tryfirst=True)
