@@ -8,9 +8,11 @@ namespace weft {
 // To weft._core.
 void bind_bounds(nanobind::module_& m);
 void bind_forest(nanobind::module_& m);
-void bind_packets(nanobind::module_& m);
-void bind_simulation(nanobind::module_& m);
 void bind_multitree(nanobind::module_& m);
+void bind_packets(nanobind::module_& m);
+void bind_schedule(nanobind::module_& m);
+void bind_simulation(nanobind::module_& m);
+void bind_topology(nanobind::module_& m);
 void bind_verification(nanobind::module_& m);
 void bind_workflow(nanobind::module_& m);
 

@@ -1,4 +1,4 @@
-// Python half: src/weft/runtime/transport/connect.py.
+// Python half: src/weft/runtime/transport/heartbeats.py.
 #include "runtime/heartbeats.hpp"
 
 #include <poll.h>

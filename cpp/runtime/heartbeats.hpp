@@ -5,7 +5,8 @@
 // seen on their machines, and tells all ranks; a rank that no longer hears rank 0 declares rank 0 lost. The same
 // connection carries the news that a connection was cut, which rank a rank waits for, and why it gave up.
 //
-// Python half: src/weft/runtime/transport/connect.py.
+// Python half: src/weft/runtime/transport/heartbeats.py, which says after how long a silence a rank is suspected, and
+// after how long it is declared lost.
 #pragma once
 
 #include <atomic>
@@ -18,6 +19,9 @@
 #include "runtime/status.hpp"
 
 namespace weft::runtime {
+
+// Between two heartbeats of a rank, in shared memory as well as on its connection to rank 0.
+constexpr int64_t kHeartbeatMs = 100;
 
 class Heartbeats {
 public:

@@ -1,11 +1,12 @@
 // The watch of a rank over the other ranks of its machine, and what is known of all ranks of the job.
-// Python half: src/weft/runtime/transport/connect.py.
+// Python half: src/weft/runtime/transport/heartbeats.py.
 #include <poll.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
+#include "runtime/heartbeats.hpp"
 #include "runtime/shared_memory.hpp"
 #include "runtime/timing.hpp"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.planning.curves import CurveSample, bracket, is_rough
-from weft.planning.segments import message_shares, segment_share, segment_size, segments_of
+from weft.planning.segment_shares import message_shares, segment_share, segment_size, segments_of
 from weft.simulation import simulate
 from weft.topology import load_topology
 

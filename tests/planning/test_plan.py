@@ -213,7 +213,7 @@ def test_equal_schedules_of_two_variants_count_once(monkeypatch: pytest.MonkeyPa
         built.append(candidate)
         original(self, candidate)  # type: ignore[arg-type]
 
-    from weft.planning.search import PlanSearch
+    from weft.planning.fastest_by_size import PlanSearch
 
     original = PlanSearch.add
     monkeypatch.setattr(PlanSearch, "add", keep)

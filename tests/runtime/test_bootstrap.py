@@ -33,7 +33,7 @@ def frame_from(channel: handshake.FramedConnection) -> tuple[handshake.FrameKind
 
 
 def test_a_job_of_one_needs_nobody() -> None:
-    with join(Place(0, 1)) as plane:
+    with join(Place(0, 1), timeout=60) as plane:
         assert plane.exchange(b"mine") == [b"mine"]
         plane.barrier()
     assert (plane.rank, plane.size) == (0, 1)
@@ -185,7 +185,7 @@ plane.barrier(20)
                 "this control plane cannot be used any more: barrier: Timed out waiting 500ms: rank 2"
                 in job.result(rank)["text"]
             )
-    plane = join(Place(0, 1))
+    plane = join(Place(0, 1), timeout=60)
     plane.close()
     with pytest.raises(RuntimeFailure, match="cannot be used any more: it was closed"):
         plane.barrier()
@@ -196,12 +196,12 @@ def test_a_wait_that_cannot_be_is_refused(timeout: float) -> None:
     with pytest.raises(InputError, match="timeout"):
         join(Place(0, 1), timeout=timeout)
     with pytest.raises(InputError, match="timeout"):
-        join(Place(0, 1)).barrier(timeout)
+        join(Place(0, 1), timeout=60).barrier(timeout)
 
 
 def test_a_payload_too_large_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(LimitError, match="bytes to exchange: 65,537 is more than the 65,536"):
-        join(Place(0, 1)).exchange(b"x" * 65537)
+        join(Place(0, 1), timeout=60).exchange(b"x" * 65537)
 
 
 # --- places that cannot be

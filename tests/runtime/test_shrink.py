@@ -135,7 +135,7 @@ def test_what_is_left_of_a_topology() -> None:
 
 def test_a_number_of_survivors_that_cannot_be_is_refused() -> None:
     from weft.errors import InputError
-    from weft.runtime.bootstrap.regroup import check_minimum
+    from weft.runtime.bootstrap.shrink import check_minimum
 
     for minimum in (0, 5, -1):
         with pytest.raises(InputError, match=f"minimum {minimum}"):

@@ -13,8 +13,15 @@ from weft.errors import InputError, LimitError
 from weft.simulation import LocalWork, Part
 from weft.topology import load_topology
 from weft.training.devices import find_device
+from weft.training.endpoint_resources import (
+    CHANNEL,
+    Equipment,
+    engine_phases,
+    passages,
+    phase_steps,
+    resources,
+)
 from weft.training.endpoints import ENDPOINTS, Endpoint, EndpointEngine, find_endpoint
-from weft.training.equipment import CHANNEL, Equipment, engine_phases, passages, phase_steps, resources
 
 GB = 10**9
 CHUNK = 64 << 10

@@ -13,7 +13,7 @@ from weft.algorithms import registry
 from weft.algorithms.registry import Refusal
 from weft.errors import InputError, VerificationError, check_choice
 from weft.planning.plans import PlannedSchedule, make_label
-from weft.planning.segments import message_shares, segments_of
+from weft.planning.segment_shares import message_shares, segments_of
 from weft.schedule import COLLECTIVES
 from weft.verification import verify
 

@@ -1,7 +1,7 @@
 """Making a plan: candidates in, the search, a plan out, and better ones as they come.
 
-Every algorithm and variant that applies is built and verified; `weft.planning.search` finds out who is
-fastest where; the plan keeps those schedules with their ranges of sizes.
+Every algorithm and variant that applies is built and verified; `weft.planning.fastest_by_size` finds which
+is fastest where; the plan keeps those schedules with their ranges of sizes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError, UnsupportedError
 from weft.planning.budget import expect_rows
 from weft.planning.candidates import Candidate, Recipe, build, list_recipes
+from weft.planning.fastest_by_size import PlanSearch, Stretch
 from weft.planning.plan_file import load_plan
 from weft.planning.plans import Contender, Plan, PlanPoint, Range
-from weft.planning.search import PlanSearch, Stretch
 from weft.topology import load_topology
 
 if TYPE_CHECKING:

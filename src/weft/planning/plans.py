@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
 from weft.errors import InputError, TopologyError
-from weft.planning.segments import LEAST_SEGMENT, segment_size
+from weft.planning.segment_shares import LEAST_SEGMENT, segment_size
 
 if TYPE_CHECKING:
     from weft.algorithms.registry import Refusal

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from weft import limits
 from weft.algorithms import registry
 from weft.errors import InputError, list_some
-from weft.planning.segments import LEAST_SEGMENT
+from weft.planning.segment_shares import LEAST_SEGMENT
 from weft.simulation import simulate
 
 if TYPE_CHECKING:

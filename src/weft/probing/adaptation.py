@@ -25,7 +25,7 @@ from weft.probing.measurements import (
     plateau,
 )
 from weft.probing.session import ProbeEffort, probe
-from weft.runtime.agreement import share
+from weft.runtime.agreed_plan import share
 from weft.schedule.ir import DEFAULT_ROUTE
 from weft.simulation import simulate
 

@@ -15,13 +15,13 @@ from weft.probing.flow_rounds import cable_flows
 from weft.probing.flows import prepare
 from weft.probing.host_addresses import find_cables, own_addresses
 from weft.probing.measurements import FABRIC, MeasuredCable, join_all
-from weft.runtime.transport.connections import (
+from weft.runtime.transport.link_connections import ConnectionEnds
+from weft.runtime.transport.tcp_connections import (
     ListenAddress,
     PeerConnection,
     connect_peers,
     open_data_listener,
 )
-from weft.runtime.transport.link_connections import ConnectionEnds
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from weft.probing.flows import Connections
     from weft.runtime.bootstrap.control_plane import ControlPlane
-    from weft.runtime.transport.connections import DataListener
+    from weft.runtime.transport.tcp_connections import DataListener
 
 CABLE_S: Final = 3.0
 """A cable that has not connected by then is none."""

@@ -22,7 +22,7 @@ import numpy as np
 from weft.errors import InputError, PeerLost, RuntimeFailure, quote
 from weft.runtime.array_collectives import ArrayCollectives
 from weft.runtime.bootstrap.control_plane import check_timeout
-from weft.runtime.bootstrap.regroup import check_minimum
+from weft.runtime.bootstrap.shrink import check_minimum
 from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
 from weft.runtime.communicator_inputs import check_plan, load_inputs
 from weft.runtime.launcher.failure_reports import FailureReporter
@@ -131,7 +131,7 @@ class Communicator(ArrayCollectives):
         RuntimeFailure
             If rank 0 cannot plan; all ranks then go on as before.
         """
-        from weft.runtime.agreement import agree_on_plan
+        from weft.runtime.agreed_plan import agree_on_plan
 
         self._check_open()
         plan = agree_on_plan(
@@ -157,7 +157,7 @@ class Communicator(ArrayCollectives):
         RuntimeFailure
             If rank 0 cannot plan; all ranks then go on as before.
         """
-        from weft.runtime.agreement import agree_on_plan
+        from weft.runtime.agreed_plan import agree_on_plan
 
         self._check_open()
         network = self._chooser.inputs.network
@@ -293,15 +293,25 @@ class Communicator(ArrayCollectives):
         planned = before.inputs.plan or before.inputs.schedule
         if planned is None or found.topology is None or new.size == 1:
             return new
+        return new._plan_for_survivors(found.topology, plan_time_limit, minimum, timeout)
+
+    def _plan_for_survivors(
+        self, topology: Topology, time_limit: float, minimum: int | None, timeout: float | None
+    ) -> Communicator:
+        """Plan for what is left after a loss, and shrink once more if another rank is lost meanwhile.
+
+        Nobody else could do that: the program does not have this communicator yet.
+        """
         try:
-            new.replan(found.topology, time_limit=plan_time_limit)
-        except PeerLost:  # nobody else could shrink it: the program does not have it yet
-            later = new.shrink(minimum=minimum, timeout=timeout, plan_time_limit=plan_time_limit)
+            self.replan(topology, time_limit=time_limit)
+        except PeerLost:
+            later = self.shrink(minimum=minimum, timeout=timeout, plan_time_limit=time_limit)
+            assert self.survivors is not None
             assert later.survivors is not None
-            later.survivors = tuple(found.before[rank] for rank in later.survivors)
-            later.ahead = found.ahead
+            later.survivors = tuple(self.survivors[rank] for rank in later.survivors)
+            later.ahead = self.ahead
             return later
-        return new
+        return self
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
         """Array where the engine works best; Weft's own: in memory that the ranks of a machine share.

@@ -13,7 +13,7 @@ from weft import limits
 from weft.errors import FormatError, InputError, name_ranks
 from weft.files import read_bytes, standard_input
 from weft.runtime.flight_recorder import FORMAT, CommunicatorRecord, FlightRecord, RecordedOperation
-from weft.runtime.transport.connect import FROZEN_AFTER_MS
+from weft.runtime.transport.heartbeats import FROZEN_AFTER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -23,8 +23,8 @@ from weft.runtime.engines.native_engine import NativeEngine
 from weft.runtime.extension import require_runtime
 from weft.runtime.resources import close_on_error
 from weft.runtime.schedule_selection import ScheduleSelector
-from weft.runtime.transport.connections import CONNECT_S
 from weft.runtime.transport.rank_transport import TransportSettings
+from weft.runtime.transport.tcp_connections import CONNECT_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,14 +6,13 @@ Importing this registers the backend: ``torch.distributed.init_process_group("we
 from __future__ import annotations
 
 try:
-    from torch import distributed as _dist
+    import torch.distributed  # noqa: F401 - so that what is missing is named in one line
 except ImportError as error:
     raise ImportError(f"weft.torch needs torch ({error}); pip install torch") from error
 
 from weft.torch.dear import DeAR
-from weft.torch.group_methods import BACKEND
 from weft.torch.hook import ddp_hook
-from weft.torch.process_group import WeftProcessGroup, communicator, create, init_process_group
+from weft.torch.process_group import WeftProcessGroup, communicator, init_process_group
 from weft.torch.profiling import profile
 from weft.torch.scaler import GradScaler
 from weft.torch.store_bootstrap import Options, connect
@@ -29,5 +28,3 @@ __all__ = [
     "init_process_group",
     "profile",
 ]
-
-_dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu"])

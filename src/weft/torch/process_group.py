@@ -260,3 +260,6 @@ def create(given: Any, options: Options | None) -> WeftProcessGroup:
         check = partial(failures.check, reports=False)
         connections = open_peer_connections(given.store, found, options, check, seconds)
     return WeftProcessGroup(given.store, found, connections, failures)
+
+
+dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu"])

@@ -16,8 +16,8 @@ import numpy as np
 from weft import limits, units
 from weft.errors import InputError
 from weft.simulation import LocalWork
+from weft.training.endpoint_resources import CHANNEL, COMPUTE, Equipment
 from weft.training.endpoints import ENDPOINTS, Endpoint
-from weft.training.equipment import CHANNEL, COMPUTE, Equipment
 from weft.training.single_channel import TaskTimes, last_iteration
 from weft.training.task_graph import TaskKind
 

@@ -175,7 +175,7 @@ class Pump:
 def route_through_pumps(damage: Damage | None) -> list[Pump]:
     """Let the data connections of the next job in this process go through pumps; the first has the damage."""
     from weft.runtime.transport import connect
-    from weft.runtime.transport.connections import HEARTBEATS
+    from weft.runtime.transport.tcp_connections import HEARTBEATS
 
     connect_peers, pumps = connect.connect_peers, list[Pump]()
 

@@ -13,8 +13,8 @@ from weft.algorithms import direct, four_phase
 from weft.errors import InputError
 from weft.topology import load_topology
 from weft.training.cluster import cut
+from weft.training.endpoint_resources import CHANNEL, Equipment
 from weft.training.endpoints import ENDPOINTS, Endpoint, EndpointEngine
-from weft.training.equipment import CHANNEL, Equipment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

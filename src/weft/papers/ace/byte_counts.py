@@ -14,7 +14,7 @@ from weft.algorithms import four_phase
 from weft.papers.claims import StudyCase
 from weft.schedule import Op
 from weft.topology import load_topology
-from weft.training.equipment import phase_steps
+from weft.training.endpoint_resources import phase_steps
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule

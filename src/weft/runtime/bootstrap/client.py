@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from weft.runtime.bootstrap.handshake import FramedConnection
 
 
-def join(place: Place, *, timeout: float = 60.0) -> ControlPlane:
+def join(place: Place, *, timeout: float) -> ControlPlane:
     """Join the job and get its control plane; every rank calls this.
 
     Parameters

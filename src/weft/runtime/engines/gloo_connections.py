@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft.errors import TimedOut
 from weft.runtime.bootstrap.group_store import AnsweringStore
 from weft.runtime.bootstrap.members import lost
-from weft.runtime.transport.connect import FROZEN_AFTER_MS
+from weft.runtime.transport.heartbeats import FROZEN_AFTER_MS
 
 if TYPE_CHECKING:
     from weft.runtime.engines.peer_watch import PeerWatch

@@ -25,7 +25,7 @@ from weft.errors import (
     TimedOut,
 )
 from weft.runtime.bootstrap.members import lost
-from weft.runtime.bootstrap.regroup import Regroup
+from weft.runtime.bootstrap.shrink import SurvivorMeeting
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines import AwaitedPeer, Engine
 from weft.runtime.extension import _runtime
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.members import Member
-    from weft.runtime.bootstrap.regroup import Regrouped, RegroupKit
+    from weft.runtime.bootstrap.shrink import ShrinkKit, SurvivorGroup
     from weft.runtime.engines import PeerExchange, Prepared
     from weft.runtime.transport.rank_transport import Transport, TransportSettings
     from weft.schedule import Schedule
@@ -295,13 +295,13 @@ class NativeEngine(Engine[Flat]):
         control_plane, transport = self.control_plane, self._transport
         if control_plane is None:
             raise InputError("only the communicator of all ranks can shrink; split what it returns")
-        if transport.regroup_kit is None:
+        if transport.shrink_kit is None:
             msg = "this rank is the only one of its communicator, so there is no other that it can have lost"
             raise InputError(f"{msg}; go on with the communicator as it is")
         completed = self._completed(failed)
         lost = set() if lost_rank is None else {lost_rank}
         while True:
-            met = self._regroup(transport.regroup_kit, lost, completed, timeout, minimum)
+            met = self._meet_survivors(transport.shrink_kit, lost, completed, timeout, minimum)
             met.control_plane.reporter = control_plane.reporter.among(met.before)
             left = without_ranks(topology, self.hosts, met.before)
             try:
@@ -318,23 +318,23 @@ class NativeEngine(Engine[Flat]):
             except BaseException:
                 self.close()
                 raise
-        if (kit := engine._transport.regroup_kit) is not None:
-            kit.inherit(transport.regroup_kit)
+        if (kit := engine._transport.shrink_kit) is not None:
+            kit.inherit(transport.shrink_kit)
         self.close()
         self.control_plane = None
         engine.done_before = met.completed
         return engine, Survivors(met.before, completed - met.completed, left)
 
-    def _regroup(
-        self, kit: RegroupKit, lost: set[int], completed: int, timeout: float, minimum: int | None
-    ) -> Regrouped:
+    def _meet_survivors(
+        self, kit: ShrinkKit, lost: set[int], completed: int, timeout: float, minimum: int | None
+    ) -> SurvivorGroup:
         """Meet the other survivors; ranks in `lost` may only be frozen."""
         host = self._transport.host
 
         def losses() -> dict[int, bool]:
             return dict.fromkeys(lost, True) | dict(host.losses())
 
-        return Regroup(self.rank, self.members, kit, losses, completed, timeout, minimum).run()
+        return SurvivorMeeting(self.rank, self.members, kit, losses, completed, timeout, minimum).run()
 
     def leave(self) -> None:
         """Hang up: operations that other ranks have begun with this one, or begin, fail and name it."""

@@ -22,10 +22,13 @@ import numpy as np
 
 from weft.errors import InputError, LimitError, RuntimeFailure, WeftError
 from weft.runtime.bootstrap.control_plane import check_timeout
-from weft.runtime.bootstrap.regroup import RegroupKit
+from weft.runtime.bootstrap.shrink import ShrinkKit
 from weft.runtime.extension import _runtime
 from weft.runtime.resources import guarded
-from weft.runtime.transport.connections import (
+from weft.runtime.transport.heartbeats import start_heartbeats
+from weft.runtime.transport.link_connections import LinkConnections, find_link_connections, find_nodes
+from weft.runtime.transport.rank_transport import Transport, TransportSettings
+from weft.runtime.transport.tcp_connections import (
     HEARTBEATS,
     LOOPBACK,
     ListenAddress,
@@ -33,8 +36,6 @@ from weft.runtime.transport.connections import (
     connect_peers,
     open_data_listener,
 )
-from weft.runtime.transport.link_connections import LinkConnections, find_link_connections, find_nodes
-from weft.runtime.transport.rank_transport import Transport, TransportSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,12 +44,6 @@ if TYPE_CHECKING:
     from weft.runtime.bootstrap.members import Member
     from weft.runtime.transport.link_connections import ConnectionEnds
     from weft.topology import Topology
-
-SUSPECT_AFTER_MS: Final = 1000
-"""A rank that has been silent for so long is named to the ranks that wait for it."""
-
-FROZEN_AFTER_MS: Final = 5000
-"""A rank that has been silent for so long is declared lost."""
 
 _SMALLER: Final = "set WEFT_ARENA to less, such as 256MiB, or raise 'ulimit -v'"
 
@@ -179,7 +174,7 @@ def _connect(
         wanted = _data_connections(placement.remote, settings.streams, links)
         wanted.update({PeerConnection(other, HEARTBEATS): None for other in placement.watched})
         connections = connect_peers(rank, listener, addresses, wanted, time_left(), control_plane)
-        regroup_kit = RegroupKit(listener.keep(), addresses) if len(members) > 1 else None
+        shrink_kit = ShrinkKit(listener.keep(), addresses) if len(members) > 1 else None
     told = control_plane.exchange(msgspec.msgpack.encode(sorted(readable)), time_left())
     agreed = [msgspec.msgpack.decode(part, type=set[int]) for part in told]
     watched = {other: connections[PeerConnection(other, HEARTBEATS)] for other in placement.watched}
@@ -196,9 +191,9 @@ def _connect(
         settings=settings,
         address=address,
         channels={0},
-        heartbeats=_start_watch(host, placement, watched),
+        heartbeats=start_heartbeats(host, placement.neighbours, len(members), watched),
         watched=watched,
-        regroup_kit=regroup_kit,
+        shrink_kit=shrink_kit,
     )
     control_plane.barrier(time_left())
     return transport
@@ -223,7 +218,7 @@ def reconnect(
     )
     assert transport is not None
     transport.heartbeats, transport.watched = before.heartbeats, before.watched
-    transport.regroup_kit = before.regroup_kit
+    transport.shrink_kit = before.shrink_kit
     return transport
 
 
@@ -417,15 +412,3 @@ def _attach(host: _runtime.Host, number: int, rank: int, info: _RankInfo) -> Non
     assert info.settings.arena_bytes is not None  # settings are exchanged with nothing left open
     with guarded(f"the shared memory of rank {rank} (pid {info.pid}) cannot be used", memory=_SMALLER):
         host.attach(number, info.pid, info.descriptor, info.settings.arena_bytes)
-
-
-def _start_watch(
-    host: _runtime.Host, placement: _Placement, watched: dict[int, socket.socket]
-) -> _runtime.Heartbeats | None:
-    """Watch the processes of this machine, and exchange heartbeats with other machines if there are any."""
-    ranks = len(placement.local)
-    host.start_watch(SUSPECT_AFTER_MS, FROZEN_AFTER_MS, placement.neighbours, ranks)
-    if placement.is_one_machine:
-        return None
-    descriptors = [watched[rank].fileno() if rank in watched else -1 for rank in range(ranks)]
-    return _runtime.Heartbeats(host, descriptors, SUSPECT_AFTER_MS, FROZEN_AFTER_MS)

@@ -13,7 +13,7 @@ from weft.runtime.extension import _runtime
 from weft.runtime.transport.arena_allocator import find_arena_bytes
 
 if TYPE_CHECKING:
-    from weft.runtime.bootstrap.regroup import RegroupKit
+    from weft.runtime.bootstrap.shrink import ShrinkKit
     from weft.runtime.transport.link_connections import LinkConnections
 
 TransportName = Literal["auto", "copy", "tcp"]
@@ -114,7 +114,7 @@ class Transport:
         The channels that are in use; all communicators of a process have the same set.
     heartbeats, watched
         The heartbeats between machines, if there are several, and their sockets.
-    regroup_kit
+    shrink_kit
         Where the ranks of the job can meet again if some are lost; None for a part of them, and for one rank.
 
     Attributes
@@ -137,7 +137,7 @@ class Transport:
     channels: set[int]
     heartbeats: _runtime.Heartbeats | None = None
     watched: dict[int, socket.socket] = field(default_factory=dict)
-    regroup_kit: RegroupKit | None = None
+    shrink_kit: ShrinkKit | None = None
     executor: _runtime.Executor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -165,8 +165,8 @@ class Transport:
         self._close_sockets()
         for connection in self.watched.values():
             connection.close()
-        if self.regroup_kit is not None:
-            self.regroup_kit.close()
+        if self.shrink_kit is not None:
+            self.shrink_kit.close()
 
     def close_data(self) -> None:
         """Close the data connections only; the shared memory and the heartbeats stay."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from weft.errors import InputError
-from weft.torch.dear.fusion_groups import POLICIES, Parameters
+from weft.torch.dear.fusion_plan import POLICIES, Parameters
 from weft.torch.dear.sharding import ELEMENTWISE
 from weft.units import parse_size
 

@@ -13,7 +13,7 @@ from weft.torch.internals import copy_all
 
 if TYPE_CHECKING:
     from weft.torch.dear.bucket_channel import BucketChannel, StartedOperation
-    from weft.torch.dear.fusion_groups import FusionGroup, Parameters
+    from weft.torch.dear.fusion_plan import FusionGroup, Parameters
 
 
 class BucketStage(Enum):

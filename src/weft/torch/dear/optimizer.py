@@ -19,7 +19,7 @@ from weft.errors import FormatError, InputError
 from weft.runtime.resources import close_on_error
 from weft.torch.dear.arguments import MODES, check_choices, check_model, number_parameters
 from weft.torch.dear.bucket_channel import COMMUNICATION, OperationSpan
-from weft.torch.dear.fusion_groups import POLICIES, decode_plan
+from weft.torch.dear.fusion_plan import POLICIES, decode_plan
 from weft.torch.dear.gather_phase import GatherPhase
 from weft.torch.dear.gradient_bucket import BucketStage
 from weft.torch.dear.hooks import Hooks, find_hooked_modules
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from weft.runtime import Communicator
     from weft.topology import Topology
     from weft.torch.dear.bucket_channel import BucketChannel
-    from weft.torch.dear.fusion_groups import FusionPlan
+    from weft.torch.dear.fusion_plan import FusionPlan
     from weft.training import Layer, Linear
 
 _KEY: Final = "weft"

@@ -19,7 +19,7 @@ from weft.torch.dear.gradient_bucket import BucketStage, GradientBucket
 
 if TYPE_CHECKING:
     from weft.torch.dear.bucket_channel import BucketChannel, StartedOperation
-    from weft.torch.dear.fusion_groups import FusionPlan, Parameters
+    from weft.torch.dear.fusion_plan import FusionPlan, Parameters
     from weft.torch.dear.gradient_bucket import Slot
 
 _HEAD: Final = 1  # seconds of the latest iteration, then one number per parameter

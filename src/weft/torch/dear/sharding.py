@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from weft.torch.dear.bucket_channel import BucketChannel
-    from weft.torch.dear.fusion_groups import Parameters
+    from weft.torch.dear.fusion_plan import Parameters
     from weft.torch.dear.gradient_bucket import GradientBucket
     from weft.torch.dear.partial_step import Captured
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.torch.dear.bucket_channel import BucketChannel, OperationSpan
-    from weft.torch.dear.fusion_groups import FusionPlan, Parameters
+    from weft.torch.dear.fusion_plan import FusionPlan, Parameters
     from weft.torch.dear.hooks import HookedModule
 
 _WARM_UP: Final = 1

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.torch.dear.bucket_channel import OperationSpan
-    from weft.torch.dear.fusion_groups import FusionPlan
+    from weft.torch.dear.fusion_plan import FusionPlan
     from weft.training import Costs, Layer
 
 

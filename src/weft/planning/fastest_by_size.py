@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import limits
 from weft.planning.curves import CurveSample, TimeCurve
-from weft.planning.segments import LEAST_SEGMENT, segment_share, segment_size
+from weft.planning.segment_shares import LEAST_SEGMENT, segment_share, segment_size
 from weft.simulation.simulator import run_once
 
 if TYPE_CHECKING:

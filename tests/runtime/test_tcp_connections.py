@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from weft.errors import RuntimeFailure, TimedOut
-from weft.runtime.transport.connections import (
+from weft.runtime.transport.tcp_connections import (
     LOOPBACK,
     DataListener,
     ListenAddress,

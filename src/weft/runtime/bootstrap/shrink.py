@@ -1,4 +1,4 @@
-"""Regrouping: the survivors of lost ranks meet again without them.
+"""Shrinking: the survivors of lost ranks meet again without them.
 
 Every rank keeps the listener open at which it was called when the job connected, and knows those of all
 others, each with its token. The survivor with the lowest rank leads: it serves its listener, the others call
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from weft.runtime.bootstrap.handshake import FramedConnection
     from weft.runtime.bootstrap.listener import Applicant
-    from weft.runtime.transport.connections import ListenAddress
+    from weft.runtime.transport.tcp_connections import ListenAddress
 
-_SCOPE: Final = "regroup"
+_SCOPE: Final = "shrink"
 _TICK_S: Final = 0.1
 _PROBE_S: Final = 1.0
 """From one look at whether a rank that does not come still listens to the next."""
@@ -71,7 +71,7 @@ class _LeaderLost(Exception):
 
 
 @dataclass(slots=True)
-class RegroupKit:
+class ShrinkKit:
     """What a rank keeps during a run, so that survivors can find each other.
 
     Parameters
@@ -88,7 +88,7 @@ class RegroupKit:
     addresses: Sequence[ListenAddress]
     earlier: list[socket.socket] = field(default_factory=list)
 
-    def inherit(self, before: RegroupKit) -> None:
+    def inherit(self, before: ShrinkKit) -> None:
         """Keep the sockets of an earlier kit open.
 
         Nobody serves them, but a rank that did not hear that the survivors are connected, because their
@@ -104,7 +104,7 @@ class RegroupKit:
 
 
 @dataclass(frozen=True)
-class Regrouped:
+class SurvivorGroup:
     """The survivors.
 
     Parameters
@@ -123,8 +123,8 @@ class Regrouped:
 
 
 @dataclass(slots=True)
-class Regroup:
-    """One regrouping of the survivors, seen from one of them.
+class SurvivorMeeting:
+    """One meeting of the survivors, seen from one of them.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Regroup:
 
     me: int
     members: Sequence[Member]
-    kit: RegroupKit
+    kit: ShrinkKit
     losses: Callable[[], Mapping[int, bool]]
     completed: int
     timeout: float
@@ -156,7 +156,7 @@ class Regroup:
     _deadline: float = 0.0
     _came: dict[int, tuple[_Report, FramedConnection]] = field(default_factory=dict)
 
-    def run(self) -> Regrouped:
+    def run(self) -> SurvivorGroup:
         """Meet the others.
 
         Raises
@@ -195,7 +195,7 @@ class Regroup:
 
     # The calling side.
 
-    def _follow(self, leader: int) -> Regrouped | None:
+    def _follow(self, leader: int) -> SurvivorGroup | None:
         """Be admitted by the leader and wait for the group; None if the leader is gone."""
         there, pauses = self.kit.addresses[leader], RetryPauses()
         while leader not in self._lost:
@@ -239,7 +239,7 @@ class Regroup:
                 caller.wait(_TICK_S)
         return admitted[0]
 
-    def _enter(self, channel: FramedConnection, leader: int) -> Regrouped:
+    def _enter(self, channel: FramedConnection, leader: int) -> SurvivorGroup:
         """Wait for the group."""
         with close_on_error(channel):
             left = max(0.001, self._time_left())
@@ -254,11 +254,11 @@ class Regroup:
                 msg = f"rank {leader} sent a group that this rank is not in; use one Weft everywhere"
                 raise RuntimeFailure(msg)
         control_plane = ControlPlane(group.before.index(self.me), group.members, {0: channel})
-        return Regrouped(control_plane, group.before, group.completed)
+        return SurvivorGroup(control_plane, group.before, group.completed)
 
     # The leader's side.
 
-    def _lead(self) -> Regrouped:
+    def _lead(self) -> SurvivorGroup:
         listening, token = self.kit.listening.dup(), self.kit.addresses[self.me].token
         with close_on_error(self), Listener([listening], token, limits.MAX_EXCHANGE_BYTES) as listener:
             try:
@@ -341,7 +341,7 @@ class Regroup:
                     gone.add(rank)
         return gone
 
-    def _welcome(self) -> Regrouped:
+    def _welcome(self) -> SurvivorGroup:
         """Number the survivors anew, and tell them."""
         before = tuple(sorted({self.me, *self._came}))
         self._check_quorum(before)
@@ -352,7 +352,7 @@ class Regroup:
         payload = msgspec.msgpack.encode(_Group(members, before, completed))
         channels = {before.index(rank): channel for rank, (_, channel) in self._came.items()}
         send_all(channels, FrameKind.WELCOME, payload, self._deadline)
-        return Regrouped(ControlPlane(0, members, channels), before, completed)
+        return SurvivorGroup(ControlPlane(0, members, channels), before, completed)
 
     def _check_quorum(self, before: Sequence[int]) -> None:
         if self.minimum is not None:

@@ -1,0 +1,50 @@
+// The table of a schedule and the order of its rows, for Python.
+// Python half: src/weft/columns.py and src/weft/schedule/ir.py.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "bindings/arrays.hpp"
+#include "bindings/module.hpp"
+#include "bindings/table.hpp"
+#include "schedule/row_order.hpp"
+
+namespace weft {
+namespace {
+
+std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
+    std::vector<std::span<const int32_t>> views;
+    for (const auto& key : keys) {
+        if (key.shape(0) != keys.front().shape(0)) throw std::invalid_argument("columns differ in length");
+        views.push_back(view(key));
+    }
+    if (views.empty()) return std::nullopt;
+    auto order = row_order(views);
+    if (!order) return std::nullopt;
+    return to_numpy(std::move(*order));
+}
+
+}  // namespace
+
+void bind_schedule(nb::module_& m) {
+    m.def("row_order", &row_order_py, nb::arg("keys"),
+          "Stable sorting permutation by several columns, most significant first, or None if in order already.");
+    nb::class_<Table>(m, "Table", "The transfer columns of a schedule.")
+        .def(
+            "__init__",
+            [](Table* self, In<int32_t> step, In<int32_t> chunk, In<int32_t> src, In<int32_t> dst, In<uint8_t> op,
+               In<int32_t> route, std::optional<In<int32_t>> src_slot, std::optional<In<int32_t>> dst_slot) {
+                size_t rows = step.shape(0);
+                bool same = chunk.shape(0) == rows && src.shape(0) == rows && dst.shape(0) == rows &&
+                            op.shape(0) == rows && route.shape(0) == rows &&
+                            src_slot.has_value() == dst_slot.has_value() &&
+                            (!src_slot || (src_slot->shape(0) == rows && dst_slot->shape(0) == rows));
+                if (!same) throw std::invalid_argument("columns differ in length");
+                new (self) Table{step, chunk, src, dst, op, route, src_slot, dst_slot};
+            },
+            nb::arg("step"), nb::arg("chunk"), nb::arg("src"), nb::arg("dst"), nb::arg("op"), nb::arg("route"),
+            nb::arg("src_slot").none(), nb::arg("dst_slot").none());
+}
+
+}  // namespace weft
