@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from weft import limits
@@ -62,6 +62,9 @@ class Layer:
     exchange
         An all-to-all after its forward work and before its backward work. Such a layer is spread over the
         ranks and has no gradients to add up: `size_bytes` is 0.
+    weight_gradient_s
+        Of `backward_s`, the seconds for the gradient of its weights, which may be computed before that of its
+        input; None where the two are not told apart.
 
     Raises
     ------
@@ -75,6 +78,7 @@ class Layer:
     backward_s: float
     tensors: tuple[int, ...] = field(default=(), kw_only=True)
     exchange: LayerExchange | None = field(default=None, kw_only=True)
+    weight_gradient_s: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         limits.check_text("the name of a layer", self.name, InputError, empty=True)
@@ -84,6 +88,11 @@ class Layer:
         for what, seconds in (("forward", self.forward_s), ("backward", self.backward_s)):
             if not 0 <= seconds < math.inf:
                 raise InputError(f"layer {self.name}: {seconds} s of {what}; a time is at least 0 and finite")
+        if self.weight_gradient_s is not None and not 0 <= self.weight_gradient_s <= self.backward_s:
+            msg = (
+                f"{self.weight_gradient_s} s of {self.backward_s} s backward for the gradient of its weights"
+            )
+            raise InputError(f"layer {self.name}: {msg}; that is a part of it")
         if min(self.tensors, default=0) < 0:
             msg = f"layer {self.name}: a tensor of {min(self.tensors)} bytes; a size is at least 0"
             raise InputError(msg)
@@ -98,6 +107,24 @@ class Layer:
     def tensor_bytes(self) -> tuple[int, ...]:
         """Bytes of each trainable tensor; a layer that does not say is one, and none if it has no bytes."""
         return self.tensors or ((self.size_bytes,) if self.size_bytes else ())
+
+
+def slow_down(layer: Layer, forward: float, backward: float) -> Layer:
+    """The same layer, but its passes take so many times as long.
+
+    Examples
+    --------
+    >>> slow_down(Layer("conv", 8, 1.0, 2.0, weight_gradient_s=0.5), 2.0, 3.0)
+    Layer(name='conv', size_bytes=8, forward_s=2.0, backward_s=6.0, tensors=(), exchange=None, \
+weight_gradient_s=1.5)
+    """
+    weights = layer.weight_gradient_s
+    return replace(
+        layer,
+        forward_s=layer.forward_s * forward,
+        backward_s=layer.backward_s * backward,
+        weight_gradient_s=None if weights is None else min(weights, layer.backward_s) * backward,
+    )
 
 
 def check_layers(layers: Sequence[Layer]) -> None:

@@ -173,6 +173,7 @@ POLICIES: Final[dict[str, Policy]] = {
         Policy("horovod", "ideal-wfbp", "what is ready in a cycle of 1 ms is fused, up to 64 MiB"),
         Policy("mg-wfbp", "ideal-wfbp", "gradients merged where latency saved outweighs waiting"),
         Policy("bytescheduler", "ideal-overlap", "parts of 4 MB, first layers first, without a barrier"),
+        Policy("gradient-first", "ideal-overlap", "gradients of weights before those of inputs, no barrier"),
         Policy("zero", "ideal-dear", "gradients spread over the ranks (stage 2), or parameters too (3)"),
         Policy("dear", "ideal-dear", "reduce-scatters behind backward, all-gathers behind the next forward"),
     )

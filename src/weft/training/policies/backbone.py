@@ -88,6 +88,21 @@ class Backbone:
             self._exchange(sender, sender, task)
         return task
 
+    def gradients(self, index: int, *, exchanging: bool = True) -> int:
+        """Compute the gradient of a layer's weights, then that of its input; returns the first task.
+
+        Where the two are not told apart they are one task. With `exchanging`, what layers sent forward to
+        this one goes back after the second.
+        """
+        layer = self.layers[index]
+        first_s = layer.backward_s if layer.weight_gradient_s is None else layer.weight_gradient_s
+        weights = inputs = self._compute(index, "backward", first_s, ())
+        if layer.backward_s > first_s:
+            inputs = self._compute(index, "backward", layer.backward_s - first_s, ())
+        for sender in self._senders.get(index, ()) if exchanging else ():
+            self._exchange(sender, sender, inputs)
+        return weights
+
     def all_forward(self, after: Iterable[int] = ()) -> None:
         """Compute all layers forward, the first of them after these."""
         for index in range(len(self.layers)):
