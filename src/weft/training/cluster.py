@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits, units
-from weft.errors import InputError
+from weft.errors import InputError, SimulationError
 from weft.simulation import LocalWork
 from weft.training.endpoint_resources import CHANNEL, COMPUTE, Equipment
 from weft.training.endpoints import ENDPOINTS, Endpoint
 from weft.training.single_channel import TaskTimes, last_iteration
 from weft.training.task_graph import TaskKind
+from weft.training.while_sending import MOST_PASSES, SETTLED, Amounts, stretch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.simulation import WorkflowResult
     from weft.topology import Topology
+    from weft.training.endpoint_cost import Slowdowns
     from weft.training.iteration import IterationTimeline
     from weft.training.schedules import Chooser
     from weft.training.task_graph import Graph, RankTask
@@ -178,7 +180,7 @@ class Cluster:
     overhead_s: float = 0.0
     noise: Noise = Noise()
 
-    def run(self, graph: Graph, *, record: bool = False) -> ClusterRun:
+    def run(self, graph: Graph, *, record: bool = False, slowdowns: Slowdowns | None = None) -> ClusterRun:
         """Simulate a graph of at least two iterations.
 
         Parameters
@@ -187,11 +189,16 @@ class Cluster:
             Of a policy.
         record
             Keep what every link and resource did, for a trace.
+        slowdowns
+            Of the layers while a collective is under way at their rank; none by default. Such a graph is
+            simulated several times (`weft.training.while_sending`).
 
         Raises
         ------
         InputError
             If the noise or the graph cannot be.
+        SimulationError
+            If times with slowdowns do not settle.
         LimitError
             If it is too much for the engine.
         """
@@ -203,16 +210,37 @@ class Cluster:
             raise InputError(msg)
         count = len(graph.tasks) * self.topology.ranks
         limits.check("tasks of all ranks", count, limits.MAX_SEGMENTS)
-        builder = _Builder(self, graph)
+        if slowdowns is None:
+            return self._pass(_Builder(self, graph), graph, record=record)
+        return self._settle(graph, slowdowns, record=record)
+
+    def _pass(self, builder: _Builder, graph: Graph, *, record: bool) -> ClusterRun:
         found = builder.equipment.flow.run(record=record)
         return _judge(graph, found, np.array(builder.tasks), builder.equipment)
+
+    def _settle(self, graph: Graph, slowdowns: Slowdowns, *, record: bool) -> ClusterRun:
+        """Repeat a run until computing takes as long as what is under way beside it makes it take."""
+        amounts: Amounts | None = None
+        before = math.inf
+        for _ in range(MOST_PASSES):
+            builder = _Builder(self, graph, amounts)
+            run = self._pass(builder, graph, record=record)
+            if abs(run.seconds - before) <= SETTLED * run.seconds:
+                return run
+            before = run.seconds
+            amounts = stretch(graph, run.began_ps, run.ended_ps, builder.whole, slowdowns)
+        msg = f"computing beside sending did not settle in {MOST_PASSES} passes"
+        raise SimulationError(f"{msg}; use an endpoint without :while-sending")
 
 
 class _Builder:
     """Turns the tasks of a graph into tasks of the engine."""
 
-    def __init__(self, cluster: Cluster, graph: Graph) -> None:
+    def __init__(self, cluster: Cluster, graph: Graph, amounts: Amounts | None = None) -> None:
         self.cluster = cluster
+        self.whole: Amounts = {}
+        """Picoseconds of each computation at each rank with nothing under way."""
+        self._amounts = amounts
         sizes = [task.size_bytes for task in graph.tasks if task.collective == "all_reduce"]
         engine = cluster.endpoint.engine
         main = cluster.choose("all_reduce", max(sizes, default=1))[0] if engine is not None else None
@@ -224,14 +252,18 @@ class _Builder:
         for rank, factor in cluster.noise.stragglers.items():
             self._slow[rank] = factor
         self.tasks: list[int] = []
-        for task in graph.tasks:
-            after = [self.tasks[number] for number in task.after]
-            self.tasks.append(self._add(task, after))
+        for number, task in enumerate(graph.tasks):
+            after = [self.tasks[before] for before in task.after]
+            self.tasks.append(self._add(number, task, after))
 
-    def _add(self, task: RankTask, after: Sequence[int]) -> int:
+    def _add(self, number: int, task: RankTask, after: Sequence[int]) -> int:
         flow = self.equipment.flow
         if task.kind is TaskKind.COMPUTE:
-            return flow.task(task.name, [LocalWork(COMPUTE, self._amount(task.seconds))], after=after)
+            amount = self._amount(task.seconds)
+            self.whole[number] = np.broadcast_to(amount, self.cluster.topology.ranks).astype(np.int64)
+            if self._amounts is not None:
+                amount = self._amounts[number]
+            return flow.task(task.name, [LocalWork(COMPUTE, amount)], after=after)
         if task.kind is TaskKind.DELAY:
             return flow.task(task.name, [LocalWork(None, _picoseconds(task.seconds))], after=after)
         sizes = cut(self.cluster.endpoint, task.collective, task.size_bytes, self.cluster.topology.ranks)

@@ -10,7 +10,7 @@ at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -82,6 +82,9 @@ class Endpoint:
         Bytes per second that one processor can read for communication.
     bus_bandwidth
         Bytes per second between memory and network, each way.
+    only_while_sending
+        Whether computing lacks processors and memory bandwidth only while a collective is under way at its
+        rank. By default they are set aside all the time, as the paper's configurations have it.
     """
 
     name: str
@@ -96,6 +99,7 @@ class Endpoint:
     message_bytes: int = 8 << 10
     processor_bandwidth: int = 64 * 1_245_000_000
     bus_bandwidth: int = 500 * _GB
+    only_while_sending: bool = False
 
     def __post_init__(self) -> None:
         speeds = (self.processor_bandwidth, self.bus_bandwidth, self.memory_bandwidth or 1)
@@ -163,9 +167,15 @@ ENDPOINTS: Final = {
 }
 """By name; the last five are those of the paper."""
 
+COMPARED: Final = ("no-overlap", "comm-opt", "comp-opt", "ace", "ideal")
+"""The five of the paper, in its order: three baselines, the engine, and what no engine can beat."""
+
+WHILE_SENDING: Final = ":while-sending"
+"""Behind a name: take from computing only while something is sent."""
+
 
 def find_endpoint(name: str) -> Endpoint:
-    """Give the endpoint of a name.
+    """Give the endpoint of a name; ``:while-sending`` behind it sets `only_while_sending`.
 
     Raises
     ------
@@ -176,5 +186,10 @@ def find_endpoint(name: str) -> Endpoint:
     --------
     >>> find_endpoint("ace").engine.fsms
     16
+    >>> find_endpoint("comm-opt:while-sending").only_while_sending
+    True
     """
+    if name.endswith(WHILE_SENDING):
+        endpoint = look_up("endpoint", name.removesuffix(WHILE_SENDING), ENDPOINTS)
+        return replace(endpoint, name=name, only_while_sending=True)
     return look_up("endpoint", name, ENDPOINTS)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft import units
-from weft.errors import InputError
 from weft.planning import Plan
 from weft.planning.quick import QuickChooser
 from weft.topology import load_topology
 from weft.training.choice import AUTO, choose_policy
 from weft.training.cluster import Cluster, Noise
 from weft.training.costs import Bounded, Simulated
-from weft.training.devices import Device, find_device
+from weft.training.devices import find_device
+from weft.training.endpoint_cost import layers_under
 from weft.training.endpoints import Endpoint, find_endpoint
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
 from weft.training.policies import LINES
@@ -109,7 +109,7 @@ class TrainingJob:
         endpoint = find_endpoint(self.endpoint) if isinstance(self.endpoint, str) else self.endpoint
         device = find_device(self.device) if isinstance(self.device, str) else self.device
         workload = load_workload(self.model) if isinstance(self.model, str) else self.model
-        layers = workload.layers(_left_by(endpoint, device), self.batch, self.dtype)
+        layers, slowdowns = layers_under(workload, device, endpoint, self.batch, self.dtype)
         network = self.topology if isinstance(self.topology, Plan) else load_topology(self.topology)
         topology = network.topology if isinstance(network, Plan) else network
         choose = (
@@ -123,7 +123,7 @@ class TrainingJob:
         graph = policy.build(layers, iterations=self.iterations, costs=costs, **options)
         noise = Noise(self.jitter, self.stragglers, self.seed)
         cluster = Cluster(topology, choose, endpoint, self.channels, self.overhead_s, noise)
-        run = cluster.run(graph, record=record)
+        run = cluster.run(graph, record=record, slowdowns=slowdowns)
         return TrainingResult(self, workload, device, layers, policy, options, reason, graph, cluster, run)
 
 
@@ -283,16 +283,6 @@ def train(
         seed,
     )
     return job.run(record=record)
-
-
-def _left_by(endpoint: Endpoint, device: OperatorTimer) -> OperatorTimer:
-    """What an endpoint leaves of a device for computing."""
-    if endpoint.memory_bandwidth is None or not endpoint.overlaps:
-        return device
-    if not isinstance(device, Device):
-        msg = f"endpoint {endpoint.name} takes memory bandwidth, which {device.name} does not model"
-        raise InputError(f"{msg}; use free, ideal or no-overlap")
-    return endpoint.leaves(device)
 
 
 @lru_cache(maxsize=4)

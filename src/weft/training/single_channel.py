@@ -14,7 +14,7 @@ import heapq
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from weft.errors import InputError
 from weft.training.iteration import IterationTimeline, TimelineSpan
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.training.costs import Costs
+    from weft.training.endpoint_cost import Slowdowns
     from weft.training.task_graph import Graph, RankTask
 
 MOST_CHANNELS: Final = 64
@@ -42,7 +43,13 @@ class TaskTimes:
     """When all that the end of the last iteration waits for was done."""
 
 
-def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> IterationTimeline:
+def run(
+    graph: Graph,
+    costs: Costs,
+    overhead_s: float = 0.0,
+    channels: int = 1,
+    slowdowns: Slowdowns | None = None,
+) -> IterationTimeline:
     """Run a graph and give its last full iteration, from the start of the last but one to that of the last.
 
     Parameters
@@ -56,6 +63,8 @@ def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) 
         Seconds that each collective takes in addition.
     channels
         How many collectives may be under way at a time without disturbing each other.
+    slowdowns
+        Of the layers while a collective is under way; none by default.
 
     Returns
     -------
@@ -76,17 +85,23 @@ def run(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) 
     >>> run(graph, Linear.ring(2, alpha_s=0.0, beta_s_per_byte=0.001)).seconds
     7.0
     """
-    done = trace(graph, costs, overhead_s, channels)
+    done = trace(graph, costs, overhead_s, channels, slowdowns)
     return last_iteration(graph, done)
 
 
-def trace(graph: Graph, costs: Costs, overhead_s: float = 0.0, channels: int = 1) -> TaskTimes:
+def trace(
+    graph: Graph,
+    costs: Costs,
+    overhead_s: float = 0.0,
+    channels: int = 1,
+    slowdowns: Slowdowns | None = None,
+) -> TaskTimes:
     """Run a graph and give when everything happened; parameters as for `run`."""
     if len(graph.starts) < 2:
         raise InputError(f"a graph of {len(graph.starts)} iterations has no steady state; build at least 2")
     if not 1 <= channels <= MOST_CHANNELS:
         raise InputError(f"{channels} channels: expected 1 to {MOST_CHANNELS}")
-    began, ended = _Machine(graph, _prices(costs), overhead_s, channels).run()
+    began, ended = _Machine(graph, _prices(costs), overhead_s, channels, slowdowns or {}).run()
     starts = [began[number] for number in graph.starts]
     return TaskTimes(
         tuple(began),
@@ -100,10 +115,16 @@ class _Machine:
     """Everything that is under way or waits."""
 
     def __init__(
-        self, graph: Graph, price: Callable[[str, int], float], overhead_s: float, channels: int
+        self,
+        graph: Graph,
+        price: Callable[[str, int], float],
+        overhead_s: float,
+        channels: int,
+        slowdowns: Slowdowns,
     ) -> None:
         self.tasks = graph.tasks
-        self._price, self._overhead_s = price, overhead_s
+        self._price, self._overhead_s, self._channels = price, overhead_s, channels
+        self._slowdowns = slowdowns
         self._missing = [len(task.after) for task in self.tasks]
         self._followers: list[list[int]] = [[] for _ in self.tasks]
         for number, task in enumerate(self.tasks):
@@ -112,6 +133,7 @@ class _Machine:
         self._free = {TaskKind.COMPUTE: 1, TaskKind.COLLECTIVE: channels}
         self._waiting: dict[TaskKind, list[tuple[int, float, int]]] = {kind: [] for kind in self._free}
         self._under_way: list[tuple[float, int]] = []
+        self._computing: _Progress | None = None
         self.began = [0.0] * len(self.tasks)
         self.ended = [0.0] * len(self.tasks)
 
@@ -120,12 +142,19 @@ class _Machine:
             if not missing:
                 self._ready(number, 0.0)
         self._dispatch(0.0)
+        self._change_pace(0.0)
         while self._under_way:
             now = self._under_way[0][0]
+            if self._is_stale(*self._under_way[0]):
+                heapq.heappop(self._under_way)
+                continue
             # All that ends now ends before anything begins, so that priorities see everything that is ready.
             while self._under_way and self._under_way[0][0] == now:
-                self._end(heapq.heappop(self._under_way)[1], now)
+                ended, number = heapq.heappop(self._under_way)
+                if not self._is_stale(ended, number):
+                    self._end(number, now)
             self._dispatch(now)
+            self._change_pace(now)
         return self.began, self.ended
 
     def _ready(self, number: int, now: float) -> None:
@@ -139,9 +168,36 @@ class _Machine:
         self.began[number] = now
         heapq.heappush(self._under_way, (now + seconds, number))
 
+    def _is_stale(self, end: float, number: int) -> bool:
+        """Whether this end was put off or brought forward when the pace of computing changed."""
+        progress = self._computing
+        return self.tasks[number].kind is TaskKind.COMPUTE and (
+            progress is None or (progress.number, progress.end) != (number, end)
+        )
+
+    def _change_pace(self, now: float) -> None:
+        """Compute on at the pace of this moment, which depends on whether anything is under way."""
+        progress = self._computing
+        if progress is None:
+            return
+        pace = self._pace(progress.number)
+        if pace != progress.pace:
+            left = max(0.0, progress.end - now) * pace / progress.pace
+            self._computing = _Progress(progress.number, pace, now + left)
+            heapq.heappush(self._under_way, (now + left, progress.number))
+
+    def _pace(self, number: int) -> float:
+        """How many times as long this computation takes now as with nothing under way."""
+        if self._free[TaskKind.COLLECTIVE] == self._channels:
+            return 1.0
+        task = self.tasks[number]
+        return self._slowdowns.get((task.phase, task.layer), 1.0)
+
     def _end(self, number: int, now: float) -> None:
         self.ended[number] = now
         kind = self.tasks[number].kind
+        if kind is TaskKind.COMPUTE:
+            self._computing = None
         if kind is not TaskKind.DELAY:
             self._free[kind] += 1
         for follower in self._followers[number]:
@@ -154,12 +210,23 @@ class _Machine:
             while waiting and self._free[kind]:
                 self._free[kind] -= 1
                 number = heapq.heappop(waiting)[2]
-                self._begin(number, now, self._seconds(self.tasks[number]))
+                seconds = self._seconds(self.tasks[number], number)
+                self._begin(number, now, seconds)
+                if kind is TaskKind.COMPUTE:
+                    self._computing = _Progress(number, self._pace(number), now + seconds)
 
-    def _seconds(self, task: RankTask) -> float:
+    def _seconds(self, task: RankTask, number: int) -> float:
         if task.kind is TaskKind.COMPUTE:
-            return task.seconds
+            return task.seconds * self._pace(number)
         return self._price(task.collective, task.size_bytes) + self._overhead_s
+
+
+class _Progress(NamedTuple):
+    """The computation under way: its number, its pace, and when it ends at that pace."""
+
+    number: int
+    pace: float
+    end: float
 
 
 def _prices(costs: Costs) -> Callable[[str, int], float]:

@@ -15,6 +15,7 @@ from weft.training.workloads.gnmt import gnmt
 from weft.training.workloads.inception import inception_v4
 from weft.training.workloads.multitree_networks import NETWORKS
 from weft.training.workloads.operators import Operator, OperatorWork, Product
+from weft.training.workloads.published import PublishedWorkload, published_dlrm, published_resnet50
 from weft.training.workloads.transformers import bert_base, bert_large, gpt2_medium
 from weft.training.workloads.vision import densenet201, resnet50, vgg16
 from weft.training.workloads.workload import Workload
@@ -22,7 +23,16 @@ from weft.training.workloads.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WORKLOADS", "Operator", "OperatorWork", "Product", "Workload", "load_workload"]
+__all__ = [
+    "PUBLISHED",
+    "WORKLOADS",
+    "Operator",
+    "OperatorWork",
+    "Product",
+    "PublishedWorkload",
+    "Workload",
+    "load_workload",
+]
 
 WORKLOADS: Final[dict[str, Callable[..., Workload]]] = {
     "resnet50": resnet50,
@@ -38,6 +48,12 @@ WORKLOADS: Final[dict[str, Callable[..., Workload]]] = {
 }
 """Name and definition of each."""
 
+PUBLISHED: Final[dict[str, Callable[..., Workload]]] = {
+    "resnet50-published": published_resnet50,
+    "dlrm-published": published_dlrm,
+}
+"""The same for workloads whose layer times are published; no device times them."""
+
 
 def load_workload(name: str, **options: object) -> Workload:
     """Give a workload by its name.
@@ -45,7 +61,7 @@ def load_workload(name: str, **options: object) -> Workload:
     Parameters
     ----------
     name
-        One of `WORKLOADS`.
+        One of `WORKLOADS` or `PUBLISHED`.
     options
         What its definition takes: ``image``, ``sequence``, ``steps`` and the like.
 
@@ -60,7 +76,7 @@ def load_workload(name: str, **options: object) -> Workload:
     >>> bert.tensors, bert.parameters
     (398, 336232258)
     """
-    define = look_up("workload", name, WORKLOADS)
+    define = look_up("workload", name, WORKLOADS | PUBLISHED)
     known = inspect.signature(define).parameters
     for option, value in options.items():
         if option not in known:

@@ -120,6 +120,25 @@ class Workload:
         numbers = {operator.name: number for number, module in enumerate(modules) for operator in module}
         return tuple(_layer(module, device, batch, dtype, numbers) for module in modules)
 
+    def layers_left(
+        self,
+        device: OperatorTimer,
+        left: OperatorTimer,
+        batch: int | None = None,
+        dtype: str | None = None,
+    ) -> tuple[Layer, ...]:
+        """Layers with their times on what an endpoint leaves of a device, each slowed by its own operators.
+
+        Parameters
+        ----------
+        device, left
+            The whole device, and the part of it that is left for computing.
+        batch, dtype
+            As for `layers`.
+        """
+        del device
+        return self.layers(left, batch, dtype)
+
 
 def _layer(
     module: list[Operator], device: OperatorTimer, batch: int, dtype: str, numbers: dict[str, int]
