@@ -150,6 +150,16 @@ def test_partitions_fit_into_the_memory_of_the_engine(sram: int) -> None:
     assert (rooms * held).sum() > 0.6 * sram
 
 
+def test_partitions_by_bandwidth_give_the_fast_phases_the_room() -> None:
+    engine = EndpointEngine(sram_bytes=4 << 20, fsms=1000, partitions="bandwidth")
+    rooms = [phase.room for phase in engine_phases(engine, ENDPOINTS["ace"], PACKAGES, CHUNK)]
+    # Two links of 200 GB/s inside a package; along an axis of two, both of 25 GB/s. A chunk has all its
+    # bytes in a phase inside, a quarter in one outside, and all of them where its result waits.
+    needs = np.array([400 * CHUNK, 50 * CHUNK / 4, 50 * CHUNK / 4, 400 * CHUNK, 400 * CHUNK])
+    held = np.array([CHUNK, CHUNK / 4, CHUNK / 4, CHUNK, CHUNK])
+    assert rooms == np.maximum(1, (4 << 20) * needs / needs.sum() // held).astype(int).tolist()
+
+
 def test_no_partition_holds_more_chunks_than_there_are_state_machines() -> None:
     phases = engine_phases(EndpointEngine(sram_bytes=1 << 30, fsms=5), ENDPOINTS["ace"], PACKAGES, CHUNK)
     assert [phase.room for phase in phases] == [5] * 5

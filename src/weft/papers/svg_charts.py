@@ -118,6 +118,164 @@ def bar_chart(
     return _svg(title, parts)
 
 
+def map_chart(
+    title: str,
+    x_label: str,
+    y_label: str,
+    height: Callable[[float, float], float],
+    x_range: tuple[float, float],
+    *,
+    bands: Sequence[tuple[float, str]],
+    levels: Mapping[str, float],
+    points: Mapping[str, Sequence[tuple[str, float, float]]],
+) -> str:
+    """Draw a number over a plane in bands of colour, lines along which it has a value, and named points.
+
+    Parameters
+    ----------
+    title, x_label, y_label
+        For people.
+    height
+        The number at a place; x grows by equal factors over `x_range`, y from 0 to 100.
+    x_range
+        Where the horizontal axis begins and ends.
+    bands
+        The largest number of each band and what the band is called, from the lowest on.
+    levels
+        Numbers along which a line is drawn, by name.
+    points
+        Text, x and y of points, by what they have in common.
+    """
+    scale = _Scale(*x_range, 0.0, 100.0, log_x=True)
+    xs = [x_range[0] * (x_range[1] / x_range[0]) ** (place / _COLUMNS) for place in range(_COLUMNS + 1)]
+    ys = [100.0 * place / _ROWS for place in range(_ROWS + 1)]
+    numbers = [[height(x, y) for x in xs] for y in ys]
+    parts = list(_bands(scale, xs, ys, numbers, [most for most, _ in bands]))
+    parts += [*_frame(title, x_label, y_label, scale), *_x_numbers(scale, _decades(*x_range))]
+    line = 0
+    for number, (_, name) in enumerate(bands):
+        parts += _legend(line, name, _BANDS[number])
+        line += 1
+    for number, (name, level) in enumerate(levels.items()):
+        colour = _COLOURS[number]
+        path = " ".join(
+            f"M{scale.x(x):.1f},{scale.y(y):.1f}L{scale.x(other_x):.1f},{scale.y(other_y):.1f}"
+            for (x, y), (other_x, other_y) in _contour(xs, ys, numbers, level)
+        )
+        parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts += _legend(line, name, colour)
+        line += 1
+    labels: list[tuple[str, float, float]] = []
+    for number, (name, marks) in enumerate(points.items()):
+        colour = _COLOURS[len(levels) + number]
+        parts += _legend(line, name, colour)
+        line += 1
+        for text, x, y in marks:
+            left, top = scale.x(x), scale.y(y)
+            labels.append((text, left, top))
+            parts.append(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="4" fill="{colour}" stroke="#fff"/>')
+    parts += _labels(labels)
+    return _svg(title, parts)
+
+
+_COLUMNS: Final = 120
+_ROWS: Final = 48
+_BANDS: Final = ("#e8d3d0", "#f4f4f0", "#dcebdc", "#b9d9bd", "#8fc39a")
+_LETTER: Final = 5.3
+_LINE: Final = 9.5
+_DOT: Final = 4.5
+_SHIFTS: Final = (0, -5, 5, -10, 10, -15, 15, -20, 20, -26, 26, -33, 33, -40, 40)
+
+
+def _bands(
+    scale: _Scale,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    numbers: Sequence[Sequence[float]],
+    mosts: Sequence[float],
+) -> Iterator[str]:
+    """Rectangles of one colour, each as wide as its band goes on in its row."""
+    for row in range(len(ys) - 1):
+        middles = [(numbers[row][column] + numbers[row + 1][column + 1]) / 2 for column in range(len(xs) - 1)]
+        found = [sum(middle > most for most in mosts[:-1]) for middle in middles]
+        begin = 0
+        for column in range(1, len(found) + 1):
+            if column < len(found) and found[column] == found[begin]:
+                continue
+            left, right, top, bottom = (
+                scale.x(xs[begin]),
+                scale.x(xs[column]),
+                scale.y(ys[row + 1]),
+                scale.y(ys[row]),
+            )
+            yield (
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left + 0.4:.1f}" '
+                f'height="{bottom - top + 0.4:.1f}" fill="{_BANDS[found[begin]]}"/>'
+            )
+            begin = column
+
+
+_Place = tuple[float, float]
+
+
+def _contour(
+    xs: Sequence[float], ys: Sequence[float], numbers: Sequence[Sequence[float]], level: float
+) -> Iterator[tuple[_Place, _Place]]:
+    """Short lines along which the number has this value: in each cell between the edges that it crosses."""
+    for row in range(len(ys) - 1):
+        for column in range(len(xs) - 1):
+            corners = [(column, row), (column + 1, row), (column + 1, row + 1), (column, row + 1)]
+            crossings = []
+            for (near, low), (far, high) in zip(corners, corners[1:] + corners[:1], strict=True):
+                before, after = numbers[low][near] - level, numbers[high][far] - level
+                if (before > 0) != (after > 0):
+                    share = before / (before - after)
+                    crossings.append(
+                        (xs[near] + share * (xs[far] - xs[near]), ys[low] + share * (ys[high] - ys[low]))
+                    )
+            yield from zip(crossings[::2], crossings[1::2], strict=True)
+
+
+def _labels(labels: Sequence[tuple[str, float, float]]) -> Iterator[str]:
+    """Write beside each point, where neither a point nor anything else is; nearest places first."""
+    taken = [(x - _DOT, y + 3, 2 * _DOT) for _, x, y in labels]
+    for text, x, y in labels:
+        width = _LETTER * len(text)
+        beside = [
+            (left, y + 3 + shift)
+            for shift in _SHIFTS
+            for left in (x + _DOT + 2, x - _DOT - 2 - width)
+            if left >= _LEFT
+            and left + width <= WIDTH - _RIGHT
+            and _TOP < y + 3 + shift <= HEIGHT - _BOTTOM + 3
+        ]
+        free = (
+            (left, top)
+            for left, top in beside
+            if all(
+                abs(top - other_top) >= _LINE or left + width < other or other + other_width < left
+                for other, other_top, other_width in taken
+            )
+        )
+        left, top = next(free, beside[0])
+        taken.append((left, top, width))
+        yield (
+            f'<text x="{left:.1f}" y="{top:.1f}" font-size="9.5" stroke="#fff" stroke-width="2" '
+            f'paint-order="stroke">{escape(text)}</text>'
+        )
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten between."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [
+        factor * 10.0**power
+        for power in powers
+        for factor in (1, 2, 5)
+        if low <= factor * 10.0**power <= high
+    ]
+
+
 class _Scale:
     """Where numbers lie in the picture."""
 

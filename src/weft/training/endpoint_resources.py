@@ -5,9 +5,10 @@ engine: a chunk is read over bus and memory port into SRAM, goes through the pha
 and is written back; a token of the phase's partition of SRAM stands for room, one of the state machines for
 control.
 
-The partitions follow what a chunk needs in a phase: its bytes there, times how long it stays when nothing is
-in its way. That is an assumption; the paper says that partitions are sized by the bandwidth of the phase and
-the size of a chunk.
+There is a partition for each phase and one for results that wait, as the paper has it. By default they
+follow what a chunk needs in a phase: its bytes there, times how long it stays when nothing is in its way.
+The paper, as recalled, sizes them by the bandwidth of the phase and the size of a chunk; an engine may do
+that as well (`EndpointEngine.partitions`).
 """
 
 from __future__ import annotations
@@ -97,7 +98,11 @@ def engine_phases(
         stays.append(seconds + (moved if first == 0 else 0.0))
         held.append(size)
     sizes = np.array([*held, float(chunk_bytes)])
-    needs = np.array([*stays, moved]) * sizes
+    if engine.partitions == "bandwidth":
+        speeds = [_phase_bandwidth(schedule, first, last) for first, last in pairwise(begins)]
+        needs = np.array([*speeds, speeds[-1]]) * sizes  # results wait as long as the last phase makes them
+    else:
+        needs = np.array([*stays, moved]) * sizes
     shares = engine.sram_bytes * needs / needs.sum()
     rooms = np.maximum(1, shares // sizes).astype(int).tolist()
     return [Phase(step, min(room, engine.fsms)) for step, room in zip(begins, rooms, strict=True)]
@@ -122,6 +127,14 @@ def _stay(schedule: Schedule, first: int, last: int, chunk_bytes: int) -> tuple[
     # What a rank only receives, or only sends, needs room as well.
     own = (schedule.step >= first) & (schedule.step < last) & ((schedule.src == 0) | (schedule.dst == 0))
     return seconds, max(1.0, float(bytes_of[np.unique(schedule.chunk[own])].sum()))
+
+
+def _phase_bandwidth(schedule: Schedule, first: int, last: int) -> float:
+    """Bytes per second of all links by which rank 0 sends in some steps."""
+    rows = np.flatnonzero((schedule.step >= first) & (schedule.step < last) & (schedule.src == 0))
+    routes = np.unique(schedule.route[rows])
+    links = np.unique(schedule.route_links[schedule.route_offsets[routes]])
+    return float(schedule.topology.bandwidth[links].sum())
 
 
 class Equipment:

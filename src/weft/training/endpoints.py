@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from weft import limits
 from weft.errors import InputError, look_up
@@ -33,6 +33,9 @@ class EndpointEngine:
         Its memory, divided among the phases of a collective and the results that wait to be written back.
     fsms
         State machines; each takes one chunk at a time through all its phases.
+    partitions
+        How the memory is divided: by how long a chunk stays in a phase times its bytes there (``stay``), or
+        by the bandwidth of the phase times these bytes (``bandwidth``), the paper's rule as recalled.
     alus, alu_bytes, clock_hz
         Units that add, bytes that each adds in a cycle, and cycles per second.
     """
@@ -42,6 +45,7 @@ class EndpointEngine:
     alus: int = 4
     alu_bytes: int = 64
     clock_hz: int = 1_245_000_000
+    partitions: Literal["stay", "bandwidth"] = "stay"
 
     def __post_init__(self) -> None:
         if min(self.sram_bytes, self.fsms, self.alus, self.alu_bytes, self.clock_hz) < 1:

@@ -10,17 +10,27 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.ace.bandwidth import GB, KERNELS, ROOMY, drive, sensitivity
 from weft.papers.ace.byte_counts import SHAPES, ByteCounts, arithmetic
 from weft.papers.ace.charts import draw
-from weft.papers.ace.iterations import BATCHES, NAMES, contended, point, rates
-from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows
+from weft.papers.ace.computing import (
+    BATCHES,
+    DLRM_VARIANTS,
+    GNMT_VARIANTS,
+    OTHER_WAYS_WHILE_SENDING,
+    VARIANTS,
+    WAYS,
+)
+from weft.papers.ace.gain_map import Ground, map_points
+from weft.papers.ace.iterations import NAMES, contended, point, rates
+from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows, variant_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.papers.ace.computing import Computing
     from weft.papers.ace.iterations import IterationCase
     from weft.papers.claims import Findings
     from weft.training.endpoints import Endpoint
@@ -49,12 +59,20 @@ class Effort:
     study: str = "4x4x4"
     study_bytes: int = 8 << 20
     thin: int = 1
-    checked: tuple[tuple[str, str], ...] = (("resnet50", "4x2x2"),)
+    checked: tuple[tuple[str, str], ...] = (("resnet50", "4x2x2"), ("resnet50", "4x4x2"))
+
+
+_STUDIED: Final[dict[str, tuple[Computing, ...]]] = {
+    "resnet50": (*VARIANTS, *OTHER_WAYS_WHILE_SENDING),
+    "gnmt": (*GNMT_VARIANTS, *OTHER_WAYS_WHILE_SENDING),
+    "dlrm": DLRM_VARIANTS,
+}
+"""Variants of each model. All transfers of DLRM are simulated, so it has fewer."""
 
 
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
-    return 2 * len(effort.shapes) + 7 + 2 * len(effort.checked)
+    return 2 * len(effort.shapes) + 9 + len(WAYS) * len(effort.checked)
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
@@ -70,19 +88,26 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     points = []
     for shape in effort.shapes:
         tell(f"iterations on {shape}")
+        points += [point(way, model, shape, driven[shape]) for way in WAYS for model in BATCHES]
         points += [
-            point(name, model, shape, driven[shape]) for name in ("roofline", "peak") for model in BATCHES
+            point(variant, model, shape, driven[shape])
+            for model, variants in _STUDIED.items()
+            for variant in variants
         ]
     checks = []
     for model, shape in effort.checked:
-        for name in ("roofline", "peak"):
+        for way in WAYS:
             tell(f"{model} on all of {shape}")
-            checks.append(_check(next(one for one in points if one.key == (name, model, shape))))
+            checks.append(_check(way, next(one for one in points if one.key == (way.name, model, shape))))
+    tell(f"a map of {effort.study}")
+    ground = Ground(driven[effort.study])
+    models = map_points(points, effort.study, driven[effort.study])
     rows = (
         *memory_rows(counted, arithmetic(effort.study), knees),
         *driven_rows(counted, driven),
         *study_rows(effort.study, curves),
-        *(row for name in ("roofline", "peak") for row in speed_rows(name, points)),
+        *(row for way in WAYS for row in speed_rows(way, points)),
+        *(row for model, variants in _STUDIED.items() for row in variant_rows(model, variants, points)),
     )
     data: dict[str, Any] = {
         "arithmetic": [one.to_dict() for one in counted.values()],
@@ -94,8 +119,11 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         },
         "iterations": [one.to_dict() for one in points],
         "checks": checks,
+        "map": [one.to_dict() for one in models],
     }
-    return rows, data, draw(counted, driven, arithmetic(effort.study), curves, points)
+    main = [one for one in points if one.computing in {way.name for way in WAYS}]
+    charts = draw(counted, driven, arithmetic(effort.study), curves, main, ground, models)
+    return rows, data, charts
 
 
 def least_bandwidth(counted: ByteCounts, size_bytes: int) -> dict[str, float]:
@@ -111,9 +139,9 @@ def least_bandwidth(counted: ByteCounts, size_bytes: int) -> dict[str, float]:
     }
 
 
-def _check(one: IterationCase) -> dict[str, Any]:
+def _check(way: Computing, one: IterationCase) -> dict[str, Any]:
     """The whole platform beside the times of collectives alone."""
-    seconds, cost = contended(one.computing, one.model, one.shape)
+    seconds, cost = contended(way, one.model, one.shape)
     apart = max(abs(one.seconds[name] / seconds[name] - 1) for name in NAMES)
     return {
         "computing": one.computing,

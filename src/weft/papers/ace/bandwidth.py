@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -144,7 +144,7 @@ def sensitivity(
         rates = (drive(shape, build(figure), size_bytes).payload_gbs for figure in kept)
         return BandwidthCurve(name, tuple(zip(kept, rates, strict=True)))
 
-    def engine(**figures: int) -> Endpoint:
+    def engine(**figures: Any) -> Endpoint:
         return replace(ace, engine=replace(EndpointEngine(), **figures))
 
     return {
@@ -160,6 +160,13 @@ def sensitivity(
                 lambda count: replace(KERNELS, memory_bandwidth=900 * GB, processors=count),
             ),
         ),
-        "sram": (curve("ACE, 16 FSMs", SRAM_KIB, lambda kib: engine(sram_bytes=kib << 10)),),
+        "sram": (
+            curve("ACE, 16 FSMs", SRAM_KIB, lambda kib: engine(sram_bytes=kib << 10)),
+            curve(
+                "divided by bandwidth",
+                SRAM_KIB,
+                lambda kib: engine(sram_bytes=kib << 10, partitions="bandwidth"),
+            ),
+        ),
         "fsms": (curve("ACE, 4 MiB", FSMS, lambda count: engine(fsms=count)),),
     }

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weft.papers.svg_charts import bar_chart, line_chart
+from weft.papers.ace.gain_map import SHARES
+from weft.papers.ace.rows import SPEEDUPS
+from weft.papers.svg_charts import bar_chart, line_chart, map_chart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weft.papers.ace.bandwidth import BandwidthCurve
     from weft.papers.ace.byte_counts import ByteCounts
+    from weft.papers.ace.gain_map import Ground, MapPoint
     from weft.papers.ace.iterations import IterationCase
 
 _LIMIT: Final = "the network"
@@ -20,6 +23,13 @@ _STUDIES: Final = {
     "sram": ("SRAM of the engine, KiB", True),
     "fsms": ("state machines of the engine", False),
 }
+_BANDS: Final = (
+    (0.98, "ACE loses"),
+    (1.02, "no difference"),
+    (1.1, "up to 1.1x"),
+    (1.3, "up to 1.3x"),
+    (9.0, "more than 1.3x"),
+)
 
 
 def draw(
@@ -28,6 +38,8 @@ def draw(
     study: ByteCounts,
     curves: Mapping[str, Sequence[BandwidthCurve]],
     points: Sequence[IterationCase],
+    ground: Ground,
+    models: Sequence[MapPoint],
 ) -> dict[str, str]:
     """All of them, by name."""
     found = {}
@@ -51,4 +63,24 @@ def draw(
             gains[one.model].append(one.speedup)
         title = f"Iterations with ACE over the best baseline, computing: {computing}"
         found[f"speedup-{computing}"] = bar_chart(title, "times as fast", shapes, gains, line_at=1.0)
+    found["map"] = draw_map(ground, models)
     return found
+
+
+def draw_map(ground: Ground, models: Sequence[MapPoint]) -> str:
+    """What ACE gains, over how much is sent and how much of computing is bound by memory."""
+    marks: dict[str, list[tuple[str, float, float]]] = {}
+    for one in models:
+        text = f"{one.model.removeprefix('multitree-')} {one.gain:.2f}"
+        marks.setdefault(f"models: {one.computing}", []).append((text, one.sending, 100 * one.memory_bound))
+    sent = [one.sending for one in models]
+    return map_chart(
+        f"ACE over the best baseline on {models[0].shape}",
+        "communication / computing",
+        "computing bound by memory, %",
+        ground.gain,
+        (min(SHARES[0], *sent), max(SHARES[1], *sent)),
+        bands=_BANDS,
+        levels={f"paper: {model} {mean}x": mean for model, (mean, _) in SPEEDUPS.items()},
+        points=marks,
+    )

@@ -7,7 +7,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from weft.papers.ace.bandwidth import BandwidthCurve
-from weft.papers.ace.iterations import BASELINES, BATCHES
+from weft.papers.ace.computing import BATCHES, published_flops_per_s
+from weft.papers.ace.iterations import BASELINES
 from weft.papers.claims import ClaimRow, factor_row, percent_row
 from weft.training.endpoints import ENDPOINTS
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from weft.papers.ace.byte_counts import ByteCounts
+    from weft.papers.ace.computing import Computing
     from weft.papers.ace.iterations import IterationCase
 
 FULL: Final = 0.98
@@ -93,7 +95,10 @@ def driven_rows(
 def study_rows(shape: str, curves: Mapping[str, Sequence[BandwidthCurve]]) -> Iterator[ClaimRow]:
     """Where the curves of the studies become flat."""
     reading = ENDPOINTS["comm-opt"].processor_bandwidth / 1e9
-    sram = BandwidthCurve("", tuple((kib / 1024, rate) for kib, rate in curves["sram"][0].points))
+    sram, by_bandwidth = (
+        BandwidthCurve("", tuple((kib / 1024, rate) for kib, rate in curve.points))
+        for curve in curves["sram"]
+    )
     studies = (
         ("kernels need 450 GB/s", curves["memory"][0], 450.0, " GB/s", "1.5 bytes read for each byte sent"),
         (
@@ -115,6 +120,13 @@ def study_rows(shape: str, curves: Mapping[str, Sequence[BandwidthCurve]]) -> It
                 "what the paper's engine holds besides is not known"
             ),
         ),
+        (
+            "ACE needs 4 MB of SRAM, divided among phases by bandwidth times chunk",
+            by_bandwidth,
+            4.0,
+            " MiB",
+            "the paper's rule as recalled gives the slow axes the least room, and they need the most",
+        ),
     )
     for claim, curve, paper, unit, why in studies:
         at_paper = [rate for x, rate in curve.points if x == paper]
@@ -123,10 +135,12 @@ def study_rows(shape: str, curves: Mapping[str, Sequence[BandwidthCurve]]) -> It
         yield ClaimRow(claim, setup, paper, curve.knee(FULL), unit, why + there)
 
 
-def speed_rows(computing: str, points: Sequence[IterationCase]) -> Iterator[ClaimRow]:
+def speed_rows(computing: Computing, points: Sequence[IterationCase]) -> Iterator[ClaimRow]:
     """Iterations of the three models, on average over sizes and at most."""
     for model, (mean, most) in SPEEDUPS.items():
-        found = [one for one in points if (one.computing, one.model) == (computing, model)]
+        found = [one for one in points if (one.computing, one.model) == (computing.name, model)]
+        if not found:
+            continue
         gains = [one.speedup for one in found]
         shares = [one.share for one in found]
         bests = sorted({one.best_baseline for one in found}, key=BASELINES.index)
@@ -139,10 +153,39 @@ def speed_rows(computing: str, points: Sequence[IterationCase]) -> Iterator[Clai
         slower = max(one.computing_s["ace"] / one.computing_s["ideal"] - 1 for one in found)
         if slower:
             why += f"; the memory bandwidth set aside for ACE slows computing by {slower:.1%}"
-        setup = f"{computing}: batch {BATCHES[model]}, fp16, on {', '.join(one.shape for one in found)}"
+        setup = f"{computing.name}: {_times(computing, model)}, on {', '.join(one.shape for one in found)}"
         claim = f"{model}: iterations over the best baseline"
         yield factor_row(f"{claim}, on average", setup, fmean(gains), why, paper=mean)
         yield factor_row(f"{claim}, at most", setup, max(gains), why, up_to=most)
+
+
+def variant_rows(
+    model: str, variants: Sequence[Computing], points: Sequence[IterationCase]
+) -> Iterator[ClaimRow]:
+    """The same with one thing changed, on average over sizes."""
+    for computing in variants:
+        found = [one for one in points if (one.computing, one.model) == (computing.name, model)]
+        bests = sorted({one.best_baseline for one in found}, key=BASELINES.index)
+        gains = [one.speedup for one in found]
+        yield factor_row(
+            f"{model}: iterations over the best baseline, on average",
+            f"variant of {computing.way}: {computing.name}",
+            fmean(gains),
+            f"{min(gains):.2f}x to {max(gains):.2f}x by size; the best baseline is {', '.join(bests)}",
+            paper=SPEEDUPS[model][0],
+        )
+
+
+def _times(computing: Computing, model: str) -> str:
+    """Where the times of a model are from."""
+    if computing.way != "published":
+        return f"batch {BATCHES[model]}, fp16"
+    if model == "gnmt":
+        speed = published_flops_per_s(computing.pictures) / 1e12
+        return (
+            f"no times are published; {speed:.0f} TFLOP/s, as those of ResNet-50 imply, 4 bytes a parameter"
+        )
+    return "layer times and bytes of ASTRA-sim 1.0"
 
 
 def _hidden(found: Sequence[IterationCase]) -> str:
