@@ -100,6 +100,39 @@ def test_every_endpoint_runs(weft: Run) -> None:
     assert {"memory", "adding"} <= set(found["ace"]["resource_use"])
 
 
+ON_PACKAGES = ("train", "ace:2x2x2", "--model", "small.py:make_model", "--device", "ace-npu")
+
+
+def test_all_endpoints_are_shown_side_by_side(weft: Run) -> None:
+    words = (*ON_PACKAGES, "--algorithm", "four_phase", "--policy", "gradient-first", "--endpoint", "all")
+    rows = weft(*words, "--json").document["results"]
+    assert [row["endpoint"] for row in rows] == ["no-overlap", "comm-opt", "comp-opt", "ace", "ideal"]
+    assert [row["policy"] for row in rows] == ["serial"] + ["gradient-first"] * 4
+    assert rows[4]["seconds"] <= min(row["seconds"] for row in rows)
+    shown = weft(*words).out.splitlines()
+    best = min(row["seconds"] for row in rows[:3])
+    for row in rows:
+        (line,) = (line for line in shown if line.startswith(f"{row['endpoint']} "))
+        assert line.endswith(f" {best / row['seconds']:.2f}x")
+
+
+def test_all_endpoints_may_take_only_while_sending(weft: Run) -> None:
+    words = (*ON_PACKAGES, "--algorithm", "four_phase", "--json")
+    always = weft(*words, "--endpoint", "all").document["results"]
+    sending = weft(*words, "--endpoint", "all:while-sending").document["results"]
+    assert sending[1]["endpoint"] == "comm-opt:while-sending"
+    for often, seldom in zip(always, sending, strict=True):
+        assert seldom["seconds"] <= often["seconds"] * (1 + 1e-6)
+    assert sending[1]["seconds"] < always[1]["seconds"]
+
+
+def test_endpoints_are_named_once(weft: Run) -> None:
+    found = weft(*ON_PACKAGES, "--endpoint", "all", "--sweep", "endpoint=ace,ideal")
+    assert found.code == 2
+    assert "--sweep names endpoints already" in found.err
+    assert weft(*ON_PACKAGES, "--endpoint", "all", "--trace", "t.json").code == 2
+
+
 def test_a_straggler_delays_everyone_and_a_seed_repeats(weft: Run) -> None:
     words = ("train", SLOW, "--model", "small.py:make_model", "--device", "multitree-array", "--json")
     assert weft(*words).code == 2  # a traced model has no shapes for that

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
     from weft.cli.console import Console
     from weft.training.job import TrainingJob, TrainingResult
+    from weft.training.sweep import SweepPoint
+
+_ALL = "all"
+_BASELINES = 3
+"""Of the endpoints that are compared, the first are baselines."""
 
 _network = lru_cache(maxsize=4)(obtain_network)
 """Topologies and plans by their names; a process that simulates many jobs reads each once."""
@@ -81,7 +86,8 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
     epilog=options.examples(
         "weft train torus:4x4 --model resnet50 --device v100",
         "weft train 'switch:64@bw=1.25GB/s,lat=25us' --model bert-large --device rtx2080ti --policy dear",
-        "weft train ace:4x4x4 --model resnet50 --device ace-npu --endpoint ace --algorithm four_phase",
+        "weft train ace:4x2x2 --model resnet50-published --device ace-npu --algorithm four_phase "
+        "--endpoint all",
         "weft train 'switch:{scale}' --model resnet50 --sweep policy=ddp,dear --sweep scale=8,16,32",
         "weft train plan.weft --model model.py:make_model --trace trace.json",
     ),
@@ -111,7 +117,13 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
     metavar="NAME=VALUE",
     help="Further option of the policy; repeat for several.",
 )
-@click.option("--endpoint", default="free", metavar="NAME", help="What communication costs a rank.")
+@click.option(
+    "--endpoint",
+    default="free",
+    metavar="NAME",
+    help="What communication costs a rank; all compares those of the ACE paper. NAME:while-sending costs it "
+    "only then.",
+)
 @click.option(
     "--algorithm",
     default="auto",
@@ -180,10 +192,13 @@ def command(
 
     check_outputs(trace, as_json=as_json)
     job = TrainingJob(**fields)
-    if axes:
+    compared = _compared_endpoints(str(job.endpoint))
+    if compared and "endpoint" in axes:
+        raise InputError(f"--endpoint {job.endpoint}: --sweep names endpoints already; leave one of them out")
+    if compared or axes:
         if trace is not None:
             raise InputError("--trace: a sweep writes none; trace one of its jobs by itself")
-        _sweep(job, axes, executor, jobs, as_json)
+        _sweep(job, axes | ({"endpoint": compared} if compared else {}), executor, jobs, as_json)
         return
     options.refuse_unused("jobs", "executor", reason="one job runs by itself; they are for --sweep")
     with progress("train") as report:
@@ -197,6 +212,15 @@ def command(
         _show(result, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
+
+
+def _compared_endpoints(name: str) -> list[str]:
+    """The endpoints that ``all`` stands for; none for any other name."""
+    from weft.training.endpoints import COMPARED, WHILE_SENDING
+
+    if name.removesuffix(WHILE_SENDING) != _ALL:
+        return []
+    return [endpoint + name.removeprefix(_ALL) for endpoint in COMPARED]
 
 
 def read_inputs(job: TrainingJob) -> TrainingJob:
@@ -277,6 +301,8 @@ def _sweep(
     from weft.training.sweep import expand, heeding_interrupts, open_executor, sweep
 
     points = expand(job, axes)
+    if _ALL in str(job.endpoint).split(":"):
+        points = [_overlapping_or_serial(point) for point in points]
     with (
         progress("train") as report,
         heeding_interrupts() as stopped,
@@ -285,12 +311,47 @@ def _sweep(
         found = sweep(points, pool, report=report, stopped=stopped, prepare=read_inputs)
     if as_json:
         print_json({"results": found})
+    elif list(axes) == ["endpoint"] and _ALL in str(job.endpoint).split(":"):
+        _show_endpoints(found, make_console())
     else:
         chosen = ["runs as"] if any(point.job.policy == "auto" for point in points) else []
         _show_sweep(found, list(axes), chosen, make_console())
     if all("error" in row for row in found):  # an error, as that of one job would be
         msg = f"none of the {len(found):,} jobs could be simulated; the first: {found[0]['error']}"
         raise InputError(msg)
+
+
+def _overlapping_or_serial(point: SweepPoint) -> SweepPoint:
+    """The same, with the one policy that an endpoint has which does not overlap."""
+    from weft.training.endpoints import find_endpoint
+
+    if find_endpoint(str(point.job.endpoint)).overlaps:
+        return point
+    return replace(point, job=replace(point.job, policy="serial", fusion=None, options={}))
+
+
+def _show_endpoints(found: list[dict[str, Any]], console: Console) -> None:
+    """Print the endpoints of the ACE paper side by side, against the best of its baselines."""
+    from weft.training.endpoints import WHILE_SENDING
+
+    names = [row["sweep"]["endpoint"] for row in found]
+    if any(name.endswith(WHILE_SENDING) for name in names):
+        console.print_line("processors and memory are taken from computing only while a rank sends")
+    names = [name.removesuffix(WHILE_SENDING) for name in names]
+    left = ("endpoint", "policy")
+    table = make_table(*left, "iteration", "computing", "exposed", "over the best baseline", left=left)
+    baselines = [row["seconds"] for row in found[:_BASELINES] if "error" not in row]
+    for name, row in zip(names, found, strict=True):
+        if "error" in row:
+            table.add_row(name, *["-"] * 5)
+        else:
+            gain = f"{min(baselines) / row['seconds']:.2f}x" if baselines and row["seconds"] else "-"
+            times = (units.human_seconds(row[key]) for key in ("seconds", "computing_s", "exposed_s"))
+            table.add_row(name, row["policy"], *times, gain)
+    console.print_table(table)
+    for name, row in zip(names, found, strict=True):
+        if "error" in row:
+            console.print_line(printable(f"{name}: {row['error']}"))
 
 
 def _show_sweep(found: list[dict[str, Any]], keys: list[str], chosen: list[str], console: Console) -> None:
