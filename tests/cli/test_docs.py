@@ -1,4 +1,4 @@
-"""Every command of the README, docs/cli.md and docs/forest.md is run, and prints what the page shows.
+"""Every command of the README, docs/cli.md, forest.md and papers/ace.md is run, and prints what is shown.
 
 ``WEFT_UPDATE_GOLDEN=1 pytest tests/cli/test_docs.py`` writes the outputs anew. What depends on the machine is
 blanked out before comparing; the blocks of ``weft doctor``, ``bench``, ``lab`` and ``soak`` are only run.
@@ -45,7 +45,9 @@ def split_block(block: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "page", [PAGE, ROOT / "docs" / "forest.md", ROOT / "README.md"], ids=lambda page: page.name
+    "page",
+    [PAGE, ROOT / "docs" / "forest.md", ROOT / "docs" / "papers" / "ace.md", ROOT / "README.md"],
+    ids=lambda page: page.name,
 )
 def test_every_command_prints_what_the_page_shows(
     page: Path, weft: Run, monkeypatch: pytest.MonkeyPatch
