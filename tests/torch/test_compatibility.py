@@ -241,6 +241,7 @@ SEEN = """
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
+from weft.torch.internals import all_gather_single, reduce_scatter_single
 
 def everything():
     a, b = torch.ones(4), torch.zeros(4 * N)
@@ -250,9 +251,9 @@ def everything():
     dist.broadcast(a, 0)
     dist.reduce(a, 0)
     dist.all_gather(parts, a)
-    dist.all_gather_single(b, a)
+    all_gather_single(b, a)
     dist.reduce_scatter(a, parts)
-    dist.reduce_scatter_single(a, b)
+    reduce_scatter_single(a, b)
     dist.gather(a, parts if R == 0 else None, dst=0)
     dist.scatter(a, parts if R == 0 else None, src=0)
     dist.all_to_all(parts, [part.clone() for part in parts])

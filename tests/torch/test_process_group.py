@@ -336,10 +336,14 @@ world = dist.group.WORLD
 x = torch.arange(4.0) + R
 everything = [torch.arange(4.0) + r for r in range(N)]
 
+# The names of torch 2.13, and those of 2.12.
+gather = getattr(fc, "all_gather_single", None) or fc.all_gather_tensor
+reduce_scatter = getattr(fc, "reduce_scatter_single", None) or fc.reduce_scatter_tensor
+
 def compute(x):
     total = fc.all_reduce(x, "sum", world)
-    joined = fc.all_gather_single(x, 0, world)
-    share = fc.reduce_scatter_single(joined, "avg", 0, world)
+    joined = gather(x, 0, world)
+    share = reduce_scatter(joined, "avg", 0, world)
     first = fc.broadcast(x, 0, world)
     turned = fc.all_to_all_single(joined, None, None, world)
     return total * 2, joined + 1, share, first, turned

@@ -28,6 +28,10 @@ ProcessGroup: Any = dist.ProcessGroup
 It is also wrong about the constructor, which takes a rank and a size from heirs, and no store.
 """
 
+all_gather_single: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+"""By the names of torch 2.13, which warns of those that 2.12 has."""
+
 CallbackWork: Any = c10d.PythonCallbackWork
 """To inherit from: its C++ half can be waited for, and has a future, also when the Python half is gone.
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from weft.errors import RuntimeFailure
 from weft.torch.dear.bucket_channel import BucketChannel, BucketCut
-from weft.torch.internals import device_of
+from weft.torch.internals import all_gather_single, device_of, reduce_scatter_single
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,8 +134,7 @@ class _TorchCut(BucketCut):
 
     def reduce(self, bucket: torch.Tensor) -> StartedOperation:
         bucket.mul_(1 / self._channel.size)  # not every backend has an average
-        collective = dist.reduce_scatter_single
-        return self._channel.start("reduce_scatter", self._group, collective, self._shard, bucket)
+        return self._channel.start("reduce_scatter", self._group, reduce_scatter_single, self._shard, bucket)
 
     def own(self, bucket: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - it lies beside the bucket
         return self._shard
@@ -143,7 +142,7 @@ class _TorchCut(BucketCut):
     def gather(self, bucket: torch.Tensor, own: torch.Tensor | None) -> StartedOperation:
         # Not every backend lets what it sends lie inside what it receives.
         sent = self._shard if own is None else own.clone()
-        return self._channel.start("all_gather", self._group, dist.all_gather_single, bucket, sent)
+        return self._channel.start("all_gather", self._group, all_gather_single, bucket, sent)
 
     def all_reduce(self, bucket: torch.Tensor) -> StartedOperation:
         bucket.mul_(1 / self._channel.size)
