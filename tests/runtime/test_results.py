@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.engines import run_engine
-from support.jobs import run_job
+from support.jobs import run_ranks
 
 OUT = """
 def part(rank, elements, dtype):
@@ -80,15 +80,13 @@ assert (work.wait() == 6).all()
 def test_the_input_of_a_reduce_scatter_may_be_read_meanwhile(
     tmp_path: Path, transport: str, algorithm: str
 ) -> None:
-    done = run_job(tmp_path, 3, NATIVE + MEANWHILE, transport, algorithm)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_ranks(tmp_path, 3, NATIVE + MEANWHILE, transport, algorithm)
 
 
 @pytest.mark.parametrize("algorithm", ["direct", "ring"])
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_results_go_where_the_caller_wants_them(tmp_path: Path, transport: str, algorithm: str) -> None:
-    done = run_job(tmp_path, 3, NATIVE + OUT, transport, algorithm)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_ranks(tmp_path, 3, NATIVE + OUT, transport, algorithm)
 
 
 @pytest.mark.parametrize("engine", ["torch", "mpi"])
@@ -116,8 +114,7 @@ assert comm.in_turn(three) == expected
 
 
 def test_several_operations_in_one_turn(tmp_path: Path) -> None:
-    done = run_job(tmp_path, 3, TURNS)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_ranks(tmp_path, 3, TURNS)
 
 
 UNEVEN = """
@@ -137,8 +134,7 @@ assert (share == comm.size * np.arange(first, first + len(share))).all(), share
 
 
 def test_a_rank_that_a_schedule_gives_nothing_has_an_empty_share(tmp_path: Path) -> None:
-    done = run_job(tmp_path, 3, UNEVEN)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_ranks(tmp_path, 3, UNEVEN)
 
 
 CLOSED = """
@@ -165,5 +161,4 @@ else:
 
 
 def test_a_communicator_that_is_closed_finishes_the_turns_that_were_started(tmp_path: Path) -> None:
-    done = run_job(tmp_path, 3, CLOSED)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_ranks(tmp_path, 3, CLOSED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from support.jobs import Process, finish, start_script
+from support.jobs import Process, as_file, finish, start_script
 from support.ports import free_port
 
 PRELUDE = """
@@ -27,15 +27,14 @@ dist.destroy_process_group()
 def start_group(
     folder: Path,
     ranks: int,
-    source: str,
+    job: str | Path,
     *words: str,
     variables: dict[str, str] | None = None,
     own: bool = False,
 ) -> list[Process]:
     """Start a script on so many ranks as torchrun would, but nobody ends the others when one fails."""
-    script = folder / "job.py"
-    script.write_text(source, "utf-8")
-    job = {
+    script = as_file(folder, job)
+    place = {
         "WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
@@ -46,7 +45,7 @@ def start_group(
         start_script(
             script,
             words,
-            variables={**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            variables={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             own=own,
         )
         for rank in range(ranks)
@@ -56,7 +55,7 @@ def start_group(
 def run_group(
     folder: Path,
     ranks: int,
-    source: str,
+    job: str | Path,
     *words: str,
     backend: str = "weft",
     variables: dict[str, str] | None = None,
@@ -64,7 +63,7 @@ def run_group(
     own: bool = False,
 ) -> list[str]:
     """What the ranks of a group print, by rank; all must end well."""
-    whole = PRELUDE + source + EPILOGUE
+    whole = job if isinstance(job, Path) else PRELUDE + job + EPILOGUE
     ended = finish(start_group(folder, ranks, whole, backend, *words, variables=variables, own=own), timeout)
     assert [code for code, _ in ended] == [0] * ranks, "\n".join(output for _, output in ended)
     return [output for _, output in ended]

@@ -1,4 +1,4 @@
-"""Jobs of real processes for tests: a script on so many ranks, through ``weft run``."""
+"""Jobs of real processes for tests: a script on so many ranks, which come from a pool."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from support.rank_pool import PooledRank, pool
 
 Process = subprocess.Popen[str] | PooledRank
 
+_TESTS = Path(__file__).resolve().parents[1]
 WEFT = Path(sys.executable).with_name("weft")
 
 
 def start_ranks(
     folder: Path,
     ranks: int,
-    source: str,
+    job: str | Path,
     *words: str,
     variables: dict[str, str] | None = None,
     stdin: int | None = None,
     own: bool = False,
 ) -> list[Process]:
-    """Start a script on so many ranks, without a launcher that would end the others when one fails.
+    """Start a script, a file or its text, on so many ranks; no launcher ends the others when one fails.
 
     They come from a pool, unless each is to be an interpreter of its own, for tests of its start or its end.
     """
-    script = folder / "job.py"
-    script.write_text(source, "utf-8")
-    job = {
+    script = as_file(folder, job)
+    place = {
         "WEFT_SIZE": str(ranks),
         "WEFT_ADDRESS": "127.0.0.1",
         "WEFT_PORT": str(free_port()),
@@ -45,12 +45,21 @@ def start_ranks(
         start_script(
             script,
             words,
-            variables={**os.environ, **job, **(variables or {}), "WEFT_RANK": str(rank)},
+            variables={**os.environ, **place, **(variables or {}), "WEFT_RANK": str(rank)},
             stdin=stdin,
             own=own,
         )
         for rank in range(ranks)
     ]
+
+
+def as_file(folder: Path, job: str | Path) -> Path:
+    """The file of a job; one that is given as text is written into a folder."""
+    if isinstance(job, Path):
+        return job
+    script = folder / "job.py"
+    script.write_text(job, "utf-8")
+    return script
 
 
 def start_script(
@@ -70,7 +79,7 @@ def start_script(
         )
     return subprocess.Popen(
         [sys.executable, "-W", "ignore::FutureWarning", str(script), *words],
-        env=variables,
+        env={**variables, "PYTHONPATH": str(_TESTS)},
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -99,16 +108,8 @@ def finish(processes: Sequence[Process], timeout: float = 60) -> list[tuple[int,
     return found
 
 
-def run_job(
-    folder: Path, ranks: int, source: str, *words: str, timeout: float = 120
-) -> subprocess.CompletedProcess[str]:
-    """Run a script on so many ranks and wait for it."""
-    script = folder / "job.py"
-    script.write_text(source, "utf-8")
-    return subprocess.run(
-        [str(WEFT), "run", "-n", str(ranks), str(script), *words],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+def run_ranks(folder: Path, ranks: int, job: str | Path, *words: str, timeout: float = 100) -> list[str]:
+    """What the ranks of a job print, by rank; all must end well."""
+    ended = finish(start_ranks(folder, ranks, job, *words), timeout)
+    assert [code for code, _ in ended] == [0] * ranks, "\n".join(output for _, output in ended)
+    return [output for _, output in ended]
