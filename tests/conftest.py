@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from support.examples import USUAL, scale
 from support.hosts import NO_NAMESPACES, find_missing_privilege
 
 UNDER_CI = os.environ.get("WEFT_CI") == "1"
@@ -20,9 +21,8 @@ FOREIGN = re.compile(
 )
 """Variables of whoever starts the tests: how to print, and which rank of which job a process is."""
 
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if UNDER_CI else "dev")
+settings.register_profile("dev", deadline=None, max_examples=scale(USUAL), print_blob=True)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -37,9 +37,9 @@ def _same_environment_everywhere() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers that the hooks below obey."""
-    config.addinivalue_line("markers", "namespaces: makes network namespaces; skipped where it cannot")
-    config.addinivalue_line("markers", "packaging: builds and installs the package; only with -m packaging")
+    """Choose how random examples are drawn: the same ones in CI, unless a seed was given on purpose."""
+    is_seeded = config.getoption("--hypothesis-seed") is not None
+    settings.load_profile("ci" if UNDER_CI and not is_seeded else "dev")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.oracle import accepts
 
 from weft.algorithms import direct
@@ -36,7 +37,7 @@ def test_every_collective_is_right(ranks: int) -> None:
         assert all(accepts(make(topology, root=root)) for make in ROOTED)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(clusters(max_ranks=16), st.data())
 def test_any_cluster_is_served(topology: Topology, data: st.DataObject) -> None:
     root = data.draw(st.integers(0, topology.ranks - 1))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.loads import busiest_seconds, link_loads
 from support.oracle import accepts
 
@@ -93,7 +94,7 @@ def test_filling_a_ring_gives_the_worked_examples(
     assert max((1 - Fraction(1, len(speeds))) / speed for speed in speeds) == even
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(1, 50), min_size=2, max_size=9))
 def test_filling_a_ring_is_optimal(speeds: list[int]) -> None:
     shares, seconds = fill_ring(speeds)
@@ -153,7 +154,7 @@ def test_every_option_is_right(spec: str, shape: str, kind: str) -> None:
     assert accepts(flexreduce.all_reduce(load_topology(spec), shape=shape, portions=kind, parts=2))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(clusters(max_ranks=7))
 def test_any_cluster_is_served_and_no_link_is_busier_than_with_even_portions(topology: Topology) -> None:
     schedule = flexreduce.all_reduce(topology, parts=1)
@@ -211,7 +212,7 @@ def test_the_all_gather_is_the_mirror_image(spec: str) -> None:
     assert there == back
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=8))
 def test_on_one_switch_with_any_ports_the_busiest_link_reaches_the_bound(speeds: list[int]) -> None:
     wiring = CableNotes(len(speeds), 1)

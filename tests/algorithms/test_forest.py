@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.oracle import accepts
 
 import weft
@@ -74,7 +75,7 @@ def test_every_collective_is_right(spec: str) -> None:
         weft.verify(schedule)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(clusters(), st.data())
 def test_any_cluster_is_served(topology: Topology, data: st.DataObject) -> None:
     root = data.draw(st.integers(0, topology.ranks - 1))

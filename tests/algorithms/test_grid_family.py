@@ -6,9 +6,10 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.loads import busiest_seconds, link_loads
 from support.oracle import accepts
 
@@ -305,7 +306,7 @@ def every_schedule(topology: Topology) -> list[Schedule]:
 
 
 @given(grids())
-@settings(max_examples=40)
+@examples(40)
 def test_any_grid_is_served_or_refused_with_a_reason(topology: Topology) -> None:
     made = every_schedule(topology)
     assert all(accepts(schedule) for schedule in made)
@@ -317,7 +318,7 @@ def test_any_grid_is_served_or_refused_with_a_reason(topology: Topology) -> None
 
 
 @given(clusters())
-@settings(max_examples=25)
+@examples(25)
 def test_any_cluster_is_served_or_refused(topology: Topology) -> None:
     made = every_schedule(topology)
     assert all(accepts(schedule) for schedule in made)

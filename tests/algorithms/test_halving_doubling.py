@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.oracle import accepts
 
 from weft.algorithms import halving_doubling, recursive_doubling
@@ -48,7 +49,7 @@ def test_recursive_doubling_is_right(ranks: int) -> None:
     assert accepts(recursive_doubling.all_gather(topology))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(clusters(), st.sampled_from(ORDERS))
 def test_any_cluster_is_served(topology: Topology, order: str) -> None:
     for module in (halving_doubling, recursive_doubling):

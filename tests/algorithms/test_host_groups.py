@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.oracle import accepts
 
 from weft.algorithms import blueconnect, hierarchical
@@ -55,7 +56,7 @@ def test_blueconnect_is_right(spec: str) -> None:
     assert accepts(gather)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(clusters(), st.data())
 def test_any_cluster_is_served_or_refused_with_a_reason(topology: Topology, data: st.DataObject) -> None:
     root = data.draw(st.integers(0, topology.ranks - 1))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.oracle import accepts
 from support.trees import check_invariants, check_mirror, link_uses
 
@@ -98,7 +99,7 @@ def test_the_invariants_of_the_paper_hold(spec: str, paper_order: bool) -> None:
     weft.verify(scatter)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(clusters(), st.integers(1, 3), st.booleans())
 def test_the_invariants_hold_on_any_cluster(
     topology: Topology, trees_per_root: int, paper_order: bool
@@ -113,7 +114,7 @@ def test_the_invariants_hold_on_any_cluster(
         weft.verify(schedule)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(clusters(), st.integers(1, 2))
 def test_steps_are_no_fewer_than_the_bound(topology: Topology, trees_per_root: int) -> None:
     trees = grow_trees(topology, trees_per_root)

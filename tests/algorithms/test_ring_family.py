@@ -6,9 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.loads import busiest_seconds, link_loads
 from support.oracle import accepts
 
@@ -174,7 +175,7 @@ def test_too_many_ranks_are_refused_before_anything_is_built(module) -> None:
 
 
 @given(clusters(), st.data())
-@settings(max_examples=30)
+@examples(30)
 def test_any_cluster_is_served_or_refused_with_a_reason(topology: Topology, data: st.DataObject) -> None:
     root = data.draw(st.integers(0, topology.ranks - 1))
     assert accepts(ring.broadcast(topology, root=root))

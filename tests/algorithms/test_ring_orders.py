@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 
 from weft.algorithms.common.hamiltonian import (
     find_cycle,
@@ -138,7 +139,7 @@ def test_a_fat_tree_loads_each_uplink_once() -> None:
 
 
 @given(clusters(), st.booleans())
-@settings(max_examples=60)
+@examples(60)
 def test_an_order_visits_every_rank_once_and_is_the_same_each_time(topology: Topology, duplex: bool) -> None:
     order, note = ring_order(topology, duplex=duplex)
     assert sorted(order) == list(range(topology.ranks))
@@ -148,7 +149,7 @@ def test_an_order_visits_every_rank_once_and_is_the_same_each_time(topology: Top
 
 
 @given(st.integers(3, 12), st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_a_hidden_directed_cycle_is_found(nodes: int, data: st.DataObject) -> None:
     cycle = data.draw(st.permutations(range(nodes)))
     pairs = st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1))
@@ -163,7 +164,7 @@ def test_a_hidden_directed_cycle_is_found(nodes: int, data: st.DataObject) -> No
 
 
 @given(clusters(max_switches=0))
-@settings(max_examples=60)
+@examples(60)
 def test_a_long_path_follows_links_and_repeats_nothing(topology: Topology) -> None:
     path = find_long_path(topology.neighbours)
     assert len(set(path)) == len(path)

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.oracle import accepts
 
 from weft.algorithms import double_binary_tree
@@ -66,7 +67,7 @@ def test_every_collective_is_right(ranks: int) -> None:
         assert accepts(double_binary_tree.reduce(topology, root=root, chunks=2))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(clusters(), st.data())
 def test_any_cluster_is_served(topology: Topology, data: st.DataObject) -> None:
     root = data.draw(st.integers(0, topology.ranks - 1))

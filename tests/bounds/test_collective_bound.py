@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.reference.schedule_engine import simulate_reference
 
 from weft.algorithms import direct
@@ -279,7 +280,7 @@ def test_no_schedule_beats_the_bound(spec: str) -> None:
     assert_no_schedule_is_faster(topology, topology.ranks - 1, (1, 5, 1000, 10**6))
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(clusters(max_ranks=6), st.integers(1, 10**5), st.data())
 def test_no_schedule_beats_the_bound_on_any_cluster(
     topology: Topology, size: int, data: st.DataObject
@@ -310,7 +311,7 @@ def smallest_way_out(topology: Topology, ranks: tuple[int, ...]) -> int:
     return min(out_of(topology, {*ranks, *with_}) for with_ in choices)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(clusters(max_ranks=6, max_switches=3))
 def test_broadcast_is_bounded_by_the_smallest_cut_of_all(topology: Topology) -> None:
     others = range(1, topology.ranks)
@@ -337,7 +338,7 @@ def divisions(ranks: list[int]) -> Iterator[list[tuple[int, ...]]]:
             yield [*rest[:index], (ranks[0], *part), *rest[index + 1 :]]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(clusters(max_ranks=5, max_switches=3))
 def test_the_searches_find_the_best_of_all_sets_and_divisions(topology: Topology) -> None:
     for outward in (True, False):
@@ -424,7 +425,7 @@ def test_beyond_what_can_be_searched_named_sets_still_bound() -> None:
     assert lower_bound(large, "all_gather", 1 << 33).kind == "bandwidth: one rank"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(clusters(max_ranks=12))
 def test_longest_path_is_the_longest_of_the_shortest(topology: Topology) -> None:
     far = 1 << 60

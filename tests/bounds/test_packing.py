@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from support.clusters import clusters
+from support.examples import examples
 
 from weft.bounds.certificates import check_certificate, price_bound, prove_seconds
 from weft.bounds.collective_bound import lower_bound
@@ -136,7 +137,7 @@ def test_known_rows_reach_their_bound(spec: str, algbw: float) -> None:
     assert float(packing.rate) / 1e9 == pytest.approx(algbw, rel=1e-3)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(tiny(), st.sampled_from(sorted(TREE_COLLECTIVES)))
 def test_no_packing_of_all_trees_there_are_is_faster(topology: Topology, collective: str) -> None:
     packing = pack(topology, collective, tolerance=1e-6)
@@ -146,7 +147,7 @@ def test_no_packing_of_all_trees_there_are_is_faster(topology: Topology, collect
     assert float(packing.rate) / 1e9 == pytest.approx(best, rel=1e-4)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(tiny(), st.data())
 def test_no_gossip_is_cheaper_than_prices_prove(topology: Topology, data: st.DataObject) -> None:
     prices = data.draw(st.lists(st.integers(0, 9), min_size=topology.links, max_size=topology.links))
@@ -154,7 +155,7 @@ def test_no_gossip_is_cheaper_than_prices_prove(topology: Topology, data: st.Dat
     assert prove_seconds(topology, prices) * paid <= cheapest_gossip(topology, prices)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(clusters(), st.data())
 def test_any_cluster_is_packed(topology: Topology, data: st.DataObject) -> None:
     collective = data.draw(st.sampled_from(sorted(TREE_COLLECTIVES)))

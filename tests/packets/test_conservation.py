@@ -7,9 +7,10 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 from support.random_schedules import schedules
 from support.tables import Run, flits_of, run
 
@@ -48,7 +49,7 @@ ALGORITHMS = (
     "direct",
     "forest",
 )
-SLOW = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+SLOW = examples(60, suppress_health_check=[HealthCheck.filter_too_much])
 
 
 def outcome(result: PacketResult) -> dict[str, object]:

@@ -8,8 +8,9 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_schedules import schedules
 
 from weft import limits
@@ -41,7 +42,6 @@ def tables_of(schedule: Schedule, size: int, ports: int = 1) -> Tables | None:
         return None
 
 
-@settings(deadline=None)
 @given(schedules(), st.integers(0, 10**6), st.integers(1, 4))
 def test_any_tables_survive_their_file(schedule: Schedule, size: int, ports: int) -> None:
     tables = tables_of(schedule, size, ports)
@@ -186,7 +186,7 @@ def run_anything(data: bytes) -> None:
     assert all(complaint and "\n" not in complaint for complaint in complaints)
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_with_anything_anywhere_is_harmless(
     data: st.DataObject, monkeypatch: pytest.MonkeyPatch
@@ -207,7 +207,7 @@ def test_a_file_with_anything_anywhere_is_harmless(
     run_anything(json.dumps(tree).encode())
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_with_broken_bytes_is_harmless(data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_PACKET_EVENTS", 20_000)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from weft.algorithms.common.levels import find_levels
 from weft.papers import PAPERS, Reproduction, flexreduce, reproduce
@@ -36,7 +37,7 @@ HOSTS = st.lists(st.integers(1, 5), min_size=2, max_size=5)
 
 
 @given(HOSTS)
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_blueconnect_with_ranks_folded_in_is_right_on_any_hosts(counts: list[int]) -> None:
     cluster = load_topology(f"hosts:{','.join(map(str, counts))}")
     part = symmetric_part(cluster)

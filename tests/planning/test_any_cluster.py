@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 
 import weft
 from weft.algorithms.registry import ALGORITHMS
@@ -18,7 +19,7 @@ SIZE_BYTES = 24 * 23 * 22 * 20
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 @given(topology=clusters(), data=st.data())
-@settings(max_examples=25)
+@examples(25)
 def test_an_algorithm_is_right_or_says_why_not(name: str, topology: Topology, data: st.DataObject) -> None:
     collective = data.draw(st.sampled_from(ALGORITHMS[name].collectives))
     root = data.draw(st.integers(0, topology.ranks - 1))

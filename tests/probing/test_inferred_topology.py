@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.imagined import Noise, cables_of, probe_imagined
 
 from weft.probing import Measurements, ProbeFinding, infer
@@ -61,7 +62,7 @@ def test_a_star_is_one_switch() -> None:
     speeds=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=2, max_size=7),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_each_host_of_a_star_sends_and_receives_what_the_others_let_it(
     speeds: list[tuple[int, int]], seed: int
 ) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.imagined import Noise, cables_of, probe_imagined
 
 from weft.errors import InputError
@@ -32,7 +33,7 @@ def test_a_true_claim_holds(spec: str) -> None:
 
 
 @given(link=st.integers(0, 11), factor=st.floats(0.1, 0.75))
-@settings(max_examples=30)
+@examples(30)
 def test_a_slow_cable_of_a_star_is_named_and_no_other(link: int, factor: float) -> None:
     claim = load_topology("switch:6@bw=5MB/s")
     found = probe_imagined(changed(claim, link, factor), Noise(jitter=0.02))
@@ -42,7 +43,7 @@ def test_a_slow_cable_of_a_star_is_named_and_no_other(link: int, factor: float) 
 
 
 @given(link=st.integers(0, 23), factor=st.floats(0.1, 0.75))
-@settings(max_examples=30)
+@examples(30)
 def test_a_slow_cable_of_a_torus_is_named_and_no_other(link: int, factor: float) -> None:
     claim = load_topology("torus:2x4@bw=5MB/s")
     truth = changed(claim, link, factor)

@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.golden import FOLDER
 from support.schedules import all_gathers, columns, relayed_all_to_all, ring_all_reduce, routed_all_reduce
 
@@ -412,21 +413,21 @@ def mutations(draw: st.DrawFn, data: bytes) -> bytes:
 FILES = [(schedule, encode_schedule(schedule)) for schedule in SAMPLES]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_mutated_files_give_the_equal_schedule_or_an_error(data: st.DataObject) -> None:
     schedule, file = data.draw(st.sampled_from(FILES))
     assert outcome(data.draw(mutations(file))) in (None, schedule)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_mutations_under_a_right_checksum_never_crash(data: st.DataObject) -> None:
     schedule, file = data.draw(st.sampled_from(FILES))
     assert outcome(seal(data.draw(mutations(file[:-4])))) in (None, schedule)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_mutated_headers_under_a_right_checksum_never_crash(data: st.DataObject) -> None:
     _, file = data.draw(st.sampled_from(FILES))
@@ -437,7 +438,7 @@ def test_mutated_headers_under_a_right_checksum_never_crash(data: st.DataObject)
 COLUMN = st.lists(st.integers(-3, 6), max_size=8)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_arbitrary_columns_under_a_right_checksum_never_crash(data: st.DataObject) -> None:
     schedule, file = data.draw(st.sampled_from(FILES))
@@ -456,7 +457,7 @@ def test_arbitrary_columns_under_a_right_checksum_never_crash(data: st.DataObjec
 JSON_FILES = [(schedule, schedule_to_json(schedule)) for schedule in SAMPLES]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_mutated_json_never_crashes(data: st.DataObject) -> None:
     _, file = data.draw(st.sampled_from(JSON_FILES))

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.oracle import accepts
 from support.schedules import all_gathers, columns, relayed_all_to_all, ring_all_reduce, routed_all_reduce
 
@@ -339,7 +340,7 @@ def side_by_side(draw: st.DrawFn) -> list[Schedule]:
     return [reverse(part) for part in same] if draw(st.booleans()) else same
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(side_by_side(), st.data())
 def test_owned_collectives_side_by_side_keep_each_owners_chunks_together(
     parts: list[Schedule], data: st.DataObject

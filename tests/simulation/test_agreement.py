@@ -10,8 +10,9 @@ from itertools import cycle, islice
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_schedules import schedules
 from support.reference.lowering import cut_segments
 from support.reference.schedule_engine import simulate_reference
@@ -64,7 +65,7 @@ def options(draw: st.DrawFn, largest: int = 10**10) -> tuple[int, dict[str, Any]
     }
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(schedules(), options())
 def test_both_engines_agree_on_any_schedule(schedule: Schedule, how: tuple[int, dict[str, Any]]) -> None:
     size_bytes, chosen = how

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.random_schedules import LATENCIES_PS, SPEEDS, schedules, topologies
 from support.reference.workflow_engine import run_reference
 
@@ -118,7 +119,7 @@ def fields(stage: Part | LocalWork) -> tuple[object, object]:
     return (stage.pattern, stage.part) if isinstance(stage, Part) else (stage.resource, stage.amount)
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(workflows())
 def test_both_engines_agree_on_any_workflow(flow: Workflow) -> None:
     event(f"{len(flow.pools)} pools, {flow.patterns} patterns")
@@ -132,7 +133,7 @@ def test_both_engines_agree_on_any_workflow(flow: Workflow) -> None:
         check_agreement(flow)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(workflows(orderly=True))
 def test_a_workflow_in_order_always_ends(flow: Workflow) -> None:
     assert (flow.run().ended_ps >= 0).all()

@@ -12,9 +12,10 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clusters import clusters
+from support.examples import examples
 
 from weft.errors import InputError
 from weft.topology import Topology, load_topology
@@ -78,14 +79,14 @@ def test_every_sample_can_be_drawn(name: str) -> None:
 
 
 @given(clusters())
-@settings(max_examples=40)
+@examples(40)
 def test_any_cluster_can_be_drawn(topology: Topology) -> None:
     root = parse(draw_svg(topology))
     assert classes(root)["rank"] == topology.ranks + 1
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=60)
+@examples(60)
 def test_any_name_is_escaped(name: str) -> None:
     topology = Topology.from_links(name, 2, 0, [(0, 1)], bandwidth="1GB/s", latency="0s")
     root = parse(draw_svg(topology))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from support.examples import examples
 from training.models import costing, costs, models, uniform
 
 from weft.errors import InputError
@@ -67,7 +68,7 @@ def test_only_the_candidates_given_are_tried() -> None:
     assert choice.threshold_bytes == 3000
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(models, costs)
 def test_no_fusion_and_no_policy_is_better_than_the_choice(layers: tuple[Layer, ...], prices: Linear) -> None:
     choice = best(layers, prices)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from training.models import costing, costs, lines, models, uniform
 
 import weft.training
@@ -319,7 +320,7 @@ def test_parts_without_number_are_refused() -> None:
         find("bytescheduler").build((Layer("a", 1 << 40, 1.0, 2.0),), partition_bytes=1)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(with_tensors(), st.sampled_from(list(POLICIES)), costs)
 def test_every_gradient_is_sent_once_an_iteration(
     layers: tuple[Layer, ...], name: str, prices: Linear

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
+from support.examples import examples
 
 from weft.training.gaussian_process import NOISE, GaussianProcess, expected_improvement
 
@@ -26,7 +27,7 @@ def oracle(places: np.ndarray, values: np.ndarray, length: float) -> GaussianPro
     return GaussianProcessRegressor(kernel, alpha=NOISE, optimizer=None).fit(places[:, None], values)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(known)
 def test_the_process_predicts_what_scikit_learn_predicts(pairs: list[tuple[float, float]]) -> None:
     places, values = (np.array(column) for column in zip(*pairs, strict=True))
@@ -39,7 +40,7 @@ def test_the_process_predicts_what_scikit_learn_predicts(pairs: list[tuple[float
     assert deviation == pytest.approx(expected_deviation, abs=1e-4)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(known)
 def test_no_other_length_scale_is_much_likelier_for_scikit_learn(pairs: list[tuple[float, float]]) -> None:
     places, values = (np.array(column) for column in zip(*pairs, strict=True))

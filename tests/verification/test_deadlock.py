@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.handmade import (
     HANDMADE,
     chain_broadcast,
@@ -150,13 +151,13 @@ def crowded(draw: st.DrawFn) -> Schedule:
 
 
 @given(crowded(), st.integers(1, 3), st.booleans())
-@settings(max_examples=600)
+@examples(600)
 def test_verdicts_equal_those_of_an_executor_that_tries(schedule: Schedule, slots: int, fused: bool) -> None:
     assert_agrees(schedule, slots, fused=fused)
 
 
 @given(crowded(), st.booleans())
-@settings(max_examples=100)
+@examples(100)
 def test_the_minimum_works_and_one_less_does_not(schedule: Schedule, fused: bool) -> None:
     least = minimum_slots(schedule, fused=fused)
     assert find_deadlock(schedule, least, fused=fused) is None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.handmade import HANDMADE, handmade_schedules
 from support.judge import disagreement, routes_lead_there
 from support.mutation import draw_mutant
@@ -30,7 +31,7 @@ def test_verdicts_on_mutants_equal_brute_force(seed: int) -> None:
 
 
 @given(make=st.sampled_from(HANDMADE), ranks=st.integers(2, 7), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=100)
+@examples(100)
 def test_verdicts_on_mutants_of_any_size_equal_brute_force(make, ranks: int, seed: int) -> None:
     _, mutant = draw_mutant(make(load_topology(f"fullmesh:{ranks}")), np.random.default_rng(seed))
     assert disagreement(mutant, inspect(mutant)) is None
@@ -63,7 +64,7 @@ def noise(draw: st.DrawFn) -> Schedule:
 
 
 @given(noise())
-@settings(max_examples=200)
+@examples(200)
 def test_verdicts_on_noise_equal_brute_force(schedule: Schedule) -> None:
     report = inspect(schedule)
     assert report.ok == (accepts(schedule) and routes_lead_there(schedule))
