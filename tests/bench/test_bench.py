@@ -20,14 +20,25 @@ from support.jobs import WEFT
 
 from weft.bench.bench_session import BenchSession
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
+from weft.bench.measure import BenchEffort, measure
 from weft.bench.peers import PEERS, find_entry
 from weft.bench.peers.peer import JobPlace
 from weft.bench.task import COLLECTIVES, BenchTask
+from weft.cli import main
 from weft.errors import InputError
 from weft.topology import load_topology
 
 SMALL = ("-b", "4K", "-e", "64K", "-f", "16", "-n", "2", "-w", "1", "-r", "2")
 LONG = ("-b", "1M", "-e", "1M", "-r", "10000", "-n", "20")
+TYPES_AND_OPS = [("float16", "sum"), ("bfloat16", "max"), ("int64", "prod"), ("float64", "min")]
+SETTINGS = {
+    "memory": "private",
+    "transport": "auto",
+    "topology": None,
+    "algorithm": None,
+    "plan": None,
+    "schedule": None,
+}
 MARK = "WEFT_TEST_MARK"
 
 
@@ -62,7 +73,11 @@ def find_missing(name: str) -> str | None:
 def assert_right(found: dict[str, Any], names: set[str], rows: int = 2) -> None:
     assert set(found["versions"]) == names
     assert len(found["rows"]) == rows
-    for row in found["rows"]:
+    assert_rows_right(found["rows"], names)
+
+
+def assert_rows_right(rows: list[dict[str, Any]], names: set[str]) -> None:
+    for row in rows:
         assert set(row["contestants"]) == names
         assert set(row["ratios"]) == names - {"weft"}
         for one in row["contestants"].values():
@@ -74,8 +89,29 @@ def assert_right(found: dict[str, Any], names: set[str], rows: int = 2) -> None:
         assert row["contestants"]["weft"]["digest"]
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES)
-def test_all_contestants_compute_every_collective_exactly(collective: str) -> None:
+def test_every_peer_computes_every_collective_type_and_op_exactly() -> None:
+    """One job of each peer has all of them, one after the other, because starting the jobs takes longest."""
+    common = [BenchTask(collective, "float32", "sum", 3, 3000) for collective in COLLECTIVES]
+    others = [BenchTask("all_reduce", dtype, op, 3, 3000) for dtype, op in TYPES_AND_OPS]
+    effort, places = BenchEffort(rounds=2, iterations=2, warmups=1), ("in", "out")
+    with BenchSession(60.0) as session:
+        jobs = [session.start(find_entry(name), 3, SETTINGS) for name in ("weft", "gloo", "mpi")]
+        rows = [row.to_dict() for row in measure(jobs, common, effort, places, memory_limit)]
+        # Open MPI has no bfloat16.
+        rows += [row.to_dict() for row in measure(jobs[:2], others, effort, places, memory_limit)]
+    assert [row["collective"] for row in rows[: len(common)]] == list(COLLECTIVES)
+    assert_rows_right(rows[: len(common)], {"weft", "gloo", "mpi"})
+    assert_rows_right(rows[len(common) :], {"weft", "gloo"})
+
+
+@pytest.mark.parametrize(
+    "collective",
+    [
+        "all_reduce",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in COLLECTIVES if name != "all_reduce"),
+    ],
+)
+def test_the_command_measures_every_collective_beside_peers(collective: str) -> None:
     found = document("-R", "3", "-c", collective, "--against", "gloo,mpi")
     assert_right(found, {"weft", "gloo", "mpi"})
     assert found["versions"]["mpi"]["library"].startswith("Open MPI v5")
@@ -92,9 +128,8 @@ def test_a_peer_that_weft_does_not_install_computes_exactly_or_says_how_to_insta
     assert "install" in missing
 
 
-@pytest.mark.parametrize(
-    ("dtype", "op"), [("float16", "sum"), ("bfloat16", "max"), ("int64", "prod"), ("float64", "min")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "op"), TYPES_AND_OPS)
 def test_all_types_and_ops_are_exact(dtype: str, op: str) -> None:
     assert_right(document("-R", "2", "-d", dtype, "-o", op, "--against", "gloo"), {"weft", "gloo"})
 
@@ -180,11 +215,14 @@ def test_inside_a_job_rank_0_prints_what_all_ranks_measured(launcher: tuple[str,
         (("--algorithm", "rign"), "ring"),
     ],
 )
-def test_bad_use_is_told_in_one_line(words: tuple[str, ...], said: str) -> None:
-    done = bench(*words)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_bad_use_is_told_in_one_line(
+    words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *words]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
 
 
 def test_peers_are_refused_inside_a_job() -> None:
@@ -253,17 +291,9 @@ def test_contestants_that_wait_for_their_turn_use_no_processor(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MARK, mark)
-    settings = {
-        "memory": "private",
-        "transport": "auto",
-        "topology": None,
-        "algorithm": None,
-        "plan": None,
-        "schedule": None,
-    }
     with BenchSession(60.0) as stage:
         for name in ("weft", "gloo", "mpi"):
-            stage.start(find_entry(name), 2, settings)
+            stage.start(find_entry(name), 2, SETTINGS)
         workers = [pid for pid, name in marked(mark).items() if name]
         before = [processor_seconds(pid) for pid in workers]
         time.sleep(1)
@@ -290,7 +320,7 @@ def test_nothing_is_left_when_it_is_stopped(mark: str, number: signal.Signals) -
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("victim", ["weft", "gloo", "mpi"])
+@pytest.mark.parametrize("victim", ["weft", pytest.param("gloo", marks=pytest.mark.slow), "mpi"])
 def test_a_worker_that_dies_is_told_and_ends_everything(mark: str, victim: str) -> None:
     process = begin(mark, "-R", "2", "--against", "gloo,mpi", *LONG)
     workers = [pid for pid, name in marked(mark).items() if name == victim]
