@@ -1,10 +1,16 @@
-# make demo   see Weft work           make test   everything .ci/run checks
-# make build  compile the extensions  make stub   write src/weft/_*.pyi anew after cpp/bindings changed
+# make demo   see Weft work           make build   compile the extensions
+# make stub   write src/weft/_*.pyi anew after cpp/bindings changed
+#
+# make check        2 minutes: lint, types and the tests that start no jobs, with few random examples
+# make test         10 minutes on two cores: what a change has to pass; .ci/run runs it
+# make explore [SECONDS=60] [SEED=...]    fresh random examples for a bounded time; .ci/run runs it too
+# make test-all     an hour and more: make test, and all that follows
+# make test-slow    long matrices, and three times as many random examples
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
-# make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
+# make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
 # make package      build wheel and sdist, and try both in clean environments; they are left in build/package
-# make test-all     make test, torch-suite and frameworks, one after the other
+#
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
 
 PYTHON ?= python3
@@ -14,6 +20,8 @@ SANITIZER ?= address
 TESTS ?= tests/runtime tests/faults tests/soak
 SHARD ?= 1/1
 SUITE ?=
+SECONDS ?= 60
+SEED ?=
 
 # make sanitize and make frameworks have their own of both, so that the usual ones stay as they are.
 VENV := .venv
@@ -26,8 +34,13 @@ comma := ,
 INSTALLED := $(BUILD)/installed-$(subst $(comma),-,$(EXTRAS)).stamp
 BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS)
+MAKEFLAGS += --no-print-directory
+# Rooms of tests/ whose tests start no jobs.
+CHECKED := algorithms bounds export packets planning schedule simulation topology training unit verification
 
-.PHONY: install build demo test package test-all lint types stub sanitize torch-suite frameworks clean
+.PHONY: install build demo check test test-all test-suite test-slow explore package lint types stub sanitize \
+	torch-suite frameworks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -79,9 +92,23 @@ demo: $(BUILT)
 	*) echo "$$problem" >&2; exit 1 ;; \
 	esac
 
-test: lint types
+check: $(BUILT) lint types
+	@echo "check: pytest, no jobs, few examples"
+	@WEFT_EXAMPLES=0.1 $(PYTEST) -m "not slow" $(addprefix tests/,$(CHECKED))
+
+# Tests wait for processes now and then, which leaves time for mypy.
+test:
+	@began=$$(date +%s) && $(MAKE) install && built=$$(date +%s) && \
+	$(MAKE) lint && $(MAKE) --jobs=2 types test-suite && \
+	echo "test: $$((built - began)) s to install and build, $$(($$(date +%s) - built)) s to test"
+
+test-suite: $(BUILT)
 	@echo "test: pytest"
-	@$(BIN)/python -m pytest -q -n $(JOBS)
+	@$(PYTEST) -m "not slow"
+
+test-slow: $(BUILT)
+	@echo "test-slow: pytest, long matrices and more examples"
+	@WEFT_EXAMPLES=3 $(PYTEST) -m "slow or hypothesis"
 
 # Apart from make test: it compiles Weft twice more, and downloads what it needs.
 package: $(BUILT)
@@ -91,11 +118,18 @@ package: $(BUILT)
 	@find build/package -type f | sort
 
 test-all:
-	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory torch-suite
-	@$(MAKE) --no-print-directory frameworks
+	@$(MAKE) test
+	@$(MAKE) test-slow
+	@$(MAKE) sanitize
+	@$(MAKE) sanitize SANITIZER=thread
+	@$(MAKE) torch-suite
+	@$(MAKE) frameworks
+	@$(MAKE) package
 
-lint: types
+explore: $(BUILT)
+	@$(BIN)/python tools/explore.py --seconds $(SECONDS) $(addprefix --seed ,$(SEED))
+
+lint: $(BUILT)
 	@echo "lint: ruff"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
@@ -114,13 +148,13 @@ stub: $(BUILT)
 
 # Without torch: the tests that need it are left out, and tools/sanitize says which others and why.
 sanitize:
-	@$(MAKE) --no-print-directory build VENV=build/$(SANITIZER)/venv BUILD=build/$(SANITIZER) EXTRAS=graph,mpi,dev \
+	@$(MAKE) build VENV=build/$(SANITIZER)/venv BUILD=build/$(SANITIZER) EXTRAS=graph,mpi,dev \
 		DEFINE=--config-settings=cmake.define.WEFT_SANITIZE=$(SANITIZER)
 	@echo "sanitize: $(SANITIZER): pytest $(TESTS)"
 	@tools/sanitize $(SANITIZER) build/$(SANITIZER) $(TESTS)
 
 # DeepSpeed's build looks at torch, so that goes first. Not a part of make test: 1 GB more, and minutes.
-FRAMEWORKS := $(MAKE) --no-print-directory install VENV=build/frameworks/venv BUILD=build/frameworks
+FRAMEWORKS := $(MAKE) install VENV=build/frameworks/venv BUILD=build/frameworks
 frameworks:
 	@$(FRAMEWORKS) EXTRAS=torch,dev
 	@$(FRAMEWORKS) EXTRAS=torch,dev,frameworks
