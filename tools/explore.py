@@ -68,9 +68,7 @@ def main() -> int:
     words = parser.parse_args()
     seed = secrets.randbits(31) if words.seed is None else words.seed
     seconds: float = words.seconds
-    print(
-        f"explore: seed {seed}, {seconds:g} s; repeat all of it: tools/explore.py --seed {seed}", flush=True
-    )
+    print(f"explore: seed {seed}, {seconds:g} s; the same again: make explore SEED={seed}", flush=True)
     began = time.monotonic()
     fuzz = [sys.executable, "tools/fuzz.py", "--seed", str(seed), "--minutes", f"{FUZZED * seconds / 60:.3f}"]
     weft = str(Path(sys.executable).with_name("weft"))

@@ -64,6 +64,9 @@ except weft.PeerLost:
 """
 
 
+OTHER_CULPRITS = ((3, 1), (3, 2), (4, 0), (4, 1), (4, 3))
+
+
 def run(folder: Path, ranks: int, culprit: int, what: str, timeout: float = 60) -> tuple[int, str, dict]:
     """Exit code, the last line on standard error, and the JSON document."""
     script = folder / "job.py"
@@ -89,7 +92,10 @@ def without_others(said: str) -> str:
     return found
 
 
-@pytest.mark.parametrize(("ranks", "culprit"), [(n, rank) for n in (3, 4) for rank in range(n)])
+@pytest.mark.parametrize(
+    ("ranks", "culprit"),
+    [(3, 0), (4, 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_CULPRITS)],
+)
 def test_the_rank_that_calls_another_collective_is_named(tmp_path: Path, ranks: int, culprit: int) -> None:
     code, said, document = run(tmp_path, ranks, culprit, "other operation")
     assert code == 1
@@ -125,14 +131,17 @@ def test_two_camps_of_two_are_both_named(tmp_path: Path) -> None:
     assert document["first_failure"] is None
 
 
-@pytest.mark.parametrize("culprit", [0, 2])
 @pytest.mark.parametrize(
-    ("what", "code", "how"),
+    ("culprit", "what", "code", "how"),
     [
-        ("killed at the start", 137, "killed by SIGKILL"),
-        ("raise at the start", 1, "exit code 1"),
-        ("killed", 137, "killed by SIGKILL"),
-        ("raise", 1, "exit code 1"),
+        (0, "killed at the start", 137, "killed by SIGKILL"),
+        (2, "raise at the start", 1, "exit code 1"),
+        (2, "killed", 137, "killed by SIGKILL"),
+        (0, "raise", 1, "exit code 1"),
+        pytest.param(2, "killed at the start", 137, "killed by SIGKILL", marks=pytest.mark.slow),
+        pytest.param(0, "raise at the start", 1, "exit code 1", marks=pytest.mark.slow),
+        pytest.param(0, "killed", 137, "killed by SIGKILL", marks=pytest.mark.slow),
+        pytest.param(2, "raise", 1, "exit code 1", marks=pytest.mark.slow),
     ],
 )
 def test_a_rank_that_dies_is_named_and_not_those_that_lost_it(

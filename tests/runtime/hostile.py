@@ -5,43 +5,36 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
-import textwrap
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from support.rank_pool import PooledRank, pool
 
 from weft.runtime import Member, Place
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.server import reserve_port
 
-RANK = """
-import json, sys, time
-from weft.errors import WeftError
-from weft.runtime import find_place, join
-try:
-    with join(find_place(), timeout=float(sys.argv[1])) as plane:
-        print(json.dumps({"joined": [[m.rank, m.pid] for m in plane.members]}), flush=True)
-THEN
-        print(json.dumps({"done": True}), flush=True)
-except WeftError as error:
-    shown = {key: value for key, value in vars(error).items() if not isinstance(value, bytes)}
-    print(json.dumps({"error": type(error).__name__, "text": str(error), **shown}), flush=True)
-"""
+RANK = Path(__file__).with_name("jobs") / "joining.py"
 
 
 @dataclass
 class Job:
-    """Real ranks on loopback, each a process."""
+    """Real ranks on loopback, each a process.
+
+    Parameters
+    ----------
+    then
+        What they do with their control plane, ``plane``, once all have joined.
+    """
 
     size: int
     timeout: float = 30.0
     then: str = "plane.barrier(10)"
     secret: bytes = field(default_factory=lambda: os.urandom(32))
-    processes: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
+    processes: dict[int, PooledRank] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         self.holder, self.port = reserve_port("127.0.0.1")
@@ -66,7 +59,6 @@ class Job:
 
     def start(self, *ranks: int, then: str | None = None, timeout: float | None = None) -> None:
         """Start some ranks."""
-        program = RANK.replace("THEN", textwrap.indent(self.then if then is None else then, " " * 8))
         for rank in ranks:
             variables = {
                 "WEFT_RANK": str(rank),
@@ -76,12 +68,8 @@ class Job:
                 "WEFT_JOB": "job",
                 "WEFT_SECRET": self.secret.hex(),
             }
-            self.processes[rank] = subprocess.Popen(
-                [sys.executable, "-c", program, str(timeout or self.timeout)],
-                env=os.environ | variables,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            words = [str(timeout or self.timeout), self.then if then is None else then]
+            self.processes[rank] = pool(torch=False).start(RANK, words, variables=os.environ | variables)
 
     def result(self, rank: int) -> dict[str, Any]:
         """The last thing a rank said."""

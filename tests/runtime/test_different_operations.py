@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from support.engines import PRELUDE, run_engine
-from support.jobs import WEFT, finish, start_ranks
+from support.jobs import finish, run_ranks, start_ranks
 
 JOB = Path(__file__).with_name("jobs") / "different_operations.py"
 
 
 @pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
-def test_two_different_operations_never_pass_for_one(transport: str) -> None:
-    command = [str(WEFT), "run", "--plain", "-n", "2", str(JOB), transport]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["98", "98"]
+def test_two_different_operations_never_pass_for_one(tmp_path: Path, transport: str) -> None:
+    said = run_ranks(tmp_path, 2, JOB, transport, timeout=110)
+    assert [output.split()[-1] for output in said] == ["98", "98"]
 
 
 ON_ENGINE = f"""

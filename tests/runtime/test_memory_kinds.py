@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from support.jobs import WEFT
+from support.jobs import run_ranks
 
 JOB = Path(__file__).with_name("jobs") / "memory_kinds.py"
 
@@ -18,12 +17,12 @@ JOB = Path(__file__).with_name("jobs") / "memory_kinds.py"
         (2, "copy", ""),
         (2, "tcp", ""),
         (3, "copy", "ring"),
-        (4, "auto", ""),
-        (4, "copy", ""),
+        pytest.param(4, "auto", "", marks=pytest.mark.slow),
+        pytest.param(4, "copy", "", marks=pytest.mark.slow),
     ],
 )
-def test_every_mix_of_memory_kinds_is_exact(ranks: int, transport: str, algorithm: str) -> None:
-    command = [str(WEFT), "run", "--plain", "-n", str(ranks), str(JOB), transport, algorithm, "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 900
+def test_every_mix_of_memory_kinds_is_exact(
+    tmp_path: Path, ranks: int, transport: str, algorithm: str
+) -> None:
+    said = run_ranks(tmp_path, ranks, JOB, transport, algorithm, "1", timeout=110)
+    assert int(said[0].split()[-1]) >= 900
