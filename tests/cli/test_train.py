@@ -181,7 +181,7 @@ def test_a_sweep_has_every_combination_in_order(weft: Run) -> None:
 
 
 def test_a_job_of_a_sweep_that_cannot_be_says_so_beside_the_others(weft: Run) -> None:
-    words = ("ring:4", "--model", "small.py:make_model", "--algorithm", "ring", "--jobs", 1)
+    words = ("ring:4", "--model", "multitree-ncf", "--algorithm", "ring", "--jobs", 1)
     done = weft("train", *words, "--sweep", "policy=wfbp,deer")
     assert done.code == 0
     assert "policy deer: there is no policy 'deer'" in done.out
@@ -199,7 +199,7 @@ def test_any_executor_of_concurrent_futures_will_do() -> None:
 
 
 def test_a_sweep_on_mpi(tmp_path: Path) -> None:
-    words = ["train", "switch:{scale}", "--model", "small.py:make_model", "--sweep", "scale=2,4", "--json"]
+    words = ["train", "switch:{scale}", "--model", "multitree-ncf", "--sweep", "scale=2,4", "--json"]
     start = [MPIRUN, "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", "weft"]
     done = subprocess.run(
         [*start, *words, "--executor", "mpi"],

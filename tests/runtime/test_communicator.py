@@ -18,7 +18,7 @@ from weft.algorithms.registry import ALGORITHMS
 from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.schedule_selection import ScheduleSelector
 
-transport = sys.argv[1]
+transport, amount = sys.argv[1:3]
 comm = weft.init(transport=transport)
 R, N = comm.rank, comm.size
 FOLD = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
@@ -84,7 +84,7 @@ for line in ALGORITHMS.values():
         except weft.UnsupportedError:
             continue
         comm.use(chooser)
-        collectives(line, every if line.name in ("direct", "ring") and N <= 8 else few)
+        collectives(line, every if line.name in ("direct", "ring") and amount == "every" else few)
         ran.add(line.name)
 if R == 0:
     print("ran", *sorted(ran))
@@ -92,10 +92,25 @@ comm.close()
 """
 
 
-@pytest.mark.parametrize("transport", ["auto", "tcp"])
-@pytest.mark.parametrize("ranks", [2, 3, 8, 16])
-def test_every_algorithm_computes_exactly_what_it_should(tmp_path: Path, ranks: int, transport: str) -> None:
-    said = run_ranks(tmp_path, ranks, EVERYTHING, transport)
+@pytest.mark.parametrize(
+    ("ranks", "transport", "amount"),
+    [
+        (2, "tcp", "every"),
+        (3, "auto", "every"),
+        (8, "auto", "few"),
+        (8, "tcp", "few"),
+        pytest.param(2, "auto", "every", marks=pytest.mark.slow),
+        pytest.param(3, "tcp", "every", marks=pytest.mark.slow),
+        pytest.param(8, "auto", "every", marks=pytest.mark.slow),
+        pytest.param(8, "tcp", "every", marks=pytest.mark.slow),
+        pytest.param(16, "auto", "few", marks=pytest.mark.slow),
+        pytest.param(16, "tcp", "few", marks=pytest.mark.slow),
+    ],
+)
+def test_every_algorithm_computes_exactly_what_it_should(
+    tmp_path: Path, ranks: int, transport: str, amount: str
+) -> None:
+    said = run_ranks(tmp_path, ranks, EVERYTHING, transport, amount)
     ran = set(said[0].partition("ran ")[2].split())
     serves_any = {"ring", "direct", "recursive_doubling", "halving_doubling", "multitree", "forest"}
     assert ran == set(ALGORITHMS) if ranks == 8 else ran >= serves_any, said
