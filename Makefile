@@ -137,8 +137,9 @@ lint: $(BUILT)
 	@$(BIN)/clang-format --dry-run -Werror cpp/*/*.[ch]pp
 
 types: $(BUILT)
-	@echo "types: mypy --strict"
+	@echo "types: mypy --strict, and the jobs of tests"
 	@$(BIN)/mypy --strict --no-error-summary src
+	@$(BIN)/mypy --config-file tests/mypy.ini --no-error-summary tests/*/jobs
 
 stub: $(BUILT)
 	@echo "stub: src/weft/_core.pyi, src/weft/_runtime.pyi"

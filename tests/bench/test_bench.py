@@ -139,8 +139,8 @@ def test_all_types_and_ops_are_exact(dtype: str, op: str) -> None:
     [
         ("--memory", "shared"),
         ("--transport", "tcp", "--algorithm", "ring", "--topology", "ring:3@bw=1GB/s"),
-        ("--place", "in"),
-        ("--topology", "fullmesh:3"),
+        pytest.param(("--place", "in"), marks=pytest.mark.slow),
+        pytest.param(("--topology", "fullmesh:3"), marks=pytest.mark.slow),
     ],
     ids=lambda words: words[0],
 )

@@ -1,4 +1,7 @@
-"""Training on emulated hosts that loses a rank: it goes on without it, or is started again."""
+"""Training on emulated hosts that loses a rank: it goes on without it, or is started again.
+
+In ``make test``, tests/torch/test_surviving.py and tests/cli/test_run_restarts.py have it without a network.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import pytest
 WEFT = Path(sys.executable).with_name("weft")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = pytest.mark.namespaces
+pytestmark = [pytest.mark.namespaces, pytest.mark.slow]
 
 
 def run_example(folder: Path, example: str, *words: str, options: tuple[str, ...] = ()) -> str:

@@ -55,9 +55,9 @@ with weft.init(timeout=60) as comm:
     "spec",
     [
         "torus:2x3@bw=50Mbit/s,routing=ecmp",
-        "fattree:2,2,2@bw=50Mbit/s",
         "hosts:3,1@uplink=40Mbit/s",
-        "ring:4@bw=9Mbit/s+fail=0>1",
+        pytest.param("fattree:2,2,2@bw=50Mbit/s", marks=pytest.mark.slow),
+        pytest.param("ring:4@bw=9Mbit/s+fail=0>1", marks=pytest.mark.slow),
     ],
 )
 def test_every_rank_reaches_every_other_and_nothing_is_left(tmp_path: Path, spec: str) -> None:

@@ -15,7 +15,16 @@ from weft.topology import load_topology
 BETWEEN = [5_612, 60_000, 700_001, 5_746_196, 91_943_322]
 
 
-@pytest.mark.parametrize("spec", ["ring:6", "torus:2x4", "mesh:3x3", "hosts:4,3,1", "switch:8+fail=rank:3"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "ring:6",
+        "mesh:3x3",
+        "hosts:4,3,1",
+        pytest.param("torus:2x4", marks=pytest.mark.slow),
+        pytest.param("switch:8+fail=rank:3", marks=pytest.mark.slow),
+    ],
+)
 def test_no_algorithm_beats_the_plan_between_its_sizes(spec: str) -> None:
     topology = load_topology(spec)
     found = plan(topology)

@@ -86,6 +86,7 @@ def check_speeds(found: Topology, truth: Topology, shared: float = 0.1) -> None:
         assert int(found.bandwidth[same]) == pytest.approx(expected, rel=bound), truth.link_name(link)
 
 
+@pytest.mark.slow  # the star with a slow network card stays in make test
 def test_a_star(tmp_path: Path) -> None:
     truth = load_topology("switch:6@bw=40Mbit/s")
     check_speeds(find(truth, tmp_path), truth)
@@ -99,6 +100,7 @@ def test_a_torus_with_its_addresses(tmp_path: Path) -> None:
     assert len(found.addresses) == found.links
 
 
+@pytest.mark.slow  # hosts with several ranks share uplinks too
 def test_leaves_that_share_an_uplink(tmp_path: Path) -> None:
     truth = load_topology("fattree:2,1,3@bw=40Mbit/s,uplink=40Mbit/s")
     found = find(truth, tmp_path)

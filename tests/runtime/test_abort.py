@@ -12,46 +12,9 @@ from support.jobs import finish, start_ranks
 from weft.errors import RuntimeFailure
 from weft.runtime.handles import Worker
 
-ABORTED = """
-import sys, time
-import numpy as np
-import weft
+JOBS = Path(__file__).with_name("jobs")
 
-comm = weft.init(transport=sys.argv[1], timeout=60)
-R = comm.rank
-comm.barrier()
-began = time.monotonic()
-if R == 0:
-    works = [comm.all_reduce(np.ones(300_000), async_op=True) for _ in range(3)]
-    works.append(comm.in_turn(lambda: comm.barrier(), async_op=True))
-    time.sleep(0.3)
-    assert not any(work.is_completed() for work in works)
-    comm.abort()
-    for work in works:
-        try:
-            work.wait(30)
-        except weft.RuntimeFailure as error:
-            assert "aborted" in str(error), error
-        else:
-            raise AssertionError
-    comm.abort()
-    comm.close()
-else:
-    time.sleep(1.0 if R == 2 else 0.0)  # rank 1 is in the operation when it is cancelled
-    try:
-        comm.all_reduce(np.ones(300_000))
-    except weft.PeerLost as error:
-        assert error.rank == 0, error
-    else:
-        raise AssertionError
-assert time.monotonic() - began < 30
-try:
-    comm.all_reduce(np.ones(3))
-except weft.RuntimeFailure as error:
-    print(error)
-else:
-    raise AssertionError
-"""
+ABORTED = JOBS / "abort_aborted.py"
 
 
 @pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
@@ -60,26 +23,7 @@ def test_a_rank_that_aborts_cancels_what_is_under_way(tmp_path: Path, transport:
         assert code == 0, output
 
 
-CLOSED = """
-import sys, threading, time
-import numpy as np
-import weft
-
-comm = weft.init(transport=sys.argv[1], timeout=60)
-comm.barrier()
-found = []
-if comm.rank == 0:
-    array = np.ones(300_000, np.float32)
-    worker = threading.Thread(target=lambda: found.append(comm.all_reduce(array)))
-    worker.start()
-    time.sleep(0.5)
-    comm.close()
-    worker.join()
-else:
-    time.sleep(1.5)
-    found.append(comm.all_reduce(np.ones(300_000, np.float32)))
-assert len(found) == 1 and (found[0] == comm.size).all()
-"""
+CLOSED = JOBS / "abort_closed.py"
 
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
@@ -88,17 +32,7 @@ def test_close_waits_for_the_operation_of_another_thread(tmp_path: Path, transpo
         assert code == 0, output
 
 
-REFUSED = """
-comm = begin()
-try:
-    comm.abort()
-except weft.RuntimeFailure as error:
-    assert "only Weft's own engine" in str(error), error
-else:
-    raise AssertionError
-assert comm.all_reduce(np.ones(3))[0] == comm.size
-comm.close()
-"""
+REFUSED = JOBS / "abort_refused.py"
 
 
 def test_a_worker_that_ends_finishes_what_it_has_and_takes_nothing_more() -> None:

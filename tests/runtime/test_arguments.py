@@ -17,6 +17,8 @@ from weft.files import read_bytes
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.handles import Handle
 
+JOBS = Path(__file__).with_name("jobs")
+
 
 @pytest.mark.parametrize("timeout", [5, 5.0, np.int64(5), np.float32(5), np.float64(5)])
 def test_a_time_may_be_any_kind_of_number(timeout: Any) -> None:
@@ -82,43 +84,7 @@ def test_a_file_that_would_keep_its_reader_waiting_is_refused(
         os.close(writer)
 
 
-ARGUMENTS = """
-import time
-import numpy as np
-import pytest
-import weft
-
-comm = weft.init(timeout=20)
-
-def refused(call, message):
-    with pytest.raises(weft.InputError, match=message):
-        call()
-
-assert comm.empty(np.int64(5)).shape == (5,)
-assert comm.empty((np.int32(2), 3)).shape == (2, 3)
-assert comm.empty([2, 0]).shape == (2, 0)
-for shape in (-1, (-1, -1), (2**32, 2**32), (0, 2**40, 2**40), 2**70, 2.5, (2.5,), "5", None):
-    refused(lambda: comm.empty(shape), "empty: shape")
-for dtype in ("nonsense", object, "V0", ("f4", (3,))):
-    refused(lambda: comm.empty(5, dtype), "empty: dtype")
-for timeout in (np.int64(20), np.float32(20)):
-    assert (comm.all_reduce(np.ones(4), timeout=timeout) == comm.size).all()
-with pytest.raises(TypeError, match="is not supported, only sum"):
-    comm.all_reduce(np.ones(4), [])
-for kind in ([], None, 5):
-    refused(lambda: comm.all_reduce(np.ones(4), kind=kind), "kind .*expected a text")
-    refused(lambda: comm.broadcast(np.ones(4), kind=kind, async_op=True), "kind .*expected a text")
-refused(lambda: comm.use_plan(None), "expected a plan")
-refused(lambda: comm.split(0, plan="plan.weft"), "plan.weft")
-refused(lambda: comm.split(0, plan=5), "expected a plan")
-refused(lambda: comm.shrink(minimum="a"), "minimum 'a'")
-began = time.monotonic()
-with pytest.raises(weft.RuntimeFailure, match="the topology is for ring:5, 5 ranks; this job has 2"):
-    comm.replan("ring:5", time_limit=60)
-assert time.monotonic() - began < 8
-assert comm.failure is None
-assert (comm.all_reduce(np.ones(4)) == comm.size).all()
-"""
+ARGUMENTS = JOBS / "arguments_arguments.py"
 
 
 def test_wrong_arguments_of_calls_are_refused_and_the_communicator_lives_on(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from support.jobs import finish, start_ranks
 
 from weft import _runtime
 
+JOBS = Path(__file__).with_name("jobs")
+
 
 def test_the_checksum_is_crc_32c() -> None:
     # The check value of CRC-32/ISCSI, and the vectors of RFC 3720, appendix B.4.
@@ -30,16 +32,7 @@ def test_the_instruction_and_the_tables_agree_and_pieces_continue_each_other(
     assert whole == _runtime.crc32c(data[cut:], _runtime.crc32c(data[:cut]))
 
 
-SETTING = """
-import os
-import weft
-
-os.environ["WEFT_CHECKSUMS"] = os.environ["WEFT_RANK"]
-try:
-    weft.init(transport="tcp", timeout=20)
-except weft.InputError as error:
-    print(error)
-"""
+SETTING = JOBS / "checksums_setting.py"
 
 
 def test_ranks_that_do_not_agree_on_checksums_are_refused(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from weft.runtime.flight_recorder import (
     RecordedOperation,
 )
 
+JOBS = Path(__file__).with_name("jobs")
+
 JOB = Path(__file__).with_name("jobs") / "flying.py"
 RANKS = 3
 
@@ -304,17 +306,7 @@ def test_any_bytes_are_refused_as_a_record(data: bytes) -> None:
         load_flight(path)
 
 
-STARTING = """
-import os, time
-import weft
-
-print("here", flush=True)
-if os.environ["WEFT_RANK"] == "1":
-    while not any(name.startswith("flight-") for name in os.listdir(os.environ["WEFT_FLIGHT_DIR"])):
-        time.sleep(0.05)
-weft.init(timeout=30).barrier()
-print("done")
-"""
+STARTING = JOBS / "flight_recorder_starting.py"
 
 
 def wait_for_handler(pid: int, sign: signal.Signals) -> None:
@@ -345,26 +337,7 @@ def test_a_rank_that_waits_for_others_to_join_writes_its_record_on_a_signal(tmp_
     assert "rank 0 had not come out of weft.init: joining" in diagnose([written]).findings[0]
 
 
-FLOODED = """
-import os, signal, threading, time
-import numpy as np
-import weft
-
-comm = weft.init(timeout=30)
-
-def flood():
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        os.kill(os.getpid(), signal.SIGUSR2)
-        time.sleep(0.0003)
-
-thread = threading.Thread(target=flood)
-thread.start()
-while thread.is_alive():
-    assert comm.flight() is not None
-comm.barrier()
-print("done")
-"""
+FLOODED = JOBS / "flight_recorder_flooded.py"
 
 
 def test_signals_that_come_while_a_record_is_written_neither_nest_nor_block(tmp_path: Path) -> None:
@@ -374,15 +347,7 @@ def test_signals_that_come_while_a_record_is_written_neither_nest_nor_block(tmp_
         assert output.endswith("done\n")
 
 
-OWN_HANDLER = """
-import signal
-import weft
-
-signal.signal(signal.SIGUSR2, lambda *_: print("mine", flush=True))
-comm = weft.init(timeout=30)
-signal.raise_signal(signal.SIGUSR2)
-comm.barrier()
-"""
+OWN_HANDLER = JOBS / "flight_recorder_own_handler.py"
 
 
 def test_a_handler_of_the_programs_own_stays(tmp_path: Path) -> None:

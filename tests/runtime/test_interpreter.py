@@ -21,6 +21,8 @@ from weft.runtime.engines.messaging import FailureKind, OperationFailure
 from weft.schedule import COLLECTIVES, Schedule, ScheduleBuilder
 from weft.topology import Topology, load_topology
 
+JOBS = Path(__file__).with_name("jobs")
+
 FOLD = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply}
 ROOT = 1
 
@@ -96,72 +98,11 @@ def test_slots_and_relays_mean_what_they_should(make: Callable[[Topology], Sched
         check(make(load_topology(spec)), elements, dtype, op)
 
 
-NATIVE = """
-import sys
-import numpy as np
-import weft
-
-sys.path.insert(0, sys.argv[1])
-from support.handmade import HANDMADE
-from support.handmade import HANDMADE
-from support.jobs import run_ranks
-from support.memory_channel import Hub, MemoryChannel, interpret
-from weft.algorithms.registry import ALGORITHMS
-from weft.topology import load_topology
-
-class Fixed:
-    def __init__(self, schedule):
-        self.schedule = schedule
-
-    def choose(self, collective, size_bytes, root):
-        assert collective == self.schedule.collective
-        return self.schedule, 64  # pieces of pieces must not change a bit
-
-comm = weft.init()
-R, N = comm.rank, comm.size
-
-def native(schedule, mine):
-    comm.use(Fixed(schedule))
-    call = getattr(comm, schedule.collective)
-    if schedule.collective in ("broadcast", "reduce"):
-        ends = schedule.source if schedule.collective == "broadcast" else schedule.target
-        return call(mine.copy(), int(ends[0]))
-    return call(mine.copy())
-
-def oracle(schedule, parts):
-    whole = schedule.collective == "all_gather"
-    arrays = [np.tile(part, N) for part in parts] if whole else [part.copy() for part in parts]
-    if schedule.collective != "all_to_all":
-        interpret(schedule, arrays, arrays, "sum")
-        found = arrays[R]
-    else:
-        outputs = [part.copy() for part in parts]
-        interpret(schedule, arrays, outputs, "sum")
-        found = outputs[R]
-    if schedule.collective == "reduce_scatter":
-        found = np.array_split(found, N)[R]
-    return parts[R] if schedule.collective == "reduce" and R != int(schedule.target[0]) else found
-
-schedules = [make(load_topology(f"fullmesh:{N}")) for make in HANDMADE]
-for line in ALGORITHMS.values():
-    for collective in line.collectives:
-        try:
-            schedules.append(line.build(load_topology(f"fullmesh:{N}"), collective, 1))
-        except weft.UnsupportedError:
-            continue
-for schedule in schedules:
-    for elements, dtype in ((4, "float64"), (1032, "float32"), (52, "float16")):
-        random = np.random.default_rng(elements)
-        parts = [random.standard_normal(elements).astype(dtype) for _ in range(N)]
-        ours = oracle(schedule, parts)
-        theirs = native(schedule, parts[R])
-        assert theirs.tobytes() == ours.tobytes(), (R, schedule, elements, theirs, ours)
-print("same", len(schedules))
-"""
+NATIVE = JOBS / "interpreter_native.py"
 
 
 def test_the_native_runtime_adds_in_the_same_order_to_the_bit(tmp_path: Path) -> None:
-    said = run_ranks(tmp_path, 4, NATIVE, str(Path(__file__).parents[1]))
+    said = run_ranks(tmp_path, 4, NATIVE)
     assert ["same" in output for output in said] == [True] * 4
 
 

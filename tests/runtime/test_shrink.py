@@ -15,6 +15,8 @@ from support.jobs import finish, start_ranks
 import weft
 from weft.runtime.recovery import without_ranks
 
+JOBS = Path(__file__).with_name("jobs")
+
 JOB = Path(__file__).with_name("jobs") / "shrinking.py"
 LOST_WHILE_SHRINKING = JOB.with_name("lost_while_shrinking.py")
 
@@ -142,25 +144,7 @@ def test_a_number_of_survivors_that_cannot_be_is_refused() -> None:
             check_minimum(minimum, 4)
 
 
-LAST = """
-import os, signal
-import numpy as np
-import weft
-
-comm = weft.init(timeout=20)
-comm.barrier()
-if comm.rank == 1:
-    os.kill(os.getpid(), signal.SIGKILL)
-try:
-    comm.all_reduce(np.ones(100))
-except weft.PeerLost:
-    comm = comm.shrink()
-try:
-    comm.shrink()
-except weft.InputError as error:
-    print(error)
-assert comm.all_reduce(np.ones(3)).sum() == 3
-"""
+LAST = JOBS / "shrink_last.py"
 
 
 def test_the_only_rank_that_is_left_is_told_that_it_can_have_lost_nobody(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from support.starts import Death, die
 import weft
 from weft.runtime.bootstrap.handshake import Hello
 
+JOBS = Path(__file__).with_name("jobs")
+
 SOON_S = 8.0
 """Milliseconds as a rule; much less than the deadlines, and enough for a busy machine."""
 
@@ -122,17 +124,7 @@ def test_a_flood_of_unauthenticated_peers_does_not_keep_a_job_from_starting(tmp_
     assert min(made["silent"], made["speaking"]) > 500, made
 
 
-DIFFERENT = """
-import os, sys, time
-import weft
-
-rank = int(os.environ["WEFT_RANK"])
-began = time.monotonic()
-try:
-    weft.init(transport=sys.argv[1] if rank == 1 else sys.argv[2], timeout=60, connect_timeout=30)
-except weft.InputError as error:
-    print(time.monotonic() - began, error)
-"""
+DIFFERENT = JOBS / "starts_different.py"
 
 
 @pytest.mark.parametrize(("odd", "others"), [("tcp", "auto"), ("auto", "tcp"), ("copy", "auto")])

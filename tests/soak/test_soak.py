@@ -40,7 +40,10 @@ def find_episode(ranks: int, ending: str) -> int:
     )
 
 
-@pytest.mark.parametrize(("ranks", "transport"), [(2, "auto"), (3, "auto"), (2, "tcp"), (2, "copy")])
+@pytest.mark.parametrize(
+    ("ranks", "transport"),
+    [(3, "auto"), (2, "tcp"), (2, "copy"), pytest.param(2, "auto", marks=pytest.mark.slow)],
+)
 def test_a_few_episodes_find_nothing(ranks: int, transport: str) -> None:
     seen: list[int] = []
     settings = Settings(

@@ -30,9 +30,12 @@ def start_group(
     job: str | Path,
     *words: str,
     variables: dict[str, str] | None = None,
-    own: bool = False,
+    finalise: bool = False,
 ) -> list[Process]:
-    """Start a script on so many ranks as torchrun would, but nobody ends the others when one fails."""
+    """Start a script on so many ranks as torchrun would, but nobody ends the others when one fails.
+
+    With `finalise` their interpreters are taken apart at the end, for tests of the end of a process.
+    """
     script = as_file(folder, job)
     place = {
         "WORLD_SIZE": str(ranks),
@@ -46,7 +49,7 @@ def start_group(
             script,
             words,
             variables={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            own=own,
+            finalise=finalise,
         )
         for rank in range(ranks)
     ]
@@ -60,10 +63,11 @@ def run_group(
     backend: str = "weft",
     variables: dict[str, str] | None = None,
     timeout: float = 100,
-    own: bool = False,
+    finalise: bool = False,
 ) -> list[str]:
     """What the ranks of a group print, by rank; all must end well."""
     whole = job if isinstance(job, Path) else PRELUDE + job + EPILOGUE
-    ended = finish(start_group(folder, ranks, whole, backend, *words, variables=variables, own=own), timeout)
+    started = start_group(folder, ranks, whole, backend, *words, variables=variables, finalise=finalise)
+    ended = finish(started, timeout)
     assert [code for code, _ in ended] == [0] * ranks, "\n".join(output for _, output in ended)
     return [output for _, output in ended]

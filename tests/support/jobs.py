@@ -69,13 +69,19 @@ def start_script(
     variables: dict[str, str],
     stdin: int | None = None,
     own: bool = False,
+    finalise: bool = False,
 ) -> Process:
-    """Start one rank, from the pool or as an interpreter of its own."""
+    """Start one rank, from the pool or as an interpreter of its own.
+
+    Those of the pool end at once, unless `finalise`: then the interpreter is taken apart, as that of any
+    program is.
+    """
     if not own:
         torch = find_spec("torch")
         has_torch = torch is not None and torch.origin is not None  # tests/torch is no package of that name
-        return pool(torch=has_torch and "torch" in script.read_text("utf-8")).start(
-            script, words, variables=variables, stdin=stdin
+        wants_torch = "torch" in script.read_text("utf-8") or "torch" in words  # words may name an engine
+        return pool(torch=has_torch and wants_torch).start(
+            script, words, variables=variables, stdin=stdin, finalise=finalise
         )
     return subprocess.Popen(
         [sys.executable, "-W", "ignore::FutureWarning", str(script), *words],

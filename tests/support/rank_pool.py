@@ -1,4 +1,4 @@
-"""Starts ranks quickly: a process that has imported numpy, and torch if wanted, forks one for each.
+"""Starts ranks quickly: a process that has imported what they need, torch if wanted, forks one for each.
 
 Importing torch takes seconds of processor time, and the tests need thousands of ranks. Each rank is a process
 of its own nevertheless, with its own output, variables, limits and, if wanted, network namespace.
@@ -24,6 +24,8 @@ from typing import IO, Any, Self
 
 _TESTS = Path(__file__).resolve().parents[1]
 _STARTING_S = 60.0
+_MODULES = ("numpy", "scipy.optimize", "pytest", "weft.runtime.start", "weft.planning")
+_TORCH_MODULES = ("weft.torch", "torch._dynamo")  # every optimizer of torch imports the latter, for a second
 
 
 class PooledRank:
@@ -110,7 +112,7 @@ class RankPool:
     def __init__(self, *, torch: bool = False) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        modules = ["numpy", "weft.runtime.start", *(["weft.torch"] if torch else [])]
+        modules = [*_MODULES, *(_TORCH_MODULES if torch else ())]
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "support.rank_server", str(theirs.fileno()), *modules],

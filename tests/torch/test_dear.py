@@ -23,11 +23,13 @@ ON_FOUR = (
 )
 WAYS = [
     ("gradients", "dear", 2, NAMES),
-    ("gradients", "wfbp", 2, NAMES),
     ("parameters", "dear", 2, NAMES),
-    ("gradients", "auto", 4, ON_FOUR),
-    ("gradients", "dear", 4, ON_FOUR),
+    ("gradients", "wfbp", 2, ON_FOUR),
+    ("gradients", "auto", 4, ON_FOUR[:3]),
     ("parameters", "auto", 4, ON_FOUR),
+    pytest.param("gradients", "wfbp", 2, NAMES, marks=pytest.mark.slow),
+    pytest.param("gradients", "auto", 4, ON_FOUR, marks=pytest.mark.slow),
+    pytest.param("gradients", "dear", 4, ON_FOUR, marks=pytest.mark.slow),
 ]
 
 

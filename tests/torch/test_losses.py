@@ -144,7 +144,7 @@ def read(process: subprocess.Popen[str], word: str) -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_every_other_rank_raises_that_the_rank_is_lost(tmp_path: Path, name: str) -> None:
     backend, source = JOBS[name]
-    processes = start_group(tmp_path, RANKS, PRELUDE + source + WORKING, backend, own=True)
+    processes = start_group(tmp_path, RANKS, PRELUDE + source + WORKING, backend, finalise=True)
     try:
         for word in ("ready", "working"):
             for process in processes:

@@ -26,28 +26,9 @@ from weft.runtime.bootstrap.secret_exchange import SecretNote
 from weft.torch import Options, connect
 from weft.torch.store_bootstrap import meet
 
-CONNECT = """
-comm = weft.torch.connect(timeout=30)
-assert (comm.rank, comm.size, comm.timeout) == (R, N, 30)
-x = torch.full((1000,), float(R))
-comm.all_reduce(x)
-assert (x == sum(range(N))).all()
-again = weft.torch.connect(topology=f"ring:{N}", plan_time_limit=1.0)
-assert again.plan.topology.ranks == N
-comm.close()
-again.all_reduce(x)
-half = dist.new_group([0, 1])
-if R < 2:
-    part = weft.torch.connect(half, algorithm="ring")
-    assert part.size == 2 and part.all_reduce(torch.ones(3))[0] == 2
-else:
-    try:
-        weft.torch.connect(half)
-    except weft.InputError as error:
-        assert "not in the group" in str(error)
-    else:
-        raise AssertionError
-"""
+JOBS = Path(__file__).with_name("jobs")
+
+CONNECT = JOBS / "store_bootstrap_connect.py"
 
 
 @pytest.mark.parametrize("backend", ["gloo", "weft"])

@@ -1,4 +1,4 @@
-"""The way of docs/pytorch.md to survive a loss is run as it stands there, and one rank is killed."""
+"""Survivors of a lost rank go on: as docs/pytorch.md has it, and as the example does."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 import subprocess
 from pathlib import Path
 
-from support.jobs import WEFT
+from support.jobs import WEFT, finish, start_ranks
 
 DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train_shrink.py"
 
 # What the reader of the block has: a number of steps, and functions that train and go back to a step.
 GIVEN = """
@@ -58,3 +59,14 @@ def test_survivors_go_on_as_the_page_says(tmp_path: Path) -> None:
     assert "[0] 0 2 (0, 3.0) (7, 2.0)\n" in done.stdout, done.stdout + done.stderr
     assert "[2] 1 2 (0, 3.0) (7, 2.0)\n" in done.stdout
     assert "rank 1 failed; the others went on" in done.stderr
+
+
+def test_survivors_have_the_loss_of_a_run_with_the_same_members(tmp_path: Path) -> None:
+    lost: list[str] = []
+    for end in ("--kill", "--leave"):
+        ranks = start_ranks(tmp_path, 3, EXAMPLE, end, "1", "--steps", "20", "--at", "10")
+        (code, output), _, (other_code, other_output) = finish(ranks, 100)
+        assert (code, other_code) == (0, 0), output + other_output
+        lost.append(output.splitlines()[-1])
+    assert lost[0].startswith("loss ")
+    assert lost[0] == lost[1]
