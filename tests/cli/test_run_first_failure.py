@@ -12,56 +12,11 @@ from pathlib import Path
 import pytest
 from cli.running import Run
 
+JOBS = Path(__file__).with_name("jobs")
+
 WEFT = Path(sys.executable).with_name("weft")
 
-JOB = """
-import os, signal, sys, time
-rank, culprit, what = int(os.environ["WEFT_RANK"]), int(sys.argv[1]), sys.argv[2]
-bad = rank == culprit
-if bad and what == "killed at the start":
-    os.kill(os.getpid(), signal.SIGKILL)
-if bad and what == "exit at the start":
-    sys.exit(0)
-if bad and what == "late at the start":
-    time.sleep(30)
-import numpy as np
-import weft
-if bad and what == "raise at the start":
-    raise ValueError("bad configuration")
-comm = weft.init(timeout=float(sys.argv[3]))
-array = np.ones(1000, np.float32)
-comm.all_reduce(array)
-if bad and what == "other operation":
-    comm.broadcast(array)
-if bad and what == "other size":
-    comm.all_reduce(array[1:])
-if bad and what == "killed":
-    os.kill(os.getpid(), signal.SIGKILL)
-if bad and what == "raise":
-    raise ValueError("a bug")
-if bad and what == "exit":
-    sys.exit(0)
-if bad and what == "late":
-    time.sleep(30)
-if what == "in a part":
-    comm = comm.split(rank % 2, key=-rank)
-    if bad:
-        raise ValueError("a bug")
-if what == "chain":
-    # Rank 0 leaves a part of 0 and 1, so rank 1 fails and leaves a part of 1 and 2, so rank 2 fails.
-    first = comm.split(0 if rank < 2 else None)
-    second = comm.split(0 if rank > 0 else None)
-    if rank == 0:
-        sys.exit(0)
-    comm = first if rank == 1 else second
-if what == "different operations":
-    comm.all_reduce(array) if rank % 2 else comm.broadcast(array)
-try:
-    comm.all_reduce(array)
-except weft.PeerLost:
-    # A script that catches the error: its own exit code is still a consequence of the other rank's end.
-    sys.exit(30 + rank)
-"""
+JOB = JOBS / "run_first_failure_job.py"
 
 
 OTHER_CULPRITS = ((3, 1), (3, 2), (4, 0), (4, 1), (4, 3))
@@ -69,10 +24,8 @@ OTHER_CULPRITS = ((3, 1), (3, 2), (4, 0), (4, 1), (4, 3))
 
 def run(folder: Path, ranks: int, culprit: int, what: str, timeout: float = 60) -> tuple[int, str, dict]:
     """Exit code, the last line on standard error, and the JSON document."""
-    script = folder / "job.py"
-    script.write_text(JOB)
     done = subprocess.run(
-        [WEFT, "run", "-n", str(ranks), "--json", script, str(culprit), what, str(timeout)],
+        [WEFT, "run", "-n", str(ranks), "--json", JOB, str(culprit), what, str(timeout)],
         capture_output=True,
         text=True,
         timeout=100,
@@ -188,28 +141,14 @@ def test_a_chain_of_losses_leads_to_its_beginning(tmp_path: Path) -> None:
     assert document["first_failure"] == 0
 
 
-LOSES_A_RANK = """
-import os
-import signal
-import numpy as np
-import weft
-
-comm = weft.init(timeout=30)
-comm.barrier()
-if comm.rank == 1:
-    os.kill(os.getpid(), signal.SIGKILL)
-while True:
-    comm.all_reduce(np.ones(1000))
-"""
+LOSES_A_RANK = JOBS / "run_first_failure_loses_a_rank.py"
 
 
 def test_survivors_write_their_flight_records_before_they_are_stopped(
     weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "job.py"
-    script.write_text(LOSES_A_RANK, "utf-8")
     monkeypatch.setenv("WEFT_FLIGHT_DIR", str(tmp_path))
-    assert weft("run", "-n", 3, script).code == 137
+    assert weft("run", "-n", 3, LOSES_A_RANK).code == 137
     assert sorted(path.name[-7:] for path in tmp_path.glob("flight-*.json")) == ["r0.json", "r2.json"]
 
 

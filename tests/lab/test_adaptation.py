@@ -24,41 +24,14 @@ from weft.runtime.launcher.launch import launch
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import format_toml
 
-JOB = """
-import sys, time
-from pathlib import Path
-from typing import Any
+JOBS = Path(__file__).with_name("jobs")
 
-import numpy as np
-import pytest
-import weft
-from weft.probing import adapt
-
-topology, begun, changed = sys.argv[1:]
-def step(number):
-    array = np.arange(60_000, dtype=np.int64) + number * comm.rank
-    comm.all_reduce(array)
-    assert (array == comm.size * np.arange(60_000) + number * sum(range(comm.size))).all()
-    return comm.last.digest
-
-with weft.init(topology=topology, timeout=60) as comm:
-    for number in range(3):
-        before = step(number)
-    if comm.rank == 0:
-        Path(begun).touch()
-        while not Path(changed).exists():
-            time.sleep(0.01)
-    step(3)
-    came = adapt(comm, size_bytes=480_000, seconds=3)
-    faster = came.after_seconds < 0.5 * came.before_seconds
-    print("then", came.plan is not None, faster, step(4) != before)
-"""
+JOB = JOBS / "adaptation_job.py"
 
 
 @pytest.mark.namespaces
 def test_a_slow_link_is_planned_around(tmp_path: Path) -> None:
-    script, file, begun, changed = (tmp_path / name for name in ("job.py", "t.toml", "begun", "changed"))
-    script.write_text(JOB, "utf-8")
+    file, begun, changed = (tmp_path / name for name in ("t.toml", "begun", "changed"))
     out, err = io.BytesIO(), io.BytesIO()
     with build(load_topology("ring:4@bw=40Mbit/s")) as network:
         file.write_text(format_toml(network.topology), "utf-8")
@@ -73,7 +46,7 @@ def test_a_slow_link_is_planned_around(tmp_path: Path) -> None:
 
         helper = threading.Thread(target=slow_down_when_asked)
         helper.start()
-        line = [sys.executable, str(script), str(file), str(begun), str(changed)]
+        line = [sys.executable, str(JOB), str(file), str(begun), str(changed)]
         result = launch(line, 4, out=out, err=err, seats=network.seats())
         helper.join()
     said = out.getvalue().decode().splitlines()

@@ -16,6 +16,8 @@ from weft.runtime.launcher.launch import launch
 from weft.topology import Topology, load_topology
 from weft.topology.toml_file import parse_toml
 
+JOBS = Path(__file__).with_name("jobs")
+
 pytestmark = pytest.mark.namespaces
 
 PAYLOAD = PAYLOAD_BYTES / FRAME_BYTES
@@ -42,20 +44,7 @@ links = [
 ]
 """
 
-DYING = """
-import os, signal, threading, weft
-from weft.probing import ProbeEffort, probe
-from weft.runtime import find_place, join
-
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-with join(find_place(), timeout=30) as control_plane:
-    if control_plane.rank == 2:
-        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    try:
-        probe(control_plane, ProbeEffort())
-    except weft.PeerLost as error:
-        print("lost", error.rank)
-"""
+DYING = JOBS / "lab_dying.py"
 
 
 def probe(truth: Topology, *words: str) -> tuple[int, str, str]:
@@ -142,13 +131,11 @@ def test_time_that_is_over_leaves_a_topology_that_says_so() -> None:
     assert (found.bandwidth > 2_500_000).all()
 
 
-def test_a_rank_that_is_killed_ends_the_probe(tmp_path: Path) -> None:
-    script = tmp_path / "job.py"
-    script.write_text(DYING, "utf-8")
+def test_a_rank_that_is_killed_ends_the_probe() -> None:
     out, err = io.BytesIO(), io.BytesIO()
     truth = load_topology("switch:3@bw=40Mbit/s")
     with build(truth) as network:
-        done = launch([sys.executable, str(script)], 3, out=out, err=err, seats=network.seats())
+        done = launch([sys.executable, str(DYING)], 3, out=out, err=err, seats=network.seats())
     assert done.first_failure == 2
     assert [result.signal for result in done.results][2] == signal.SIGKILL
     assert out.getvalue().count(b"lost") == 2, err.getvalue()

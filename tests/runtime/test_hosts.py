@@ -12,6 +12,8 @@ from runtime.test_communicator import DIFFERENT, EVERYTHING
 from support.hosts import Network, ip, make_network
 from support.jobs import end, finish
 
+JOBS = Path(__file__).with_name("jobs")
+
 pytestmark = pytest.mark.namespaces
 
 PER_HOST = 2
@@ -35,25 +37,9 @@ def test_every_algorithm_is_exact_over_memory_and_network_together(network: Netw
         assert code == 0, output
 
 
-MEMBERS = """
-import weft
+MEMBERS = JOBS / "hosts_members.py"
 
-with weft.init(timeout=30) as comm:
-    comm.barrier()
-    transport = comm._engine._transport
-    print(sorted(transport.sockets), sorted(transport.watched))
-"""
-
-WRONG_INTERFACE = """
-import weft
-
-try:
-    weft.init(timeout=10)
-except weft.InputError as error:
-    print(error)
-except weft.RuntimeFailure:
-    print("the others do not come")
-"""
+WRONG_INTERFACE = JOBS / "hosts_wrong_interface.py"
 
 
 def test_an_interface_of_another_host_is_refused(network: Network, tmp_path: Path) -> None:
@@ -78,27 +64,7 @@ def test_only_ranks_of_other_hosts_are_reached_over_the_network(
     ]
 
 
-LOST = """
-import logging
-import sys
-import time
-import numpy as np
-import weft
-
-logging.getLogger("weft").setLevel(logging.ERROR)  # slow ranks are named there as well
-
-comm = weft.init(algorithm=sys.argv[1], timeout=50)
-array = np.ones(300_000, np.float32)
-comm.all_reduce(array)
-print("ready", flush=True)
-began = time.monotonic()
-try:
-    while time.monotonic() < began + 60:
-        comm.all_reduce(array)
-except weft.PeerLost as error:
-    print("lost", error.rank, error.pid, flush=True)
-    sys.exit(7)
-"""
+LOST = JOBS / "hosts_lost.py"
 
 
 def await_ready(processes: list[subprocess.Popen[str]]) -> None:
