@@ -32,8 +32,11 @@ def fresh_network() -> Iterator[Network]:
         yield made
 
 
-def test_every_algorithm_is_exact_over_memory_and_network_together(network: Network, tmp_path: Path) -> None:
-    for code, output in finish(network.start(tmp_path, PER_HOST, EVERYTHING, "auto"), 300):
+@pytest.mark.parametrize("amount", ["few", pytest.param("every", marks=pytest.mark.slow)])
+def test_every_algorithm_is_exact_over_memory_and_network_together(
+    network: Network, tmp_path: Path, amount: str
+) -> None:
+    for code, output in finish(network.start(tmp_path, PER_HOST, EVERYTHING, "auto", amount), 300):
         assert code == 0, output
 
 
@@ -97,8 +100,7 @@ def test_when_a_cable_is_cut_each_side_names_the_other(fresh_network: Network, t
 
 def test_a_rank_that_calls_something_else_is_named_on_every_host(network: Network, tmp_path: Path) -> None:
     # Directly, so that everybody meets it: across hosts, who does not only sees others hang up.
-    source = DIFFERENT.replace("weft.init(", 'weft.init(algorithm="direct", ')
-    for code, output in finish(network.start(tmp_path, PER_HOST, source, "auto", "size")):
+    for code, output in finish(network.start(tmp_path, PER_HOST, DIFFERENT, "auto", "size", "direct")):
         assert code == 9, output
 
 

@@ -9,13 +9,14 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
+
+from support.jobs import Process, as_file, start_script
 
 NO_NAMESPACES = "network namespaces cannot be made here"
 """Start of the reason for which tests marked ``namespaces`` are skipped."""
@@ -90,15 +91,14 @@ class Network:
         self,
         folder: Path,
         per_host: int,
-        source: str,
+        job: str | Path,
         *words: str,
         variables: dict[str, str] | None = None,
         stdin: int | None = None,
-    ) -> list[subprocess.Popen[str]]:
-        """Start a script, so many ranks on each host, the first ranks on the first."""
-        script = folder / "job.py"
-        script.write_text(source, "utf-8")
-        job = {
+    ) -> list[Process]:
+        """Start a script, a file or its text, on so many ranks of each host, the first ranks on the first."""
+        script = as_file(folder, job)
+        place = {
             "WEFT_SIZE": str(self.hosts * per_host),
             "WEFT_ADDRESS": self.address(0),
             "WEFT_PORT": "4000",
@@ -106,19 +106,18 @@ class Network:
             "WEFT_SECRET": secrets.token_hex(32),
         }
         return [
-            subprocess.Popen(
-                [*self.prefix(number), sys.executable, str(script), *words],
-                env={
+            start_script(
+                script,
+                words,
+                variables={
                     **os.environ,
-                    **job,
+                    **place,
                     "WEFT_RANK": str(number * per_host + n),
                     "WEFT_INTERFACE": self.address(number),
                     **(variables or {}),
                 },
                 stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
+                network=self.host(number),
             )
             for number in range(self.hosts)
             for n in range(per_host)

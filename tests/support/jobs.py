@@ -70,18 +70,19 @@ def start_script(
     stdin: int | None = None,
     own: bool = False,
     finalise: bool = False,
+    network: str = "",
 ) -> Process:
     """Start one rank, from the pool or as an interpreter of its own.
 
-    Those of the pool end at once, unless `finalise`: then the interpreter is taken apart, as that of any
-    program is.
+    Those of the pool may be in a network namespace, and end at once, unless `finalise`: then the interpreter
+    is taken apart, as that of any program is.
     """
     if not own:
         torch = find_spec("torch")
         has_torch = torch is not None and torch.origin is not None  # tests/torch is no package of that name
         wants_torch = "torch" in script.read_text("utf-8") or "torch" in words  # words may name an engine
         return pool(torch=has_torch and wants_torch).start(
-            script, words, variables=variables, stdin=stdin, finalise=finalise
+            script, words, variables=variables, stdin=stdin, finalise=finalise, network=network
         )
     return subprocess.Popen(
         [sys.executable, "-W", "ignore::FutureWarning", str(script), *words],

@@ -9,13 +9,14 @@ import numpy as np
 
 import weft
 
-comm = weft.init(transport=sys.argv[1], timeout=10)
+transport, what, *algorithm = sys.argv[1:]
+comm = weft.init(transport=transport, timeout=10, algorithm=algorithm[0] if algorithm else None)
 array = np.ones(1000, np.float32)
 comm.all_reduce(array)
-odd = {"size": np.ones(1001, np.float32), "dtype": np.ones(1000, np.float64), "op": array}[sys.argv[2]]
+odd = {"size": np.ones(1001, np.float32), "dtype": np.ones(1000, np.float64), "op": array}[what]
 try:
     if comm.rank == 1:
-        comm.all_reduce(odd, "max" if sys.argv[2] == "op" else "sum")
+        comm.all_reduce(odd, "max" if what == "op" else "sum")
     else:
         comm.all_reduce(array)
 except weft.DesyncError as error:

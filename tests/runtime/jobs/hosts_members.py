@@ -3,9 +3,12 @@
 Run by tests/runtime/test_hosts.py.
 """
 
+from typing import Any
+
 import weft
 
 with weft.init(timeout=30) as comm:
     comm.barrier()
-    transport = comm._engine._transport
+    engine: Any = comm._engine
+    transport = engine._transport
     print(sorted(transport.sockets), sorted(transport.watched))
