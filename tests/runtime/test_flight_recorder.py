@@ -31,13 +31,13 @@ from weft.runtime.flight_recorder import (
 
 JOBS = Path(__file__).with_name("jobs")
 
-JOB = Path(__file__).with_name("jobs") / "flying.py"
+JOB = JOBS / "flying.py"
 RANKS = 3
 
 
 def fly(folder: Path, how: str, transport: str = "auto") -> list[subprocess.Popen[str]]:
     variables = {"WEFT_FLIGHT_DIR": str(folder)}
-    return start_ranks(folder, RANKS, JOB.read_text("utf-8"), how, transport, variables=variables)
+    return start_ranks(folder, RANKS, JOB, how, transport, variables=variables)
 
 
 def explain(folder: Path) -> dict[str, Any]:
@@ -112,14 +112,14 @@ def test_a_signal_makes_a_rank_that_waits_write_its_record(tmp_path: Path) -> No
 
 def test_a_record_that_cannot_be_written_does_not_hide_the_failure(tmp_path: Path) -> None:
     variables = {"WEFT_FLIGHT_DIR": str(tmp_path / "missing")}
-    ranks = start_ranks(tmp_path, RANKS, JOB.read_text("utf-8"), "kill", "auto", variables=variables)
+    ranks = start_ranks(tmp_path, RANKS, JOB, "kill", "auto", variables=variables)
     for rank, (_, output) in enumerate(finish(ranks)):
         assert rank == 1 or ("PeerLost: rank 1" in output and "cannot be written" in output), output
 
 
 def test_nothing_is_written_where_that_is_not_wanted(tmp_path: Path) -> None:
     variables = {"WEFT_FLIGHT_DIR": ""}
-    ranks = start_ranks(tmp_path, RANKS, JOB.read_text("utf-8"), "kill", "auto", variables=variables)
+    ranks = start_ranks(tmp_path, RANKS, JOB, "kill", "auto", variables=variables)
     for rank, (_, output) in enumerate(finish(ranks)):
         assert rank == 1 or ("PeerLost: rank 1" in output and "flight" not in output), output
     assert not list(tmp_path.glob("flight-*"))

@@ -108,8 +108,7 @@ def test_a_rank_that_calls_something_else_is_named_on_every_host(network: Networ
 def test_an_odd_rank_is_named_also_by_those_that_do_not_talk_to_it(
     network: Network, tmp_path: Path, what: str
 ) -> None:
-    source = Path(__file__).with_name("jobs").joinpath("odd_rank.py").read_text("utf-8")
-    ranks = network.start(tmp_path, PER_HOST, source, what, stdin=subprocess.PIPE)
+    ranks = network.start(tmp_path, PER_HOST, JOBS / "odd_rank.py", what, stdin=subprocess.PIPE)
     try:
         said = []
         for rank in ranks:

@@ -17,8 +17,8 @@ from weft.runtime.recovery import without_ranks
 
 JOBS = Path(__file__).with_name("jobs")
 
-JOB = Path(__file__).with_name("jobs") / "shrinking.py"
-LOST_WHILE_SHRINKING = JOB.with_name("lost_while_shrinking.py")
+JOB = JOBS / "shrinking.py"
+LOST_WHILE_SHRINKING = JOBS / "lost_while_shrinking.py"
 
 
 def survivors(ranks: list[subprocess.Popen[str]], victims: set[int]) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def test_survivors_of_killed_ranks_go_on(
     tmp_path: Path, ranks: int, transport: str, victims: set[int]
 ) -> None:
     words = (transport, ",".join(map(str, victims)), "SIGKILL", "", "")
-    started = start_ranks(tmp_path, ranks, JOB.read_text("utf-8"), *words)
+    started = start_ranks(tmp_path, ranks, JOB, *words)
     try:
         check(survivors(started, victims), victims, ranks)
     finally:
@@ -56,7 +56,7 @@ def test_survivors_of_killed_ranks_go_on(
 def test_survivors_that_lose_one_more_while_they_shrink_meet_again(
     tmp_path: Path, victim: int, phase: str
 ) -> None:
-    started = start_ranks(tmp_path, 5, LOST_WHILE_SHRINKING.read_text("utf-8"), str(victim), phase)
+    started = start_ranks(tmp_path, 5, LOST_WHILE_SHRINKING, str(victim), phase)
     try:
         left = [rank for rank in range(4) if rank != victim]
         found = survivors(started, {victim, 4})
@@ -67,7 +67,7 @@ def test_survivors_that_lose_one_more_while_they_shrink_meet_again(
 
 
 def test_a_frozen_rank_that_thaws_is_not_let_in_again(tmp_path: Path) -> None:
-    started = start_ranks(tmp_path, 3, JOB.read_text("utf-8"), "auto", "0", "SIGSTOP", "", "")
+    started = start_ranks(tmp_path, 3, JOB, "auto", "0", "SIGSTOP", "", "")
     check(survivors(started, {0}), {0}, 3)
     started[0].send_signal(signal.SIGCONT)
     ((code, output),) = finish([started[0]])
@@ -78,7 +78,7 @@ def test_a_frozen_rank_that_thaws_is_not_let_in_again(tmp_path: Path) -> None:
 
 def test_the_survivors_plan_for_what_is_left(tmp_path: Path) -> None:
     words = ("auto", "2", "SIGKILL", "", "ring:4@bw=1GB/s")
-    started = start_ranks(tmp_path, 4, JOB.read_text("utf-8"), *words)
+    started = start_ranks(tmp_path, 4, JOB, *words)
     try:
         found = survivors(started, {2})
         check(found, {2}, 4)
@@ -91,7 +91,7 @@ def test_the_survivors_plan_for_what_is_left(tmp_path: Path) -> None:
 def test_survivors_on_several_hosts_go_on(tmp_path: Path) -> None:
     with make_network(3) as network:
         words = ("auto", "0,1", "SIGKILL", "", "")
-        started = network.start(tmp_path, 2, JOB.read_text("utf-8"), *words)
+        started = network.start(tmp_path, 2, JOB, *words)
         try:
             check(survivors(started, {0, 1}), {0, 1}, 6)
         finally:
@@ -101,7 +101,7 @@ def test_survivors_on_several_hosts_go_on(tmp_path: Path) -> None:
 @pytest.mark.namespaces
 def test_the_smaller_part_of_a_network_that_fell_apart_does_not_go_on(tmp_path: Path) -> None:
     with make_network(3) as network:
-        started = network.start(tmp_path, 1, JOB.read_text("utf-8"), "auto", "", "SIGKILL", "", "")
+        started = network.start(tmp_path, 1, JOB, "auto", "", "SIGKILL", "", "")
         try:
             for process in started:
                 assert process.stdout is not None

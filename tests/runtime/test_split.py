@@ -82,14 +82,14 @@ def test_parts_that_were_closed_leave_nothing(tmp_path: Path, transport: str) ->
 
 
 def test_a_rank_that_dies_while_a_part_connects_is_named_at_once(tmp_path: Path) -> None:
-    source = Path(__file__).with_name("jobs").joinpath("dying_split.py").read_text("utf-8")
-    said = [output.strip() for _, output in finish(start_ranks(tmp_path, 4, source))]
+    job = JOBS / "dying_split.py"
+    said = [output.strip() for _, output in finish(start_ranks(tmp_path, 4, job))]
     assert said == ["2 True True", "2 True True", "", "2 True True"]
 
 
 def test_a_rank_that_leaves_because_another_died_is_not_taken_for_that_one(tmp_path: Path) -> None:
-    source = Path(__file__).with_name("jobs").joinpath("leaving_after_a_loss.py").read_text("utf-8")
+    job = JOBS / "leaving_after_a_loss.py"
     for _ in range(5):  # each job has a chance of a third or more to show it
-        job = start_ranks(tmp_path, 3, source, variables={"WEFT_FLIGHT_DIR": ""})
-        said = [output.strip() for _, output in finish(job)]
+        ranks = start_ranks(tmp_path, 3, job, variables={"WEFT_FLIGHT_DIR": ""})
+        said = [output.strip() for _, output in finish(ranks)]
         assert said == ["2", "1", ""]  # rank 2 of all is rank 1 of the part

@@ -82,8 +82,7 @@ def test_a_time_for_connecting_that_cannot_be_is_refused(seconds: float) -> None
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_a_start_without_enough_descriptors_says_so_on_all_ranks(tmp_path: Path, transport: str) -> None:
-    source = Path(__file__).parent.joinpath("jobs", "starved.py").read_text("utf-8")
-    ranks = start_ranks(tmp_path, 3, source, transport, stdin=subprocess.PIPE)
+    ranks = start_ranks(tmp_path, 3, JOBS / "starved.py", transport, stdin=subprocess.PIPE)
     try:
         started = []
         for more_files in range(2, 16):

@@ -10,7 +10,7 @@ import pytest
 from support.groups import start_group
 from support.jobs import finish
 
-JOB = Path(__file__).with_name("ddp_job.py").read_text("utf-8")
+JOB = Path(__file__).with_name("ddp_job.py")
 CASES = ("powersgd", "powersgd-fp16", "join-initial", "join-effective", "sparse-sgd", "sparse-adam")
 RANKS = 2
 TIMEOUT_S = 60  # a job takes 5 s on a quiet machine; one that hangs is ended

@@ -11,7 +11,7 @@ from support.jobs import finish, start_ranks
 from weft.errors import InputError
 from weft.torch.profiling import profile
 
-JOB = Path(__file__).with_name("profiled_job.py").read_text("utf-8")
+JOB = Path(__file__).with_name("profiled_job.py")
 KINDS = {"dear": {"reduce_scatter", "all_gather"}, "wfbp": {"all_reduce"}}
 
 
