@@ -12,6 +12,8 @@ from hypothesis import settings
 from support.examples import USUAL, scale
 from support.hosts import NO_NAMESPACES, find_missing_privilege
 
+collect_ignore_glob = ["*/jobs/*.py"]  # programs of ranks: to import one for its doctests would run it
+
 UNDER_CI = os.environ.get("WEFT_CI") == "1"
 
 FOREIGN = re.compile(

@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from support.jobs import WEFT, finish, start_ranks
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -62,11 +63,13 @@ def test_survivors_go_on_as_the_page_says(tmp_path: Path) -> None:
 
 
 def test_survivors_have_the_loss_of_a_run_with_the_same_members(tmp_path: Path) -> None:
-    lost: list[str] = []
+    losses: list[float] = []
     for end in ("--kill", "--leave"):
         ranks = start_ranks(tmp_path, 3, EXAMPLE, end, "1", "--steps", "20", "--at", "10")
         (code, output), _, (other_code, other_output) = finish(ranks, 100)
         assert (code, other_code) == (0, 0), output + other_output
-        lost.append(output.splitlines()[-1])
-    assert lost[0].startswith("loss ")
-    assert lost[0] == lost[1]
+        (loss,) = re.findall(r"^loss ([\d.]+), exactly", output, re.MULTILINE)
+        losses.append(float(loss))
+    # Not to the bit, as on the network of tests/lab: DeAR measures which gradients it had better send together,
+    # and a sum of three has several orders.
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
