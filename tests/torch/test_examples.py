@@ -140,6 +140,7 @@ def test_a_profile_of_an_example(undisturbed: Undisturbed) -> None:
     assert undisturbed.trace.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_two_hundred_steps_beside_ddp_on_gloo(tmp_path: Path) -> None:
     # Three ranks, whose sums have an order; and DeAR changes its fusion on the way.
     words = words_for("train_gpt.py", 200, "--width", "16", "--depth", "1")
@@ -150,7 +151,7 @@ def test_two_hundred_steps_beside_ddp_on_gloo(tmp_path: Path) -> None:
     assert largest_difference(dear, ddp) <= LONG_TOLERANCE
 
 
-@pytest.mark.parametrize("mode", ["gradients", "parameters"])
+@pytest.mark.parametrize("mode", [pytest.param("gradients", marks=pytest.mark.slow), "parameters"])
 def test_a_job_goes_on_from_its_checkpoint_after_a_rank_was_killed(
     mode: str, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:

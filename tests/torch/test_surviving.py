@@ -70,6 +70,6 @@ def test_survivors_have_the_loss_of_a_run_with_the_same_members(tmp_path: Path) 
         assert (code, other_code) == (0, 0), output + other_output
         (loss,) = re.findall(r"^loss ([\d.]+), exactly", output, re.MULTILINE)
         losses.append(float(loss))
-    # Not to the bit, as on the network of tests/lab: DeAR measures which gradients it had better send together,
-    # and a sum of three has several orders.
+    # Not to the bit, as on the network of tests/lab: DeAR measures which gradients it had better send
+    # together, and a sum of three has several orders.
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
