@@ -133,7 +133,7 @@ class Computing:
 
 
 COUNTED: Final = Computing("published", "published")
-"""The row that counts: fixed before any of it was run, and none of it fitted."""
+"""The row that counts, fixed after first trials and with the paper's numbers known; no constant is fitted."""
 
 WAYS: Final = (COUNTED, Computing("roofline", "roofline"), Computing("peak", "peak"))
 
