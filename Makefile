@@ -36,8 +36,9 @@ BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS)
 MAKEFLAGS += --no-print-directory
-# Rooms of tests/ whose tests start no jobs.
+# Folders of tests/ whose tests start no jobs, and what in them takes longest, because it runs mypy, pytest or the fuzzer.
 CHECKED := algorithms bounds export packets planning schedule simulation topology training unit verification
+UNCHECKED := test_typing test_python_blocks test_fuzz test_skips
 
 .PHONY: install build demo check test test-all test-suite test-slow explore package lint types stub sanitize \
 	torch-suite frameworks clean
@@ -94,7 +95,8 @@ demo: $(BUILT)
 
 check: $(BUILT) lint types
 	@echo "check: pytest, no jobs, few examples"
-	@WEFT_EXAMPLES=0.1 $(PYTEST) -m "not slow" $(addprefix tests/,$(CHECKED))
+	@WEFT_EXAMPLES=0.1 $(PYTEST) -m "not slow" $(addprefix tests/,$(CHECKED)) \
+		$(patsubst %,--ignore=tests/unit/%.py,$(UNCHECKED))
 
 # Tests wait for processes now and then, which leaves time for mypy.
 test:

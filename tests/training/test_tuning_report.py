@@ -39,7 +39,9 @@ def misjudged(layers: tuple[Layer, ...], seed: int) -> tuple[Layer, ...]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("uplink", "prefetch"), [("1.25GB/s", 1), ("12.5GB/s", None)])
+@pytest.mark.parametrize(
+    ("uplink", "prefetch"), [("1.25GB/s", 1), pytest.param("12.5GB/s", None, marks=pytest.mark.slow)]
+)
 def test_the_bounded_search_comes_within_two_percent_of_all_fusions(
     name: str, uplink: str, prefetch: int | None
 ) -> None:
