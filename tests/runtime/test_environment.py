@@ -11,7 +11,7 @@ import pytest
 from weft.errors import InputError, LimitError
 from weft.runtime import Place, find_place
 from weft.runtime.bootstrap.environment import on_one_machine
-from weft.runtime.bootstrap.secret_exchange import FileExchange, SecretExchange, StoreExchange
+from weft.runtime.bootstrap.secret_note import FileExchange, SecretExchange, StoreExchange
 
 SECRET = "ab" * 32
 WEFT = {

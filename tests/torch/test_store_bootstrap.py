@@ -22,7 +22,7 @@ from weft.runtime.bootstrap.group_store import (
     count_visit,
     find_own_address,
 )
-from weft.runtime.bootstrap.secret_exchange import SecretNote
+from weft.runtime.bootstrap.secret_note import SecretNote
 from weft.torch import Options, connect
 from weft.torch.store_bootstrap import meet
 

@@ -1,6 +1,6 @@
 """Weft in PyTorch: DeAR and a profile of it, a process group, a hook for DistributedDataParallel.
 
-Importing this registers the backend: ``torch.distributed.init_process_group("weft")``.
+Importing this registers the backend (in process_group.py): ``torch.distributed.init_process_group("weft")``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from weft.torch import collectives, sparse
 from weft.torch.call_arguments import check_message, either, listed, paired, read_call, single
 from weft.torch.dispatch import dispatch, each
 from weft.torch.internals import Event, ProcessGroup
-from weft.torch.tensors import check_input, check_output
+from weft.torch.tensor_checks import check_input, check_output
 from weft.torch.windows import Windows
 from weft.torch.work import CoalescedOperations, Work, invalidate_on_failure
 

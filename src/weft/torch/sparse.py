@@ -13,7 +13,8 @@ from torch import distributed as dist
 
 from weft.errors import InputError
 from weft.torch import collectives
-from weft.torch.tensors import array_of, check_cpu
+from weft.torch.tensor_checks import check_cpu
+from weft.torch.tensors import array_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

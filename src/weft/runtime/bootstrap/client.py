@@ -26,7 +26,7 @@ from weft.runtime.bootstrap.handshake import FrameKind, Gone, Hello, ProtocolErr
 from weft.runtime.bootstrap.listener import Listener
 from weft.runtime.bootstrap.members import Member, decode
 from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.bootstrap.secret_exchange import SecretNote
+from weft.runtime.bootstrap.secret_note import SecretNote
 from weft.runtime.bootstrap.server import BootstrapServer, MeetingPoint, listen_at
 from weft.runtime.extension import require_runtime
 from weft.runtime.launcher.failure_reports import FailureReporter

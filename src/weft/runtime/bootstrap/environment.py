@@ -2,7 +2,7 @@
 
 ``weft run`` sets everything. Other launchers set rank and size, but have no secret that only the job knows,
 and none is made up from what others could guess. Without ``WEFT_SECRET`` or ``WEFT_SECRET_FILE`` rank 0 makes
-one and leaves it where the other ranks find it (`weft.runtime.bootstrap.secret_exchange`), if there is such a
+one and leaves it where the other ranks find it (`weft.runtime.bootstrap.secret_note`), if there is such a
 place; else joining is refused.
 """
 
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from weft import limits
 from weft.errors import InputError
-from weft.runtime.bootstrap.secret_exchange import FileExchange, StoreExchange
+from weft.runtime.bootstrap.secret_note import FileExchange, StoreExchange
 from weft.runtime.launcher import failure_reports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from weft.runtime.bootstrap.secret_exchange import SecretExchange
+    from weft.runtime.bootstrap.secret_note import SecretExchange
 
 Launcher = Literal["weft", "torchrun", "mpirun", "srun", "none"]
 

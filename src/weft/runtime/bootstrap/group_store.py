@@ -17,7 +17,7 @@ from weft import limits
 from weft.errors import InputError, RuntimeFailure
 from weft.runtime.bootstrap.environment import LOOPBACK, Place, on_one_machine
 from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.bootstrap.secret_exchange import SecretNote
+from weft.runtime.bootstrap.secret_note import SecretNote
 from weft.runtime.foreign_calls import call_within
 
 if TYPE_CHECKING:

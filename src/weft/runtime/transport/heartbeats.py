@@ -2,7 +2,7 @@
 
 Ranks of one machine count their beats in shared memory (`cpp/runtime/local_watch.cpp`). Between machines
 every rank exchanges them with rank 0, over a connection that is used for nothing else
-(`cpp/runtime/heartbeats.cpp`, where the interval is). Threads of their own beat and listen, so that neither
+(`cpp/runtime/heartbeats.hpp`, where the interval is). Threads of their own beat and listen, so that neither
 Python nor a long sum delays them.
 """
 

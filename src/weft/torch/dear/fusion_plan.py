@@ -1,7 +1,8 @@
 """Fusion plans: which parameters share a bucket, and the order of the buckets.
 
-A `FusionPlan` must be the same on every rank. It is made from the measurements of rank 0, which it sends to
-all ranks, and its digest is compared before it is used.
+Parameters are fused by a threshold in bytes: `weft.training.fusion.fuse` has the rule, and `Tuner` (tuner.py)
+chooses the threshold and calls it. A `FusionPlan` must be the same on every rank. It is made from the
+measurements of rank 0, which it sends to all ranks, and its digest is compared before it is used.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from support.jobs import finish
 
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime import Place, join
-from weft.runtime.bootstrap.secret_exchange import FileExchange, SecretNote, StoreExchange
+from weft.runtime.bootstrap.secret_note import FileExchange, SecretNote, StoreExchange
 
 NOTE = SecretNote(4000, b"s" * 32)
 OTHER_USER = 54_321
@@ -122,7 +122,7 @@ def test_a_runtime_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch
 RANK = """
 import sys
 from weft.runtime import Place, join
-from weft.runtime.bootstrap.secret_exchange import FileExchange
+from weft.runtime.bootstrap.secret_note import FileExchange
 
 place = Place(int(sys.argv[1]), 2, address="127.0.0.1", secret_exchange=FileExchange("job"))
 with join(place, timeout=30) as control_plane:
