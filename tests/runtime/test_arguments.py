@@ -33,7 +33,7 @@ def test_a_time_that_no_wait_can_have_is_refused(timeout: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "kind"), [("5", "str"), ([1], "list"), (None, "NoneType"), (1j, "complex")]
+    ("timeout", "kind"), [("5", "str"), ([1], "list"), (None, "NoneType"), (1j, "complex"), (True, "bool")]
 )
 def test_a_time_that_is_no_number_is_refused_with_its_type(timeout: Any, kind: str) -> None:
     with pytest.raises(InputError, match=f"as a number, not {kind}"):
@@ -89,3 +89,8 @@ ARGUMENTS = JOBS / "arguments_arguments.py"
 
 def test_wrong_arguments_of_calls_are_refused_and_the_communicator_lives_on(tmp_path: Path) -> None:
     assert finish(start_ranks(tmp_path, 2, ARGUMENTS)) == [(0, ""), (0, "")]
+
+
+def test_options_that_no_operation_has_are_refused_by_name(tmp_path: Path) -> None:
+    ended = finish(start_ranks(tmp_path, 2, JOBS / "arguments_keywords.py"))
+    assert [code for code, _ in ended] == [0, 0], ended

@@ -66,6 +66,29 @@ def test_survivors_that_lose_one_more_while_they_shrink_meet_again(
         finish(started)
 
 
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_survivors_go_on_without_one_that_freezes_while_they_wait_in_shrink(
+    tmp_path: Path, frozen: int
+) -> None:
+    started = start_ranks(tmp_path, 5, JOB.with_name("shrink_frozen.py"), str(frozen))
+    try:
+        found = survivors(started, {frozen, 4})
+        assert [one["survivors"] for one in found] == [[rank for rank in range(4) if rank != frozen]] * 3
+        assert all(one["seconds"] < 30 for one in found)  # a freeze is seen after 5 s; the deadline is 40 s
+    finally:
+        started[frozen].kill()
+        finish(started)
+
+
+@pytest.mark.parametrize("kind", ["strided", "in_turn"])
+def test_shrink_does_not_wait_for_queued_operations_for_ever(tmp_path: Path, kind: str) -> None:
+    started = start_ranks(tmp_path, 4, JOB.with_name("shrink_queued.py"), kind)
+    try:
+        assert [one["survivors"] for one in survivors(started, {3})] == [[0, 1, 2]] * 3
+    finally:
+        finish(started)
+
+
 def test_a_frozen_rank_that_thaws_is_not_let_in_again(tmp_path: Path) -> None:
     started = start_ranks(tmp_path, 3, JOB, "auto", "0", "SIGSTOP", "", "")
     check(survivors(started, {0}), {0}, 3)

@@ -81,7 +81,8 @@ class ArrayCollectives(PointToPoint):
                 self._learn(prepared, flat, (array.size, array.dtype, op, kind))
             return flat.give_back()
 
-        return self._do(run, flat, async_op=async_op, timeout=timeout, kind=kind)
+        how: AnyOptions = {"async_op": async_op, "timeout": timeout, "kind": kind}
+        return self._do("all_reduce", run, flat, how=how)
 
     @overload
     def broadcast(self, array: _Array, root: int = ..., **how: Unpack[WaitingOptions]) -> _Array: ...
@@ -96,7 +97,7 @@ class ArrayCollectives(PointToPoint):
             self._execute("broadcast", flat, flat, "sum", root, how)
             return flat.give_back()
 
-        return self._do(run, flat, **how)
+        return self._do("broadcast", run, flat, how=how)
 
     @overload
     def reduce(
@@ -119,7 +120,7 @@ class ArrayCollectives(PointToPoint):
                 work.divide(self.size)
             return work.give_back() if self.rank == root else flat.array
 
-        return self._do(run, flat, **how)
+        return self._do("reduce", run, flat, how=how)
 
     @overload
     def reduce_scatter(
@@ -148,7 +149,7 @@ class ArrayCollectives(PointToPoint):
                 result.divide(self.size)
             return result.give_back()
 
-        return self._do(run, flat, **how)
+        return self._do("reduce_scatter", run, flat, how=how)
 
     @overload
     def all_gather(self, array: Any, *, out: Any = ..., **how: Unpack[WaitingOptions]) -> Any: ...
@@ -167,7 +168,7 @@ class ArrayCollectives(PointToPoint):
             self._execute("all_gather", whole, whole, "sum", 0, how)
             return whole.give_back()
 
-        return self._do(run, flat, **how)
+        return self._do("all_gather", run, flat, how=how)
 
     @overload
     def all_to_all(self, array: Any, *, out: Any = ..., **how: Unpack[WaitingOptions]) -> Any: ...
@@ -191,7 +192,7 @@ class ArrayCollectives(PointToPoint):
             result.part(*own).fill(source.part(*own))
             return result.give_back()
 
-        return self._do(run, flat, **how)
+        return self._do("all_to_all", run, flat, how=how)
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Return once every rank has called this; `last` stays what it was."""

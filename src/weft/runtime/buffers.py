@@ -156,6 +156,13 @@ class Flat(Buffer):
         return self.array
 
 
+def _plain_view(array: NDArray[Any]) -> NDArray[Any]:
+    """The elements of a subclass of numpy's array, whose methods may do something else, such as np.matrix."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("a masked array cannot be taken as an array: others have no mask; use array.filled()")
+    return array.view(np.ndarray)
+
+
 def flatten(array: Any, *, writable: bool) -> Flat:
     """Take an array, or anything with DLPack or the buffer protocol, without copying where possible.
 
@@ -165,7 +172,10 @@ def flatten(array: Any, *, writable: bool) -> Flat:
         If its type is not supported, or it cannot be written to.
     """
     seen, name = array, None
-    if not isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray):
+        if type(array) is not np.ndarray:
+            seen = _plain_view(array)
+    else:
         if getattr(array, "is_neg", bool)():
             msg = "this tensor is not in memory as it reads (torch's negative bit); take array.resolve_neg()"
             raise TypeError(msg)

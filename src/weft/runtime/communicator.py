@@ -268,23 +268,29 @@ class Communicator(ArrayCollectives):
             If a rank that is not lost does not call this in time.
         """
         self._check_open()
+        if self._worker.is_current():
+            msg = "shrink was called within an operation, which it would have to wait for"
+            raise RuntimeFailure(f"{msg}; call it from another thread")
         check_minimum(minimum, self.size)
         wait = self._wait(timeout)
-        check_timeout(plan_time_limit)
-        failure, before = self._failure, self._chooser
-        if failure is not None and not isinstance(failure, PeerLost):
-            msg = f"shrink goes on after PeerLost, and this rank has failed otherwise: {failure}"
-            raise RuntimeFailure(msg) from failure
-        with self._busy:
-            self._close_parts()
+        check_timeout(plan_time_limit, "plan_time_limit")
+        self._close_parts()
+        if not self._worker.idle():  # what is queued fails as the operation before it has
+            self._worker.submit(lambda: None, "shrink").wait()
+        with self._no_operation():
+            self._check_open()
+            failure, before = self._failure, self._chooser
+            if failure is not None and not isinstance(failure, PeerLost):
+                msg = f"shrink goes on after PeerLost, and this rank has failed otherwise: {failure}"
+                raise RuntimeFailure(msg) from failure
             lost_rank = failure.rank if isinstance(failure, PeerLost) else None
             engine, found = self._engine.shrink(
                 lost_rank, failure is not None, before.inputs.network, minimum, wait
             )
-            self._closed = True
+            self._closed = self._engine_closed = True
             self._recorder.leave("shrunk")
             atexit.unregister(self.close)
-            self._worker.close()
+        self._worker.close()  # behind operations that another thread has queued meanwhile, which are refused
         selector = before.among(engine.size, engine.hosts, found.topology)
         reporter = self._reporter.among(found.before)
         new = Communicator(engine, selector, timeout=self.timeout, reporter=reporter)

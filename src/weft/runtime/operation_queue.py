@@ -26,7 +26,7 @@ from weft.errors import InputError, LimitError, RuntimeFailure, quote
 from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.engines import Prepared, Record
-from weft.runtime.handles import Worker, done
+from weft.runtime.handles import AnyOptions, Worker, done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,6 +57,9 @@ _MEETS: Final = {
 
 SEGMENT_BYTES: Final = 256 << 10
 """Fits into a core's cache while several ranks' pieces are added to it."""
+
+_OPTIONS: Final = frozenset(AnyOptions.__annotations__)
+"""The keywords that every operation takes."""
 
 
 class OperationQueue:
@@ -118,31 +121,24 @@ class OperationQueue:
             finally:
                 self._turn = outer
 
-        return self._do(one_after_the_other, async_op=async_op, name=name)
+        return self._do(name, one_after_the_other, how={"async_op": async_op})
 
-    def _do(
-        self,
-        run: Callable[[], Any],
-        *buffers: Buffer,
-        async_op: bool = False,
-        timeout: float | None = None,
-        kind: str = "",
-        name: str = "an operation",
-    ) -> Any:
+    def _do(self, name: str, run: Callable[[], Any], *buffers: Buffer, how: AnyOptions) -> Any:
         """Run an operation now or queue it; return its result or, with `async_op`, its handle.
 
         Parameters
         ----------
+        name
+            Of the operation, for messages.
         run
             The operation.
         buffers
             The arrays that it works on. It takes their elements as they are when its turn comes: operations
             that were queued at the call may have changed them.
-        timeout, kind
-            The user's, which are checked before anything is queued.
+        how
+            The user's options, which are checked before anything is queued.
         """
-        self._wait(timeout)
-        _check_kind(kind)
+        async_op = self._check_options(name, how)
         if not self._has_turn():  # an operation that was started before `close` may still make calls
             self._check_open()
         if self._has_turn():
@@ -160,7 +156,19 @@ class OperationQueue:
         if self._worker.is_current():
             msg = "a blocking call within another operation would wait for itself; use Communicator.in_turn"
             raise RuntimeFailure(msg)
-        return self._worker.submit(run_in_turn).wait()
+        return self._worker.submit(run_in_turn, name).wait()
+
+    def _check_options(self, name: str, how: AnyOptions) -> bool:
+        """Refuse options of a call that do not exist or cannot be; return whether it is asynchronous."""
+        if not how.keys() <= _OPTIONS:
+            unknown = min(how.keys() - _OPTIONS)
+            raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
+        self._wait(how.get("timeout"))
+        _check_kind(how.get("kind", ""))
+        async_op = how.get("async_op", False)
+        if not isinstance(async_op, bool):
+            raise InputError(f"async_op {async_op!r}: expected True or False")
+        return async_op
 
     def _has_turn(self) -> bool:
         """Return whether this thread runs a function that was given to `in_turn`."""
@@ -358,6 +366,8 @@ def _check_kind(kind: Any) -> None:
     if not isinstance(kind, str):
         what = f"expected a text that names what the elements are, not {type(kind).__name__}"
         raise InputError(f"kind {quote(str(kind))}: {what}")
+    if not kind.isascii() and any("\ud800" <= one <= "\udfff" for one in kind):
+        raise InputError(f"kind {kind!a}: half of a surrogate pair cannot be sent")
 
 
 def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.runtime.buffers import Buffer
-    from weft.runtime.handles import AnyOptions, Handle, OperationOptions, StartingOptions, WaitingOptions
+    from weft.runtime.handles import AnyOptions, Handle, StartingOptions, WaitingOptions
 
 _Array = TypeVar("_Array")
 
@@ -32,7 +32,7 @@ class PointToPoint(OperationQueue):
         self._check_peer(dest)
         flat = self._engine.flatten(array, writable=False)
         exchanges = (PeerExchange(dest, flat.elements, None),)
-        return self._do_exchange("send", exchanges, flat, None, **how)
+        return self._do_exchange("send", exchanges, flat, None, how)
 
     @overload
     def recv(self, array: _Array, source: int, **how: Unpack[WaitingOptions]) -> _Array: ...
@@ -43,7 +43,7 @@ class PointToPoint(OperationQueue):
         self._check_peer(source)
         flat = self._engine.flatten(array, writable=True)
         exchanges = (PeerExchange(source, None, flat.elements),)
-        return self._do_exchange("recv", exchanges, flat, flat, **how)
+        return self._do_exchange("recv", exchanges, flat, flat, how)
 
     @overload
     def send_recv(
@@ -77,18 +77,18 @@ class PointToPoint(OperationQueue):
             if dest == source
             else (PeerExchange(dest, flat.elements, None), PeerExchange(source, None, out.elements))
         )
-        return self._do_exchange("send_recv", exchanges, flat, out, **how)
+        return self._do_exchange("send_recv", exchanges, flat, out, how)
 
-    def send_parts(self, peers: Sequence[int], array: Any, **how: Unpack[OperationOptions]) -> None:
+    def send_parts(self, peers: Sequence[int], array: Any, **how: Unpack[AnyOptions]) -> Any:
         """Send each of several ranks its part of an array, in their order; each calls `recv_parts`."""
         flat = self._engine.flatten(array, writable=False)
         part = self._part_of("send_parts", peers, flat.elements)
         exchanges = tuple(PeerExchange(peer, part, None, place * part) for place, peer in enumerate(peers))
-        self._do_exchange("send_parts", exchanges, flat, None, **how)
+        return self._do_exchange("send_parts", exchanges, flat, None, how)
 
     def recv_parts(
-        self, peers: Sequence[int], array: Any, *, place: int = 0, **how: Unpack[OperationOptions]
-    ) -> None:
+        self, peers: Sequence[int], array: Any, *, place: int = 0, **how: Unpack[AnyOptions]
+    ) -> Any:
         """Receive from each of several ranks a part of an array, in their order.
 
         Parameters
@@ -113,7 +113,7 @@ class PointToPoint(OperationQueue):
             PeerExchange(peer, None, part, number * part, int(place) * part)
             for number, peer in enumerate(peers)
         )
-        self._do_exchange("recv_parts", exchanges, flat, flat, **how)
+        return self._do_exchange("recv_parts", exchanges, flat, flat, how)
 
     def _do_exchange(
         self,
@@ -121,7 +121,7 @@ class PointToPoint(OperationQueue):
         exchanges: tuple[PeerExchange, ...],
         flat: Buffer,
         into: Buffer | None,
-        **how: Unpack[AnyOptions],
+        how: AnyOptions,
     ) -> Any:
         """Run or queue exchanges; `into` is for what is received, and its array the result."""
 
@@ -129,7 +129,7 @@ class PointToPoint(OperationQueue):
             self._exchange(name, exchanges, flat, flat if into is None else into, how)
             return None if into is None else into.give_back()
 
-        return self._do(run, flat, **how)
+        return self._do(name, run, flat, how=how)
 
     def _part_of(self, name: str, peers: Sequence[int], elements: int) -> int:
         for peer in peers:
@@ -156,7 +156,7 @@ class PointToPoint(OperationQueue):
         if self.rank != root:
             _check_no_array("gather", "out", out)
             own = (PeerExchange(root, part, None, 0, self.rank * part),)
-            return self._do_exchange("gather", own, flat, None, **how)
+            return self._do_exchange("gather", own, flat, None, how)
         whole = self._room("gather", out, flat, part * self.size)
         exchanges = tuple(
             PeerExchange(rank, None, part, rank * part) for rank in range(self.size) if rank != root
@@ -168,7 +168,7 @@ class PointToPoint(OperationQueue):
                 self._exchange("gather", exchanges, whole, whole, how)
             return whole.give_back()
 
-        return self._do(run, flat, **how)
+        return self._do("gather", run, flat, how=how)
 
     def scatter(self, array: Any, root: int = 0, *, out: Any, **how: Unpack[AnyOptions]) -> Any:
         """Give rank r the r-th of equal parts of the root's array.
@@ -188,7 +188,7 @@ class PointToPoint(OperationQueue):
         if self.rank != root:
             _check_no_array("scatter", "array", array)
             own = (PeerExchange(root, None, part, 0, self.rank * part),)
-            return self._do_exchange("scatter", own, into, into, **how)
+            return self._do_exchange("scatter", own, into, into, how)
         flat = self._engine.flatten(array, writable=False)
         if flat.elements != part * self.size or flat.dtype != into.dtype:
             have = f"{flat.elements} elements of {flat.dtype} for {self.size} ranks"
@@ -204,7 +204,7 @@ class PointToPoint(OperationQueue):
             into.fill(flat.part(root * part, (root + 1) * part))
             return into.give_back()
 
-        return self._do(run, flat, **how)
+        return self._do("scatter", run, flat, how=how)
 
     def _check_peer(self, peer: int) -> None:
         if not is_rank(peer, self.size) or peer == self.rank:

@@ -80,12 +80,12 @@ class SplitAllReduce:
             ``sum``, or ``avg`` for averages instead.
         """
         run = self.reduction(array, op, timeout=timeout)
-        return self._communicator._do(run, async_op=async_op, timeout=timeout)
+        return self._communicator._do("reduce", run, how={"async_op": async_op, "timeout": timeout})
 
     def gather(self, array: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
         """Send the part that each rank owns to all ranks."""
         run = self.gathering(array, timeout=timeout)
-        return self._communicator._do(run, async_op=async_op, timeout=timeout)
+        return self._communicator._do("gather", run, how={"async_op": async_op, "timeout": timeout})
 
     def reduction(self, array: Any, op: str = "sum", *, timeout: float | None = None) -> Callable[[], Any]:
         """Check the arguments of `reduce`, and return its work for `Communicator.in_turn`."""

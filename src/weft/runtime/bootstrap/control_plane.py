@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import numbers
 import selectors
+import socket
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -46,7 +48,7 @@ _PART_HEADER_BYTES: Final = 8
 def check_timeout(timeout: float, name: str = "timeout") -> float:
     """Return a number of seconds that a wait can have, numpy's numbers too; refuse any other."""
     expected = f"expected seconds, more than 0 and at most {_LONGEST_WAIT_S:,.0f}"
-    if not isinstance(timeout, numbers.Real):
+    if not isinstance(timeout, numbers.Real) or isinstance(timeout, bool):
         msg = f"{name} {quote(str(timeout))}: {expected}, as a number, not {type(timeout).__name__}"
         raise InputError(msg)
     if not 0 < timeout <= _LONGEST_WAIT_S:  # also where it is not a number, or without an end
@@ -157,6 +159,16 @@ class ControlPlane:
             return error
         named = isinstance(error, PeerLost | TimedOut)
         return self._report(error if named else RuntimeFailure(f"{me}: {error}"), op, VERDICT_GRACE_S)
+
+    def give_up(self, rank: int) -> None:
+        """Hang up on a rank that is found to be lost, if connected with it; may be called from any thread.
+
+        An exchange under way fails as if the process had ended, which the kernel does not tell of a rank that
+        is frozen.
+        """
+        if rank in self._channels:
+            with suppress(OSError):  # it has hung up itself
+                self._channels[rank].connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connections; the others see this process leave."""
@@ -284,9 +296,9 @@ class ControlPlane:
         channel = self._channels[0]
         channel.queue(FrameKind.REPORT, LossVerdict.of(error, op).encode())
         try:
-            frame = _next_frame(channel, wait_s)
+            frame = next_frame(channel, wait_s)
             while frame is not None and frame[0] is not FrameKind.FAILED:
-                frame = _next_frame(channel, wait_s)
+                frame = next_frame(channel, wait_s)
         except Gone:
             return lost(self.members[0], op)
         return error if frame is None else decode(frame[1], LossVerdict, "rank 0").error()
@@ -335,10 +347,10 @@ def await_frame(
 ) -> tuple[FrameKind, bytes]:
     """Send what is queued, and wait for what rank 0 answers, which may be its verdict."""
     try:
-        frame = _next_frame(channel, timeout)
+        frame = next_frame(channel, timeout)
         if frame is None:
             channel.queue(FrameKind.EXPIRED, b"")
-            frame = _next_frame(channel, VERDICT_GRACE_S)
+            frame = next_frame(channel, VERDICT_GRACE_S)
     except Gone as error:
         raise lost(rank_0, op) from error
     if frame is None:
@@ -357,7 +369,8 @@ def check_reply(frame: tuple[FrameKind, bytes], kind: FrameKind | None, op: str)
     return payload
 
 
-def _next_frame(channel: FramedConnection, wait_s: float) -> tuple[FrameKind, bytes] | None:
+def next_frame(channel: FramedConnection, wait_s: float) -> tuple[FrameKind, bytes] | None:
+    """Send what is queued, and wait for a frame; None if none comes within so many seconds."""
     deadline = time.monotonic() + wait_s
     channel.flush_if_open()
     with selectors.PollSelector() as selector:

@@ -24,7 +24,14 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
-from weft.runtime.bootstrap.control_plane import ControlPlane, await_frame, check_reply, reply_bytes, send_all
+from weft.runtime.bootstrap.control_plane import (
+    ControlPlane,
+    await_frame,
+    check_reply,
+    next_frame,
+    reply_bytes,
+    send_all,
+)
 from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.handshake import FrameKind, Gone, Hello, ProtocolError, hash_scope
 from weft.runtime.bootstrap.listener import Listener
@@ -175,8 +182,9 @@ class SurvivorMeeting:
             found = self._follow(leader)
             if found is not None:
                 return found
-            self._lost.add(leader)
-            self._dead.add(leader)
+            if leader not in self._lost:  # else it may only be frozen
+                self._lost.add(leader)
+                self._dead.add(leader)
 
     def _look(self) -> None:
         """Learn of losses that were found since."""
@@ -242,19 +250,28 @@ class SurvivorMeeting:
     def _enter(self, channel: FramedConnection, leader: int) -> SurvivorGroup:
         """Wait for the group."""
         with close_on_error(channel):
-            left = max(0.001, self._time_left())
-            try:
-                frame = await_frame(channel, "shrink", left, self.members[leader])
-            except TimedOut:
-                raise
-            except RuntimeFailure as error:
-                raise _LeaderLost from error
+            frame = self._await_group(channel, leader)
             group = decode(check_reply(frame, FrameKind.WELCOME, "shrink"), _Group, f"rank {leader}")
             if self.me not in group.before or len(group.members) != len(group.before):
                 msg = f"rank {leader} sent a group that this rank is not in; use one Weft everywhere"
                 raise RuntimeFailure(msg)
         control_plane = ControlPlane(group.before.index(self.me), group.members, {0: channel})
         return SurvivorGroup(control_plane, group.before, group.completed)
+
+    def _await_group(self, channel: FramedConnection, leader: int) -> tuple[FrameKind, bytes]:
+        """Wait for what the leader says, as long as it is not known to be lost."""
+        try:
+            while self._time_left() > _TICK_S:
+                if (frame := next_frame(channel, _TICK_S)) is not None:
+                    return frame
+                self._look()
+                if leader in self._lost:  # frozen, since a dead one has hung up
+                    raise _LeaderLost
+            return await_frame(channel, "shrink", max(0.001, self._time_left()), self.members[leader])
+        except TimedOut:
+            raise
+        except (Gone, RuntimeFailure) as error:
+            raise _LeaderLost from error
 
     # The leader's side.
 
@@ -278,7 +295,7 @@ class SurvivorMeeting:
         probe_at = time.monotonic() + _PROBE_S
         with selectors.DefaultSelector() as selector:
             selector.register(listener, selectors.EVENT_READ)
-            while missing := self._missing():
+            while missing := self._missing(selector):
                 if self._time_left() <= 0:
                     self._give_up(missing)
                 for key, _ in selector.select(listener.wait_s(min(_TICK_S, self._time_left()))):
@@ -293,8 +310,11 @@ class SurvivorMeeting:
                     self._lost |= self._dead
                     probe_at = time.monotonic() + _PROBE_S
 
-    def _missing(self) -> set[int]:
+    def _missing(self, selector: selectors.BaseSelector) -> set[int]:
+        """The ranks that have not come and are not lost; one that was lost since it came is dropped."""
         self._look()
+        for rank in self._lost & self._came.keys():
+            self._drop(rank, selector)
         return set(range(len(self.members))) - {self.me} - self._lost - self._came.keys()
 
     def _admit(self, applicant: Applicant, listener: Listener) -> int | None:
@@ -322,12 +342,15 @@ class SurvivorMeeting:
         try:
             frame = channel.receive()
         except Gone:
-            selector.unregister(channel)
-            channel.close()
-            del self._came[rank]
-            return  # it calls again, or is found to be dead
+            self._drop(rank, selector)  # it calls again, or is found to be dead
+            return
         if frame is not None:
             self._deadline = time.monotonic()
+
+    def _drop(self, rank: int, selector: selectors.BaseSelector) -> None:
+        channel = self._came.pop(rank)[1]
+        selector.unregister(channel)
+        channel.close()
 
     def _probe(self, missing: set[int]) -> set[int]:
         """Ranks that nobody listens for any more: their processes are gone."""

@@ -6,8 +6,10 @@ The C++ half is ``cpp/runtime/executor.cpp``, which runs the scripts of ``cpp/ru
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
@@ -35,7 +37,7 @@ from weft.runtime.transport.connect import connect, connect_part, reconnect
 from weft.runtime.transport.link_connections import IN_TURN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,6 +53,9 @@ _log: Final = logging.getLogger("weft.runtime")
 
 _CLOCK_S: Final = 0.01
 """More than what the clocks of a wait and of its deadline, of milliseconds, differ by."""
+
+_LOOK_S: Final = 0.1
+"""Between two looks at the losses that were found while survivors connect."""
 
 _LARGE: Final = 64 << 10
 """Bytes from which a system call per piece is cheaper than copying twice."""
@@ -305,25 +310,44 @@ class NativeEngine(Engine[Flat]):
             met.control_plane.reporter = control_plane.reporter.among(met.before)
             left = without_ranks(topology, self.hosts, met.before)
             try:
-                engine = NativeEngine.connect(
-                    met.control_plane, transport.settings, timeout=timeout, topology=left
-                )
+                with self._giving_up_lost(met):
+                    engine = NativeEngine.connect(
+                        met.control_plane, transport.settings, timeout=timeout, topology=left
+                    )
                 break
             except PeerLost as failure:
                 late = met.before[failure.rank]
                 if late == self.rank:
-                    self.close()
                     raise
                 lost.add(late)  # the others meet again without it
-            except BaseException:
-                self.close()
-                raise
         if (kit := engine._transport.shrink_kit) is not None:
             kit.inherit(transport.shrink_kit)
         self.close()
         self.control_plane = None
         engine.done_before = met.completed
         return engine, Survivors(met.before, completed - met.completed, left)
+
+    @contextmanager
+    def _giving_up_lost(self, met: SurvivorGroup) -> Iterator[None]:
+        """While survivors connect, hang up on those that the watch of this engine finds frozen.
+
+        They are not watched anew before they are connected, and would hold up all others until the deadline.
+        """
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_S):
+                for rank, _ in self._transport.host.losses():
+                    if rank in met.before and rank != self.rank:
+                        met.control_plane.give_up(met.before.index(rank))
+
+        thread = threading.Thread(target=watch, name="weft-shrink", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _meet_survivors(
         self, kit: ShrinkKit, lost: set[int], completed: int, timeout: float, minimum: int | None
