@@ -12,7 +12,7 @@ from hypothesis import settings
 from support.examples import USUAL, scale
 from support.hosts import NO_NAMESPACES, find_missing_privilege
 
-collect_ignore_glob = ["*/jobs/*.py"]  # programs of ranks: to import one for its doctests would run it
+collect_ignore_glob = ["*/jobs/*.py", "support/*_rank.py"]  # programs of ranks, which run when imported
 
 UNDER_CI = os.environ.get("WEFT_CI") == "1"
 
