@@ -24,7 +24,7 @@ from weft.runtime.bootstrap import (
     dialer,
     server,
 )
-from weft.runtime.transport import connect, connections
+from weft.runtime.transport import connect, tcp_connections
 from weft.runtime.transport.rank_transport import Transport
 
 PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
@@ -37,8 +37,8 @@ PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
     "cards told": ((connect, "_check_infos", 1), (connect, "_check_infos", 1)),
     "attach": ((connect, "_attach", 1), (connect, "_attach", 1)),
     "attached": ((connect, "connect_peers", 1), (connect, "connect_peers", 1)),
-    "lines": ((connections._Connecting, "_admit", 1), (connections._Connecting, "_advance", 2)),
-    "last line": ((connections._Connecting, "_admit", 3), (connections._Connecting, "_advance", 4)),
+    "lines": ((tcp_connections._Connecting, "_admit", 1), (tcp_connections._Connecting, "_advance", 2)),
+    "last line": ((tcp_connections._Connecting, "_admit", 3), (tcp_connections._Connecting, "_advance", 4)),
     "connected": ((control_plane.ControlPlane, "exchange", 2), (control_plane.ControlPlane, "exchange", 2)),
     "watching": ((Transport, "__post_init__", 1), (Transport, "__post_init__", 1)),
     "barrier": ((control_plane.ControlPlane, "barrier", 1), (control_plane.ControlPlane, "barrier", 1)),
