@@ -17,6 +17,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import subprocess
 import time
 from dataclasses import dataclass
@@ -50,14 +51,15 @@ class Start:
 
     monotonic_s: float
     load: list[float]
-    commit: str
-    uncommitted_changes: bool
+    commit: str | None
+    uncommitted_changes: bool | None
 
 
 def start() -> Start:
     """Call this before anything is measured, and give it to `write`."""
     changed = _git("status", "--porcelain", "--", "src", "cpp", "tests", "benchmarks/*.py")
-    return Start(time.monotonic(), _load(), _git("rev-parse", "HEAD"), bool(changed))
+    found = None if changed is None else bool(changed)
+    return Start(time.monotonic(), _load(), _git("rev-parse", "HEAD"), found)
 
 
 def write(
@@ -122,7 +124,7 @@ def _provenance(started: Start, versions: dict[str, str]) -> dict[str, Any]:
         "load_before": started.load,
         "load_after": _load(),
         "versions": {"python": platform.python_version(), **known, **versions},
-        "note": None,
+        "note": "git was not there to ask for the commit" if started.commit is None else None,
     }
 
 
@@ -156,7 +158,10 @@ def _format(value: Any, depth: int = 0, *, in_one_line: bool = False) -> str:
     return f"{first}\n{space}{inside}\n{space[:-1]}{last}"
 
 
-def _git(*words: str) -> str:
+def _git(*words: str) -> str | None:
+    """What git says of this clone; None where there is no git."""
+    if shutil.which("git") is None:
+        return None
     found = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
     return found.stdout.strip()
 

@@ -70,7 +70,7 @@ def blame_another() -> None:
         try:
             real(self, *words)
         except PeerLost as error:
-            other = next(member for member in self._members if member.pid != error.pid)
+            other = next(member for member in self.members if member.pid != error.pid)
             raise PeerLost(other.rank, other.host, other.pid, error.op) from None
 
     NativeEngine._fail = fail

@@ -77,6 +77,7 @@ def test_a_store_whose_process_is_frozen_is_not_waited_for_without_end() -> None
         store = dist.TCPStore("127.0.0.1", int(serving.stdout.readline()), 2, is_master=False)
         assert count_visit(store, 1) == 1
         serving.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, serving.pid, os.WSTOPPED | os.WNOWAIT)  # it may still answer until then
         answering = AnsweringStore(store, answer_s=0.5)
         with pytest.raises(RuntimeError, match="has not answered for"):
             answering.check(["key"])
