@@ -130,8 +130,8 @@ again = lambda: dist.barrier()
 
 
 def said(line: str) -> bool:
-    """Whether the job said this; torch warns on the same stream where a busy machine makes it wait."""
-    return re.match(r"(\[rank\d+\]:)?\[W", line) is None
+    """Whether the job said this; torch warns on the same stream, and 2.10 tells what gloo connected."""
+    return re.match(r"(\[rank\d+\]:)?\[W|\[Gloo\]", line) is None
 
 
 def read(process: subprocess.Popen[str], word: str) -> None:
