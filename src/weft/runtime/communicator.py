@@ -304,10 +304,7 @@ class Communicator(ArrayCollectives):
     def _plan_for_survivors(
         self, topology: Topology, time_limit: float, minimum: int | None, timeout: float | None
     ) -> Communicator:
-        """Plan for what is left after a loss, and shrink once more if another rank is lost meanwhile.
-
-        Nobody else could do that: the program does not have this communicator yet.
-        """
+        """Plan for what is left; if one more rank is lost meanwhile, shrink: the program cannot do so yet."""
         try:
             self.replan(topology, time_limit=time_limit)
         except PeerLost:
