@@ -16,6 +16,8 @@
 PYTHON ?= python3
 EXTRAS ?= graph,torch,mpi,dev
 JOBS ?= 2
+# Test processes: twice the cores, because tests of jobs wait longer than they compute.
+WORKERS ?= 4
 SANITIZER ?= address
 TESTS ?= tests/runtime tests/faults tests/soak
 SHARD ?= 1/1
@@ -106,11 +108,11 @@ test:
 
 test-suite: $(BUILT)
 	@echo "test: pytest"
-	@$(PYTEST) -m "not slow"
+	@$(PYTEST) -n $(WORKERS) -m "not slow"
 
 test-slow: $(BUILT)
 	@echo "test-slow: pytest, long matrices and more examples"
-	@WEFT_EXAMPLES=3 $(PYTEST) -m "slow or hypothesis"
+	@WEFT_EXAMPLES=3 $(PYTEST) -n $(WORKERS) -m "slow or hypothesis"
 
 # Apart from make test: it compiles Weft twice more, and downloads what it needs.
 package: $(BUILT)
