@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +21,12 @@ from support.jobs import WEFT
 
 from weft.bench.bench_session import BenchSession
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
-from weft.bench.measure import BenchEffort, measure
+from weft.bench.measure import BenchEffort, BenchRow, Series, measure
 from weft.bench.peers import PEERS, find_entry
 from weft.bench.peers.peer import JobPlace
 from weft.bench.task import COLLECTIVES, BenchTask
 from weft.cli import main
+from weft.cli.bench_table import BenchTable
 from weft.errors import InputError
 from weft.topology import load_topology
 
@@ -112,7 +114,7 @@ def test_every_peer_computes_every_collective_type_and_op_exactly() -> None:
     ],
 )
 def test_the_command_measures_every_collective_beside_peers(collective: str) -> None:
-    found = document("-R", "3", "-c", collective, "--against", "gloo,mpi")
+    found = document("-R", "3", "--collective", collective, "--against", "gloo,mpi")
     assert_right(found, {"weft", "gloo", "mpi"})
     assert found["versions"]["mpi"]["library"].startswith("Open MPI v5")
 
@@ -174,7 +176,35 @@ def test_the_table_has_a_line_for_each_size_and_a_column_for_each_peer() -> None
     head = next(line.split() for line in done.stdout.splitlines() if "redop" in line)
     assert head[-1] == "gloo"
     assert all(line[7] == line[11] == "0" for line in lines)  # #wrong
-    assert all(float(line[-1]) > 0 for line in lines)
+    assert all(float(line[-1].removeprefix("~")) > 0 for line in lines)
+
+
+def test_flags_of_nccl_tests_mean_what_they_mean_there() -> None:
+    found = document("-g", "3", "-d", "half", "-c", "0")
+    assert found["ranks"] == 3
+    assert {row["dtype"] for row in found["rows"]} == {"float16"}
+    assert {row["contestants"]["weft"]["in"]["wrong"] for row in found["rows"]} == {None}
+    assert all(row["contestants"]["weft"]["digest"] for row in found["rows"])
+
+
+@pytest.mark.parametrize(("slowest", "mark"), [(1.9, ""), (50.0, "~")])
+def test_a_ratio_is_marked_where_rounds_differ_too_much(
+    slowest: float, mark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = BenchTask("all_reduce", "float32", "sum", 2, 1024)
+    row = BenchRow(task, None, {"weft": {}, "gloo": {}})
+    row.series["weft"] = {"in": Series(1, 1, 0, seconds=[1.0, 1.0, 1.0], cpu_seconds=[1.0])}
+    row.series["gloo"] = {"in": Series(1, 1, 0, seconds=[1.0, 3.0, 1.0 + slowest], cpu_seconds=[1.0])}
+    jobs = [SimpleNamespace(name=name, versions={}) for name in row.series]
+    given = {"memory": "private", "transport": "auto", "rounds": 3, "algorithm": None}
+    table = BenchTable(given, jobs, [task])
+    table.add(row)
+    table.end([row])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[-1].startswith(mark)
+    assert lines[0].split()[-1].startswith("~") == bool(mark)
+    assert any("the ratio says little" in line for line in lines) == bool(mark)
+    assert row.to_dict()["unsteady"] == (["gloo"] if mark else [])
 
 
 @pytest.mark.parametrize(
@@ -210,7 +240,9 @@ def test_inside_a_job_rank_0_prints_what_all_ranks_measured(launcher: tuple[str,
         (("--against", "mpi", "-d", "bfloat16"), "mpi has no type bfloat16"),
         (("-b", "2M", "-e", "1M"), "there is no size to measure"),
         (("-n", "0"), "give a whole number from 1, or auto"),
-        (("-c", "all_gather", "--place", "in"), "all_gather has only out"),
+        (("--collective", "all_gather", "--place", "in"), "all_gather has only out"),
+        (("-c", "all_gather"), "a collective is --collective"),
+        (("-d", "floaty"), "float64, int32, int64, half, float, double"),
         (("-R", "3", "--topology", "ring:4"), "this job has 3"),
         (("--algorithm", "rign"), "ring"),
     ],

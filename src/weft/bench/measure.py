@@ -25,6 +25,8 @@ _FEWEST: Final = 3
 _MOST: Final = 1000
 _WARMUP_SHARE: Final = 4
 _MOST_WARMUPS: Final = 20
+_STEADY: Final = 1.0
+"""Largest spread of rounds, as a share of their median, whose median still stands for them."""
 
 
 class MeasuredJob(Protocol):
@@ -39,20 +41,27 @@ class MeasuredJob(Protocol):
 
 @dataclass(frozen=True)
 class BenchEffort:
-    """How much is measured; None for iterations or warm-ups leaves it to what a round should take."""
+    """How much is measured; None for iterations or warm-ups leaves it to what a round should take.
+
+    Results are compared with what they should be before and after the rounds, unless `check` is False.
+    """
 
     rounds: int
     iterations: int | None = None
     warmups: int | None = None
+    check: bool = True
 
 
 @dataclass
 class Series:
-    """The times of one job with one task in one place: seconds per operation, round by round."""
+    """The times of one job with one task in one place: seconds per operation, round by round.
+
+    `wrong` counts elements that are not what they should be; None where results were not checked.
+    """
 
     iterations: int
     warmups: int
-    wrong: int = 0
+    wrong: int | None = None
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
 
@@ -60,6 +69,11 @@ class Series:
     def median(self) -> float:
         """Seconds of one operation."""
         return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """From the fastest round to the slowest, as a share of the median."""
+        return (max(self.seconds) - min(self.seconds)) / self.median
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for JSON; CPU seconds are those of all ranks together."""
@@ -80,10 +94,19 @@ class BenchRow:
     ran: dict[str, dict[str, str]] = field(default_factory=dict)
     series: dict[str, dict[Place, Series]] = field(default_factory=dict)
 
+    def judged_place(self, own: str = "weft") -> Place:
+        """The place whose times are compared with a bound and with peers: in place, where there is both."""
+        return "in" if "in" in self.series[own] else "out"
+
     def ratio(self, peer: str, own: str = "weft") -> float:
         """How many times as long a peer takes; in place, where both can."""
-        place: Place = "in" if "in" in self.series[own] else "out"
+        place = self.judged_place(own)
         return self.series[peer][place].median / self.series[own][place].median
+
+    def is_steady(self, peer: str, own: str = "weft") -> bool:
+        """Whether rounds differ little enough, on both sides, for the ratio to mean something."""
+        place = self.judged_place(own)
+        return max(self.series[name][place].spread for name in (peer, own)) <= _STEADY
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values for JSON."""
@@ -97,6 +120,7 @@ class BenchRow:
                 for name, places in self.series.items()
             },
             "ratios": {name: self.ratio(name) for name in self.series if name != "weft"},
+            "unsteady": [name for name in self.series if name != "weft" and not self.is_steady(name)],
         }
 
 
@@ -134,8 +158,8 @@ def measure(
             job.do({"do": "prepare", "task": msgspec.to_builtins(task), "places": wanted})
             row.series[job.name] = {}
             for place in wanted:
-                wrong, row.ran[job.name] = _check(job, place)
-                row.series[job.name][place] = _plan(job, place, effort, wrong)
+                wrong, row.ran[job.name] = _check(job, place, compare=effort.check)
+                row.series[job.name][place] = _plan(job, place, effort, wrong if effort.check else None)
         for turn in range(effort.rounds):
             for index in range(len(jobs)):
                 job = jobs[(index + turn) % len(jobs)]
@@ -143,7 +167,8 @@ def measure(
                     _time(job, place, series)
         for job in jobs:
             for place, series in row.series[job.name].items():
-                series.wrong += _check(job, place)[0]
+                if series.wrong is not None:
+                    series.wrong += _check(job, place)[0]
         # A limit may be measured too, and the fastest measurement counts.
         again = limit(task)
         if again is not None and row.limit is not None and again.seconds < row.limit.seconds:
@@ -151,13 +176,13 @@ def measure(
         yield row
 
 
-def _check(job: MeasuredJob, place: Place) -> tuple[int, dict[str, str]]:
-    answers = job.do({"do": "check", "place": place})
+def _check(job: MeasuredJob, place: Place, *, compare: bool = True) -> tuple[int, dict[str, str]]:
+    answers = job.do({"do": "check", "place": place, "compare": compare})
     ran = {name: value for name, value in answers[0].items() if name != "wrong"}
     return sum(answer["wrong"] for answer in answers), ran
 
 
-def _plan(job: MeasuredJob, place: Place, effort: BenchEffort, wrong: int) -> Series:
+def _plan(job: MeasuredJob, place: Place, effort: BenchEffort, wrong: int | None) -> Series:
     """How often a job does it in a round: as often as asked, or for about `_ROUND_SECONDS`."""
     iterations, warmups = effort.iterations, effort.warmups
     if iterations is None:

@@ -15,7 +15,7 @@ from weft.cli import options
 from weft.cli.bench_table import BenchTable
 from weft.cli.output import print_json
 from weft.cli.signals import heed_signals
-from weft.errors import InputError
+from weft.errors import InputError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 _SETTINGS: Final = ("memory", "transport", "algorithm", "topology", "plan", "schedule")
+_NCCL_DTYPES: Final = {"half": "float16", "float": "float32", "double": "float64"}
+"""Names of nccl-tests for types that numpy calls otherwise."""
 
 
 def _read_size(option: str, text: str) -> int:
@@ -43,7 +45,25 @@ def _read_count(option: str, text: str) -> int | None:
     return int(text)
 
 
+def _read_dtype(option: str, text: str) -> str:
+    """Name of a type as numpy or as nccl-tests spells it."""
+    name = _NCCL_DTYPES.get(text, text)
+    if name not in ITEM_BYTES:
+        known = ", ".join([*ITEM_BYTES, *_NCCL_DTYPES])
+        raise InputError(f"{option} {quote(text)}: is not a type that can be measured. Known: {known}")
+    return name
+
+
+def _read_check(option: str, text: str) -> bool:
+    """Whether results are checked: 1 or 0, as in nccl-tests."""
+    if text not in ("0", "1"):
+        raise InputError(f"{option} {quote(text)}: give 1 or 0; a collective is --collective")
+    return text == "1"
+
+
 _SIZE: Final = options.OptionType("SIZE", _read_size)
+_CHECK: Final = options.OptionType("0|1", _read_check)
+_DTYPE: Final = options.OptionType("NAME", _read_dtype)
 _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
 
 
@@ -89,17 +109,37 @@ _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
     default="auto",
     help="Operations before each round that are not timed; auto is a quarter of the others, at most 20.",
 )
-@click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5, help="Rounds per size.")
+@click.option(
+    "-r",
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=5,
+    help="Rounds per size; nccl-tests has -r for the root.",
+)
 @click.option(
     "-R",
+    "-g",
     "--ranks",
     type=click.IntRange(1, limits.MAX_LOCAL_RANKS),
     default=2,
-    help="Processes to start on this machine.",
+    help="Processes to start on this machine; -g as in nccl-tests, which has -R for registered memory.",
 )
-@click.option("-d", "--dtype", type=click.Choice(list(ITEM_BYTES)), default="float32")
+@click.option(
+    "-d",
+    "--dtype",
+    type=_DTYPE,
+    default="float32",
+    help=f"One of {', '.join(ITEM_BYTES)}; {', '.join(_NCCL_DTYPES)} as in nccl-tests.",
+)
 @click.option("-o", "--op", type=click.Choice(OPS), default="sum")
-@click.option("-c", "--collective", type=click.Choice(COLLECTIVES), default="all_reduce")
+@click.option(
+    "-c",
+    "--check",
+    type=_CHECK,
+    default="1",
+    help="Whether results are compared with what they should be: 1 for yes, 0 for no.",
+)
+@click.option("--collective", type=click.Choice(COLLECTIVES), default="all_reduce")
 @click.option(
     "--place",
     type=click.Choice(["out", "in", "both"]),
@@ -123,9 +163,10 @@ _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
 def command(**given: Any) -> None:
     """Time collectives for real, beside other runtimes.
 
-    Sizes, options and columns are those of nccl-tests. Every result is checked; #wrong counts elements that
-    are not exactly what they should be, and makes the exit code 1. A ratio says how many times as long a peer
-    takes. Inside a job (under weft run, torchrun, mpirun) the ranks of that job are measured.
+    Sizes, options and columns are those of nccl-tests, but for -r and -R. Results are checked; #wrong counts
+    elements that are not exactly what they should be, and makes the exit code 1. A ratio says how many times
+    as long a peer takes; ~ marks one whose rounds differ too much to say so. Inside a job (under weft run,
+    torchrun, mpirun) the ranks of that job are measured.
     """
     from weft.bench.measure import BenchEffort, measure
     from weft.runtime.bootstrap.environment import in_job
@@ -133,7 +174,7 @@ def command(**given: Any) -> None:
     if given["least"] > given["most"]:
         raise InputError(f"-b {given['least']} is more than -e {given['most']}; there is no size to measure")
     places: tuple[Place, ...] = ("out", "in") if given["place"] == "both" else (given["place"],)
-    effort = BenchEffort(given["rounds"], given["iterations"], given["warmups"])
+    effort = BenchEffort(given["rounds"], given["iterations"], given["warmups"], given["check"])
     with (_this_job if in_job() else _new_jobs)(given) as (performers, tasks, limit, speaks):
         if given["place"] != "both" and given["place"] not in tasks[0].places:
             msg = f"--place {given['place']}: {given['collective']} has only {' and '.join(tasks[0].places)}"

@@ -66,10 +66,10 @@ class BenchTable:
         line = self._first(str(task.size_bytes), str(task.count), task.dtype, redop)
         for place in _PLACES:
             line += self._result(task, own.get(place))
-        judged = own["in" if "in" in own else "out"]
-        spread = 100 * (max(judged.seconds) - min(judged.seconds)) / judged.median
+        judged = own[row.judged_place()]
+        spread = 100 * judged.spread
         bound = "-" if row.limit is None else f"{100 * row.limit.seconds / judged.median:.1f}"
-        ratios = [f"{row.ratio(peer):.2f}" for peer in self._peers]
+        ratios = [f"{'' if row.is_steady(peer) else '~'}{row.ratio(peer):.2f}" for peer in self._peers]
         ran = row.ran["weft"]
         names = ran.get("algorithm", "-"), ran.get("digest", "-")[:8]
         click.echo(f"  {line}{self._last(f'{spread:.0f}', bound, *names, ratios)}")
@@ -84,8 +84,11 @@ class BenchTable:
         else:
             text = "none: give --topology with speeds, or at least 1 MiB among ranks of one machine"
         click.echo(f"# bound: {text}")
+        if any(not row.is_steady(peer) for row in rows for peer in self._peers):
+            spread = "the spread of Weft or of the peer is above 100 %, so that the ratio says little"
+            click.echo(f"# ~: {spread}; repeat it with more rounds (-r) on a quiet machine")
         for name in (performer.name for performer in self._performers):
-            wrong = sum(one.wrong for row in rows for one in row.series[name].values())
+            wrong = sum(one.wrong or 0 for row in rows for one in row.series[name].values())
             if wrong:
                 click.echo(f"weft: error: {name}: {wrong:,} elements are wrong", err=True)
 
@@ -96,7 +99,8 @@ class BenchTable:
         if series is None:
             return "".join("-".rjust(column[0]) for column in _RESULT)
         speed = task.size_bytes / series.median / 1e9
-        cells = (f"{series.median * 1e6:.1f}", f"{speed:.2f}", f"{speed * task.bus_factor:.2f}", series.wrong)
+        wrong = "N/A" if series.wrong is None else str(series.wrong)
+        cells = (f"{series.median * 1e6:.1f}", f"{speed:.2f}", f"{speed * task.bus_factor:.2f}", wrong)
         return "".join(f"{cell:>{column[0]}}" for cell, column in zip(cells, _RESULT, strict=True))
 
     def _last(self, spread: str, bound: str, algorithm: str, digest: str, ratios: Sequence[str]) -> str:

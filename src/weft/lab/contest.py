@@ -142,7 +142,7 @@ def hold(
             series, ran = row.series[outcome.name]["in"], row.ran[outcome.name]
             outcome.algorithm = ran.get("algorithm", outcome.algorithm)
             outcome.digest = ran.get("digest")
-            outcome.wrong, outcome.median_seconds = series.wrong, series.median
+            outcome.wrong, outcome.median_seconds = series.wrong or 0, series.median
             outcome.seconds, outcome.cpu_seconds = series.seconds, series.cpu_seconds
         for team in teams:
             team.leave()
