@@ -156,7 +156,7 @@ sanitize:
 	@$(MAKE) build VENV=build/$(SANITIZER)/venv BUILD=build/$(SANITIZER) EXTRAS=graph,mpi,dev \
 		DEFINE=--config-settings=cmake.define.WEFT_SANITIZE=$(SANITIZER)
 	@echo "sanitize: $(SANITIZER): pytest $(TESTS)"
-	@tools/sanitize $(SANITIZER) build/$(SANITIZER) $(TESTS)
+	@WORKERS=$(WORKERS) tools/sanitize $(SANITIZER) build/$(SANITIZER) $(TESTS)
 
 # DeepSpeed's build looks at torch, so that goes first. Not a part of make test: 1 GB more, and minutes.
 FRAMEWORKS := $(MAKE) install VENV=build/frameworks/venv BUILD=build/frameworks
