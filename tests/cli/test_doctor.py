@@ -8,6 +8,7 @@ import pytest
 from cli.running import Run
 
 from weft.cli import doctor
+from weft.cli.accelerator_facts import describe_alike, find_accelerators
 
 
 def test_a_sound_installation_passes(weft: Run) -> None:
@@ -62,3 +63,37 @@ def test_a_program_beside_this_python_is_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(doctor.sys, "executable", str(tmp_path / "python"))
     (found,) = (extra.find() for extra in doctor.EXTRAS if extra.name == "Open MPI")
     assert found == str(program)
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+def test_gpus_and_rdma_devices_are_found_in_the_files_of_the_kernel(tmp_path: Path) -> None:
+    for number in (0, 1):
+        folder = tmp_path / f"proc/driver/nvidia/gpus/0000:0{number}:00.0"
+        write(folder / "information", "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 16\n")
+    nodes = tmp_path / "sys/class/kfd/kfd/topology/nodes"
+    write(nodes / "0/properties", "cpu_cores_count 64\nsimd_count 0\nvendor_id 0\n")
+    write(nodes / "1/properties", "simd_count 1216\nvendor_id 4098\ngfx_target_version 90402\n")
+    port = tmp_path / "sys/class/infiniband/mlx5_0/ports/1"
+    for name, text in {
+        "state": "4: ACTIVE\n",
+        "rate": "400 Gb/sec (4X NDR)\n",
+        "link_layer": "InfiniBand\n",
+    }.items():
+        write(port / name, text)
+    found = find_accelerators(tmp_path)
+    assert describe_alike(found.gpus) == "2 x NVIDIA H100 80GB HBM3, AMD gfx942"
+    assert found.rdma == ("mlx5_0 port 1: InfiniBand, 400 Gb/sec (4X NDR), ACTIVE",)
+
+
+def test_a_machine_without_gpus_says_so_and_is_sound(
+    weft: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "find_accelerators", lambda: find_accelerators(tmp_path))
+    outcome = weft("doctor")
+    assert outcome.code == 0
+    assert "the drivers of NVIDIA and AMD list no device" in outcome.out
+    assert weft("doctor", "--json").document["accelerators"]["gpus"] == []

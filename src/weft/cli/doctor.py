@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.cli import options
+from weft.cli.accelerator_facts import describe_alike, find_accelerators
 from weft.cli.output import make_console, make_table, one_line, print_json
 from weft.errors import printable
 
@@ -84,9 +85,9 @@ class Check:
 def command(as_json: bool) -> None:
     """Check this installation.
 
-    Shows versions, the machine, and optional tools with what they are for; then runs a self-test, which
-    builds a ring all-reduce, verifies it, simulates it, and compares the time with the closed form. Exit
-    code 1 if a check fails.
+    Shows versions, the machine with its GPUs, NCCL and RDMA devices, and optional tools with what they are
+    for; then runs a self-test, which builds a ring all-reduce, verifies it, simulates it, and compares the
+    time with the closed form. Exit code 1 if a check fails.
     """
     checks = run_checks()
     if as_json:
@@ -98,6 +99,7 @@ def command(as_json: bool) -> None:
                 "ok": all(check.ok for check in checks),
                 "versions": versions(),
                 "machine": machine(),
+                "accelerators": find_accelerators().to_dict(),
                 "extras": extras,
                 "checks": [asdict(check) for check in checks],
             }
@@ -226,6 +228,7 @@ def _show(checks: list[Check], console: Console) -> None:
         ("memory", f"{memory / 2**30:.1f} GiB" if memory else "unknown"),
         ("directory", printable(here["directory"])),
     )
+    _show_accelerators(console)
     console.print()
     table = make_table("optional", "found", "for", left=("optional", "found", "for"))
     table.columns[2].no_wrap = False
@@ -241,3 +244,17 @@ def _show(checks: list[Check], console: Console) -> None:
         mark = Text("ok", "green") if check.ok else Text("FAILED", "bold red")
         table.add_row(check.name, mark, printable(check.detail))
     console.print_table(table)
+
+
+def _show_accelerators(console: Console) -> None:
+    """Show what tensors on GPUs would need; Weft's own runtime needs none of it."""
+    found = find_accelerators()
+    console.print()
+    console.print_facts(
+        (
+            "GPUs",
+            printable(describe_alike(found.gpus)) or "none: the drivers of NVIDIA and AMD list no device",
+        ),
+        ("NCCL", found.nccl or "not installed by pip; PyTorch's wheels with CUDA bring it"),
+        ("RDMA", printable("; ".join(found.rdma)) or "none: the kernel lists no InfiniBand or RoCE device"),
+    )
