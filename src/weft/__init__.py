@@ -45,10 +45,11 @@ if TYPE_CHECKING:
         verification,
     )
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
+    from weft.planning.checked_simulation import simulate
     from weft.runtime import Communicator, init
     from weft.schedule import Op, Schedule, ScheduleBuilder
     from weft.schedule.codec import load_schedule, save_schedule
-    from weft.simulation import SimulationResult, simulate
+    from weft.simulation import SimulationResult
     from weft.topology import Topology, load_topology, save_topology
     from weft.training import train
     from weft.verification import VerificationReport, verify
@@ -58,7 +59,8 @@ _HOMES = {
     "weft.runtime": ("Communicator", "init"),
     "weft.schedule": ("Op", "Schedule", "ScheduleBuilder"),
     "weft.schedule.codec": ("load_schedule", "save_schedule"),
-    "weft.simulation": ("SimulationResult", "simulate"),
+    "weft.planning.checked_simulation": ("simulate",),
+    "weft.simulation": ("SimulationResult",),
     "weft.topology": ("Topology", "load_topology", "save_topology"),
     "weft.training": ("train",),
     "weft.verification": ("VerificationReport", "verify"),

@@ -25,7 +25,7 @@ from weft.simulation import Timeline
 
 
 def check_agreement(schedule: Schedule, size_bytes: int, **options: Any) -> None:
-    fast = weft.simulate(schedule, size_bytes, record=True, **{"segment_bytes": None} | options)
+    fast = weft.simulation.simulate(schedule, size_bytes, record=True, **{"segment_bytes": None} | options)
     slow = simulate_reference(schedule, size_bytes, **options)
     segments = cut_segments(
         schedule, size_bytes, options.get("segment_bytes"), options.get("element_bytes", 1)
@@ -79,7 +79,7 @@ def test_the_critical_path_ends_though_segments_wait_for_each_other() -> None:
     builder.add(step=0, chunk=0, src=[0, 2, 4], dst=[3, 5, 1], op=Op.COPY)
     schedule = builder.build()
     check_agreement(schedule, 1000)
-    result = weft.simulate(schedule, 1000)
+    result = weft.simulation.simulate(schedule, 1000)
     assert result.critical_path[-1].end_ps == result.time_ps
 
 

@@ -23,7 +23,7 @@ LINKS = "bw=1GB/s,lat=70ns"
 
 def time_ps(schedule: Schedule, size_bytes: int, **options: Any) -> int:
     """What both engines say."""
-    fast = weft.simulate(schedule, size_bytes, **{"segment_bytes": None} | options).time_ps
+    fast = weft.simulation.simulate(schedule, size_bytes, **{"segment_bytes": None} | options).time_ps
     assert simulate_reference(schedule, size_bytes, **options).time_ps == fast
     return fast
 

@@ -15,11 +15,11 @@ def one_transfer(links: list[int]) -> Schedule:
 
 
 def test_an_empty_route_takes_no_time() -> None:
-    assert weft.simulate(one_transfer([]), 1000).time_ps == 0
+    assert weft.simulation.simulate(one_transfer([]), 1000).time_ps == 0
     assert simulate_reference(one_transfer([]), 1000).time_ps == 0
 
 
 def test_a_route_that_leads_elsewhere_occupies_its_links() -> None:
-    result = weft.simulate(one_transfer([5, 5, 5]), 1000)
+    result = weft.simulation.simulate(one_transfer([5, 5, 5]), 1000)
     assert result.time_ps == simulate_reference(one_transfer([5, 5, 5]), 1000).time_ps
     assert result.link_busy_ps.tolist() == [0, 0, 0, 0, 0, 3_000_000, 0, 0]

@@ -47,7 +47,7 @@ def test_a_collective_alone_takes_what_simulate_says(
     schedule = ALGORITHMS[algorithm].build(topology, "all_reduce", root=0)
     flow = Workflow(topology)
     flow.task("alone", [Part(flow.pattern(schedule, size_bytes, segment_bytes=segment_bytes))])
-    run, alone = flow.run(), weft.simulate(schedule, size_bytes, segment_bytes=segment_bytes)
+    run, alone = flow.run(), weft.simulation.simulate(schedule, size_bytes, segment_bytes=segment_bytes)
     assert run.time_ps == alone.time_ps
     assert run.segments == alone.segments
     assert run.ended_ps.tolist() == [alone.rank_finish_ps.tolist()]
@@ -123,7 +123,7 @@ def test_rings_that_share_nothing_do_not_disturb_each_other() -> None:
             )
         schedule = builder.build()
         flow.task("ring", [Part(flow.pattern(schedule, 400))])
-        alone.append(weft.simulate(schedule, 400))
+        alone.append(weft.simulation.simulate(schedule, 400))
     run = flow.run()
     assert run.ended_ps.tolist() == [one.rank_finish_ps.tolist() for one in alone]
     assert run.busy_ps.tolist() == (alone[0].link_busy_ps + alone[1].link_busy_ps).tolist()

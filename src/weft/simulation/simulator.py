@@ -52,12 +52,12 @@ def simulate(
     record: bool = False,
     max_work: float | None = limits.MAX_WORK,
 ) -> SimulationResult:
-    """Run a schedule on the topology it was made for, as ``weft simulate`` does.
+    """Run a schedule on the topology it was made for, whether it is correct or not.
 
     Parameters
     ----------
     schedule
-        Any legal schedule; it is not verified here.
+        Any legal schedule; it is not verified here, which `weft.simulate` does.
     size
         Buffer size, such as ``"64MiB"``, meant as in nccl-tests (`Schedule.chunk_bytes`).
     segment_bytes
@@ -83,7 +83,7 @@ def simulate(
     --------
     >>> import weft
     >>> ring = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4@bw=1GB/s,lat=1us"))
-    >>> weft.simulate(ring, "4MB", segment_bytes=None).seconds
+    >>> weft.simulation.simulate(ring, "4MB", segment_bytes=None).seconds
     0.006006
     """
     size_bytes, cut = units.parse_size(size), parse_segment(segment_bytes)
