@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from runtime.hostile import Job, hung_up, prove, read
+from support.jobs import PATIENCE
 
 from weft import limits
 from weft.errors import InputError, LimitError, RuntimeFailure, TimedOut
@@ -421,7 +422,7 @@ def test_a_rank_with_another_secret_is_told_so_at_its_deadline() -> None:
         job.start(0)
         job.connect().close()
         with pytest.raises(TimedOut, match="hangs up: the secret may differ"):
-            join(job.place(1, secret=os.urandom(32)), timeout=0.5)
+            join(job.place(1, secret=os.urandom(32)), timeout=0.5 * PATIENCE)
 
 
 @pytest.mark.parametrize(

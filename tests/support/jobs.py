@@ -18,6 +18,8 @@ Process = subprocess.Popen[str] | PooledRank
 
 _TESTS = Path(__file__).resolve().parents[1]
 WEFT = Path(sys.executable).with_name("weft")
+PATIENCE = float(os.environ.get("WEFT_TEST_PATIENCE", "1"))
+"""How many times as long a job may take as usual: sanitizers slow it down (tools/sanitize)."""
 
 
 def start_ranks(
@@ -102,7 +104,7 @@ def end(process: Process) -> None:
 
 def finish(processes: Sequence[Process], timeout: float = 60) -> list[tuple[int, str]]:
     """Exit code and output of each; whoever is not done in time is killed, and none is left behind."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + PATIENCE * timeout
     found = []
     try:
         for process in processes:
