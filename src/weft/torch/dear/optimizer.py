@@ -8,8 +8,8 @@ all-gathers; and before a module runs again, a hook waits for those that it need
 
 from __future__ import annotations
 
+import logging
 import time
-import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from weft.training import Layer, Linear
 
 _KEY: Final = "weft"
+_log: Final = logging.getLogger("weft.torch")
 
 
 class DeAR(torch.optim.Optimizer):
@@ -458,7 +459,7 @@ class DeAR(torch.optim.Optimizer):
         self._arrange(new)
         fallen_back = decided and self._tuner.chooses_policy and new.policy == "wfbp"
         if fallen_back and self._channel.rank == 0:
-            warnings.warn(f"DeAR works as WFBP here: {self.decision}", UserWarning, stacklevel=4)
+            _log.warning("DeAR works as WFBP here: %s", self.decision)
 
     def _arrange(self, plan: FusionPlan) -> None:
         """Lay out the buckets by a plan; no operation may be running."""
