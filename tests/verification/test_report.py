@@ -47,7 +47,7 @@ def test_the_report_of_a_wrong_schedule_says_what_was_not_decided() -> None:
     lines = str(report).splitlines()
     assert lines[0] == "ring all_reduce on ring:4: WRONG"
     assert lines[2] == "  hazard      not decided, the replay stops at the first problem"
-    assert lines[3].startswith("  semantics   transfer ")
+    assert lines[3].startswith("  semantics   rank 0, chunk 0: the sum lacks")
 
 
 def test_verify_raises_what_inspect_reports() -> None:

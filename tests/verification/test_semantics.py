@@ -70,13 +70,44 @@ def test_a_dropped_transfer_is_missed_by_the_rank_it_would_have_reached() -> Non
     assert "the result is undefined" in str(problem)
 
 
-def test_the_error_names_transfer_rank_and_chunk() -> None:
+def test_the_error_names_rank_chunk_and_the_transfer_that_is_missing() -> None:
     schedule = star_reduce(load_topology("switch:6"))
     row = int(np.flatnonzero((schedule.src == 3) & (schedule.chunk == 1))[0])
     problem = problem_of(without(schedule, row))
     assert (problem.check, problem.rank, problem.chunk) == ("semantics", 5, 1)
-    assert problem.problem == "the sum lacks rank 3"
-    assert schedule.dst[problem.transfer] == 5
+    assert problem.problem == (
+        "the sum lacks rank 3: no transfer takes what rank 3 contributes to another rank in time"
+    )
+    assert problem.transfer is None
+
+
+def test_a_result_that_others_hold_and_nobody_sends_is_said_to_be_held_by_them() -> None:
+    schedule = ring_all_reduce(load_topology("ring:4"))
+    problem = problem_of(without(schedule, schedule.transfers - 1))
+    dropped = int(schedule.dst[-1])
+    assert problem.rank == dropped
+    assert problem.transfer is None
+    others = ", ".join(str(rank) for rank in range(4) if rank != dropped)
+    assert f"ranks {others} hold all of it (rank " in str(problem)
+    assert str(problem).endswith(f"and no later transfer brings it to rank {dropped}")
+
+
+def test_a_contribution_that_stops_half_way_is_followed_to_where_it_stops() -> None:
+    builder = ScheduleBuilder(load_topology("ring:4"), "reduce", "chain", chunks=1)
+    builder.add(step=[0, 2, 1], chunk=0, src=[3, 2, 1], dst=[2, 1, 0], op=Op.REDUCE)
+    problem = problem_of(builder.build())
+    assert (
+        problem.problem
+        == "the sum lacks ranks 2, 3: what rank 2 contributes comes to ranks 1, 2 and no further"
+    )
+
+
+def test_a_complete_result_that_is_overwritten_is_blamed_on_the_transfer_that_did_it() -> None:
+    builder = ScheduleBuilder(load_topology("ring:3"), "reduce", "spoilt", chunks=1)
+    builder.add(step=[0, 1], chunk=0, src=[1, 2], dst=[0, 0], op=Op.REDUCE)
+    builder.add(step=2, chunk=0, src=1, dst=0, op=Op.COPY)
+    problem = problem_of(builder.build())
+    assert (problem.transfer, problem.problem) == (2, "the sum lacks ranks 0, 2")
 
 
 def test_a_contribution_counted_again_is_traced_to_the_transfer_that_did_it() -> None:
@@ -93,15 +124,17 @@ def test_missing_and_doubled_are_named_together() -> None:
     builder = ScheduleBuilder(load_topology("ring:5"), "reduce", "loop", chunks=1)
     builder.add(step=[0, 1, 2, 3], chunk=0, src=[3, 3, 1, 2], dst=[1, 1, 0, 0], op=Op.REDUCE)
     assert str(problem_of(builder.build())) == (
-        "semantics: transfer 3, rank 0, chunk 0: the sum lacks rank 4 and counts rank 3 more than once "
-        "(doubled at transfer 1: rank 3 to 1, step 1)"
+        "semantics: transfer 1, rank 0, chunk 0: the sum lacks rank 4 and counts rank 3 more than once "
+        "(doubled at transfer 1: rank 3 to 1, step 1): "
+        "no transfer takes what rank 4 contributes to another rank in time"
     )
 
 
 def test_many_missing_ranks_are_summarised() -> None:
     builder = ScheduleBuilder(load_topology("ring:200"), "reduce", "lazy", chunks=1)
     builder.add(step=0, chunk=0, src=1, dst=0, op=Op.REDUCE)
-    assert problem_of(builder.build()).problem == "the sum lacks ranks 2, 3, 4, 5, 6, 7, 8, 9 and 190 more"
+    problem = problem_of(builder.build()).problem
+    assert problem.startswith("the sum lacks ranks 2, 3, 4, 5, 6, 7, 8, 9 and 190 more: no transfer takes")
 
 
 def test_sending_before_holding_is_blamed_on_the_sender() -> None:

@@ -69,7 +69,8 @@ def verify(
     >>> verify(builder.build())
     Traceback (most recent call last):
         ...
-    weft.errors.VerificationError: semantics: transfer 0, rank 0, chunk 0: the sum lacks rank 2
+    weft.errors.VerificationError: semantics: rank 0, chunk 0: the sum lacks rank 2: what rank 2 contributes
+    comes to ranks 1, 2 and no further
     """
     report = inspect(schedule, slots=slots, fused=fused, max_work=max_work)
     if report.problem is not None:

@@ -18,6 +18,7 @@ from weft import _core
 from weft.errors import VerificationError, list_some
 from weft.schedule import Op
 from weft.schedule.ir import EVERY
+from weft.verification.missing_transfer import describe_missing_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def check_semantics(schedule: Schedule, *, block_bytes: int = BLOCK_BYTES) -> Ve
     VerificationError or None
         Of check ``hazard`` or ``semantics``. For ``semantics``, `rank` is the one whose result is wrong and
         `transfer` the one to blame: where an undefined value came in, where a contribution was counted again,
-        else the last write of the result; None if the result was never written.
+        or where a complete result was spoilt; None if a transfer is missing, which the message describes.
 
     Notes
     -----
@@ -102,6 +103,10 @@ def _describe_wrong_sum(schedule: Schedule, finding: _core.Finding) -> Verificat
         faults.append(f"counts {_ranks(finding.doubled)} more than once {where}")
     what = "sum" if int(schedule.source[finding.chunk]) == EVERY else "result"
     ending = "" if finding.transfer >= 0 else "; nothing is ever sent to it"
+    if finding.missing and transfer >= 0:
+        lack = describe_missing_transfer(schedule, finding.chunk, finding.rank, finding.missing)
+        if lack is not None:  # then the last write of the result did no harm
+            ending, transfer = f": {lack}", finding.other if finding.doubled else -1
     return VerificationError(
         "semantics",
         f"the {what} {' and '.join(faults)}{ending}",
