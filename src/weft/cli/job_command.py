@@ -33,7 +33,9 @@ job_json: Final = click.option(
 )
 
 plain: Final = click.option(
-    "--plain", is_flag=True, help="Give on what the ranks print as it is, without the rank in front of lines."
+    "--plain",
+    is_flag=True,
+    help="Give on what the ranks print as it is: no rank in front of lines, and every traceback whole.",
 )
 
 restarts: Final = click.option(

@@ -28,6 +28,7 @@ from weft.runtime.launcher import failure_reports
 from weft.runtime.launcher.failure_reports import ReportPipe
 from weft.runtime.launcher.first_failure import RankResult, find_first_failure, is_settled
 from weft.runtime.launcher.rank_output import RankOutput
+from weft.runtime.launcher.tracebacks import TracebackCount, TracebackFilter
 from weft.runtime.launcher.watchdog import Watchdog, before_exec
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def launch(
     seats
         One for each rank; by default all are started here.
     marked
-        Whether lines have the rank in front.
+        Whether lines have the rank in front, and tracebacks that follow from another rank's are cut.
     attempt
         How often this job was started before.
     keep_going
@@ -194,6 +195,7 @@ class _Job:
     def __init__(self, ranks: int, out: IO[bytes], err: IO[bytes], *, marked: bool, keep_going: bool) -> None:
         self._keep_going = keep_going
         self._marked = marked
+        self._tracebacks = TracebackCount()
         self._size = ranks
         self._out = out
         self._err = err
@@ -289,10 +291,14 @@ class _Job:
         self._keeper.add(process.pid)
         started.pidfd = os.pidfd_open(process.pid)
         self._selector.register(started.pidfd, selectors.EVENT_READ, started)
-        for source, target in ((process.stdout, self._out), (process.stderr, self._err)):
-            assert source is not None
-            shown = rank if self._marked else None
-            self._selector.register(RankOutput(source, target, shown), selectors.EVENT_READ)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        shown, tracebacks = (rank, TracebackFilter(self._tracebacks)) if self._marked else (None, None)
+        for output in (
+            RankOutput(process.stdout, self._out, shown),
+            RankOutput(process.stderr, self._err, shown, tracebacks),
+        ):
+            self._selector.register(output, selectors.EVENT_READ)
 
     def run(self) -> JobResult:
         """Carry output until every rank has ended; one signal ends them all, and as a rule one failure."""

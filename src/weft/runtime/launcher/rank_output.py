@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from weft import limits
+
+if TYPE_CHECKING:
+    from weft.runtime.launcher.tracebacks import TracebackFilter
 
 _READ_BYTES: Final = 64 << 10
 _PIPE_READS: Final = 64
@@ -24,11 +27,20 @@ class RankOutput:
         Where its lines go.
     rank
         Number in front of each line; None for lines as they are.
+    tracebacks
+        Cuts tracebacks that say what another rank's has said; None to pass on everything.
     """
 
-    def __init__(self, source: IO[bytes], target: IO[bytes], rank: int | None) -> None:
+    def __init__(
+        self,
+        source: IO[bytes],
+        target: IO[bytes],
+        rank: int | None,
+        tracebacks: TracebackFilter | None = None,
+    ) -> None:
         self.source = source
         self._target = target
+        self._tracebacks = tracebacks
         self._mark = b"" if rank is None else b"[%d] " % rank
         self._partial = b""
 
@@ -59,6 +71,8 @@ class RankOutput:
             rest = b""
         *overlong, self._partial = _cut(rest)
         lines += overlong
+        if self._tracebacks is not None:
+            lines = self._tracebacks.take(lines, at_end=not data)
         if lines:
             self._target.write(b"".join(self._mark + piece + b"\n" for line in lines for piece in _cut(line)))
             self._target.flush()
