@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
 
 from weft.errors import LimitError, TopologyError
+from weft.schedule import ScheduleBuilder
+from weft.simulation import simulate
 from weft.topology import Topology, load_topology
 from weft.topology.cable_notes import CableNotes
 from weft.topology.servers import Fabric, Server, connect
@@ -59,13 +62,58 @@ def test_speeds_are_those_given() -> None:
     assert [speed(topology, *ends) for ends in (("0", "s0"), ("s0", "s2"), ("s2", "s3"))] == [
         3 * GB,
         2 * GB,
-        3 * GB,
+        2 * GB,
     ]
     assert speed(topology, "s3", "s8") == 5 * GB
     assert speed(topology, "s8", "s10") == 7 * GB
     latency = {int(topology.latency_ps[link]) for link in topology.route(0, 1)}
     assert latency == {1000}
     assert sum(topology.latency_ps[list(topology.route(0, 2))].tolist()) == 6 * 1000 + 4 * 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("spec", "src", "dst", "slowest"),
+    [
+        (
+            "servers:2x4@root=7GB/s",
+            0,
+            1,
+            12 * GB,
+        ),  # two GPUs of one PCIe switch do not cross the root complex
+        ("servers:2x4@root=7GB/s", 0, 2, 7 * GB),
+        ("servers:2x4@switches=1,root=7GB/s", 0, 4, 7 * GB),  # the port of the NIC alone
+        ("servers:2x4@nics=4,root=7GB/s", 0, 4, 12 * GB),  # a NIC on the GPU's own PCIe switch
+        ("servers:2x4@nics=2,nic_at=switch,root=7GB/s", 0, 4, 12 * GB),
+        ("servers:2x4@root=20GB/s", 0, 4, 12 * GB),  # a fast root complex makes no link of a device faster
+    ],
+)
+def test_only_what_crosses_the_root_complex_has_its_speed(
+    spec: str, src: int, dst: int, slowest: int
+) -> None:
+    topology = load_topology(spec)
+    links = list(topology.route(src, dst))
+    assert topology.bandwidth[links].min() == slowest
+    assert topology.bandwidth[list(topology.route(dst, src))].min() == slowest
+
+
+def test_a_root_complex_without_a_speed_of_its_own_is_as_fast_as_pcie() -> None:
+    assert load_topology("servers:2x4@root=12GB/s") == load_topology("servers:2x4")
+
+
+@pytest.mark.parametrize(("ssds", "gigabytes"), [(1, 3.2), (2, 6.4), (3, 7.1)])
+def test_flows_from_several_ports_share_the_port_that_they_leave_by(ssds: int, gigabytes: float) -> None:
+    """As measured on a Xeon E5-2650 v4: 3.2, 6.3 and 7.1 GB/s from one, two and three SSDs to a GPU."""
+    server = load_topology(
+        "servers:1x4@switches=4,root=7.1GB/s"
+    )  # the GPU is rank 0, the SSDs are the others
+    speeds = server.bandwidth.copy()
+    speeds[[link for link in range(server.links) if 0 < server.link_src[link] < 4]] = 3_200_000_000
+    builder = ScheduleBuilder(replace(server, bandwidth=speeds), "all_gather", "by hand")
+    for ssd in range(1, 1 + ssds):
+        builder.add(step=0, chunk=ssd, src=ssd, dst=0, op="copy")
+    size = 4 << 30
+    seconds = simulate(builder.build(), size, segment_bytes=None, sharing="fluid").seconds
+    assert ssds / 4 * size / seconds / GB == pytest.approx(gigabytes, rel=0.001)
 
 
 def test_defaults_are_pcie_3_and_100_gigabits() -> None:

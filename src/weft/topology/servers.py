@@ -11,7 +11,8 @@ over PCIe is the shortest, and to another server the one through the nearest NIC
 go the way that hardware would.
 
 No paper's speeds are in here. The defaults are what PCIe 3.0 x16 achieves and what 100 Gb/s Ethernet
-carries; both are assumptions, and parameters.
+carries; both are assumptions, and parameters. So is the speed of peer-to-peer transfers through the root
+complex, which many processors forward more slowly than a PCIe switch does (docs/topology.md has sources).
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Server:
     pcie
         Bytes per second of a PCIe link, either way: from a GPU or a NIC to what it hangs on.
     root
-        Bytes per second from a PCIe switch to the root complex; 0 for as much as `pcie`.
+        Bytes per second of a port of the root complex, either way: what peer-to-peer transfers through it get
+        from or to a PCIe switch, or a NIC that hangs on it (which has no more than `pcie`). Flows share a
+        port, ports are independent. 0 for as much as `pcie`, which is no limit.
     pcie_latency_ps
         Of each of these links.
 
@@ -243,8 +246,9 @@ def _fill(wiring: CableNotes, number: int, server: Server, *, alone: bool) -> li
         for switch in range(first, root):
             wiring.cable(switch, root, bandwidth=server.root, latency_ps=latency)
     for index, nic in enumerate(nics):
-        home = root if server.nic_at == "root" else first + index
-        wiring.cable(home, nic, bandwidth=server.pcie, latency_ps=latency)
+        on_root = server.nic_at == "root"
+        speed = min(server.pcie, server.root) if on_root else server.pcie
+        wiring.cable(root if on_root else first + index, nic, bandwidth=speed, latency_ps=latency)
     return nics
 
 
