@@ -41,6 +41,18 @@ BEYOND = [
 ]
 """What the paper leaves out."""
 
+BEHIND_NICS = {
+    "servers:2x8@nics=8,fabric=bigraph,leaves=8": "bigraph:2,8",
+    "servers:4x8@nics=8,fabric=bigraph,leaves=8": "bigraph:4,8",
+    "servers:8x8@nics=8,fabric=bigraph,leaves=16": "bigraph:4,16",
+    "servers:16x1@fabric=bigraph,leaves=8": "bigraph:2,8",
+    "servers:3x8@nics=8,fabric=bigraph,leaves=8": "bigraph:3,8",
+    "servers:8x3@nics=3,fabric=bigraph,leaves=12": "bigraph:2,12",
+    "servers:2x8@nics=8,fabric=bigraph,leaves=2,uplinks=8": "bigraph:8,2@uplinks=8",
+    "servers:2x8@nics=8,fabric=bigraph,leaves=8+fail=s0-s8": "bigraph:2,8",  # a GPU without root complex
+}
+"""Servers in which each GPU has a NIC, and the BiGraph that these are plugged into."""
+
 
 def flows_per_switch_pair(schedule: Schedule) -> int:
     pairs = measure_contention(schedule).switch_pairs
@@ -94,6 +106,40 @@ def test_no_two_flows_meet_in_any_collective(spec: str) -> None:
         weft.verify(schedule)
         assert measure_contention(schedule).max_flows == 1
         assert (schedule.route >= 0).all()
+
+
+@pytest.mark.parametrize("spec", BEHIND_NICS)
+def test_ranks_behind_pcie_switches_and_nics_of_their_own_have_the_same_map(spec: str) -> None:
+    topology, bare = load_topology(spec), load_topology(BEHIND_NICS[spec])
+    for make in (hdrm.all_reduce, hdrm.reduce_scatter, hdrm.all_gather):
+        schedule, plain = make(topology), make(bare)
+        weft.verify(schedule)
+        assert measure_contention(schedule).max_flows == 1
+        assert (schedule.route >= 0).all()
+        rows = [
+            sorted(
+                zip(*(getattr(one, name).tolist() for name in ("step", "chunk", "src", "dst")), strict=True)
+            )
+            for one in (schedule, plain)
+        ]
+        assert rows[0] == rows[1]
+
+
+def test_two_ranks_whose_network_is_one_line_of_switches_are_served() -> None:
+    schedule = hdrm.all_reduce(load_topology("servers:2x1@fabric=bigraph,leaves=2"))
+    weft.verify(schedule)
+    assert measure_contention(schedule).max_flows == 1
+
+
+def test_routes_go_through_the_nics_and_never_through_a_root_complex() -> None:
+    topology = load_topology("servers:4x4@nics=4,fabric=bigraph,leaves=8")
+    schedule = hdrm.all_reduce(topology)
+    roots = {topology.parse_node(f"s{server * 9 + 4}") for server in range(4)}
+    crossed = set(topology.link_dst[schedule.route_links].tolist())
+    assert crossed.isdisjoint(roots)
+    nics = {topology.parse_node(f"s{server * 9 + 5 + nic}") for server in range(4) for nic in range(4)}
+    assert nics < crossed
+    assert (np.diff(schedule.route_offsets) == 7).all()  # three out, one between switches, three in
 
 
 @pytest.mark.parametrize("uplinks", [1, 2, 3])
@@ -206,6 +252,17 @@ def test_a_lost_cable_of_several_is_no_matter() -> None:
         ("bigraph:4,8+fail=rank:3", "s0 has 3 ranks and s1 has 4"),
         ("bigraph:8,8", "has 8 ranks on each switch, 4 is the most.*with uplinks=2 it would work"),
         ("bigraph:3,12+fail=s0-s6", "there is no link s0->s6"),
+        ("bigraph:1,4+fail=s0-s2", "there is no link s0->s2"),
+        ("servers:8x8@fabric=bigraph,leaves=8", "s0 has 2 ranks and s4 has 0"),  # one NIC for all
+        ("servers:4x4@nics=2,nic_at=switch,fabric=bigraph,leaves=4", "s0 has 2 ranks and s3 has 0"),
+        ("servers:4x4@nics=4", "fall into 1 and 0, not into two halves"),
+        ("servers:4x4@nics=4,fabric=clos,leaves=4", "s36 has 4 ranks and s40 has 0"),
+        ("servers:4x4@nics=4,fabric=bigraph,leaves=8+fail=s36-s40", "there is no link s36->s40"),
+        ("servers:4x4@nics=4,fabric=bigraph,leaves=8+fail=s0-s5", "s0 has 1 ranks and s5 has 0"),
+        (
+            "servers:8x8@nics=8,fabric=bigraph,leaves=8",
+            "has 8 ranks on each switch, 4 is the most.*with uplinks=2 it would work",
+        ),
         (
             "bigraph:2,6",
             "2 ranks on each switch, 1 is the most .* since 3 is no power of two; with uplinks=2",

@@ -26,6 +26,10 @@ that are joined:
   extra rounds add a constant e to all y. Upper positions travel by way of y as before, lower ones by way of
   upper switch ``y + e + m + v``: together 2m consecutive values of v, so this needs 2m <= u * h.
 
+Ranks may sit behind PCIe switches and NICs of their own, as the GPUs of ``servers:`` with a NIC each do: what
+leads from a rank to its switch of the BiGraph is then several links, which nobody else uses
+(`weft.algorithms.common.bigraphs`).
+
 Everything else is refused: where a link between two switches is missing, ranks are uneven, or there are more
 ranks than links can carry. docs/hdrm.md has the figures.
 
@@ -43,7 +47,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.algorithms.common import halving_rounds
-from weft.algorithms.common.bigraphs import BiGraph, read_bigraph
+from weft.algorithms.common.bigraphs import NO_LINK, BiGraph, read_bigraph
 from weft.errors import UnsupportedError
 from weft.schedule import Op, Schedule, ScheduleBuilder
 
@@ -54,7 +58,6 @@ if TYPE_CHECKING:
 
 _NAME = "hdrm"
 _INSTEAD = "halving_doubling and multitree work on any network"
-_NO_LINK = -1
 
 
 def all_reduce(topology: Topology) -> Schedule:
@@ -63,7 +66,7 @@ def all_reduce(topology: Topology) -> Schedule:
     Parameters
     ----------
     topology
-        A BiGraph, by its wiring.
+        A BiGraph, by its wiring, with ranks on its switches or behind NICs of their own.
 
     Returns
     -------
@@ -82,11 +85,14 @@ def all_reduce(topology: Topology) -> Schedule:
     >>> schedule = all_reduce(load_topology("bigraph:4,8"))
     >>> schedule, schedule.messages
     (<Schedule hdrm all_reduce on bigraph:4,8: 32 chunks, 10 steps, 1984 transfers>, 320)
+    >>> all_reduce(load_topology("servers:4x2@nics=2,fabric=bigraph,leaves=4"))
+    <Schedule hdrm all_reduce on servers:4x2@nics=2,fabric=bigraph,leaves=4: 8 chunks, 6 steps, 112 transfers>
 
     Notes
     -----
     Steps: 2 ceil(log2 N). Each rank sends and receives 2 (N - 1)/N of the buffer, over three links to its
-    partner in the other half (two to one on the same switch, four to one in the same half).
+    partner in the other half (two to one on the same switch, four to one in the same half), and those that
+    lead from a rank to its NIC and back.
     """
     return _apart(topology, "all_reduce")
 
@@ -185,7 +191,7 @@ def _with_routes(schedule: Schedule, network: BiGraph, seats: _Seats) -> Schedul
     src, dst = position[schedule.src[first]], position[schedule.dst[first]]
     paths = _find_paths(network, seats, schedule.step[first], src, dst, schedule.op[first] == Op.REDUCE)
     table, number = np.unique(paths, axis=0, return_inverse=True)
-    used = table != _NO_LINK
+    used = table != NO_LINK
     return replace(
         schedule,
         route=number.ravel()[flow.ravel()].astype(np.int32),
@@ -202,7 +208,7 @@ def _find_paths(
     dst: NDArray[np.int64],
     halving: NDArray[np.bool_],
 ) -> NDArray[np.int32]:
-    """Links of each flow between two positions, up to four."""
+    """Links of each flow between two positions: out to a switch, up to two between switches, and in."""
     switches = network.per_half
     start, end = (seats.half[at] * switches + seats.switch[at] for at in (src, dst))
     same_half = seats.half[src] == seats.half[dst]
@@ -214,13 +220,9 @@ def _find_paths(
     where = np.tile(step, (2, 1))[taken].astype(np.int64)
     copy = _count_equals((where * 2 * switches + before) * 2 * switches + after)
     assert copy.max(initial=0) < network.uplinks, "proved in the module docstring"
-    paths = np.full((len(step), 4), _NO_LINK, np.int32)
-    paths[:, 0] = network.up[seats.rank[src]]
-    between = np.full(taken.shape, _NO_LINK, np.int32)
+    between = np.full(taken.shape, NO_LINK, np.int32)
     between[taken] = network.across[before // switches, before % switches, after % switches, copy]
-    paths[:, 1:3] = between.T
-    paths[:, 3] = network.down[seats.rank[dst]]
-    return paths
+    return np.hstack([network.up[seats.rank[src]], between.T, network.down[seats.rank[dst]]])
 
 
 def _middle(
