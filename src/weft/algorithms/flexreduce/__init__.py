@@ -5,7 +5,7 @@ groups may have any size (`weft.algorithms.flexreduce.intervals`), and portions 
 is busy as short as possible (`weft.algorithms.flexreduce.balancing`): a slow link carries no more than it
 must. Where all is even, even portions come out, and the cost is BlueConnect's.
 
-The idea is that of "FlexReduce" [1]_, whose equations are not public; those here are derived in
+The idea is that of "FlexReduce" [1]_, of which we had the abstract; the equations here are derived in
 docs/flexreduce.md. There is no reduce_scatter or all_gather of this name because their shards are equal by
 definition.
 

@@ -1,18 +1,20 @@
 """EFLOPS (Dong et al., HPCA 2020): a network interface for each GPU, a BiGraph, and ranks mapped onto it.
 
-Three studies: what sharing a NIC costs (`sharing`), what hashing and crossing flows cost on the network
-(`fabrics`), and what both mean for training (`scaling`). The abstract has two numbers and no set-up, so none
-of these can be held against the paper's own; each says what comes out for cases that are named.
+Three studies: what sharing a NIC costs (`sharing`), also where the root complex is slow (`root_paths`), what
+hashing and crossing flows cost on the network (`fabrics`), and what both mean for training (`scaling`). The
+abstract has two numbers and no set-up, so none of these can be held against the paper's own; each says what
+comes out for cases that are named. Each claim has one row that counts; the others begin with "variant".
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.papers.eflops import fabrics, scaling, sharing
 from weft.papers.eflops.charts import draw
-from weft.papers.eflops.rows import fabric_rows, scaling_rows, sharing_rows
+from weft.papers.eflops.root_paths import ROOT_PATHS
+from weft.papers.eflops.rows import fabric_rows, root_rows, scaling_rows, sharing_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,12 +53,13 @@ class Effort:
 
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
-    return len(effort.gpus) + len(effort.shapes) + len(effort.workers) + bool(effort.checked)
+    return len(effort.gpus) + 1 + len(effort.shapes) + len(effort.workers) + bool(effort.checked)
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     """Run the studies of sharing, of fabrics and of scaling."""
     shared = list(sharing.sweep(effort.gpus, effort.nics, effort.sizes, tell))
+    rooted = list(sharing.through_root(effort.nics, effort.sizes[-1], tell))
     against = list(
         fabrics.sweep(effort.shapes, effort.oversubscriptions, effort.sizes, range(effort.seeds), tell)
     )
@@ -65,11 +68,18 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     if effort.checked:
         tell("every link")
         checks = [scaling.check(setup, effort.checked, "wfbp", "fp16") for setup in scaling.SETUPS]
-    rows = (*sharing_rows(shared), *fabric_rows(against, effort.seeds), *scaling_rows(scaled, checks))
+    rows = (
+        *sharing_rows(shared),
+        *root_rows(rooted),
+        *fabric_rows(against, effort.seeds),
+        *scaling_rows(scaled, checks),
+    )
     data: dict[str, Any] = {
         "sharing": [one.to_dict() for one in shared],
+        "root_paths": [asdict(path) for path in ROOT_PATHS],
+        "through_root": [one.to_dict() for one in rooted],
         "fabrics": [one.to_dict() for one in against],
         "scaling": [one.to_dict() for one in scaled],
         "checks": checks,
     }
-    return rows, data, draw(shared, against, scaled)
+    return rows, data, draw(shared, rooted, against, scaled)

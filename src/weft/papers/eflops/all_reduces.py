@@ -1,13 +1,11 @@
-"""The all-reduces that are compared: rings and halving-doublings as libraries have them, and EFLOPS's own."""
+"""The all-reduces that HDRM is compared with: rings and halving-doublings as libraries have them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from weft.algorithms import halving_doubling, hdrm, hierarchical, ring
-from weft.schedule import ScheduleBuilder
+from weft.algorithms import halving_doubling, hierarchical, ring
 from weft.simulation import simulate
-from weft.topology import load_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +20,7 @@ def dealt_ring(topology: Topology) -> Schedule:
 
     Examples
     --------
+    >>> from weft.topology import load_topology
     >>> schedule = dealt_ring(load_topology("servers:2x2"))
     >>> sorted({(src, dst) for src, dst in zip(schedule.src.tolist(), schedule.dst.tolist())})
     [(0, 2), (1, 3), (2, 1), (3, 0)]
@@ -33,21 +32,6 @@ def dealt_ring(topology: Topology) -> Schedule:
 def farthest_first(topology: Topology) -> Schedule:
     """Halving-doubling that sends the large parts to far ranks, as recursive halving is often described."""
     return halving_doubling.all_reduce(topology, order="farthest")
-
-
-def mapped(topology: Topology, per_switch: int, switches: int) -> Schedule:
-    """HDRM for GPUs whose own NICs are plugged into a BiGraph; on the ways that the network has anyway.
-
-    Examples
-    --------
-    >>> servers = load_topology("servers:4x2@nics=2,fabric=bigraph,leaves=4")
-    >>> mapped(servers, 2, 4)
-    <Schedule hdrm all_reduce on servers:4x2@nics=2,fabric=bigraph,leaves=4: 8 chunks, 6 steps, 112 transfers>
-    """
-    plain = hdrm.all_reduce(load_topology(f"bigraph:{per_switch},{switches}"))
-    builder = ScheduleBuilder(topology, "all_reduce", plain.algorithm)
-    builder.add(step=plain.step, chunk=plain.chunk, src=plain.src, dst=plain.dst, op=plain.op)
-    return builder.build()
 
 
 def shared_runs(sizes: Sequence[int]) -> list[tuple[int, Sharing]]:

@@ -10,6 +10,7 @@ from weft.papers.eflops.rows import AT_THE_NIC, BEYOND
 from weft.papers.eflops.scaling import DTYPES
 from weft.papers.eflops.sharing import USUAL
 from weft.papers.svg_charts import bar_chart, curves, line_chart
+from weft.topology.servers import PCIE_SPEED
 from weft.units import format_size
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ _IDEAL: Final = "GPUs per NIC"
 _MIB: Final = 1 << 20
 
 
-def draw(shared: Sequence[Shared], against: Sequence[Against], scaled: Sequence[Scaled]) -> dict[str, str]:
+def draw(
+    shared: Sequence[Shared], rooted: Sequence[Shared], against: Sequence[Against], scaled: Sequence[Scaled]
+) -> dict[str, str]:
     """All of them, by name."""
     in_turns = [one for one in shared if one.sharing == "queue"]
     found = {"nics": _over_gpus(in_turns), "nics-sizes": _over_sizes(in_turns)}
+    found["nics-root"] = _over_root_paths([*shared, *rooted])
     for name, sharing, how in (("fabrics", "queue", "in turns"), ("fabrics-fair", "fluid", "fairly")):
         found[name] = _over_networks([one for one in against if one.sharing == sharing], how)
     found["fabrics-sizes"] = _rivals_over_sizes([one for one in against if one.sharing == "queue"])
@@ -55,6 +59,22 @@ def _over_sizes(cells: Sequence[Shared]) -> str:
     lines = curves(mine, "algorithm", lambda one: one.size_bytes / _MIB, lambda one: one.gain)
     title = f"What a NIC for each GPU gains over one for {USUAL}"
     return line_chart(title, "MiB", "times as fast", lines, log_x=True)
+
+
+def _over_root_paths(cells: Sequence[Shared]) -> str:
+    size = max(one.size_bytes for one in cells)
+    mine = [one for one in cells if (one.gpus, one.size_bytes, one.sharing) == (USUAL, size, "queue")]
+    speeds = sorted({one.root for one in mine}, key=lambda root: root or PCIE_SPEED)
+    counts = sorted({one.nics for one in mine})
+    bars: dict[str, list[float | None]] = {
+        f"{few} NIC{'s' if few > 1 else ''} for {USUAL} GPUs": [
+            max(one.gain for one in mine if (one.root, one.nics) == (root, few)) for root in speeds
+        ]
+        for few in counts
+    }
+    groups = [f"{(root or PCIE_SPEED) / 1e9:g} GB/s" for root in speeds]
+    title = f"What a NIC for each GPU gains at most, by the speed of the root complex, {format_size(size)}"
+    return bar_chart(title, f"times as fast (line: {_PAPER})", groups, bars, line_at=AT_THE_NIC)
 
 
 def _over_networks(cells: Sequence[Against], how: str) -> str:

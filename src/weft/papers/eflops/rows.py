@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.claims import factor_row, percent_row
 from weft.papers.eflops.all_reduces import FARTHEST, NEAREST, RING
 from weft.papers.eflops.fabrics import SAME
+from weft.papers.eflops.root_paths import ROOT_PATHS
 from weft.papers.eflops.scaling import BATCH, EFLOPS, SETUPS
 from weft.papers.eflops.sharing import SERVERS, USUAL
+from weft.topology.servers import PCIE_SPEED
 from weft.units import format_size
 
 if TYPE_CHECKING:
@@ -28,40 +29,52 @@ BEYOND: Final = 6.08
 """The abstract's "up to" for what algorithm and topology gain further."""
 
 
+NIC_CLAIM: Final = f"a NIC for each GPU: communication up to {AT_THE_NIC:g}x as fast"
+FABRIC_CLAIM: Final = f"HDRM on a BiGraph: up to {BEYOND:g}x as fast again"
+SCALING_CLAIM: Final = "ResNet-50 scales nearly linearly"
+VARIANT: Final = "variant: "
+"""Before every row that is not the one by which a claim of the abstract is judged."""
+
+
+def _variant(of: str, setup: str, ours: float, why: str) -> ClaimRow:
+    return factor_row(f"{VARIANT}{of}", setup, ours, why)
+
+
 def sharing_rows(cells: Sequence[Shared]) -> Iterator[ClaimRow]:
     """What a NIC of one's own gains."""
     fair = [one for one in cells if one.sharing == "fluid"]
     cells = [one for one in cells if one.sharing == "queue"]
     usual = [one for one in cells if (one.gpus, one.nics) == (USUAL, 1)]
-    claim = f"a NIC for each GPU: communication up to {AT_THE_NIC:g}x as fast"
-    row = partial(factor_row, claim, up_to=AT_THE_NIC)
     best = max(usual, key=lambda one: one.gain)
-    yield row(
+    yield factor_row(
+        NIC_CLAIM,
         f"{SERVERS} servers of {USUAL} GPUs that share one NIC; the most of all algorithms and sizes: "
         f"{best.algorithm}, {format_size(best.size_bytes)}",
         best.gain,
-        f"ideal sharing costs a factor of {USUAL} and explains this; the rest is not explained: "
-        f"{AT_THE_NIC:g}x would take {AT_THE_NIC:g} GPUs for a NIC, or one that carries "
-        f"only {USUAL / AT_THE_NIC:.0%} of its speed when {USUAL} GPUs want it, which is neither known "
-        "nor modelled",
+        f"not reached: ideal sharing costs a factor of {USUAL} and no more. {AT_THE_NIC:g}x would take "
+        f"{AT_THE_NIC:g} GPUs for a NIC, or {needed_root() / 1e9:.1f} GB/s through the root complex if PCIe "
+        f"has {PCIE_SPEED / 1e9:g}; the paper's servers are not known to us",
+        up_to=AT_THE_NIC,
     )
     even = max((one for one in fair if (one.gpus, one.nics) == (USUAL, 1)), key=lambda one: one.gain)
-    yield row(
+    yield _variant(
+        "a NIC for each GPU, links shared at equal rates",
         f"the same, where messages share a link at equal rates and not in turns: {even.algorithm}, "
         f"{format_size(even.size_bytes)}",
         even.gain,
         f"as much as ideal sharing of {USUAL} can cost, and no more",
     )
     worst = max(cells, key=lambda one: one.gain)
-    yield row(
+    yield _variant(
+        "a NIC for each GPU, more GPUs",
         f"the most of all servers tried: {worst.gpus} GPUs for {_nics(worst.nics)}, {worst.algorithm}, "
         f"{format_size(worst.size_bytes)}",
         worst.gain,
         f"more GPUs behind a NIC gain as much more: {worst.gain / worst.per_nic:.0%} of the factor "
-        f"{worst.per_nic:g} here; how many the paper's servers have is not known",
+        f"{worst.per_nic:g} here; how many the paper's servers have is not known to us",
     )
     yield _beyond_ideal(cells, fair)
-    yield factor_row(
+    yield _variant(
         "a NIC for each GPU, on average",
         f"{USUAL} GPUs and one NIC, mean over {len({one.algorithm for one in usual})} algorithms and "
         f"{len({one.size_bytes for one in usual})} sizes",
@@ -72,12 +85,47 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[ClaimRow]:
         yield _sharing_row(name, [one for one in cells if one.algorithm == name])
 
 
+def needed_root() -> float:
+    """Bytes per second through the root complex at which ideal sharing by `USUAL` GPUs makes the claim.
+
+    Examples
+    --------
+    >>> round(needed_root() / 1e9, 2)
+    8.5
+    """
+    return USUAL * PCIE_SPEED / AT_THE_NIC
+
+
+def root_rows(cells: Sequence[Shared]) -> Iterator[ClaimRow]:
+    """What a NIC of one's own gains for each published speed of the path through the root complex."""
+    for path in ROOT_PATHS:
+        mine = [one for one in cells if one.root == path.speed]
+        for few in sorted({one.nics for one in mine}):
+            turns, rates = (
+                max((one for one in mine if (one.nics, one.sharing) == (few, kind)), key=lambda one: one.gain)
+                for kind in ("queue", "fluid")
+            )
+            yield _variant(
+                f"a NIC for each GPU, root complex {path.name}",
+                f"{USUAL} GPUs and {_nics(few)}, {path.speed / 1e9:g} GB/s through a port of the root "
+                f"complex, the most of all algorithms: {turns.algorithm}, {format_size(turns.size_bytes)}",
+                turns.gain,
+                f"{_judge(turns.gain)}; at equal rates {rates.gain:.2f}x. Speed: {path.source}",
+            )
+
+
+def _judge(gain: float) -> str:
+    if gain < AT_THE_NIC:
+        return f"sharing and this path together explain {gain:.2f}x, and not {AT_THE_NIC:g}x"
+    return f"sharing and this path together explain {AT_THE_NIC:g}x, and more than that"
+
+
 def _beyond_ideal(cells: Sequence[Shared], fair: Sequence[Shared]) -> ClaimRow:
     most = max(cells, key=lambda one: one.gain / one.per_nic)
     evenly = next(
         one for one in fair if (one.gpus, one.nics, one.algorithm) == (most.gpus, most.nics, most.algorithm)
     )
-    return factor_row(
+    return _variant(
         "what sharing costs beyond the number of GPUs for each NIC, at most",
         f"the gain over GPUs per NIC: {most.gpus} GPUs, {_nics(most.nics)}, {most.algorithm}, "
         f"{format_size(most.size_bytes)}",
@@ -102,7 +150,7 @@ def _sharing_row(name: str, cells: Sequence[Shared]) -> ClaimRow:
     best = max(usual, key=lambda one: one.gain)
     twice = [one.gain for one in cells if (one.gpus, one.nics) == (USUAL, 2)]
     with_two = f"; with two NICs {max(twice):.2f}x at most" if twice else ""
-    return factor_row(
+    return _variant(
         f"{name}: a NIC for each GPU over one for {USUAL}",
         f"the most of all sizes, at {format_size(best.size_bytes)}; mean {fmean(o.gain for o in usual):.2f}x",
         best.gain,
@@ -115,22 +163,21 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     fair = [one for one in cells if one.sharing == "fluid"]
     cells = [one for one in cells if one.sharing == "queue"]
     halving = [one for one in cells if one.hashed and one.algorithm in (NEAREST, FARTHEST)]
-    claim = f"HDRM on a BiGraph: up to {BEYOND:g}x as fast again"
-    row = partial(factor_row, up_to=BEYOND)
     over = sorted({one.network for one in halving})
     best = max(halving, key=lambda one: one.most)
-    yield row(
-        claim,
+    yield factor_row(
+        FABRIC_CLAIM,
         f"over halving-doubling on a Clos with ECMP, the most of {seeds} seeds, of {', '.join(over)} "
         f"oversubscribed, all sizes and both orders: {_where(best)}",
         best.most,
         f"{best.flows} flows meet on one link with the worst seed; the mean over seeds is {best.mean:.2f}x "
-        "there. The paper's network, size and baseline are not known, and with other leaves, other "
+        "there. The paper's network, size and baseline are not known to us, and with other leaves, other "
         "oversubscription or other sharing other numbers come out: that this one is near means nothing",
+        up_to=BEYOND,
     )
     even = max((one for one in fair if one.hashed), key=lambda one: one.most)
-    yield row(
-        claim,
+    yield _variant(
+        "HDRM on a BiGraph, links shared at equal rates",
         f"the same, where flows share a link at equal rates and not in turns: {_where(even)}",
         even.most,
         "flows of later steps then take from those of earlier ones that others wait for, which in turns go "
@@ -138,10 +185,10 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     )
     for name in (FARTHEST, NEAREST):
         plain = [one for one in halving if (one.network, one.algorithm) == ("1:1", name)]
-        yield _hashed_row(claim, plain, seeds)
-    yield from _ring_rows(claim, cells)
-    yield from _map_rows(claim, cells)
-    yield factor_row(
+        yield _hashed_row(plain, seeds)
+    yield from _ring_rows(cells)
+    yield from _map_rows(cells)
+    yield _variant(
         "HDRM on a BiGraph, on average over all of these",
         f"{len(cells)} cells: networks, rivals and sizes",
         fmean(one.mean for one in cells),
@@ -149,7 +196,7 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     )
 
 
-def _ring_rows(claim: str, cells: Sequence[Against]) -> Iterator[ClaimRow]:
+def _ring_rows(cells: Sequence[Against]) -> Iterator[ClaimRow]:
     rings = [one for one in cells if one.hashed and one.algorithm == RING]
     for pick, when in ((max, "small buffers"), (min, "large buffers")):
         one = pick(rings, key=lambda one: one.most)
@@ -158,56 +205,54 @@ def _ring_rows(claim: str, cells: Sequence[Against]) -> Iterator[ClaimRow]:
             if pick is max
             else "both send as little as can be, and a ring from leaf to leaf never meets itself: no gain"
         )
-        yield factor_row(f"{claim}: over a ring, {when}", _where(one), one.most, why, up_to=BEYOND)
+        yield _variant(f"HDRM on a BiGraph over a ring, {when}", _where(one), one.most, why)
 
 
-def _map_rows(claim: str, cells: Sequence[Against]) -> Iterator[ClaimRow]:
+def _map_rows(cells: Sequence[Against]) -> Iterator[ClaimRow]:
     for name in (FARTHEST, NEAREST):
         here = [one for one in cells if one.network == SAME and one.algorithm == name]
         one = max(here, key=lambda one: one.most)
-        yield factor_row(
-            f"{claim}: what the map alone gains, {name}",
+        yield _variant(
+            f"HDRM on a BiGraph, what the map alone gains, {name}",
             f"halving-doubling with ranks as they come on the same BiGraph, the most: {_where(one)}",
             one.most,
             f"{one.flows} flows on the busiest link, with HDRM one",
-            up_to=BEYOND,
         )
 
 
-def _hashed_row(claim: str, cells: Sequence[Against], seeds: int) -> ClaimRow:
+def _hashed_row(cells: Sequence[Against], seeds: int) -> ClaimRow:
     one = max(cells, key=lambda one: one.most)
-    return factor_row(
-        f"{claim}: Clos not oversubscribed, {one.algorithm}",
+    return _variant(
+        f"HDRM on a BiGraph, Clos not oversubscribed, {one.algorithm}",
         f"the most of {seeds} seeds and all sizes: {_where(one)}",
         one.most,
         f"hashing alone: {one.flows} flows on one link with the worst seed, though there is a link for each; "
         f"mean over seeds {one.mean:.2f}x",
-        up_to=BEYOND,
     )
 
 
 def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> Iterator[ClaimRow]:
-    """ResNet-50 on the most GPUs."""
+    """ResNet-50 on the most GPUs; the claim is judged by the case in which it scales least."""
     most = max(one.workers for one in cells)
-    for policy in dict.fromkeys(one.policy for one in cells):
-        for dtype in dict.fromkeys(one.dtype for one in cells):
-            found = {
-                one.setup: one
-                for one in cells
-                if (one.policy, one.dtype, one.workers) == (policy, dtype, most)
-            }
-            ours = found[EFLOPS]
-            others = ", ".join(f"{name} {100 * found[name].efficiency:.1f} %" for name in SETUPS[1:])
-            yield percent_row(
-                "ResNet-50 scales nearly linearly",
-                f"{most} V100, batch {BATCH} each, {dtype}, {policy}: share of {most} times one GPU",
-                ours.efficiency,
-                f"the abstract has no number; {ours.computing_s * 1e3:.1f} ms of computing. {others}",
-            )
+    last = [one for one in cells if one.workers == most]
+    ours = sorted((one for one in last if one.setup == EFLOPS), key=lambda one: one.efficiency)
+    for place, one in enumerate(ours):
+        rivals = {
+            other.setup: other for other in last if (other.policy, other.dtype) == (one.policy, one.dtype)
+        }
+        others = ", ".join(f"{name} {100 * rivals[name].efficiency:.1f} %" for name in SETUPS[1:])
+        least = "" if place else f"; the least of {len(ours)} policies and precisions"
+        yield percent_row(
+            f"{VARIANT if place else ''}{SCALING_CLAIM}",
+            f"{most} V100, batch {BATCH} each, {one.dtype}, {one.policy}: share of {most} times one GPU"
+            f"{least}",
+            one.efficiency,
+            f"the abstract has no number; {one.computing_s * 1e3:.1f} ms of computing. {others}",
+        )
     if checks:
         worst = max(checks, key=lambda one: abs(one["difference"]))
         yield percent_row(
-            "one channel with the times of all-reduces alone takes as long as every rank and link together",
+            f"{VARIANT}one channel with the times of all-reduces alone takes as long as every rank and link",
             f"{len(checks)} set-ups at {worst['workers']} GPUs; the worst is {worst['setup']}, "
             f"{worst['policy']}, {worst['dtype']}",
             abs(worst["difference"]),

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.algorithms import hdrm
 from weft.papers.claims import StudyCase, against_channel
-from weft.papers.eflops.all_reduces import ALGORITHMS, FARTHEST, NEAREST, RING, mapped
+from weft.papers.eflops.all_reduces import ALGORITHMS, FARTHEST, NEAREST, RING
 from weft.topology.servers import Fabric, Server, connect
 from weft.training import Simulated, find_device, load_workload, policies, train
 from weft.training.schedules import by_schedule
@@ -44,8 +45,8 @@ SETUPS: Final = (EFLOPS, OWN, SHARED_NEAR, SHARED_FAR, SHARED_RING)
 
 _PLAIN: Final = {OWN: FARTHEST, SHARED_FAR: FARTHEST, SHARED_NEAR: NEAREST, SHARED_RING: RING}
 
-_BIGRAPHS: Final = {16: (2, 8), 32: (4, 8), 64: (4, 16), 128: (8, 16), 256: (8, 32), 512: (16, 32)}
-"""NICs on a switch, and switches: as many of the former as HDRM allows for, the latter as few as can be."""
+_LEAVES: Final = {16: 8, 32: 8, 64: 16, 128: 16, 256: 32, 512: 32}
+"""Switches of the BiGraph, and leaves of the Clos: as few as HDRM allows for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def cluster(setup: str, workers: int, seed: int) -> Topology:
     if count == 1:
         fabric = Fabric()
     elif own:
-        fabric = Fabric("bigraph" if setup == EFLOPS else "clos", leaves=_BIGRAPHS[workers][1])
+        fabric = Fabric("bigraph" if setup == EFLOPS else "clos", leaves=_LEAVES[workers])
     else:
         fabric = Fabric("clos", leaves=count // PORTS) if count > PORTS else Fabric()
     topology = connect(f"{setup}: {workers} GPUs", count, server, fabric)
@@ -105,8 +106,8 @@ def cluster(setup: str, workers: int, seed: int) -> Topology:
 
 def all_reduce(setup: str, topology: Topology) -> Schedule:
     """The all-reduce of a set-up; EFLOPS's in a single server, which has no BiGraph, is halving-doubling."""
-    if setup == EFLOPS and topology.ranks in _BIGRAPHS:
-        return mapped(topology, *_BIGRAPHS[topology.ranks])
+    if setup == EFLOPS and topology.ranks in _LEAVES:
+        return hdrm.all_reduce(topology)
     return ALGORITHMS[_PLAIN.get(setup, FARTHEST)](topology)
 
 

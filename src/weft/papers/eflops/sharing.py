@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft.papers.claims import StudyCase
 from weft.papers.eflops.all_reduces import ALGORITHMS, seconds_of, shared_runs
+from weft.papers.eflops.root_paths import ROOT_PATHS
 from weft.topology.servers import Fabric, Server, connect
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Shared(StudyCase):
         How messages share a link: ``"queue"``, one after the other, or ``"fluid"``, at equal rates.
     shared_s, own_s
         Seconds with shared NICs, and with one for each GPU.
+    root
+        Bytes per second through a port of the root complex, in both kinds of server; 0 for as much as PCIe.
     """
 
     derived = ("gain",)
@@ -48,6 +51,7 @@ class Shared(StudyCase):
     sharing: Sharing
     shared_s: float
     own_s: float
+    root: int = 0
 
     @property
     def per_nic(self) -> float:
@@ -60,7 +64,7 @@ class Shared(StudyCase):
         return self.shared_s / self.own_s
 
 
-def servers(gpus: int, nics: int, count: int = SERVERS) -> Topology:
+def servers(gpus: int, nics: int, count: int = SERVERS, root: int = 0) -> Topology:
     """Servers on one switch.
 
     Examples
@@ -68,7 +72,8 @@ def servers(gpus: int, nics: int, count: int = SERVERS) -> Topology:
     >>> servers(gpus=4, nics=4, count=2).ranks
     8
     """
-    return connect(f"{count} servers of {gpus} GPUs and {nics} NICs", count, Server(gpus, nics), Fabric())
+    name = f"{count} servers of {gpus} GPUs and {nics} NICs"
+    return connect(name, count, Server(gpus, nics, root=root), Fabric())
 
 
 def sweep(
@@ -85,12 +90,31 @@ def sweep(
     """
     for many in gpus:
         report(f"{many} GPUs behind few NICs")
-        for name, build in ALGORITHMS.items():
-            own = build(servers(many, many))
-            alone = {run: seconds_of(own, *run) for run in shared_runs(sizes)}
-            for few in nics:
-                if few >= many:
-                    continue
-                shared = build(servers(many, few))
-                for run, own_s in alone.items():
-                    yield Shared(many, few, name, *run, seconds_of(shared, *run), own_s)
+        yield from _compare(many, nics, sizes, root=0)
+
+
+def through_root(nics: Sequence[int], size: int, report: Callable[[str], None]) -> Iterator[Shared]:
+    """Give the usual server with every published speed of the path through the root complex.
+
+    Parameters
+    ----------
+    nics, size
+        NICs of a server, and bytes, in turns and at equal rates.
+    report
+        Called once.
+    """
+    report("peer-to-peer through the root complex")
+    for path in ROOT_PATHS:
+        yield from _compare(USUAL, nics, (size,), path.speed)
+
+
+def _compare(many: int, nics: Sequence[int], sizes: Sequence[int], root: int) -> Iterator[Shared]:
+    for name, build in ALGORITHMS.items():
+        own = build(servers(many, many, root=root))
+        alone = {run: seconds_of(own, *run) for run in shared_runs(sizes)}
+        for few in nics:
+            if few >= many:
+                continue
+            shared = build(servers(many, few, root=root))
+            for run, own_s in alone.items():
+                yield Shared(many, few, name, *run, seconds_of(shared, *run), own_s, root)
