@@ -99,6 +99,52 @@ def test_no_policy_beats_the_line_of_its_kind(
     assert timed(name, layers, prices, **options).seconds >= line * (1 - 1e-9) - 1e-9
 
 
+@given(with_tensors(), costs, variants)
+def test_no_policy_beats_the_line_that_knows_where_layers_compute(
+    layers: tuple[Layer, ...], prices: Linear, variant: tuple[str, dict[str, Any]]
+) -> None:
+    name, options = variant
+    line = find(name).line
+    placed = LINES[line.replace("ideal", "placed")].seconds(layers, prices)
+    assert placed >= LINES[line].seconds(layers, prices) * (1 - 1e-9) - 1e-9, "it is the closer one"
+    assert timed(name, layers, prices, **options).seconds >= placed * (1 - 1e-9) - 1e-9
+
+
+def test_the_placed_lines_are_reached_without_latency_and_without_fusion() -> None:
+    # 4 s of head, during which nothing can be sent, between 20 s of layers with 15 bytes.
+    layers = (*(Layer(str(number), 3, 1.0, 3.0) for number in range(5)), Layer("head", 0, 2.0, 2.0))
+    fine = tuple(
+        dataclasses.replace(
+            layer, size_bytes=1, forward_s=layer.forward_s / 3, backward_s=layer.backward_s / 3
+        )
+        for layer in layers[:5]
+        for _ in range(3)
+    )
+    for prices in (BYTES, Linear.in_halves(AlphaBeta(0.0, 2.0), AlphaBeta(0.0, 2.0))):
+        model = (*fine, layers[5])
+        for name in ("wfbp", "dear"):
+            options = {"threshold_bytes": 1} | ({"prefetch": None} if name == "dear" else {})
+            line = LINES[f"placed-{name}"].seconds(model, prices)
+            assert timed(name, model, prices, **options).seconds == pytest.approx(line)
+
+
+def test_dear_sends_earlier_where_the_gradient_of_tied_weights_is_computed_last() -> None:
+    layers = (
+        Layer("words", 2, 0.0, 0.0),
+        Layer("block", 8, 1.0, 2.0),
+        Layer("output", 0, 3.0, 6.0, tied_gradient_s=3.0),
+    )
+    plain = timed("dear", layers, BYTES, threshold_bytes=1, prefetch=None)
+    early = timed("dear", layers, BYTES, threshold_bytes=1, prefetch=None, tied_last=True)
+    assert plain.seconds - early.seconds == pytest.approx(3.0)
+    begins = {span.number: span.start_s for span in early.spans if span.kind == "reduce_scatter"}
+    ends = {span.number: span.end_s for span in early.spans if span.kind == "backward"}
+    assert begins[0] == pytest.approx(ends[1]), "the block is sent as soon as it is computed"
+    assert begins[1] >= ends[0] - 1e-9, "the words wait for the gradient of the output's weights"
+    with pytest.raises(InputError, match="nothing to compute last"):
+        find("dear").build(layers[:2], tied_last=True)
+
+
 @given(with_tensors(), costs, st.integers(500, 20_000), st.sampled_from(WITHOUT_BARRIER))
 def test_without_a_barrier_iterations_on_average_take_the_channel_and_the_computing_in_full(
     layers: tuple[Layer, ...], prices: Linear, partition: int, name: str
@@ -199,6 +245,14 @@ def test_horovod_sends_at_the_ticks_of_its_cycle() -> None:
     assert ahead == [(2, 1), (0,)]
     done = trace(find("horovod").build(layers, cycle_s=1.0), Linear(*[AlphaBeta(0.1, 0.0)] * 3))
     assert done.iteration_s[-1] == pytest.approx(3.1)
+
+
+def test_rivals_have_the_defaults_of_the_releases_that_dear_was_held_against() -> None:
+    assert find("ddp").options == {"bucket_bytes": 25 * MIB, "first_bucket_bytes": MIB}
+    assert find("horovod").options == {"threshold_bytes": 128 * MIB, "cycle_s": 1e-3, "host_share": 1.0}
+    assert find("bytescheduler").options["partition_bytes"] == 4 * 1_000_000
+    assert find("mg-wfbp").options == {"smallest_bytes": 4 * 8192}
+    assert find("wfbp").options == {"threshold_bytes": None}
 
 
 def test_mg_wfbp_merges_what_is_ready_before_the_channel_is_free() -> None:

@@ -76,7 +76,13 @@ def condense(layers: Sequence[Layer], groups: Groups) -> tuple[Layer, ...]:
         index: number for number, group in enumerate(groups) for index in range(min(group), max(group) + 1)
     }
     return tuple(
-        Layer(run[0].name, total_bytes(run), forward_seconds(run), backward_seconds(run))
+        Layer(
+            run[0].name,
+            total_bytes(run),
+            forward_seconds(run),
+            backward_seconds(run),
+            tied_gradient_s=min(sum(layer.tied_gradient_s for layer in run), backward_seconds(run)),
+        )
         for _, members in groupby(range(len(layers)), key=place.get)
         for run in [[layers[index] for index in members]]
     )

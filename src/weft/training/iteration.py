@@ -224,6 +224,60 @@ def ideal_dear(layers: Sequence[Layer], costs: Costs) -> float:
     return forward + max(backward_seconds(layers), costs.reduce_scatter(size))
 
 
+def placed_wfbp(layers: Sequence[Layer], costs: Costs) -> float:
+    """Seconds that `wfbp` cannot beat where its layers compute when they do.
+
+    Like `ideal_wfbp`, but gradients are not there before they are computed: those of the first layers up to
+    any one of them are sent after it was computed backward, in one piece at the cheapest.
+
+    Examples
+    --------
+    >>> from weft.training import AlphaBeta, Layer, Linear
+    >>> model = [Layer("words", 1000, 0.0, 1.0), Layer("head", 0, 2.0, 4.0)]
+    >>> half = AlphaBeta(0.0, 0.001)
+    >>> ideal_wfbp(model, Linear.in_halves(half, half)), placed_wfbp(model, Linear.in_halves(half, half))
+    (7.0, 9.0)
+    """
+    check_layers(layers)
+    return forward_seconds(layers) + _placed_backward(layers, costs.all_reduce)
+
+
+def placed_dear(layers: Sequence[Layer], costs: Costs) -> float:
+    """Seconds that `dear` cannot beat where its layers compute when they do.
+
+    As in `placed_wfbp`, for reduce-scatters; and in the forward pass, what follows after any layer is
+    computed after everything up to that layer was gathered.
+
+    Examples
+    --------
+    >>> from weft.training import AlphaBeta, Layer, Linear
+    >>> model = [Layer("words", 1000, 0.0, 1.0), Layer("head", 0, 2.0, 4.0)]
+    >>> half = AlphaBeta(0.0, 0.001)
+    >>> ideal_dear(model, Linear.in_halves(half, half)), placed_dear(model, Linear.in_halves(half, half))
+    (7.0, 9.0)
+    """
+    check_layers(layers)
+    behind = forward_s = forward_seconds(layers)
+    gathered = 0
+    for layer in layers:
+        gathered += layer.size_bytes
+        if layer.size_bytes:
+            forward_s = max(forward_s, costs.all_gather(gathered) + behind)
+        behind -= layer.forward_s
+    return forward_s + _placed_backward(layers, costs.reduce_scatter)
+
+
+def _placed_backward(layers: Sequence[Layer], cost: Callable[[int], float]) -> float:
+    """The least time from the start of the backward pass until all its gradients were sent."""
+    left, computed, least = total_bytes(layers), 0.0, backward_seconds(layers)
+    for layer in reversed(layers):
+        computed += layer.backward_s
+        if layer.size_bytes:
+            least = max(least, computed + cost(left))
+        left -= layer.size_bytes
+    return least
+
+
 def _send_backward(
     clock: _Clock,
     layers: Sequence[Layer],

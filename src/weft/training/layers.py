@@ -65,6 +65,10 @@ class Layer:
     weight_gradient_s
         Of `backward_s`, the seconds for the gradient of its weights, which may be computed before that of its
         input; None where the two are not told apart.
+    tied_gradient_s
+        Of `backward_s`, the seconds for the gradient of weights that are tied to the first layer, as the
+        output of a language model is to its word embeddings. They are sent with that layer, the last of the
+        backward pass, so that their gradient may be computed last as well.
 
     Raises
     ------
@@ -79,6 +83,7 @@ class Layer:
     tensors: tuple[int, ...] = field(default=(), kw_only=True)
     exchange: LayerExchange | None = field(default=None, kw_only=True)
     weight_gradient_s: float | None = field(default=None, kw_only=True)
+    tied_gradient_s: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         limits.check_text("the name of a layer", self.name, InputError, empty=True)
@@ -92,6 +97,9 @@ class Layer:
             msg = (
                 f"{self.weight_gradient_s} s of {self.backward_s} s backward for the gradient of its weights"
             )
+            raise InputError(f"layer {self.name}: {msg}; that is a part of it")
+        if not 0 <= self.tied_gradient_s <= self.backward_s:
+            msg = f"{self.tied_gradient_s} s of {self.backward_s} s backward for the gradient of tied weights"
             raise InputError(f"layer {self.name}: {msg}; that is a part of it")
         if min(self.tensors, default=0) < 0:
             msg = f"layer {self.name}: a tensor of {min(self.tensors)} bytes; a size is at least 0"
@@ -116,7 +124,7 @@ def slow_down(layer: Layer, forward: float, backward: float) -> Layer:
     --------
     >>> slow_down(Layer("conv", 8, 1.0, 2.0, weight_gradient_s=0.5), 2.0, 3.0)
     Layer(name='conv', size_bytes=8, forward_s=2.0, backward_s=6.0, tensors=(), exchange=None, \
-weight_gradient_s=1.5)
+weight_gradient_s=1.5, tied_gradient_s=0.0)
     """
     weights = layer.weight_gradient_s
     return replace(
@@ -124,7 +132,37 @@ weight_gradient_s=1.5)
         forward_s=layer.forward_s * forward,
         backward_s=layer.backward_s * backward,
         weight_gradient_s=None if weights is None else min(weights, layer.backward_s) * backward,
+        tied_gradient_s=min(layer.tied_gradient_s, layer.backward_s) * backward,
     )
+
+
+def with_tied_last(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The same model, but gradients of tied weights are computed at the end of the backward pass.
+
+    What the other layers need is there earlier, and the first layer, which the weights belong to, waits for
+    their gradient. All in all as much is computed as before.
+
+    Raises
+    ------
+    InputError
+        If no layer has any.
+
+    Examples
+    --------
+    >>> model = [Layer("words", 8, 0.0, 0.5), Layer("output", 0, 1.0, 2.0, tied_gradient_s=1.0)]
+    >>> [layer.backward_s for layer in with_tied_last(model)]
+    [1.5, 1.0]
+    """
+    check_layers(layers)
+    late_s = math.fsum(layer.tied_gradient_s for layer in layers[1:])
+    if not late_s:
+        msg = "no layer says how long the gradient of weights tied to the first layer takes (tied_gradient_s)"
+        raise InputError(f"{msg}, so there is nothing to compute last; leave this option out")
+    earlier = (
+        replace(layer, backward_s=layer.backward_s - layer.tied_gradient_s, tied_gradient_s=0.0)
+        for layer in layers[1:]
+    )
+    return (replace(layers[0], backward_s=layers[0].backward_s + late_s), *earlier)
 
 
 def check_layers(layers: Sequence[Layer]) -> None:

@@ -17,6 +17,7 @@ from weft.papers.dear import rows as dear_rows
 from weft.papers.dear.cells import fill
 from weft.papers.dear.charts import draw
 from weft.papers.dear.forms import RATIOS, UNIFORM_LAYERS, WORKERS, gains, scaling
+from weft.papers.dear.idle_network import STUDIED, fill_gap, idle_rows
 from weft.papers.dear.setup import ALGORITHM, DEVICE, MODELS, NETWORKS, Setting, authors_lines, layers_of
 from weft.training import train
 
@@ -54,12 +55,15 @@ class Effort:
 
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
-    return 2 * len(NETWORKS) * len(effort.models) + 3
+    return 2 * len(NETWORKS) * len(effort.models) + 4
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     """Run every model on every network, the closed forms and the checks."""
-    settings = [Setting(network, "simulated", network.costs()) for network in NETWORKS]
+    simulated = [network.costs() for network in NETWORKS]
+    settings = [
+        Setting(network, "simulated", costs) for network, costs in zip(NETWORKS, simulated, strict=True)
+    ]
     settings += [Setting(network, "authors", authors_lines(network)) for network in NETWORKS]
     layers = {model: layers_of(model) for model in dict.fromkeys((*effort.models, effort.scaled))}
     cells: list[Cell] = []
@@ -71,6 +75,9 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     points = gains(RATIOS, UNIFORM_LAYERS)
     tell("start-up latency")
     startup = scaling(effort.scaled, layers[effort.scaled], NETWORKS[0], effort.workers)
+    tell("idle network")
+    head = layers_of(STUDIED)
+    gap = fill_gap(head, simulated[0])
     tell("every link")
     checked = [
         check(model, setting, policy)
@@ -82,9 +89,15 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         "cells": [cell.to_dict() for cell in cells],
         "gains": points,
         "scaling": startup,
+        "idle_network": {"model": STUDIED, "cases": [case.to_dict() for case in gap]},
         "checked": checked,
     }
-    return dear_rows.rows(cells, points, startup, checked), data, draw(cells, points, startup)
+    where = f"{STUDIED}, {settings[0].name}, all-gathers queued, best fusion"
+    rows = (
+        *dear_rows.rows(cells, points, startup, checked),
+        *idle_rows(where, head, simulated[0], gap),
+    )
+    return rows, data, draw(cells, points, startup)
 
 
 def check(model: str, setting: Setting, policy: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weft import units
 from weft.papers.claims import StudyCase
 from weft.papers.dear.fusion_searches import QuickFusions, search
+from weft.papers.dear.setup import authors_lines
 from weft.training.exhaustive import FIRST_GUESS
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
 from weft.training.policies import LINES, find
@@ -33,12 +34,13 @@ PLAIN: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "ddp": ("ddp", {}),
     "horovod": ("horovod", {}),
     "horovod-ahead": ("horovod", {"host_share": 0.0}),
+    "bytescheduler-authors": ("bytescheduler", {"partition_bytes": 16_000_000}),
     "mg-wfbp": ("mg-wfbp", {}),
     "zero": ("zero", {}),
     "dear-unfused": ("dear", {"threshold_bytes": 1}),
     "dear-25MB": ("dear", {"threshold_bytes": FIRST_GUESS}),
 }
-"""Policies with their options; tuned ones come in addition."""
+"""Policies with their options; tuned ones come in addition, and MG-WFBP that believes the authors' lines."""
 
 OURS: Final = "dear-bayesian"
 """DeAR as in the paper: its fusion, its prefetching, its search."""
@@ -135,6 +137,8 @@ def fill(model: str, layers: Sequence[Layer], setting: Setting) -> Cell:
     """
     costs = setting.costs
     seconds = {name: iteration(layers, costs, *plain) for name, plain in PLAIN.items()}
+    merged = find("mg-wfbp").build(layers, costs=authors_lines(setting.network))
+    seconds["mg-wfbp-authors"] = run(merged, costs).seconds
     seconds["wfbp-tuned"] = _best(QuickFusions(layers, costs, "wfbp"))
     found = search(layers, costs, misjudged=setting.kind == "simulated")
     for name in ("bayesian", "bounded"):

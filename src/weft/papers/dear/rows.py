@@ -9,6 +9,7 @@ from weft.papers.claims import factor_row, percent_row
 from weft.papers.dear.cells import FUSED, PLAIN, UNFUSED
 from weft.papers.dear.forms import largest_error
 from weft.papers.dear.fusion_searches import within_bounds
+from weft.papers.dear.rivals import rival_rows
 from weft.papers.dear.setup import NETWORKS, WORKERS
 
 if TYPE_CHECKING:
@@ -32,11 +33,14 @@ def rows(
     checked: Sequence[dict[str, Any]],
 ) -> Iterator[ClaimRow]:
     """Give all rows: the abstract's claims, each model, closed forms, searches, latency, and the check."""
+    kinds = {"simulated": "simulated rings", "authors": "lines of the authors' code"}
     for network in NETWORKS:
-        mine = [cell for cell in cells if cell.setting == f"{network.name}, simulated"]
-        yield from _abstract(network, mine, f"{WORKERS} workers, simulated rings")
-        authors = [cell for cell in cells if cell.setting == f"{network.name}, authors"]
-        yield from _abstract(network, authors, f"{WORKERS} workers, lines of the authors' code")
+        for kind, title in kinds.items():
+            mine = [cell for cell in cells if cell.setting == f"{network.name}, {kind}"]
+            yield from _abstract(network, mine, f"{WORKERS} workers, {title}")
+    for kind, title in kinds.items():
+        mine = [cell for cell in cells if cell.setting == f"{NETWORKS[0].name}, {kind}"]
+        yield from rival_rows(NETWORKS[0], mine, f"{WORKERS} workers, {title}")
     yield from (_model(cell) for cell in cells)
     yield from _forms(points)
     yield from _searches(cells)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import InputError, look_up
-from weft.training.iteration import ideal_dear, ideal_wfbp
+from weft.training.iteration import ideal_dear, ideal_wfbp, placed_dear, placed_wfbp
 from weft.training.layers import backward_seconds, check_layers, forward_seconds, total_bytes
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Policy:
         Examples
         --------
         >>> find("dear").options
-        {'threshold_bytes': 26214400, 'prefetch': 1}
+        {'threshold_bytes': 26214400, 'prefetch': 1, 'tied_last': False}
         """
         parameters = self._signature().items()
         return {name: parameter.default for name, parameter in parameters if name not in _COMMON}
@@ -161,6 +161,8 @@ LINES: Final[dict[str, PolicyBound]] = {
             "ideal-dear", ideal_dear, "one reduce-scatter behind backward, one all-gather behind forward"
         ),
         PolicyBound("ideal-overlap", ideal_overlap, "one all-reduce that overlaps the whole iteration"),
+        PolicyBound("placed-wfbp", placed_wfbp, "ideal-wfbp, but no gradient is sent before it is computed"),
+        PolicyBound("placed-dear", placed_dear, "ideal-dear, but layers compute where they do"),
     )
 }
 
@@ -170,7 +172,7 @@ POLICIES: Final[dict[str, Policy]] = {
         Policy("serial", "ideal-wfbp", "no overlap: backward, then all-reduces, then the next forward"),
         Policy("wfbp", "ideal-wfbp", "all-reduces behind the backward pass, of every tensor unless fused"),
         Policy("ddp", "ideal-wfbp", "PyTorch's buckets of 25 MiB, the first of 1 MiB, behind backward"),
-        Policy("horovod", "ideal-wfbp", "what is ready in a cycle of 1 ms is fused, up to 64 MiB"),
+        Policy("horovod", "ideal-wfbp", "what is ready in a cycle of 1 ms is fused, up to 128 MiB"),
         Policy("mg-wfbp", "ideal-wfbp", "gradients merged where latency saved outweighs waiting"),
         Policy("bytescheduler", "ideal-overlap", "parts of 4 MB, first layers first, without a barrier"),
         Policy("gradient-first", "ideal-overlap", "gradients of weights before those of inputs, no barrier"),

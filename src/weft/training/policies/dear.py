@@ -3,6 +3,10 @@
 The step is a barrier: no all-gather begins before the last reduce-scatter is done. In the authors' code the
 step launches the all-gather of the first group only, and the forward pass launches each next one when it
 takes up the one before; `prefetch` says how many are under way ahead.
+
+The network idles while the end of a model computes forward and backward, since nothing of the layers before
+it can be sent then. `tied_last` makes that time shorter where an output shares its weights with the first
+layer, by computing their gradient last. That is not in the authors' code.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from weft.errors import InputError
 from weft.training.fusion import fuse
+from weft.training.layers import with_tied_last
 from weft.training.policies.backbone import MEBIBYTE, Backbone, of_groups
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ def build(
     iterations: int = 4,
     threshold_bytes: int = 25 * MEBIBYTE,
     prefetch: int | None = 1,
+    tied_last: bool = False,
 ) -> Graph:
     """Build the graph.
 
@@ -40,9 +46,13 @@ def build(
         As for `weft.training.fuse`; by default that of the authors' code.
     prefetch
         How many groups ahead of the forward pass all-gathers begin; None begins all of them at the step.
+    tied_last
+        Whether gradients of weights that are tied to the first layer are computed last.
     """
     if prefetch is not None and prefetch < 1:
         raise InputError(f"prefetch of {prefetch} groups: give at least 1, or None for all")
+    if tied_last:
+        layers = with_tied_last(layers)
     backbone = Backbone(layers, iterations)
     buckets = of_groups(layers, fuse(layers, threshold_bytes))
     step: int | None = None

@@ -14,7 +14,7 @@ Conventions, the same for every operator:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from weft.errors import InputError
@@ -116,6 +116,8 @@ class Operator:
         for them; the operator's own parameters are spread over the ranks, and `tensors` is empty.
     with_next
         It belongs to the layer of the operator after it, not to that before.
+    tied
+        Its weights are those of the first operator of the model.
     flops
         Of one sample forward, in addition to those of `products`: where shapes are not known.
     """
@@ -131,6 +133,7 @@ class Operator:
     input_gradient: bool = True
     exchange: tuple[int, str] | None = None
     with_next: bool = False
+    tied: bool = False
     flops: int = 0
 
     @property
@@ -194,7 +197,7 @@ def linear(
     tied: bool = False,
     input_gradient: bool = True,
 ) -> Operator:
-    """Multiply `rows` vectors of a sample by a matrix; a `tied` one is another module's tensor.
+    """Multiply `rows` vectors of a sample by a matrix; a `tied` one is the tensor of the first module.
 
     Examples
     --------
@@ -204,7 +207,10 @@ def linear(
     product = Product(rows, 1, inputs, outputs)
     own = () if tied else (product.weights,)
     tensors = (*own, outputs) if bias else own
-    return _weighted(name, tensors, product, rows * inputs, rows * outputs, product.weights, input_gradient)
+    weighted = _weighted(
+        name, tensors, product, rows * inputs, rows * outputs, product.weights, input_gradient
+    )
+    return replace(weighted, tied=tied)
 
 
 def _weighted(

@@ -158,4 +158,10 @@ def _layer(
         math.fsum(backward for _, backward in times),
         tensors=tensors,
         exchange=exchange,
+        # Of the two products of its backward pass, as large as each other, one is that of the weights.
+        tied_gradient_s=math.fsum(
+            backward / (2 if operator.input_gradient else 1)
+            for operator, (_, backward) in zip(module, times, strict=True)
+            if operator.tied
+        ),
     )
