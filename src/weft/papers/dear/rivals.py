@@ -44,9 +44,7 @@ class Rival:
     fuses: bool = True
 
 
-_RELEASE_NOTES: Final = (
-    "change log of release 0.21.0, in force in the 0.21.3 that the authors' README asks for"
-)
+_RELEASE_NOTES: Final = "change log of its release 0.21.0; the authors' README asks for 0.21.3"
 _SCRIPT: Final = "the authors' bytescheduler/horovod_mpi_cj.sh"
 
 RIVALS: Final = (
@@ -92,7 +90,7 @@ def rival_rows(network: TestbedNetwork, cells: Sequence[Cell], setup: str) -> It
             fair = max(cell.gain(rival.policy, "dear-unfused") for cell in cells)
             without = f"; without fusion DeAR is at most {fair:.1%} faster"
         yield percent_row(
-            f"{network.title}: up to {network.claimed:g} % faster, taken as over {rival.title} at its settings",
+            f"{network.title}: up to {network.claimed:g} % faster, taken as over {rival.title}",
             f"{setup}; {rival.settings} ({rival.source}); {best.model}",
             best.gain(rival.policy),
             f"least on {worst.model}, {worst.gain(rival.policy):+.1%}; "
