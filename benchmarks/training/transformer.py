@@ -142,6 +142,8 @@ def facts() -> str:
         f"{summary[-1]['last_loss']:.2f}; in no step are two ways further apart than "
         f"{max(one['largest_difference_of_losses'] for one in summary):.1g}."
     )
+    if provenance["load_before"][0] > 1:
+        text += " **The machine had other work to do, so that the times of this run say little.**"
     return wrap(text)
 
 

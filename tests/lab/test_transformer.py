@@ -69,6 +69,7 @@ def test_page_and_pictures_show_every_way(
     text = " ".join(transformer.facts().split())
     assert "links of 7 Mbit/s, 1.5 MB of gradients" in text
     assert "further apart than 0.2" in text
+    assert "had other work to do" in text, "a load of 3.2"
     for picture in transformer.draw(made, 2.0).values():
         assert ET.fromstring(picture).tag.endswith("svg")
 

@@ -13,6 +13,8 @@ from weft.papers.dear import Effort
 from weft.papers.dear.cells import fill
 from weft.papers.dear.forms import gains, largest_error, scaling
 from weft.papers.dear.fusion_searches import QuickFusions, within_bounds
+from weft.papers.dear.idle_network import cut_first
+from weft.papers.dear.rivals import RIVALS
 from weft.papers.dear.setup import MODELS, NETWORKS, Setting, authors_lines, layers_of
 from weft.training import Layer, Linear, ideal_dear, ideal_wfbp
 from weft.training.exhaustive import Fusions
@@ -20,6 +22,15 @@ from weft.training.layers import backward_seconds, total_bytes
 from weft.training.policies import find
 
 BERT = "bert-base"
+PAGE = Path(__file__).parents[2] / "docs" / "papers" / "dear.md"
+OVER = {
+    "DDP": "ddp",
+    "Horovod, host in step": "horovod",
+    "Horovod, host far ahead": "horovod-ahead",
+    "MG-WFBP": "mg-wfbp",
+    "WFBP, best fusion": "wfbp-tuned",
+}
+"""Policies by their names on the page."""
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +151,7 @@ def test_the_authors_lines_are_those_of_their_code() -> None:
 
 
 def test_the_page_shows_what_comes_out(found: Reproduction) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "papers" / "dear.md").read_text("utf-8")
-    tables = page.split("| | resnet50 |")[1:]
+    tables = PAGE.read_text("utf-8").split("| | resnet50 |")[1:]
     assert len(tables) == len(found.data["cells"])
     for table, cell in zip(tables, found.data["cells"], strict=True):
         lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
@@ -150,6 +160,65 @@ def test_the_page_shows_what_comes_out(found: Reproduction) -> None:
         published = seconds["dear-bayesian"]
         for name, policy in {"our bounded search": "bounded", "25 MiB": "25MB"}.items():
             assert shown[f"DeAR, {name}, ms"] == f"{seconds[f'dear-{policy}'] * 1e3:,.0f}"
-        for name, policy in {"DDP": "ddp", "MG-WFBP": "mg-wfbp", "WFBP, best fusion": "wfbp-tuned"}.items():
+        for name, policy in OVER.items():
             assert shown[f"published over {name}"] == f"{seconds[policy] / published:.2f}x"
+        placed = (f"{cell['lines'][f'placed-{name}'] * 1e3:,.0f}" for name in ("wfbp", "dear"))
+        assert shown["placed-wfbp, placed-dear, ms"] == ", ".join(placed)
         assert shown["advice"] == cell["verdict"].removeprefix("use ").partition(":")[0]
+
+
+def lines_of(table: str) -> dict[str, list[str]]:
+    """Cells of the lines of one table of the page by their first cell; the table has this head."""
+    body = PAGE.read_text("utf-8").partition(table)[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in body.splitlines()[2:]]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_every_rival_has_a_row_for_either_set_up_with_its_settings_and_their_source(
+    found: Reproduction,
+) -> None:
+    rows = [row for row in found.rows if any(row.claim.endswith(f"over {one.title}") for one in RIVALS)]
+    assert len(rows) == 2 * len(RIVALS)
+    assert {row.paper for row in rows} == {83.0}
+    for row, rival in zip(rows, (*RIVALS, *RIVALS), strict=True):
+        assert f"{rival.settings} ({rival.source})" in row.setup
+        assert "least on bert-base" in row.why
+        assert ("may be over this rival" in row.why) == (row.ours >= 83)
+        assert ("without fusion" in row.why) != rival.fuses
+
+
+def test_the_page_puts_every_rival_between_its_least_and_its_most_model(found: Reproduction) -> None:
+    shown = lines_of("| rival | simulated: least | most | authors' lines: least | most |")
+    names = {one.policy: one.title.replace(" as the authors ran it", ", authors' script") for one in RIVALS}
+    names["mg-wfbp"] = "MG-WFBP, measuring"
+    assert set(shown) == set(names.values())
+    for place, setting in ((0, "10GbE, simulated"), (2, "10GbE, authors")):
+        (cell,) = (one for one in found.data["cells"] if one["setting"] == setting)
+        for policy, name in names.items():
+            least, most = (float(text.split(" %")[0].replace(",", "")) for text in shown[name][place:][:2])
+            gain = 100 * (cell["seconds"][policy] / cell["seconds"]["dear-bayesian"] - 1)
+            assert least - 0.05 <= gain <= most + 0.05, (name, setting)
+            if BERT in shown[name][place + 1]:
+                assert gain == pytest.approx(most, abs=0.05)
+
+
+def test_only_tied_weights_last_fills_the_time_of_the_head(found: Reproduction) -> None:
+    cases = found.data["idle_network"]["cases"]
+    shown = lines_of("| change | DeAR, ms | WFBP, ms | bound for DeAR, ms |")
+    assert list(shown) == [case["change"] for case in cases]
+    for case in cases:
+        times = (case["seconds"], case["wfbp_s"], case["bound_s"])
+        assert shown[case["change"]] == ["-" if one is None else f"{one * 1e3:.1f}" for one in times]
+        assert case["seconds"] is None or case["seconds"] >= case["bound_s"]
+    plain, *others, tied = ((case["seconds"] or case["bound_s"]) for case in cases)
+    assert all(seconds >= plain for seconds in others)
+    assert plain / tied > 1.02
+    assert plain / cases[0]["bound_s"] < 1.005, "there is next to nothing left for any fusion"
+
+
+def test_a_first_layer_in_parts_is_the_same_model() -> None:
+    layers = layers_of(BERT)
+    cut = cut_first(layers, 3)
+    assert len(cut) == len(layers) + 2
+    assert total_bytes(cut) == total_bytes(layers)
+    assert backward_seconds(cut) == pytest.approx(backward_seconds(layers))
