@@ -192,6 +192,9 @@ def parse() -> tuple[argparse.Namespace, Effort]:
         metavar="TIMES",
         help="the backward pass; 1 and 2 by default",
     )
+    add(
+        "--megabits", type=int, metavar="MBIT", help="of a link for 1 x backward, instead of a measured speed"
+    )
     add("--output", type=Path, help="instead of results/transformer.json; no pictures then")
     for name, default in asdict(Effort()).items():
         add(f"--{name}", type=int, help=f"{default} by default")
@@ -203,7 +206,7 @@ def parse() -> tuple[argparse.Namespace, Effort]:
         parser.error("--ways: everything is held against dear; name it too")
     if not all(0.01 <= factor <= 100 for factor in words.communication):
         parser.error("--communication: give factors from 0.01 to 100")
-    if min(asdict(effort).values()) < 1 or effort.ranks < 2 or effort.width % 4:
+    if min(words.megabits or 1, *asdict(effort).values()) < 1 or effort.ranks < 2 or effort.width % 4:
         parser.error("give numbers of at least 1, at least 2 ranks, and a width that is a multiple of 4")
     return words, effort
 
@@ -212,7 +215,7 @@ def main() -> None:
     """Measure, and keep what came out unless it was quick."""
     words, effort = parse()
     started = result_files.start()
-    matching = matching_megabits(effort)
+    matching = words.megabits or matching_megabits(effort)
     megabits = [max(1, round(matching / factor)) for factor in words.communication]
     results, summary = [], []
     size_bytes = 0

@@ -81,6 +81,7 @@ def test_page_and_pictures_show_every_way(
         (("--ranks", "1"), "at least 2 ranks"),
         (("--width", "30"), "a multiple of 4"),
         (("--communication", "0"), "factors from 0.01"),
+        (("--megabits", "-1"), "at least 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(words: tuple[str, ...], text: str) -> None:
@@ -93,25 +94,17 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...], text: str) -> No
 
 @pytest.mark.namespaces
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(145)
 def test_a_tiny_transformer_learns_the_same_in_every_way(tmp_path: Path) -> None:
     output = tmp_path / "tiny.json"
-    words = [
-        "--quick",
-        "--ways",
-        "dear",
-        "wfbp",
-        "ddp weft 25",
-        "ddp gloo 25",
-        "alone",
-        "--output",
-        str(output),
-    ]
-    subprocess.run([sys.executable, str(SCRIPT), *words], check=True, timeout=380)
+    ways = ["dear", "wfbp", "ddp weft 25", "ddp gloo 25", "alone"]
+    words = ["--quick", "--megabits", "40", "--output", str(output), "--ways", *ways]
+    subprocess.run([sys.executable, str(SCRIPT), *words], check=True, timeout=135)
     found = json.loads(output.read_text("utf-8"))
     assert found["parameters"]["ranks"] == 2
     rows = {row["way"]: row for row in found["results"]}
-    assert list(rows) == ["dear", "wfbp", "ddp weft 25", "ddp gloo 25", "alone"]
+    assert list(rows) == ways
+    assert found["parameters"]["megabits"] == [40]
     for row in rows.values():
         assert len(row["iteration_s"]) == 2
         assert min(row["iteration_s"]) > 0
