@@ -310,3 +310,27 @@ def test_segment_sizes_cut_something_and_not_too_finely() -> None:
     assert segment_candidates(ring, 64 << 20)[0] == [None, 4 << 20, 1 << 20, 256 << 10, 64 << 10]
     huge = segment_candidates(ring, 1 << 40)[0]
     assert all(size is None or 24 * ((1 << 38) // size) <= SEGMENT_BUDGET for size in huge)
+
+
+def test_without_a_size_four_sizes_stand_side_by_side(weft: Run) -> None:
+    outcome = weft("compare", "ring:4@bw=1GB/s", "--algorithm", "ring", "--algorithm", "direct")
+    assert outcome.code == 0
+    heads = next(line for line in outcome.out.splitlines() if "KiB" in line).split()
+    assert [word for word in heads if word.endswith("iB")] == ["64KiB", "1MiB", "16MiB", "256MiB"]
+    row = next(line.split() for line in outcome.out.splitlines() if line.startswith("ring "))
+    assert len(row) == 1 + 2 * 4
+    assert "--size SIZE shows one of them in full" in outcome.out
+
+
+def test_the_document_of_four_sizes_has_that_of_each(weft: Run) -> None:
+    words = ("compare", "ring:4", "--algorithm", "ring", "--json")
+    found = weft(*words).document
+    assert found["version"] == 1
+    assert [one["size_bytes"] for one in found["sizes"]] == [64 << 10, 1 << 20, 16 << 20, 256 << 20]
+    alone = weft(*words, "--size", "1MiB").document
+    timed = ("synthesis_seconds", "simulation_seconds", "verification_seconds")
+    for one in (alone, found["sizes"][1]):
+        for row in one["results"]:
+            for name in timed:
+                row.pop(name, None)
+    assert found["sizes"][1] == alone

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from weft.cli import options
-from weft.cli.output import SPEED_UNITS, WIDE, largest_unit, make_table, one_line, present, progress
+from weft.cli.output import (
+    SPEED_UNITS,
+    WIDE,
+    aligned_number,
+    largest_unit,
+    make_console,
+    make_table,
+    one_line,
+    present,
+    print_json,
+    progress,
+)
+from weft.cli.size_table import TIME_UNITS, show_sizes
 from weft.errors import LONGEST_MESSAGE, printable
 
 if TYPE_CHECKING:
@@ -25,7 +37,11 @@ _DROP_WIDE = (5, 8, 7, 6, 2, 3, 4)
 """Columns that go first where a terminal is narrow, with and without the bar; name, time and verdict stay."""
 DEFAULT_SECONDS = 60.0
 """As in `weft.planning`, which is not imported here because it brings numpy along."""
-_TIME_UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
+SIZES: Final = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
+"""What is compared where no size is given: latency counts at the first, speed alone at the last."""
+
+DOCUMENT_VERSION: Final = 1
+"""Of the JSON document with several sizes; raised when a field changes its meaning or goes."""
 
 
 _TIME_LIMIT = options.number(
@@ -36,6 +52,7 @@ _TIME_LIMIT = options.number(
 @click.command(
     "compare",
     epilog=options.examples(
+        "weft compare torus:8x8",
         "weft compare torus:8x8 --size 64MiB",
         "weft compare cluster.toml --size 1GB --collective all_gather",
         "weft compare hosts:8,4,2@intra=100GB/s --size 64MiB --algorithm ring --algorithm hierarchical",
@@ -43,7 +60,11 @@ _TIME_LIMIT = options.number(
     ),
 )
 @click.argument("topology")
-@options.size
+@click.option(
+    "--size",
+    type=options.SIZE,
+    help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6); by default four sizes side by side.",
+)
 @options.collective
 @options.algorithms
 @options.root
@@ -58,7 +79,7 @@ _TIME_LIMIT = options.number(
 @options.as_json
 def command(
     topology: str,
-    size: int,
+    size: int | None,
     collective: Collective,
     algorithms: tuple[str, ...],
     segment: str | int,
@@ -71,7 +92,8 @@ def command(
     output of nvidia-smi topo -m, a plan, or - for one of these on standard input.
 
     Each algorithm is built, verified, and simulated; % of bound says how near its time is to what no
-    algorithm can beat. Exit code 1 if the verifier rejects a schedule.
+    algorithm can beat. Without --size that is done at four sizes, each in a quarter of the time limit. Exit
+    code 1 if the verifier rejects a schedule.
     """
     from weft.cli.inputs import obtain_topology
     from weft.planning import compare
@@ -79,13 +101,23 @@ def command(
     options.check_root(collective)
     with progress("compare") as report:
         network, only = obtain_topology(topology), algorithms or None
-        found = compare(network, size, collective, only, segment_bytes=segment, progress=report, **how)
-    present(found, show, as_json=as_json)
-    for row in found.results:
-        if row.problem is not None:
-            problem = one_line(str(row.problem), LONGEST_MESSAGE)
-            click.echo(f"weft: error: {row.algorithm}: {problem}", err=True)
-    if not found.verified:
+        sizes = SIZES if size is None else (size,)
+        if how["time_limit"] is not None:
+            how["time_limit"] /= len(sizes)
+        found = [
+            compare(network, one, collective, only, segment_bytes=segment, progress=report, **how)
+            for one in sizes
+        ]
+    if size is not None:
+        present(found[0], show, as_json=as_json)
+    elif as_json:
+        print_json({"version": DOCUMENT_VERSION, "sizes": [one.to_dict() for one in found]})
+    else:
+        show_sizes(found, make_console())
+    for row in (row for one in found for row in one.results if row.problem is not None):
+        problem = one_line(str(row.problem), LONGEST_MESSAGE)
+        click.echo(f"weft: error: {row.algorithm}: {problem}", err=True)
+    if not all(one.verified for one in found):
         raise click.exceptions.Exit(1)
 
 
@@ -117,7 +149,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     best = found.best
     fastest = best.seconds if best is not None and best.seconds is not None else 1.0
     widest = max((row.busbw_GBps or 0.0 for row in found.results), default=0.0)
-    time_unit, second = largest_unit(fastest, _TIME_UNITS)
+    time_unit, second = largest_unit(fastest, TIME_UNITS)
     speed_unit, speed = largest_unit(widest, SPEED_UNITS)
     heads = ["algorithm", f"time\n{time_unit}", f"algbw\n{speed_unit}", f"busbw\n{speed_unit}", "% of\nbound"]
     heads += [_BAR] if wide else []
@@ -131,10 +163,10 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     for row in found.results:
         cells = [
             row.algorithm,
-            _number(row.seconds and row.seconds / second, fastest / second),
-            _number(row.algbw_GBps and row.algbw_GBps / speed, widest / speed),
-            _number(row.busbw_GBps and row.busbw_GBps / speed, widest / speed),
-            _number(row.fraction_of_bound and 100 * row.fraction_of_bound, 100),
+            aligned_number(row.seconds and row.seconds / second, fastest / second),
+            aligned_number(row.algbw_GBps and row.algbw_GBps / speed, widest / speed),
+            aligned_number(row.busbw_GBps and row.busbw_GBps / speed, widest / speed),
+            aligned_number(row.fraction_of_bound and 100 * row.fraction_of_bound, 100),
         ]
         cells += [_bar(row.fraction_of_bound or 0.0)] if wide else []
         style = "bold green" if row is best else "" if row.verified else "red"
@@ -148,14 +180,6 @@ def _size_cells(row: ComparisonRow) -> list[str]:
     segment = "-" if row.segment_bytes is None else format_size(row.segment_bytes)
     segment += "*" if row.untried_segments else ""
     return [f"{row.steps:,}", f"{row.transfers:,}", segment, "yes" if row.verified else "NO"]
-
-
-def _number(value: float | None, reference: float) -> str:
-    """As many decimals as give `reference` four digits, so that points stand below each other."""
-    if value is None:
-        return "-"
-    digits = 3 - math.floor(math.log10(reference)) if reference > 0 else 0
-    return f"{value:,.{min(max(digits, 0), 3)}f}"
 
 
 def _bar(fraction: float) -> str:

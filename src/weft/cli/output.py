@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import threading
@@ -42,6 +43,20 @@ def largest_unit(reference: float, units: tuple[tuple[str, float], ...]) -> tupl
     ('MB/s', 0.001)
     """
     return next(((name, scale) for name, scale in units if reference >= scale), units[-1])
+
+
+def aligned_number(value: float | None, reference: float) -> str:
+    """As many decimals as give `reference` four digits, so that points stand below each other.
+
+    Examples
+    --------
+    >>> aligned_number(1234.5678, 12.34), aligned_number(None, 1.0)
+    ('1,234.57', '-')
+    """
+    if value is None:
+        return "-"
+    digits = 3 - math.floor(math.log10(reference)) if reference > 0 else 0
+    return f"{value:,.{min(max(digits, 0), 3)}f}"
 
 
 def human_speed(value: float) -> str:
