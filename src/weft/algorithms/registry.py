@@ -66,14 +66,25 @@ class Algorithm:
     cost
         Roughly its transfers on a large cluster, over the number of ranks squared: what is cheap is tried
         first where time is short.
+    sized
+        Whether it decides by the size of the buffer, where that is known: its functions take ``size_bytes``.
     """
 
     name: str
     collectives: tuple[str, ...]
     summary: str
     cost: float = 2.0
+    sized: bool = False
 
-    def build(self, topology: Topology, collective: str, root: int = 0, **options: Any) -> Schedule:
+    def build(
+        self,
+        topology: Topology,
+        collective: str,
+        root: int = 0,
+        *,
+        expected_bytes: int | None = None,
+        **options: Any,
+    ) -> Schedule:
         """Make the schedule of a collective on a topology.
 
         Parameters
@@ -84,6 +95,8 @@ class Algorithm:
             One of `collectives`.
         root
             For broadcast and reduce; other collectives have none.
+        expected_bytes
+            Size of the buffer, if it is known; those that are not `sized` do without it.
         options
             Further arguments of the algorithm's function, such as one of `variants`.
 
@@ -107,6 +120,8 @@ class Algorithm:
         module = import_module(f"weft.algorithms.{self.name}")
         if collective in _ROOTED:
             options["root"] = root
+        if self.sized and expected_bytes is not None:
+            options.setdefault("size_bytes", expected_bytes)
         schedule: Schedule = getattr(module, collective)(topology, **options)
         return schedule
 
@@ -180,7 +195,9 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
         Algorithm("hierarchical", _TREES, "inside each group, between their leaders, inside each group", 0.1),
         Algorithm("blueconnect", _HALVES, "one ring stage per level of the network"),
         Algorithm("direct", _ALL, "every rank straight to every other"),
-        Algorithm("flexreduce", ("all_reduce",), "uneven portions for uneven hosts and links", 16.0),
+        Algorithm(
+            "flexreduce", ("all_reduce",), "uneven portions for uneven hosts and links", 16.0, sized=True
+        ),
         Algorithm(
             "forest", _RING, "trees that fill every link, packed into slots; nearest the proven limit", 16.0
         ),

@@ -113,8 +113,17 @@ def list_recipes(
     return sorted([*defaults, *variants], key=rank)
 
 
-def build(recipe: Recipe, topology: Topology, collective: str, root: int) -> Candidate | Refusal:
+def build(
+    recipe: Recipe, topology: Topology, collective: str, root: int, expected_bytes: int | None = None
+) -> Candidate | Refusal:
     """Build and verify one recipe.
+
+    Parameters
+    ----------
+    recipe, topology, collective, root
+        What to build.
+    expected_bytes
+        Size of the buffer, if there is only one.
 
     Raises
     ------
@@ -122,7 +131,9 @@ def build(recipe: Recipe, topology: Topology, collective: str, root: int) -> Can
         If the algorithm made a wrong schedule; names it.
     """
     began = time.process_time()
-    schedule = recipe.algorithm.try_build(topology, collective, root, **recipe.options)
+    schedule = recipe.algorithm.try_build(
+        topology, collective, root, expected_bytes=expected_bytes, **recipe.options
+    )
     if isinstance(schedule, Refusal):
         return schedule
     seconds = time.process_time() - began

@@ -260,7 +260,9 @@ class _Trial:
         if not must and not budget.allows(least):
             return too_late
         began = time.process_time()
-        schedule = algorithm.try_build(self.topology, self.collective, self.root)
+        schedule = algorithm.try_build(
+            self.topology, self.collective, self.root, expected_bytes=self.size_bytes
+        )
         synthesis_seconds = time.process_time() - began
         if isinstance(schedule, Refusal):
             return schedule

@@ -152,9 +152,10 @@ def plan_steps(
         if progress is not None:
             progress(what, done, 2 * len(recipes))
 
+    only = points[0] if len(points) == 1 else None
     for index, recipe in enumerate(recipes):
         tell(recipe.label, index)
-        found = planner.pass_over(recipe, deadline) or build(recipe, topology, collective, root)
+        found = planner.pass_over(recipe, deadline) or build(recipe, topology, collective, root, only)
         if planner.add(found) and planner.worth_telling():
             yield planner.make(complete=False)
     planner.require_candidates(chosen=bool(algorithms))

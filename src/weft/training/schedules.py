@@ -48,18 +48,24 @@ def by_algorithm(
     line = registry.find(algorithm)
 
     @cache
-    def build(collective: str) -> Schedule:
+    def build(collective: str, expected: int | None) -> Schedule:
         if collective in line.collectives and not (halved and collective in _HALVES):
-            return line.build(topology, collective)
+            return line.build(topology, collective, expected_bytes=expected)
         if collective == "all_to_all":
             return registry.find("direct").build(topology, collective)
         try:
-            return halves(line.build(topology, "all_reduce"))[collective == "all_gather"]
+            whole = line.build(topology, "all_reduce", expected_bytes=expected)
+            return halves(whole)[collective == "all_gather"]
         except ScheduleError as error:
             why = f"has no {collective}, and its all-reduce is not two halves"
             raise UnsupportedError(algorithm, why, "use a policy that sends all-reduces") from error
 
-    return lambda collective, _size: (build(collective), segment_bytes)
+    def choose(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
+        # Powers of two: one schedule for many sizes, and the same one for both halves of a collective.
+        expected = 1 << max(size_bytes - 1, 1).bit_length() if line.sized else None
+        return build(collective, expected), segment_bytes
+
+    return choose
 
 
 def by_schedule(schedule: Schedule) -> Chooser:

@@ -5,9 +5,9 @@ groups may have any size (`weft.algorithms.flexreduce.intervals`), and portions 
 is busy as short as possible (`weft.algorithms.flexreduce.balancing`): a slow link carries no more than it
 must. Where all is even, even portions come out, and the cost is BlueConnect's.
 
-The idea is that of "FlexReduce" [1]_, of which we had the abstract; the equations here are derived in
-docs/flexreduce.md. There is no reduce_scatter or all_gather of this name because their shards are equal by
-definition.
+The idea is that of "FlexReduce" [1]_. Only the abstract of the paper was at hand; the equations here are
+derived from it in docs/flexreduce.md. There is no reduce_scatter or all_gather of this name because their
+shards are equal by definition; `weft.schedule.halves` makes both with uneven ones.
 
 References
 ----------
@@ -18,17 +18,15 @@ References
 from __future__ import annotations
 
 import math
-from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weft.algorithms.common.host_groups import check_count, check_rows
-from weft.algorithms.common.levels import find_levels, flat, two_levels
-from weft.algorithms.common.ring_orders import ring_order
 from weft.algorithms.flexreduce.balancing import balance_plan
-from weft.algorithms.flexreduce.exchange_rounds import DIRECT, RING, partners
-from weft.algorithms.flexreduce.portion_plans import even_shares, make_plan
+from weft.algorithms.flexreduce.exchange_rounds import RING, partners
+from weft.algorithms.flexreduce.pipeline_estimate import estimate_seconds
+from weft.algorithms.flexreduce.portion_plans import even_shares, list_forms, make_plan
 from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
@@ -48,20 +46,17 @@ _NAME: Final = "flexreduce"
 _SHAPES: Final = ("auto", "ring", "levels")
 _PORTIONS: Final = ("balanced", "even")
 
-VARIANTS: Final = ({"shape": "levels"}, {"shape": "ring"})
+VARIANTS: Final = ({"size_bytes": 1 << 20}, {"shape": "levels"}, {"shape": "ring"})
 """Further options that `weft.plan` tries."""
 
 _MOST_ROWS: Final = 1 << 21
 """Transfers beyond which portions are not cut any finer than they must be."""
 
-_MOST_DIRECT: Final = 256
-"""Ranks up to which all exchange directly without any levels."""
-
 _ALIKE: Final = 1.01
 """Factor within which one plan's busiest link counts as no busier than another's."""
 
-_PER_PART: Final = 2
-"""Segments, as a rule, that each piece of a portion is cut into when it runs."""
+_USUAL_BYTES: Final = 16 << 20
+"""Size that decides between plans that are equally good in the long run, where it is not known."""
 
 _LARGEST_WEIGHT: Final = 1 << 48
 
@@ -70,9 +65,10 @@ def all_reduce(
     topology: Topology,
     *,
     shape: str = "auto",
+    kinds: str | None = None,
     portions: str = "balanced",
     parts: int = 8,
-    size_bytes: int = 16 << 20,
+    size_bytes: int | None = None,
 ) -> Schedule:
     """Reduce-scatter level by level with uneven portions, then all-gather as the exact mirror image.
 
@@ -82,15 +78,17 @@ def all_reduce(
         Any cluster; it pays where groups differ in size, or links in speed.
     shape
         ``ring``: one ring through all ranks. ``levels``: inside groups, then between them, each level a ring
-        or a direct exchange. ``auto``: whichever keeps its busiest link busy least; among equals, the one
-        that should be fastest at `size_bytes`.
+        or a direct exchange. ``auto``: whichever of all these should be fastest.
+    kinds
+        How levels exchange, lowest first, such as ``"direct,ring"``; by default whatever should be fastest.
     portions
         ``balanced``, or ``even`` to compare with.
     parts
-        Pieces, on average, that a portion is cut into. They follow one another through the levels, and large
-        portions have more of them, so that all make progress in proportion.
+        Pieces, on average, that a rank's portion is cut into. They follow one another through the levels, and
+        large portions have more of them, so that all make progress in proportion.
     size_bytes
-        Size that decides between plans that are equally good in the long run.
+        Size of the buffer, if it is known: the plan that should be fastest for it is taken. Otherwise that
+        of those which keep their busiest link busy least; among equals, the fastest at 16 MiB.
 
     Returns
     -------
@@ -100,7 +98,7 @@ def all_reduce(
     Raises
     ------
     UnsupportedError
-        If `shape` is ``levels`` and the topology has no groups.
+        If `shape` is ``levels`` and the topology has no groups, or if it has no levels for these `kinds`.
 
     Examples
     --------
@@ -119,40 +117,60 @@ def all_reduce(
     """
     _check_options(topology, shape, portions, parts, size_bytes)
     bound = lower_bound(topology, "all_reduce", 10**12).bandwidth_seconds / 10**12
-    even = list(_even_plans(topology, shape))
+    even = [_even_plan(topology, *form) for form in _find_forms(topology, shape, kinds)]
     plans = [balance_plan(plan, bound) for plan in even] if portions == "balanced" else even
-    most = min(_ALIKE * min(plan.busiest for plan in plans), *(plan.busiest for plan in even))
-    eligible = [plan for plan in plans if plan.busiest <= most * (1 + 1e-9)]
-    chosen = min(eligible, key=lambda plan: plan.seconds(size_bytes, _PER_PART * parts))
-    return _write(chosen, parts, bound)
+    if size_bytes is None:
+        size_bytes = _USUAL_BYTES
+        most = min(_ALIKE * min(plan.busiest for plan in plans), *(plan.busiest for plan in even))
+        plans = [plan for plan in plans if plan.busiest <= most * (1 + 1e-9)]
+    return _write(_fastest(plans, size_bytes, parts), parts, bound)
 
 
-def _check_options(topology: Topology, shape: str, portions: str, parts: int, size_bytes: int) -> None:
+def _fastest(plans: list[PortionPlan], size_bytes: int, parts: int) -> PortionPlan:
+    """Find the plan that should be fastest for a size; of those that are as good as equal, the flattest.
+
+    The estimate does not know how levels get in each other's way on links that they share.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    seconds = [estimate_seconds(plan, size_bytes, int(_cut_portions(plan, parts).max())) for plan in plans]
+    most = _ALIKE * min(seconds)
+    alike = [(len(plan.kinds), time, plan) for plan, time in zip(plans, seconds, strict=True) if time <= most]
+    return min(alike, key=lambda one: one[:2])[2]
+
+
+def _check_options(topology: Topology, shape: str, portions: str, parts: int, size_bytes: int | None) -> None:
     for name, value, known in (("shape", shape, _SHAPES), ("portions", portions, _PORTIONS)):
         if value not in known:
             msg = f"{_NAME}: {name}={value!r} is unknown, expected {', '.join(known[:-1])} or {known[-1]}"
             raise InputError(msg)
     check_count(_NAME, "parts", parts)
-    check_count(_NAME, "size_bytes", size_bytes)
+    if size_bytes is not None:
+        check_count(_NAME, "size_bytes", size_bytes)
     # A portion for every rank, sent to all others and back: few plans get by with less.
     check_rows(_NAME, 2 * topology.ranks * (topology.ranks - 1))
 
 
-def _even_plans(topology: Topology, shape: str) -> Iterator[PortionPlan]:
-    cluster = find_levels(topology)
-    if shape == "levels" and cluster.height < 2:
+def _find_forms(
+    topology: Topology, shape: str, kinds: str | None
+) -> list[tuple[ClusterPart, tuple[str, ...]]]:
+    """Levels and how they exchange, as `shape` and `kinds` allow.
+
+    Raises
+    ------
+    UnsupportedError
+        If there are none.
+    """
+    forms = list_forms(topology, shape)
+    if not forms:
         reason = f"{topology.name} has no levels: neither hosts nor switches divide its ranks"
         raise UnsupportedError(_NAME, reason, 'use shape="ring"')
-    if shape != "levels":
-        yield _even_plan(topology, flat(ring_order(topology)[0]), (RING,))
-        if shape == "auto" and cluster.height == 1 and topology.ranks <= _MOST_DIRECT:
-            yield _even_plan(topology, cluster, (DIRECT,))
-    if shape != "ring" and cluster.height > 1:
-        # More levels spare the uppermost links, fewer the others.
-        choices = [cluster, *([two_levels(topology)] if cluster.height > 2 and topology.groups else [])]
-        for levels in choices:
-            for below, top in product((DIRECT, RING), repeat=2):
-                yield _even_plan(topology, levels, (*[below] * (levels.height - 1), top))
+    found = [form for form in forms if kinds in (None, ",".join(form[1]))]
+    if not found:
+        reason = f"kinds={kinds!r} does not fit {topology.name} with shape={shape!r}"
+        known = " or ".join(dict.fromkeys(",".join(form[1]) for form in forms))
+        raise UnsupportedError(_NAME, reason, f"use {known}")
+    return found
 
 
 def _even_plan(topology: Topology, cluster: ClusterPart, kinds: tuple[str, ...]) -> PortionPlan:
@@ -186,7 +204,8 @@ def _write(plan: PortionPlan, parts: int, bound: float) -> Schedule:
         turns[group.height - 1] = max(turns[group.height - 1], len(group.parts) - 1)
     first = np.concatenate([[0], np.cumsum(turns)])
     points = [top.starts[piece] for piece in pieces.tolist()]
-    last = int(first[-1]) + int(count.max()) - 1
+    apart, last = _order(plan, int(first[-1]), int(count.max()))
+    delay *= apart
     for exchange in plan.exchanges:
         piece = np.repeat(exchange.find(points), count[pieces])
         src, dst = partners(plan.kind(exchange.group), exchange.holders[piece], exchange.keeper[piece])
@@ -200,6 +219,20 @@ def _write(plan: PortionPlan, parts: int, bound: float) -> Schedule:
     return builder.build()
 
 
+def _order(plan: PortionPlan, turns: int, pieces: int) -> tuple[int, int]:
+    """Steps between a piece and the next one, and the step at which the first is on its way back.
+
+    Steps are what links go by when several messages wait. On one ring everything moves a hop per step, and
+    no link ever waits. Elsewhere the oldest piece goes first, so that the links that are needed later have
+    something to do soon. A direct exchange could send all of its pieces at once, and those on their way back
+    would wait for them; without levels both halves therefore take turns, piece by piece. With levels that
+    would keep the upper ones waiting.
+    """
+    if plan.kinds == (RING,):
+        return 1, turns + pieces - 1
+    return turns, turns if len(plan.kinds) == 1 else turns * pieces
+
+
 def _cut_portions(plan: PortionPlan, parts: int) -> NDArray[np.int64]:
     """Chunks of each portion, in proportion to it: pieces of one size make progress side by side.
 
@@ -207,7 +240,7 @@ def _cut_portions(plan: PortionPlan, parts: int) -> NDArray[np.int64]:
     """
     lengths = plan.exchanges[-1].lengths
     most = max(_MOST_ROWS // (2 * (plan.topology.ranks - 1)), len(lengths))
-    total = min(parts * len(lengths), most)
+    total = min(parts * max(len(lengths), plan.topology.ranks), most)
     return np.array([max(1, round(total * length)) for length in lengths], np.int64)
 
 

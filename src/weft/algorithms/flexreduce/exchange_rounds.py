@@ -8,6 +8,7 @@ first, so that it loads the opposite directions alike.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -35,11 +36,6 @@ class Busy(NamedTuple):
     def both(self) -> NDArray[np.float64]:
         """The sum over both phases."""
         return self.scatter + self.gather
-
-    @property
-    def staged(self) -> float:
-        """Seconds per byte if all of one phase waits for all of the other."""
-        return float(self.scatter.max() + self.gather.max())
 
 
 def partners(
@@ -94,12 +90,58 @@ def busy_if_kept(topology: Topology, kind: str, meeting: PartsMeeting) -> Busy:
     return Busy(*(link_load(topology, *ends, weight, keeper, parts) for ends in ((src, dst), (dst, src))))
 
 
-def hop_latency(topology: Topology, kind: str, exchange: GroupExchange) -> int:
-    """Picoseconds that a byte needs at least from one end of an exchange to the other, in one phase."""
-    _, offsets, links = _route(topology, *partners(kind, exchange.holders, exchange.keeper))
-    along = np.concatenate([[0], np.cumsum(topology.latency_ps[links])])
-    slowest = int((along[offsets[1:]] - along[offsets[:-1]]).max())
-    return slowest * (exchange.holders.shape[1] - 1 if kind == RING else 1)
+@dataclass(frozen=True)
+class Routes:
+    """The paths of transfers, each once.
+
+    Parameters
+    ----------
+    which
+        Number of each transfer's path.
+    offsets, links
+        Path i crosses links offsets[i] up to offsets[i + 1].
+    """
+
+    which: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    links: NDArray[np.int64]
+
+    def most(self, by_link: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Find the largest value of the links that each transfer crosses."""
+        return np.maximum.reduceat(by_link[self.links], self.offsets[:-1])[self.which]
+
+    def total(self, by_link: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add up the values of the links that each transfer crosses."""
+        return np.add.reduceat(by_link[self.links], self.offsets[:-1])[self.which]
+
+    def reach(
+        self, by_link: NDArray[np.float64], by_row: NDArray[np.float64], free: NDArray[np.float64]
+    ) -> None:
+        """Lower the value of each link to when the first transfer gets there, in place.
+
+        Parameters
+        ----------
+        by_link
+            Value of each link so far.
+        by_row
+            When each transfer starts.
+        free
+            When each link lets it pass; until then it waits there, and not at the links before.
+        """
+        begins = np.full(len(self.offsets) - 1, np.inf)
+        np.minimum.at(begins, self.which, by_row)
+        hops = np.diff(self.offsets)
+        passed = free[self.links]
+        for hop in range(1, int(hops.max(initial=0))):
+            at = self.offsets[:-1][hops > hop] + hop
+            passed[at] = np.maximum(passed[at], passed[at - 1])
+        np.minimum.at(by_link, self.links, np.maximum(np.repeat(begins, hops), passed))
+
+    def lift(self, by_link: NDArray[np.float64], by_row: NDArray[np.float64]) -> None:
+        """Lift the value of each link to the largest of the transfers that cross it, in place."""
+        most = np.full(len(self.offsets) - 1, -np.inf)
+        np.maximum.at(most, self.which, by_row)
+        np.maximum.at(by_link, self.links, np.repeat(most, np.diff(self.offsets)))
 
 
 def link_load(
@@ -121,7 +163,8 @@ def link_load(
     column, columns
         Where each transfer counts; broadcasts likewise.
     """
-    which, offsets, links = _route(topology, src, dst)
+    routes = find_routes(topology, src, dst)
+    which, offsets, links = routes.which, routes.offsets, routes.links
     hops = np.diff(offsets)[which]
     # Entry i of a row's path, for all rows one after the other.
     entry = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
@@ -131,11 +174,9 @@ def link_load(
     return load / topology.bandwidth[:, None]
 
 
-def _route(
-    topology: Topology, src: NDArray[np.int64], dst: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Number of each row's path, and the paths, each once."""
+def find_routes(topology: Topology, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+    """Find the paths that the network takes by itself."""
     pairs, which = np.unique(src.ravel() * topology.ranks + dst.ravel(), return_inverse=True)
     ends = np.divmod(pairs, topology.ranks)
     offsets, links = topology.routes(*(end.astype(np.int32) for end in ends))
-    return which, offsets, links.astype(np.int64)
+    return Routes(which.ravel(), offsets, links.astype(np.int64))

@@ -9,18 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft import units
-from weft.algorithms.flexreduce.exchange_rounds import Busy, busy_links, hop_latency
+from weft.algorithms.common.levels import find_levels, flat, two_levels
+from weft.algorithms.common.ring_orders import ring_order
+from weft.algorithms.flexreduce.exchange_rounds import DIRECT, RING, Busy, busy_links
 from weft.algorithms.flexreduce.intervals import Holding, meet, share_out
 
 if TYPE_CHECKING:
     from weft.algorithms.common.levels import ClusterPart
     from weft.algorithms.flexreduce.intervals import GroupExchange, PartsMeeting
     from weft.topology import Topology
+
+_MOST_DIRECT: Final = 256
+"""Ranks up to which all exchange directly without any levels."""
 
 Shares = list[list[Fraction]]
 """Of every group in `ClusterPart.walk` order, what each of its parts keeps."""
@@ -72,27 +77,6 @@ class PortionPlan:
         """Seconds per byte for which the busiest link is busy: what a long pipeline takes."""
         return float(np.sum([stage.both for stage in self.stages], axis=0).max())
 
-    @cached_property
-    def staged(self) -> float:
-        """Seconds per byte if every level waits for the one before."""
-        return sum(stage.staged for stage in self.stages)
-
-    @cached_property
-    def latency(self) -> float:
-        """Seconds that a byte needs at least, up all levels and down again."""
-        slowest = [0] * len(self.kinds)
-        for exchange in self.exchanges:
-            height = exchange.group.height - 1
-            slowest[height] = max(
-                slowest[height], hop_latency(self.topology, self.kind(exchange.group), exchange)
-            )
-        return 2 * sum(slowest) / units.PS_PER_S
-
-    def seconds(self, size_bytes: int, pieces: int) -> float:
-        """Estimate of the time for a buffer that goes through the levels in so many pieces."""
-        filling = max(self.staged - self.busiest, 0.0) / pieces
-        return (self.busiest + filling) * size_bytes + self.latency
-
 
 def make_plan(
     topology: Topology, cluster: ClusterPart, kinds: tuple[str, ...], shares: Shares, grid: int | None = None
@@ -108,6 +92,39 @@ def make_plan(
         exchanges.append(share_out(meetings[-1], kept, grid if group is not cluster else None))
         holdings[group.ranks] = exchanges[-1].holding
     return PortionPlan(topology, cluster, kinds, shares, meetings, exchanges, grid)
+
+
+def list_forms(topology: Topology, shape: str = "auto") -> list[tuple[ClusterPart, tuple[str, ...]]]:
+    """Levels that a plan may have, and how each exchanges, lowest first.
+
+    Parameters
+    ----------
+    topology
+        The cluster.
+    shape
+        ``ring``, ``levels`` or ``auto``, as for `weft.algorithms.flexreduce.all_reduce`.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> [kinds for _, kinds in list_forms(load_topology("hosts:2,1"))][:2]
+    [('ring',), ('direct', 'direct')]
+    """
+    cluster = find_levels(topology)
+    found: list[tuple[ClusterPart, tuple[str, ...]]] = []
+    if shape != "levels":
+        found.append((flat(ring_order(topology)[0]), (RING,)))
+        if shape == "auto" and cluster.height == 1 and topology.ranks <= _MOST_DIRECT:
+            found.append((cluster, (DIRECT,)))
+    if shape != "ring" and cluster.height > 1:
+        # More levels spare the uppermost links, fewer the others.
+        choices = [cluster, *([two_levels(topology)] if cluster.height > 2 and topology.groups else [])]
+        found += [
+            (levels, (*[below] * (levels.height - 1), top))
+            for levels in choices
+            for below, top in product((DIRECT, RING), repeat=2)
+        ]
+    return found
 
 
 def even_shares(cluster: ClusterPart) -> Shares:

@@ -1,4 +1,7 @@
-"""FlexReduce and the conventional all-reduces beside it, each with the options that ``weft plan`` tries.
+"""FlexReduce and the conventional all-reduces beside it.
+
+FlexReduce has all its plans here, whether it would choose them or not, and the others have the options that
+``weft plan`` tries.
 
 BlueConnect needs the same number of ranks in every group. Where a cluster does not have it, there are two
 ways to help, and both are tried: levels that divide all hosts evenly, so that a large host counts as several;
@@ -16,6 +19,7 @@ import numpy as np
 
 from weft.algorithms import blueconnect, registry
 from weft.algorithms.common.levels import find_levels
+from weft.algorithms.flexreduce.portion_plans import list_forms
 from weft.errors import UnsupportedError
 from weft.schedule import Op, ScheduleBuilder
 from weft.topology import load_topology
@@ -35,19 +39,20 @@ _REGISTERED: Final = {"leaders": "hierarchical", "double tree": "double_binary_t
 
 
 def schedules(topology: Topology, name: str) -> tuple[Schedule, ...]:
-    """Schedules of a contender, the default first, each once; none where it does not apply.
+    """Schedules of a contender, each once; none where it does not apply.
 
     Examples
     --------
     >>> cluster = load_topology("hosts:4,2")
     >>> [len(schedules(cluster, name)) for name in NAMES]
-    [2, 1, 3, 2, 2]
+    [3, 1, 3, 2, 2]
     """
     if name == "blueconnect":
         return tuple(_blueconnects(topology))
     algorithm = registry.find(_REGISTERED.get(name, name))
     found = []
-    for options in algorithm.variants("all_reduce"):
+    every = [{"kinds": ",".join(kinds)} for _, kinds in list_forms(topology)]
+    for options in every if name == FLEX else algorithm.variants("all_reduce"):
         with contextlib.suppress(UnsupportedError):
             found.append(algorithm.build(topology, "all_reduce", **options))
     return tuple(dict.fromkeys(found))

@@ -37,10 +37,10 @@ class TimingCase(StudyCase):
     size_bytes
         Of the buffer.
     seconds
-        By contender, each with the best of its options and segment sizes; those that do not apply are
-        missing.
+        By contender, each with the best of its options and segment sizes, FlexReduce with the best of all its
+        plans; those that do not apply are missing.
     default_s
-        FlexReduce as it comes, without other options.
+        FlexReduce as it comes: the plan that it chooses for the size.
     bound_s
         What no schedule beats: cuts, latency, and prices of links that forest's linear programme finds.
     packed_s
@@ -48,7 +48,14 @@ class TimingCase(StudyCase):
         nothing between the two.
     """
 
-    derived = ("best_conventional", "speedup", "balance_gain", "fraction_of_bound")
+    derived = (
+        "best_conventional",
+        "speedup",
+        "default_speedup",
+        "choice",
+        "balance_gain",
+        "fraction_of_bound",
+    )
 
     topology: str
     size_bytes: int
@@ -69,8 +76,13 @@ class TimingCase(StudyCase):
 
     @property
     def default_speedup(self) -> float:
-        """The same without other options of FlexReduce."""
+        """The same with the plan that FlexReduce chooses for the size."""
         return self.seconds[self.best_conventional] / self.default_s
+
+    @property
+    def choice(self) -> float:
+        """The chosen plan over the best of FlexReduce's own: 1 if no other would have been faster."""
+        return self.seconds[FLEX] / self.default_s
 
     @property
     def balance_gain(self) -> float:
@@ -101,7 +113,7 @@ def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = Fal
     sizes
         Of the buffer, such as ``"64MiB"``.
     as_it_comes
-        Whether FlexReduce has to do without other options; the others have theirs all the same.
+        Whether FlexReduce's other plans are left out; the others have their options all the same.
 
     Raises
     ------
@@ -110,9 +122,7 @@ def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = Fal
     """
     packing = pack(topology)
     packed = float(packing.rate)
-    built = {name: schedules(topology, name) for name in CONVENTIONAL}
-    built[FLEX] = (flexreduce.all_reduce(topology),) if as_it_comes else schedules(topology, FLEX)
-    built[EQUAL] = (flexreduce.all_reduce(topology, portions="even"),)
+    built = {name: schedules(topology, name) for name in (*CONVENTIONAL, *([] if as_it_comes else [FLEX]))}
     for several in built.values():
         for schedule in several:
             verify(schedule, max_work=None)
@@ -120,15 +130,20 @@ def measure(topology: Topology, sizes: Sequence[str], *, as_it_comes: bool = Fal
     for size in sizes:
         size_bytes = units.parse_size(size)
         bound = lower_bound(topology, "all_reduce", size_bytes, certificate=packing.certificate).seconds
-        times = {
-            name: [_fastest(schedule, size_bytes, bound) for schedule in several]
+        seconds = {
+            name: min(_fastest(schedule, size_bytes, bound) for schedule in several)
             for name, several in built.items()
             if several
         }
-        seconds = {name: min(found) for name, found in times.items()}
-        points.append(
-            TimingCase(topology.name, size_bytes, seconds, times[FLEX][0], bound, size_bytes / packed)
-        )
+        chosen = {
+            portions: flexreduce.all_reduce(topology, portions=portions, size_bytes=size_bytes)
+            for portions in ("balanced", "even")
+        }
+        for schedule in chosen.values():
+            verify(schedule, max_work=None)
+        default, seconds[EQUAL] = (_fastest(schedule, size_bytes, bound) for schedule in chosen.values())
+        seconds[FLEX] = min(default, seconds.get(FLEX, default))
+        points.append(TimingCase(topology.name, size_bytes, seconds, default, bound, size_bytes / packed))
     return points
 
 

@@ -1,0 +1,196 @@
+"""How long a plan takes for a buffer of some size, estimated from what its links have to carry.
+
+The model is the simulator's (docs/simulation.md): a link carries one piece after the other, and a piece can
+be sent on once it has arrived. Everything goes in *rounds*, one piece of every portion in each. Two things
+decide how long that takes.
+
+- *Passage*: how long one round alone needs from turn to turn, up all levels and down again. It says when the
+  first piece reaches a link, and what is still ahead of the last one when it leaves.
+- *Backlog*: what a link has to carry in all rounds. From the first piece on it is busy without a break.
+
+The estimate is the longest of first arrival, backlog and remaining passage over all links. Turns of a ring
+without levels count one by one, because links go on with other pieces while one is under way, so that
+latencies are hidden; elsewhere the oldest piece goes first, and the last one goes through all turns alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from weft import units
+from weft.algorithms.flexreduce.exchange_rounds import DIRECT, RING, find_routes, link_load, partners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from weft.algorithms.flexreduce.exchange_rounds import Routes
+    from weft.algorithms.flexreduce.portion_plans import PortionPlan
+
+    Floats = NDArray[np.float64]
+
+SEGMENT_BYTES: Final = 64 << 10
+"""Bytes that a long piece is cut into when it runs: the finest of the sizes that simulations try."""
+
+
+class _Turn(NamedTuple):
+    """Transfers of one turn of one level, for a piece of every portion.
+
+    Parameters
+    ----------
+    stage
+        Turns of one stage are served oldest piece first; those of the next one come after.
+    piece, src, dst
+        Portion, sender and receiver of each transfer.
+    routes
+        Their paths.
+    busy
+        Seconds that each link is busy with it in all rounds.
+    passage
+        Seconds of each transfer in one round.
+    """
+
+    stage: int
+    piece: NDArray[np.int64]
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    routes: Routes
+    busy: Floats
+    passage: Floats
+
+
+class _Passing(NamedTuple):
+    """When links are reached and done, a row per stage.
+
+    Parameters
+    ----------
+    busy
+        Seconds that each link is busy.
+    arrives, finish
+        When its first piece arrives, and when it has carried all.
+    """
+
+    busy: Floats
+    arrives: Floats
+    finish: Floats
+
+
+def estimate_seconds(plan: PortionPlan, size_bytes: int, pieces: int) -> float:
+    """Seconds that a plan takes.
+
+    Parameters
+    ----------
+    plan
+        Levels and portions.
+    size_bytes
+        Of the buffer.
+    pieces
+        Pieces of the largest portion, which follow one another.
+    """
+    largest = max(float(length) for length in plan.exchanges[-1].lengths)
+    rounds = max(float(pieces), largest * size_bytes / SEGMENT_BYTES)
+    turns = list(_turns(plan, size_bytes, rounds))
+    passing = _pass(plan, turns, rounds)
+    backlog = passing.finish - passing.busy / rounds
+    if plan.kinds == (RING,):
+        backlog += _overtaking(passing, pieces) / rounds
+    remaining = _remaining(plan, turns)
+    return max(
+        float((turn.routes.most(backlog[turn.stage]) + turn.passage + after).max())
+        for turn, after in zip(turns, remaining, strict=True)
+    )
+
+
+def _pass(plan: PortionPlan, turns: list[_Turn], rounds: float) -> _Passing:
+    """Let the first round through, and all others behind it."""
+    stages, links = turns[-1].stage + 1, plan.topology.links
+    busy = np.zeros((stages, links))
+    for turn in turns:
+        busy[turn.stage] += turn.busy
+    arrives, finish = np.full((stages, links), np.inf), np.zeros((stages, links))
+    first, last = (np.zeros((len(plan.exchanges[-1].starts), plan.topology.ranks)) for _ in range(2))
+    queued, done = np.zeros(links), np.zeros(links)
+    for stage in range(stages):
+        mine = [turn for turn in turns if turn.stage == stage]
+        back = 2 * stage >= stages
+        wait = queued if back else np.zeros(links)
+        complete = np.zeros(links)
+        for turn in mine:
+            turn.routes.lift(complete, last[turn.piece, turn.src])
+            start = first[turn.piece, turn.src]
+            turn.routes.reach(arrives[stage], start, wait)
+            passed = np.maximum(start, turn.routes.most(wait))
+            np.maximum.at(first, (turn.piece, turn.dst), passed + turn.passage)
+        used = busy[stage] > 0
+        done = np.where(used, np.maximum(done, np.where(used, arrives[stage], 0.0)) + busy[stage], done)
+        finish[stage] = np.where(used, done, 0.0)
+        for turn in mine:
+            arrived = turn.routes.most(finish[stage] - busy[stage] / rounds) + turn.passage
+            np.maximum.at(last, (turn.piece, turn.dst), arrived)
+        # With levels, what is on its way back waits for a link that has got more than it could carry so far.
+        if len(plan.kinds) > 1 and not back:
+            queued = np.where(used & (done > complete), done, queued)
+    return _Passing(busy, arrives, finish)
+
+
+def _overtaking(passing: _Passing, pieces: int) -> Floats:
+    """Seconds times rounds that a link spends on later turns before the last piece of each turn.
+
+    On a ring piece d is in turn t at step t + d. So by the last piece's turn t, others are up to `pieces` - 1
+    turns ahead, as far as they have arrived.
+    """
+    busy, arrives, finish = passing
+    found = np.zeros_like(busy)
+    for ahead in range(1, min(pieces - 1, len(busy) - 1)):
+        there = arrives[ahead:] < finish[:-ahead]
+        found[:-ahead] += np.where(there, busy[ahead:] * (pieces - 1 - ahead), 0.0)
+    return found
+
+
+def _remaining(plan: PortionPlan, turns: list[_Turn]) -> list[Floats]:
+    """Seconds that a round alone still takes after each transfer has arrived."""
+    after = np.zeros((len(plan.exchanges[-1].starts), plan.topology.ranks))
+    found = []
+    for turn in reversed(turns):
+        found.append(after[turn.piece, turn.dst])
+        np.maximum.at(after, (turn.piece, turn.src), turn.passage + found[-1])
+    return found[::-1]
+
+
+def _turns(plan: PortionPlan, size_bytes: int, rounds: float) -> Iterator[_Turn]:
+    """All turns of both halves, in the order of time."""
+    top = plan.exchanges[-1]
+    weight = np.array([float(length) for length in top.lengths])
+    levels = len(plan.kinds)
+    there = [(level, row) for level in range(levels) for row in _level_rows(plan, level)]
+    back = [(2 * levels - 1 - level, (piece, dst, src)) for level, (piece, src, dst) in there[::-1]]
+    before, load = -1, np.zeros(plan.topology.links)
+    for number, (stage, (piece, src, dst)) in enumerate([*there, *back]):
+        routes = find_routes(plan.topology, src, dst)
+        busy = link_load(plan.topology, src, dst, weight[piece])[:, 0] * size_bytes
+        kind = plan.kinds[min(stage, 2 * levels - 1 - stage)]
+        # In a direct exchange whatever comes in an earlier turn goes before; in a ring it is under way.
+        load = load + busy if kind == DIRECT and stage == before else busy
+        before = stage
+        passage = routes.most(load) / rounds + routes.total(plan.topology.latency_ps) / units.PS_PER_S
+        yield _Turn(number if plan.kinds == (RING,) else stage, piece, src, dst, routes, busy, passage)
+
+
+def _level_rows(plan: PortionPlan, level: int) -> list[tuple[NDArray[np.int64], ...]]:
+    """Piece, sender and receiver of all transfers of a level, turn by turn."""
+    points = plan.exchanges[-1].starts
+    found: dict[int, list[tuple[NDArray[np.int64], ...]]] = {}
+    for exchange in plan.exchanges:
+        if exchange.group.height != level + 1:
+            continue
+        place = exchange.find(points)
+        src, dst = partners(plan.kinds[level], exchange.holders[place], exchange.keeper[place])
+        piece = np.arange(len(points))
+        for turn in range(len(src)):
+            found.setdefault(turn, []).append((piece, src[turn], dst[turn]))
+    return [
+        tuple(np.concatenate(column) for column in zip(*found[turn], strict=True)) for turn in sorted(found)
+    ]
