@@ -168,7 +168,7 @@ class Communicator(ArrayCollectives):
             agree_on_plan(self, network, half, collective=collective)
             for collective in ("reduce_scatter", "all_gather")
         ]
-        self.use(self._chooser.on(network, self._chooser.inputs.plan, found))
+        self.use(self._chooser.extended(found))
 
     def halves(self, elements: int, dtype: Any = np.float32) -> SplitAllReduce:
         """An all-reduce in two parts, with time for something else between them.

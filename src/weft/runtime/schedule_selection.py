@@ -111,6 +111,11 @@ class ScheduleSelector:
         inputs = replace(self.inputs, plan=plan, schedule=None, topology=topology)
         return ScheduleSelector(self._ranks, inputs, further=further, hosts=self.hosts)
 
+    def extended(self, further: Sequence[Plan]) -> ScheduleSelector:
+        """The same choices, and plans of other collectives for the same cluster."""
+        inputs = replace(self.inputs, topology=self.inputs.network)
+        return ScheduleSelector(self._ranks, inputs, further=further, hosts=self.hosts)
+
     def among(
         self, ranks: int, hosts: Sequence[Sequence[int]], topology: Topology | None
     ) -> ScheduleSelector:

@@ -127,16 +127,12 @@ def all_reduce(
 
 
 def _fastest(plans: list[PortionPlan], size_bytes: int, parts: int) -> PortionPlan:
-    """Find the plan that should be fastest for a size; of those that are as good as equal, the flattest.
+    """Find the plan that should be fastest for a size."""
 
-    The estimate does not know how levels get in each other's way on links that they share.
-    """
-    if len(plans) == 1:
-        return plans[0]
-    seconds = [estimate_seconds(plan, size_bytes, int(_cut_portions(plan, parts).max())) for plan in plans]
-    most = _ALIKE * min(seconds)
-    alike = [(len(plan.kinds), time, plan) for plan, time in zip(plans, seconds, strict=True) if time <= most]
-    return min(alike, key=lambda one: one[:2])[2]
+    def seconds(plan: PortionPlan) -> float:
+        return estimate_seconds(plan, size_bytes, int(_cut_portions(plan, parts).max()))
+
+    return plans[0] if len(plans) == 1 else min(plans, key=seconds)
 
 
 def _check_options(topology: Topology, shape: str, portions: str, parts: int, size_bytes: int | None) -> None:

@@ -130,8 +130,11 @@ def _pass(plan: PortionPlan, turns: list[_Turn], rounds: float) -> _Passing:
         for turn in mine:
             arrived = turn.routes.most(finish[stage] - busy[stage] / rounds) + turn.passage
             np.maximum.at(last, (turn.piece, turn.dst), arrived)
-        # With levels, what is on its way back waits for a link that has got more than it could carry so far.
+        # With levels, what is on its way back waits for a link that got more than it could carry so far. A
+        # ring's link gets what the one before it carries.
         if len(plan.kinds) > 1 and not back:
+            for turn in mine if plan.kinds[stage] == RING else ():
+                turn.routes.lift(complete, last[turn.piece, turn.src])
             queued = np.where(used & (done > complete), done, queued)
     return _Passing(busy, arrives, finish)
 
