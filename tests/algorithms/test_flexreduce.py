@@ -21,18 +21,25 @@ from weft.algorithms import (
     double_binary_tree,
     flexreduce,
     hierarchical,
+    registry,
     ring,
 )
 from weft.algorithms.common.levels import find_levels, flat
 from weft.algorithms.flexreduce.intervals import Holding, meet, share_out
+from weft.algorithms.flexreduce.pipeline_estimate import SEGMENT_BYTES, estimate_seconds
+from weft.algorithms.flexreduce.portion_plans import even_shares, list_forms, make_plan
 from weft.algorithms.flexreduce.portions import balance, fill_ring
 from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError, UnsupportedError
+from weft.planning.comparison import compare
 from weft.schedule import Schedule
 from weft.schedule.passes import halves
 from weft.simulation import simulate
+from weft.simulation.segment_sizes import SEGMENT_SIZES
+from weft.simulation.simulator import search_segments
 from weft.topology import Topology, load_topology
 from weft.topology.cable_notes import CableNotes
+from weft.training import by_algorithm
 
 UNEVEN = ["hosts:8,4", "hosts:4,3,1", "hosts:1,3,1,5", "hosts:2,1,1,1,3", "hosts:6,4@intra=9GB/s"]
 EVEN = ["dgx-h100:2", "dgx-a100:3", "fattree:16", "bigraph:3,4", "hosts:5,5,5"]
@@ -318,13 +325,104 @@ def test_it_is_faster_than_what_takes_uneven_hosts_otherwise(spec: str, size: in
         assert flex < 1.01 * seconds(make(topology))
 
 
-def test_segments_pipeline_the_levels() -> None:
+def test_the_oldest_piece_goes_first_and_so_levels_overlap_even_in_whole_messages() -> None:
     schedule = flexreduce.all_reduce(load_topology("hosts:8,4,2@intra=100GB/s,uplink=25GB/s"), shape="levels")
-    whole = simulate(schedule, 1 << 30, segment_bytes=None).seconds
-    segments = simulate(schedule, 1 << 30, segment_bytes=256 << 10).seconds
-    assert segments < 0.9 * whole
     bound = lower_bound(schedule.topology, "all_reduce", 1 << 30).seconds
-    assert segments < 1.01 * bound
+    assert simulate(schedule, 1 << 30, segment_bytes=None).seconds < 1.03 * bound
+    assert simulate(schedule, 1 << 30, segment_bytes=256 << 10).seconds < 1.01 * bound
+
+
+def test_what_is_on_its_way_back_does_not_wait_for_all_others_to_leave() -> None:
+    # A slow port gets its sums back while it still sends: both directions of it are busy nearly all the time.
+    speeds = "/".join(["12.5GB/s"] * 7 + ["3.125GB/s"])
+    ports = load_topology(f"hosts:1,1,1,1,1,1,1,1@intra=120GB/s,uplink={speeds},lat=1us")
+    schedule = flexreduce.all_reduce(ports, kinds="direct")
+    assert simulate(schedule, 4 << 20, segment_bytes=None).seconds < 1.08 * (4 << 20) / 3.125e9
+
+
+def fastest_seconds(schedule: Schedule, size: int) -> float:
+    return search_segments(schedule, size).result.seconds
+
+
+CHOICES = (
+    "hosts:4,3,1@intra=12GB/s,intra_lat=2850ns,uplink=12.5GB/s,lat=1950ns",
+    "hosts:4,4,4,4@intra=12GB/s,intra_lat=2850ns,uplink=12.5GB/s,lat=1950ns",
+    "hosts:3,3,1@intra=120GB/s,nic=12.5GB/s,lat=2us",
+    "hosts:6,2@intra=50GB/s,uplink=25GB/s/5GB/s,lat=5us",
+    "cloud:6x4,8@taken=12,rule=random,draw=3,uplink=12.5GB/s,intra=120GB/s",
+)
+
+
+@pytest.mark.parametrize("spec", CHOICES)
+@pytest.mark.parametrize("size", [1 << 20, 16 << 20])
+def test_for_a_known_size_the_choice_is_near_the_best_of_all_plans(spec: str, size: int) -> None:
+    topology = load_topology(spec)
+    every = {
+        kinds: fastest_seconds(flexreduce.all_reduce(topology, kinds=",".join(kinds)), size)
+        for _, kinds in list_forms(topology)
+    }
+    chosen = fastest_seconds(flexreduce.all_reduce(topology, size_bytes=size), size)
+    assert min(every.values()) <= chosen <= 1.02 * min(every.values())
+
+
+@examples(25)
+@given(
+    st.lists(st.integers(1, 4), min_size=2, max_size=4),
+    st.sampled_from([12, 50, 120]),
+    st.sampled_from([3, 12, 25]),
+    st.sampled_from([300, 2000, 10_000]),
+    st.sampled_from([64 << 10, 1 << 20, 32 << 20]),
+)
+def test_estimates_are_near_what_the_simulator_finds(
+    hosts: list[int], inside: int, uplink: int, latency: int, size: int
+) -> None:
+    spec = f"hosts:{','.join(map(str, hosts))}@intra={inside}GB/s,uplink={uplink}GB/s,lat={latency}ns"
+    topology = load_topology(spec)
+    for cluster, kinds in list_forms(topology):
+        plan = make_plan(topology, cluster, kinds, even_shares(cluster))
+        schedule = flexreduce.all_reduce(topology, kinds=",".join(kinds), portions="even")
+        pieces = 8 * max(1, topology.ranks // len(plan.exchanges[-1].starts))
+        estimate = estimate_seconds(plan, size, pieces)
+        assert 0.7 <= estimate / fastest_seconds(schedule, size) <= 1.35, kinds
+
+
+def test_a_ring_that_is_always_busy_hides_its_latencies_and_an_idle_one_adds_them_up() -> None:
+    topology = load_topology("ring:8@bw=1GB/s,lat=10us")
+    cluster, kinds = list_forms(topology, "ring")[0]
+    plan = make_plan(topology, cluster, kinds, even_shares(cluster))
+    carried = 7 / 8 * (64 << 20) / 1e9  # in either direction, so that the halves overlap
+    found = simulate(flexreduce.all_reduce(topology, shape="ring"), 64 << 20, segment_bytes=64 << 10).seconds
+    assert carried < found < 1.04 * carried
+    assert estimate_seconds(plan, 64 << 20, 8) == pytest.approx(found, rel=0.04)
+    assert estimate_seconds(plan, 8, 1) == pytest.approx(14 * 10e-6, rel=0.01)
+
+
+def test_the_finest_segments_of_the_estimate_are_those_of_simulations() -> None:
+    assert min(SEGMENT_SIZES) == SEGMENT_BYTES
+
+
+def test_a_registry_line_that_is_sized_hands_the_size_on_and_others_do_without() -> None:
+    topology = load_topology("hosts:8,4,2@intra=12GB/s,intra_lat=3us,uplink=12.5GB/s,lat=2us")
+    line = registry.find("flexreduce")
+    for size in (1 << 20, 64 << 20):
+        found = line.build(topology, "all_reduce", expected_bytes=size)
+        assert found.digest == flexreduce.all_reduce(topology, size_bytes=size).digest
+    small = line.build(topology, "all_reduce", expected_bytes=64 << 20, size_bytes=1 << 20)
+    assert small.digest == flexreduce.all_reduce(topology, size_bytes=1 << 20).digest
+    assert registry.find("ring").build(topology, "all_reduce", expected_bytes=1 << 20).steps == 26
+
+
+def test_a_comparison_and_a_simulated_job_tell_the_size() -> None:
+    topology = load_topology("hosts:8,4,2@intra=12GB/s,intra_lat=3us,uplink=12.5GB/s,lat=2us")
+    for size in (1 << 20, 64 << 20):
+        wanted = flexreduce.all_reduce(topology, size_bytes=size)
+        (row,) = compare(topology, size, algorithms="flexreduce").results
+        assert (row.steps, row.transfers) == (wanted.steps, wanted.transfers)
+        schedule, _ = by_algorithm(topology, "flexreduce")("all_reduce", size)
+        assert schedule.digest == wanted.digest
+    choose = by_algorithm(topology, "flexreduce")
+    scatter, gather = (choose(half, 5000)[0] for half in ("reduce_scatter", "all_gather"))
+    assert scatter.target.tolist() == gather.source.tolist()
 
 
 def test_the_same_cluster_gives_the_same_schedule() -> None:
@@ -339,6 +437,10 @@ def test_bad_use_is_refused() -> None:
         flexreduce.all_reduce(switch, shape="levels")
     with pytest.raises(InputError, match="shape='star' is unknown, expected auto, ring or levels"):
         flexreduce.all_reduce(switch, shape="star")
+    with pytest.raises(UnsupportedError, match=r"kinds='star' does not fit switch:4.*; use ring or direct"):
+        flexreduce.all_reduce(switch, kinds="star")
+    with pytest.raises(InputError, match="size_bytes=0 must be at least 1"):
+        flexreduce.all_reduce(switch, size_bytes=0)
     with pytest.raises(InputError, match="portions='odd' is unknown, expected balanced or even"):
         flexreduce.all_reduce(switch, portions="odd")
     with pytest.raises(InputError, match="parts=0 must be at least 1"):
