@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.algorithms.common.host_groups import check_count, check_rows
-from weft.algorithms.flexreduce.balancing import balance_plan
+from weft.algorithms.flexreduce.balancing import NEAR, balance_plan
 from weft.algorithms.flexreduce.exchange_rounds import RING, partners
 from weft.algorithms.flexreduce.pipeline_estimate import estimate_seconds
 from weft.algorithms.flexreduce.portion_plans import even_shares, list_forms, make_plan
@@ -127,12 +127,20 @@ def all_reduce(
 
 
 def _fastest(plans: list[PortionPlan], size_bytes: int, parts: int) -> PortionPlan:
-    """Find the plan that should be fastest for a size."""
+    """Find the plan that should be fastest for a size; of equals, one with the fewest levels.
 
-    def seconds(plan: PortionPlan) -> float:
-        return estimate_seconds(plan, size_bytes, int(_cut_portions(plan, parts).max()))
-
-    return plans[0] if len(plans) == 1 else min(plans, key=seconds)
+    The estimate does not know how levels get in each other's way on links that they share.
+    """
+    if len(plans) == 1:
+        return plans[0]
+    seconds = [estimate_seconds(plan, size_bytes, int(_cut_portions(plan, parts).max())) for plan in plans]
+    most = NEAR * min(seconds)
+    equals = [
+        (len(plan.kinds), time, index)
+        for index, (plan, time) in enumerate(zip(plans, seconds, strict=True))
+        if time <= most
+    ]
+    return plans[min(equals)[2]]
 
 
 def _check_options(topology: Topology, shape: str, portions: str, parts: int, size_bytes: int | None) -> None:

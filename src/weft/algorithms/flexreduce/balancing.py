@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_ENTRIES: Final = 1 << 22
 """Links times parts up to which a linear programme is asked."""
 
-_NEAR: Final = 1.001
+NEAR: Final = 1.001
 """Factor within which a plan counts as good as the bound, or as another plan."""
 
 _ROUNDS: Final = 3
@@ -55,10 +55,10 @@ def balance_plan(plan: PortionPlan, bound: float) -> PortionPlan:
     """
     best = _balance_top(plan, bound)
     for _ in range(_ROUNDS if _members_may_differ(plan) else 0):
-        if best.busiest <= _NEAR * bound:
+        if best.busiest <= NEAR * bound:
             break
         following = _balance_top(_balance_inside(best), bound)
-        if following.busiest * _NEAR > best.busiest:
+        if following.busiest * NEAR > best.busiest:
             break
         best = following
     return best
@@ -78,7 +78,7 @@ def _fits(plan: PortionPlan, columns: int) -> bool:
 
 def _balance_top(plan: PortionPlan, bound: float) -> PortionPlan:
     """Balance between the parts of the whole cluster."""
-    if plan.busiest <= _NEAR * bound:
+    if plan.busiest <= NEAR * bound:
         return plan
     if plan.kinds == (RING,):
         speeds, alone = _hop_speeds(plan)
