@@ -49,7 +49,7 @@ def split_block(block: str) -> tuple[str, str]:
     [
         PAGE,
         ROOT / "docs" / "forest.md",
-        *(ROOT / "docs" / "papers" / f"{paper}.md" for paper in ("ace", "dear", "eflops")),
+        *(ROOT / "docs" / "papers" / f"{paper}.md" for paper in ("ace", "dear", "eflops", "flexreduce")),
         ROOT / "README.md",
     ],
     ids=lambda page: page.name,

@@ -99,8 +99,8 @@ def _choice(claim: str, setup: str, shares: Mapping[str, float]) -> ClaimRow:
         f"{claim}: its choice among its own plans",
         f"{setup}; the time of the best of all its plans over that of the chosen one, mean",
         fmean(shares.values()),
-        f"the least is {shares[worst]:.1%}, on {worst}; it takes more than {_WELL_CHOSEN - 1:.0%} longer than "
-        f"the best of its own in {late}",
+        f"the least is {shares[worst]:.1%}, on {worst}; it takes more than {_WELL_CHOSEN - 1:.0%} "
+        f"longer than the best of its own in {late}",
     )
 
 
