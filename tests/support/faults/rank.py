@@ -186,6 +186,10 @@ def main(folder: Path, rank: int) -> int:
     report.write(pid=os.getpid(), started=time.monotonic())
     workload = make_workload(case.setting)
     workload.prepare()
+    # ThreadSanitizer starts a thread of its own with the first one of the program.
+    first = threading.Thread(target=lambda: None)
+    first.start()
+    first.join()
     before = belongings()
     error: BaseException | None = None
     try:
