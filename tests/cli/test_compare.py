@@ -334,3 +334,12 @@ def test_the_document_of_four_sizes_has_that_of_each(weft: Run) -> None:
             for name in timed:
                 row.pop(name, None)
     assert found["sizes"][1] == alone
+
+
+def test_options_of_an_algorithm_make_a_row_of_their_own(weft: Run) -> None:
+    names = ["multitree", "multitree:paper_order=true"]
+    words = [word for name in names for word in ("--algorithm", name)]
+    document = weft("compare", "torus:4x4", "--size", "64KiB", *words, "--json").document
+    steps = {row["algorithm"]: row["steps"] for row in document["results"]}
+    assert steps == {"multitree": 8, "multitree:paper_order=true": 10}
+    assert all(row["verified"] for row in document["results"])

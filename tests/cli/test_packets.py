@@ -181,3 +181,32 @@ def test_a_broken_table_is_one_line_with_its_place(
     assert before in text
     Path("a.ni.json").write_text(text.replace(before, after, 1), "utf-8")
     assert_refused(weft("packets", "a.ni.json"), "a.ni.json", *fragments)
+
+
+def test_the_authors_trees_run_and_are_written_from_the_command_line(weft: Run) -> None:
+    build = (TORUS, "--algorithm", "multitree:paper_order=true", "--size", "32KiB")
+    schedule = registry.find("multitree").build(load_topology(TORUS), "all_reduce", paper_order=True)
+    tables = make_tables(schedule, "32KiB", ports=4)
+    document = weft("packets", *build, "--json").document
+    assert document["total_cycles"] == simulate_tables(tables).total_cycles
+    assert weft("export", *build, "-o", "a.ni.json").code == 0
+    assert tables_from_json(Path("a.ni.json").read_bytes()).ranks == tables.ranks
+
+
+@pytest.mark.parametrize("verb", ["packets", "export", "compare", "simulate"])
+def test_help_lists_the_options_of_algorithms(weft: Run, verb: str) -> None:
+    text = " ".join(weft(verb, "--help").out.split())
+    assert "--algorithm NAME[:OPTION=VALUE,...]" in text
+    assert "multitree:trees_per_root=1, paper_order=false" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [
+        ("multitree:paper=true", "did you mean paper_order?"),
+        ("multitree:paper_order=maybe", "paper_order=maybe: expected true or false"),
+        ("hdrm:paper_order=true", "hdrm has no options"),
+    ],
+)
+def test_options_that_an_algorithm_does_not_have_are_refused(weft: Run, name: str, fragment: str) -> None:
+    assert_refused(weft("packets", TORUS, "--algorithm", name, "--size", "32KiB"), fragment)

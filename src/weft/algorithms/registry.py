@@ -7,13 +7,16 @@ that the module offers.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.algorithms.keyword_options import find_options, format_value, read_options
 from weft.errors import LimitError, ScheduleError, UnsupportedError, look_up
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -53,12 +56,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One line of the registry.
+    """One line of the registry, or such a line with options.
 
     Parameters
     ----------
     name
-        Module under `weft.algorithms`.
+        Module under `weft.algorithms`; behind a colon the options, if some were given.
     collectives
         What it can do: the names of its public functions.
     summary
@@ -68,6 +71,8 @@ class Algorithm:
         first where time is short.
     sized
         Whether it decides by the size of the buffer, where that is known: its functions take ``size_bytes``.
+    given
+        Options that were asked for, as names and values; see `find`.
     """
 
     name: str
@@ -75,6 +80,23 @@ class Algorithm:
     summary: str
     cost: float = 2.0
     sized: bool = False
+    given: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def module(self) -> ModuleType:
+        """Where its functions are."""
+        return import_module(f"weft.algorithms.{self.name.partition(':')[0]}")
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """Keyword arguments of its functions, with types and defaults.
+
+        Examples
+        --------
+        >>> list(find("multitree").options)
+        ['trees_per_root', 'paper_order']
+        """
+        return find_options(self.module, self.collectives)
 
     def build(
         self,
@@ -103,7 +125,8 @@ class Algorithm:
         Raises
         ------
         UnsupportedError
-            If the algorithm does not have this collective, or does not apply to the topology.
+            If the algorithm does not have this collective, or does not apply to the topology; if the
+            collective does not have an option that was given.
 
         Examples
         --------
@@ -117,7 +140,15 @@ class Algorithm:
             raise UnsupportedError(
                 self.name, f"has no {collective}, only {', '.join(self.collectives)}", instead
             )
-        module = import_module(f"weft.algorithms.{self.name}")
+        module = self.module
+        taken = find_options(module, (collective,))
+        for name, value in self.given:
+            if name not in taken:
+                having = [other for other in self.collectives if name in find_options(module, (other,))]
+                raise UnsupportedError(
+                    self.name, f"{collective} has no option {name}", f"{', '.join(having)} has it"
+                )
+            options.setdefault(name, value)
         if collective in _ROOTED:
             options["root"] = root
         if self.sized and expected_bytes is not None:
@@ -154,7 +185,8 @@ class Algorithm:
     def variants(self, collective: str) -> list[dict[str, Any]]:
         """Options worth a try besides the default, which comes first: the module's ``VARIANTS``, if any.
 
-        A variant that the function of this collective does not take is left out.
+        A variant that the function of this collective does not take is left out. Where options were given
+        there is nothing else to try.
 
         Examples
         --------
@@ -163,8 +195,10 @@ class Algorithm:
         >>> find("ring").variants("all_reduce")
         [{}]
         """
-        module = import_module(f"weft.algorithms.{self.name}")
-        taken = set(inspect.signature(getattr(module, collective)).parameters)
+        if self.given:
+            return [{}]
+        module = self.module
+        taken = set(find_options(module, (collective,)))
         return [
             {},
             *(dict(options) for options in getattr(module, "VARIANTS", ()) if taken.issuperset(options)),
@@ -209,19 +243,35 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
 
 
 def find(name: str) -> Algorithm:
-    """Line of an algorithm.
+    """Line of an algorithm, by its name or by its name and options.
+
+    Parameters
+    ----------
+    name
+        A key of `ALGORITHMS`. Options follow a colon, as in ``multitree:paper_order=true,trees_per_root=2``:
+        keyword arguments of the algorithm's functions, which are then called with them.
 
     Raises
     ------
     InputError
-        If there is none of that name; says which are close.
+        If there is none of that name; says which are close. The same for options, and for values that are
+        not of an option's type.
 
     Examples
     --------
     >>> find("bucket").collectives
     ('all_reduce', 'reduce_scatter', 'all_gather')
+    >>> from weft.topology import load_topology
+    >>> find("multitree:paper_order=true").build(load_topology("torus:4x4"), "all_gather").steps
+    5
     """
-    return look_up("algorithm", name, ALGORITHMS)
+    base, colon, text = name.partition(":")
+    line = look_up("algorithm", base, ALGORITHMS)
+    if not colon:
+        return line
+    given = read_options(base, text, line.options)
+    words = ",".join(f"{option}={format_value(value)}" for option, value in given.items())
+    return replace(line, name=f"{base}:{words}", given=tuple(given.items()))
 
 
 def for_collective(collective: str) -> list[Algorithm]:

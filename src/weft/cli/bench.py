@@ -153,7 +153,7 @@ _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
     help="Weft's tensors: of any origin, or from Communicator.empty, which the ranks of a machine share.",
 )
 @click.option("--transport", type=click.Choice(["auto", "copy", "tcp"]), default="auto")
-@click.option("--algorithm", metavar="NAME", help="Weft's schedule, as for weft.init.")
+@options.names_algorithm(help="Weft's schedule, as for weft.init.")
 @click.option("--topology", metavar="SPEC|FILE", help="What it is built on; its speeds are the bound.")
 @click.option("--plan", metavar="FILE", help="What weft plan wrote.")
 @click.option("--schedule", metavar="FILE", help="Any schedule, such as weft export wrote; it is verified.")

@@ -133,12 +133,8 @@ def run(topology: str, scale: float | None, words: tuple[str, ...], **given: Any
 @click.option(
     "--size", type=options.SIZE, default="4MB", help="Bytes per rank, such as 4MB (10^6) or 4MiB (2^20)."
 )
-@click.option(
-    "--algorithm",
-    "algorithms",
-    multiple=True,
-    metavar="NAME",
-    help="Measure this algorithm of Weft's too; may be repeated.",
+@options.names_algorithm(
+    "algorithms", multiple=True, help="Measure this algorithm of Weft's too; may be repeated."
 )
 @options.against("gloo, mpi, mpi4")
 @click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5)

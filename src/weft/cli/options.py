@@ -179,13 +179,37 @@ def against(known: str) -> Callable[[_Command], _Command]:
     )
 
 
-algorithm: Final = click.option(
-    "--algorithm", metavar="NAME", help="Build this on a topology, which the argument then is."
-)
+_ALGORITHM: Final = "NAME[:OPTION=VALUE,...]"
 
-algorithms: Final = click.option(
-    "--algorithm", "algorithms", multiple=True, metavar="NAME", help="Only this one; may be repeated."
-)
+
+class AlgorithmOption(click.Option):
+    """Option that names an algorithm; its help lists the options of all algorithms.
+
+    They are read from the algorithms' functions when the help is asked for, not when a command starts.
+    """
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Add the list to the text that was declared."""
+        from weft.algorithms.keyword_options import format_options
+        from weft.algorithms.registry import ALGORITHMS
+
+        record = super().get_help_record(ctx)
+        if record is None:
+            return None
+        known = [
+            f"{line.name}:{format_options(line.options)}" for line in ALGORITHMS.values() if line.options
+        ]
+        return record[0], f"{record[1]} Options and their defaults: {'; '.join(known)}."
+
+
+def names_algorithm(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
+    """Declare an option that takes the name of an algorithm, with options of its own behind a colon."""
+    return click.option("--algorithm", *names, cls=AlgorithmOption, metavar=_ALGORITHM, **settings)
+
+
+algorithm: Final = names_algorithm(help="Build this on a topology, which the argument then is.")
+
+algorithms: Final = names_algorithm("algorithms", multiple=True, help="Only this one; may be repeated.")
 
 ports: Final = click.option(
     "--ports",

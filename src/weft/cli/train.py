@@ -124,11 +124,8 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
     help="What communication costs a rank; all compares those of the ACE paper. NAME:while-sending costs it "
     "only then.",
 )
-@click.option(
-    "--algorithm",
-    default="auto",
-    metavar="NAME",
-    help="Of the collectives; auto takes the fastest of a few, or what a plan says.",
+@options.names_algorithm(
+    default="auto", help="Of the collectives; auto takes the fastest of a few, or what a plan says."
 )
 @click.option("--channels", type=click.IntRange(1, 64), default=1, help="Collectives under way at a time.")
 @click.option(
