@@ -218,7 +218,8 @@ void PacketNetwork::start(int32_t number, size_t place, int32_t behind, int64_t 
     int32_t buffer = number * shape_.virtual_channels + behind;
     Buffer& next = buffers_[buffer];
     next.room -= unit.flits;
-    most_ = std::max(most_, shape_.buffer_flits - next.room);
+    // A unit takes room for all its flits when it starts. Those beyond the room wait for credits where it comes from.
+    most_ = std::max(most_, shape_.buffer_flits - std::max<int64_t>(next.room, 0));
     if (shape_.hold) next.owner = unit.is_last ? kNobody : unit.message;
     bool was_empty = next.units.empty();
     ++unit.hop;

@@ -14,7 +14,7 @@ from support.examples import examples
 from support.random_schedules import schedules
 from support.tables import Run, flits_of, run
 
-from weft.algorithms import registry
+from weft.algorithms import multitree, registry
 from weft.errors import InputError, SimulationError, UnsupportedError
 from weft.packets import (
     CODESIGNED,
@@ -226,3 +226,12 @@ def test_algorithms_run_wherever_they_apply(spec: str, algorithm: str) -> None:
     assert max(plain.rank_finish_ps) == plain.time_ps
     assert plain.most_flits > 0
     assert plain.quiet_ps >= plain.time_ps
+
+
+@pytest.mark.parametrize("detail", ["packet", "message"])
+@pytest.mark.parametrize("rules", [Rules(), CODESIGNED])
+def test_no_virtual_channel_holds_more_than_its_size(rules: Rules, detail: str) -> None:
+    schedule = multitree.all_reduce(load_topology("torus:4x4@bw=16GB/s,lat=150ns"))
+    found = simulate_tables(make_tables(schedule, "1MiB", ports=4), rules=rules, detail=detail)
+    # Packets start while there is room for their first flit: the fullest buffer of this run is full.
+    assert found.most_flits == found.buffer_flits == 318
