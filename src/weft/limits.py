@@ -59,6 +59,10 @@ MAX_DRAWN_NODES: Final = 3000
 MAX_DRAWN_CABLES: Final = 12_000
 """Beyond either a drawing shows a summary only."""
 
+MAX_DRAWN_PANELS: Final = 600
+MAX_DRAWN_PARTS: Final = 40_000
+"""Networks of a picture of trees, and nodes or links of them all: some MB of SVG."""
+
 MAX_RANKS: Final = 65_536
 MAX_SWITCHES: Final = 65_536
 MAX_LINKS: Final = 4_000_000

@@ -62,3 +62,23 @@ def test_a_schedule_goes_through_a_pipe(weft: Run, capfdbinary: pytest.CaptureFi
 def test_the_root_is_kept(weft: Run) -> None:
     weft("export", "ring:4", "--algorithm", "ring", "--collective", "broadcast", "--root", 3, "-o", "a.weft")
     assert set(load_schedule("a.weft").source.tolist()) == {3}
+
+
+def test_a_picture_of_trees_is_written_for_several_chunks(weft: Run) -> None:
+    build = ("export", "torus:4x4", "--algorithm", "multitree", "--collective", "all_gather")
+    outcome = weft(*build, "--chunk", 0, "--chunk", 5, "-o", "trees.svg", "--json")
+    assert outcome.document["format"] == "trees"
+    picture = Path("trees.svg").read_text("utf-8")
+    assert picture.startswith("<svg")
+    assert "chunk 0 of 0..15" in picture
+    assert "chunk 5 of 0..15" in picture
+    forced = weft(*build, "--format", "trees", "-o", "-")
+    assert "chunk 0 of 0..15" in forced.out
+
+
+def test_chunks_are_refused_where_nothing_draws_them(weft: Run) -> None:
+    build = ("export", "ring:4", "--algorithm", "ring", "--chunk", 1)
+    assert "try --format dot or trees" in weft(*build, "-o", "a.json").err
+    several = weft(*build, "--chunk", 2, "-o", "a.dot")
+    assert several.code == 2
+    assert "a dot file draws one chunk" in several.err

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from weft.planning import Plan
     from weft.schedule import Schedule
 
-FORMATS: Final = ("weft", "json", "text", "dot", "ni-table", "ni-text")
+FORMATS: Final = ("weft", "json", "text", "dot", "trees", "ni-table", "ni-text")
+_DRAWINGS: Final = ("dot", "trees")
 _TABLES: Final = ("ni-table", "ni-text")
 _NAMES: Final = ("topology", "collective", "algorithm")
 _DESCRIBED: Final = ("collective", "algorithm", "chunks", "steps", "transfers", "messages", "digest")
@@ -33,6 +34,7 @@ _BY_SUFFIX: Final = {
     ".text": "text",
     ".dot": "dot",
     ".gv": "dot",
+    ".svg": "trees",
 }
 
 
@@ -45,6 +47,7 @@ _BY_SUFFIX: Final = {
         "weft export plan.weft --size 64MiB -o best.json",
         "weft export ring:4 --algorithm ring --format text -o -",
         "weft export switch:8 --algorithm double_binary_tree -o tree.dot",
+        "weft export torus:4x4 --algorithm multitree --collective all_gather --chunk 5 -o trees.svg",
         "weft export torus:4x4 --algorithm multitree --size 128KiB -o multitree.ni.json",
     ),
 )
@@ -60,10 +63,16 @@ _BY_SUFFIX: Final = {
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="Binary, JSON, a listing or a Graphviz drawing; tables of network interfaces, as JSON or as a "
-    "listing; by default as the file's name ends, else weft.",
+    help="Binary, JSON, a listing, a Graphviz drawing or a picture of trees step by step (SVG); tables of "
+    "network interfaces, as JSON or as a listing; by default as the file's name ends, else weft.",
 )
-@click.option("--chunk", type=click.IntRange(min=0), default=0, help="The chunk a dot file draws.")
+@click.option(
+    "--chunk",
+    "chunks",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="The chunk a dot file draws, by default 0; may be repeated for a picture of trees.",
+)
 @options.max_work(limits.MAX_WORK)
 @options.as_json
 def command(
@@ -72,7 +81,7 @@ def command(
     ports: int | None,
     output: str,
     form: str | None,
-    chunk: int,
+    chunks: tuple[int, ...],
     max_work: float | None,
     as_json: bool,
 ) -> None:
@@ -89,10 +98,7 @@ def command(
     name = PurePath(output).name.lower()
     by_name = next((kind for suffix, kind in _BY_SUFFIX.items() if name.endswith(suffix)), "weft")
     chosen = form or by_name
-    if chosen != "dot":
-        options.refuse_unused(
-            "chunk", reason=f"only a dot file draws one, this is {chosen}; try --format dot"
-        )
+    _check_chunks(chosen, chunks)
     with progress("export") as report:
         if chosen in _TABLES:
             report("tables", 0, 0)
@@ -105,7 +111,7 @@ def command(
             report("schedule", 0, 0)
             schedule, segment = _choose(source.name, source.obtain(max_work), size)
             report(f"{schedule.transfers:,} transfers", 0, 0)
-            data, fields = encode(schedule, chosen, chunk), describe(schedule) | segment
+            data, fields = encode(schedule, chosen, chunks or (0,)), describe(schedule) | segment
             facts = [*_facts(describe(schedule)), *_segment_facts(segment)]
         write_output(output, data)
     if as_json:
@@ -113,6 +119,14 @@ def command(
     elif output != "-":
         wrote = f"{printable(output)}, {len(data):,} bytes, {chosen}"
         make_console().print_facts(("wrote", wrote), *facts)
+
+
+def _check_chunks(form: str, chunks: tuple[int, ...]) -> None:
+    """Refuse chunks where nothing is drawn, and several in a drawing of one."""
+    if chunks and form not in _DRAWINGS:
+        raise InputError(f"--chunk: only a drawing shows one, this is {form}; try --format dot or trees")
+    if len(chunks) > 1 and form == "dot":
+        raise InputError("--chunk: a dot file draws one chunk; give one, or --format trees for several")
 
 
 def _facts(fields: dict[str, Any]) -> list[tuple[str, str]]:
@@ -143,8 +157,8 @@ def _choose(source: str, found: Schedule | Plan, size: int | None) -> tuple[Sche
     return choice.schedule, {"segment_bytes": choice.segment_bytes}
 
 
-def encode(schedule: Schedule, form: str, chunk: int = 0) -> bytes:
-    """Bytes of a schedule in one of `FORMATS`; a drawing shows one chunk."""
+def encode(schedule: Schedule, form: str, chunks: tuple[int, ...] = (0,)) -> bytes:
+    """Bytes of a schedule in one of `FORMATS`; a drawing shows some chunks."""
     if form == "text":
         from weft.schedule.text import format_schedule
 
@@ -152,7 +166,11 @@ def encode(schedule: Schedule, form: str, chunk: int = 0) -> bytes:
     if form == "dot":
         from weft.export import to_dot
 
-        return f"{to_dot(schedule, chunk)}\n".encode()
+        return f"{to_dot(schedule, chunks[0])}\n".encode()
+    if form == "trees":
+        from weft.export import draw_trees
+
+        return draw_trees(schedule, chunks).encode()
     from weft.schedule.codec import encode_schedule
     from weft.schedule.json_form import schedule_to_json
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from weft import limits, units
 from weft.errors import InputError
-from weft.topology.drawing_style import STYLE, clean_text, speed_text
+from weft.topology.drawing_style import NAMESPACE, STYLE, clean_text, speed_text
 from weft.topology.layout import Layout, lay_out
+from weft.topology.line_shapes import arrow_data, draw_course, path_data, point_along
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,6 @@ _LABELLED_CABLES: Final = 14
 _LANES: Final = 4
 _SPEEDS: Final = 5
 _LOADS: Final = 6
-_NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _MARGIN: Final = 30.0
 _HEAD: Final = 62.0
 
@@ -81,7 +81,7 @@ def draw_svg(topology: Topology, *, load: ArrayLike | None = None) -> str:
     name, title = clean_text(topology.name), clean_text(topology.name, int((wide - 2 * _MARGIN) / 9))
     box = f'viewBox="0 0 {wide:.0f} {tall:.0f}" width="{wide:.0f}" height="{tall:.0f}"'
     parts = [
-        f'<svg xmlns="{_NAMESPACE}" class="weft-topology" role="img" {box} style="max-width:100%">',
+        f'<svg xmlns="{NAMESPACE}" class="weft-topology" role="img" {box} style="max-width:100%">',
         f"<title>{name}</title><style>{STYLE}</style>",
         f'<rect class="page" x="0.5" y="0.5" width="{wide - 1:.0f}" height="{tall - 1:.0f}" rx="10"/>',
         f'<text class="title" x="{_MARGIN:.0f}" y="32">{title}</text>',
@@ -128,7 +128,8 @@ def _picture(topology: Topology, layout: Layout, cables: _Cables, load: _Load) -
     pen = _Pen(topology, layout, load, cables=len(cables))
     boxes = [(box.label, *layout.frame(box)) for box in layout.boxes]
     pad = layout.radius + 6
-    tips = [_along(pen.course(low, high, 0.0), 0.5) for low, high in layout.bend if (low, high) in cables]
+    bows = [draw_course(layout, *pair) for pair in layout.bend if pair in cables]
+    tips = [point_along(bow, 0.5) for bow in bows]
     xs = [x for x, _ in layout.at] + [tip[0] for tip in tips] + [x for box in boxes for x in (box[1], box[3])]
     ys = [y for _, y in layout.at] + [tip[1] for tip in tips] + [y for box in boxes for y in (box[2], box[4])]
     left, top = min(xs) - pad, min(ys) - pad
@@ -182,11 +183,11 @@ class _Pen:
             lightly = self.layout.faint and (a, b) in self.layout.bend
             for lane, offset in self.lines(lanes):
                 kind, width = self.look(lane)
-                points = self.course(a, b, offset)
-                paths.setdefault((not lightly, kind, round(width, 2)), []).append(_path(points))
+                points = draw_course(self.layout, a, b, offset)
+                paths.setdefault((not lightly, kind, round(width, 2)), []).append(path_data(points))
                 if lane.way:
                     size = (3.2 + width) * max(self.thin, 0.6)
-                    arrows.append(f'<path class="arrow {kind}" d="{_arrow(points, lane.way, size)}"/>')
+                    arrows.append(f'<path class="arrow {kind}" d="{arrow_data(points, lane.way, size)}"/>')
         for boldly, kind, width in sorted(paths):
             data = "".join(paths[boldly, kind, width])
             thickness, opacity = (width, 1.0) if boldly else (0.7 * width, 0.4)
@@ -199,22 +200,6 @@ class _Pen:
         lines = [lane for lane in lanes for _ in range(min(lane.count, _LANES))]
         apart = max(5.5 * self.thin, *(self.look(lane)[1] + 2.2 * self.thin for lane in lanes))
         return [(lane, (index - (len(lines) - 1) / 2) * apart) for index, lane in enumerate(lines)]
-
-    def course(self, a: int, b: int, offset: float) -> list[tuple[float, float]]:
-        """Two ends of a straight line, or four points of a bow."""
-        (xa, ya), (xb, yb) = self.layout.at[a], self.layout.at[b]
-        length = math.hypot(xb - xa, yb - ya) or 1.0
-        left = ((yb - ya) / length, -(xb - xa) / length)
-        ends = [(x + left[0] * offset, y + left[1] * offset) for x, y in ((xa, ya), (xb, yb))]
-        bow = self.layout.bend.get((a, b), 0.0)
-        if not bow:
-            return ends
-        rise = min(0.12, 1.2 * abs(bow) / length)
-        middle = [
-            (x + (xb - xa) * part + left[0] * (bow + offset), y + (yb - ya) * part + left[1] * (bow + offset))
-            for x, y, part in ((xa, ya, rise), (xb, yb, -rise))
-        ]
-        return [ends[0], *middle, ends[1]]
 
     def node(self, node: int) -> str:
         """Draw a circle or square with its number, and more when the mouse rests on it."""
@@ -257,7 +242,7 @@ class _Pen:
         """Speeds along the lines that are long enough: on a single line, beside several."""
         for (a, b), lanes in cables.items():
             lines = self.lines(lanes)
-            x, y, angle = _along(self.course(a, b, 0.0), 0.44 if lanes[0].way > 0 else 0.5)
+            x, y, angle = point_along(draw_course(self.layout, a, b), 0.44 if lanes[0].way > 0 else 0.5)
             upright = -90 < angle <= 90
             room = math.dist(self.layout.at[a], self.layout.at[b]) - 2.4 * self.layout.radius
             edge = lines[-1][1] + 11
@@ -274,35 +259,6 @@ class _Pen:
     def ways(self, a: int, b: int, lane: Lane) -> str:
         low, high = self.topology.node_name(a), self.topology.node_name(b)
         return "" if not lane.way else f"{low} → {high}: " if lane.way > 0 else f"{high} → {low}: "
-
-
-def _path(points: list[tuple[float, float]]) -> str:
-    texts = [f"{x:.1f} {y:.1f}" for x, y in points]
-    return f"M{texts[0]}L{texts[1]}" if len(points) == 2 else f"M{texts[0]}C{texts[1]} {texts[2]} {texts[3]}"
-
-
-def _along(points: list[tuple[float, float]], t: float) -> tuple[float, float, float]:
-    """Point and direction, in degrees, at a fraction of a line or bow."""
-    if len(points) == 2:
-        (xa, ya), (xb, yb) = points
-        return xa + (xb - xa) * t, ya + (yb - ya) * t, math.degrees(math.atan2(yb - ya, xb - xa))
-    s = 1 - t
-    weights = (s**3, 3 * s * s * t, 3 * s * t * t, t**3)
-    slopes = (-3 * s * s, 3 * s * s - 6 * s * t, 6 * s * t - 3 * t * t, 3 * t * t)
-    x, y = (sum(w * p[axis] for w, p in zip(weights, points, strict=True)) for axis in (0, 1))
-    dx, dy = (sum(w * p[axis] for w, p in zip(slopes, points, strict=True)) for axis in (0, 1))
-    return x, y, math.degrees(math.atan2(dy, dx))
-
-
-def _arrow(points: list[tuple[float, float]], way: int, size: float) -> str:
-    x, y, angle = _along(points, 0.78 if way > 0 else 0.22)
-    turn = math.radians(angle) + (0 if way > 0 else math.pi)
-    corners = ((1.2 * size, 0.0), (-0.8 * size, 0.9 * size), (-0.8 * size, -0.9 * size))
-    texts = [
-        f"{x + u * math.cos(turn) - v * math.sin(turn):.1f} {y + u * math.sin(turn) + v * math.cos(turn):.1f}"
-        for u, v in corners
-    ]
-    return f"M{texts[0]}L{texts[1]} {texts[2]}Z"
 
 
 def _summary(topology: Topology, cables: int) -> str:

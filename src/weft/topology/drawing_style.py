@@ -9,6 +9,8 @@ import re
 from html import escape
 from typing import Final
 
+NAMESPACE: Final = "http://www.w3.org/2000/svg"
+
 STYLE: Final = """
 .weft-topology{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
 .weft-topology .page{fill:#fff;stroke:#e3e8ef}
