@@ -2,7 +2,10 @@
 #include "packets/execution.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
+
+#include "packets/flit_network.hpp"
 
 namespace weft {
 
@@ -18,12 +21,16 @@ public:
           inject_(inject),
           eject_(eject),
           messages_(table.send_dst.size()),
-          network_(shape, messages_, pieces, queue_, *this),
           ranks_(table.rank_steps.size() - 1),
           ports_(inject.size()),
           needs_(table.entry_needs.begin(), table.entry_needs.end()),
           sent_(table.entry_needs.size(), 0),
           work_limit_(rules.max_work) {
+        if (pieces < 0) {
+            network_ = std::make_unique<FlitNetwork>(shape, messages_, rules.cycle_ps, work_limit_, queue_, *this);
+        } else {
+            network_ = std::make_unique<PacketNetwork>(shape, messages_, pieces, queue_, *this);
+        }
         prepare(form);
         outcome_.send_start_ps.assign(messages_.size(), -1);
         outcome_.send_arrived_ps.assign(messages_.size(), -1);
@@ -112,7 +119,7 @@ private:
     std::span<const int32_t> inject_, eject_;
     PacketEventQueue queue_;
     std::vector<Message> messages_;
-    PacketNetwork network_;
+    std::unique_ptr<MessageCarrier> network_;
     std::vector<Rank> ranks_;
     std::vector<Port> ports_;
     std::vector<int32_t> port_of_;
@@ -153,7 +160,7 @@ void NetworkInterfaces::wake(int32_t number, int64_t when) {
 
 void NetworkInterfaces::handle(const PacketEvent& event) {
     switch (event.kind) {
-        case PacketEventKind::arbitrate: network_.arbitrate(event); break;
+        case PacketEventKind::arbitrate: network_->arbitrate(event); break;
         case PacketEventKind::port_free: {
             int32_t rank = event.id / rules_.ports;
             ports_[event.id].busy = false;
@@ -281,7 +288,7 @@ void NetworkInterfaces::send(int32_t number, int32_t rank, int32_t port_number, 
     port.slack = (rest > 0 ? message.flits - rest : message.flits) * rules_.cycle_ps + rules_.cycle_ps;
     port.threshold = threshold;
     if (threshold <= port.injected) free_after(port_number);
-    network_.enter(number, now + rules_.send_cycles * rules_.cycle_ps, now);
+    network_->enter(number, now + rules_.send_cycles * rules_.cycle_ps, now);
 }
 
 void NetworkInterfaces::aggregate(int32_t number, int64_t now) {
@@ -311,16 +318,16 @@ void NetworkInterfaces::finish() {
     for (size_t i = 0; i < messages_.size(); ++i) {
         if (outcome_.send_arrived_ps[i] >= 0 || outcome_.send_start_ps[i] < 0) continue;
         outcome_.stuck_send = static_cast<int32_t>(i);
-        outcome_.stuck_channel = network_.stuck_at(outcome_.stuck_send);
+        outcome_.stuck_channel = network_->stuck_at(outcome_.stuck_send);
         break;
     }
     for (size_t entry = 0; entry < done_.size() && outcome_.stuck_entry < 0; ++entry) {
         if (!done_[entry]) outcome_.stuck_entry = static_cast<int32_t>(entry);
     }
-    outcome_.quiet_ps = std::max(outcome_.time_ps, network_.quiet_ps());
-    outcome_.units = network_.units();
-    outcome_.most_flits = network_.most_flits();
-    outcome_.channel_busy_ps = std::move(network_.busy_ps());
+    outcome_.quiet_ps = std::max(outcome_.time_ps, network_->quiet_ps());
+    outcome_.units = network_->units();
+    outcome_.most_flits = network_->most_flits();
+    outcome_.channel_busy_ps = std::move(network_->busy_ps());
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ struct ExecutionOutcome {
     int32_t stuck_entry = -1;    // never sent
 };
 
-// `inject` and `eject` are channels, `ports` for each rank.
+// `inject` and `eject` are channels, `ports` for each rank. Messages move in units of packets if `pieces` is 0, in so
+// many at most if it is more, and flit by flit if it is less.
 ExecutionOutcome execute_tables(const TableView& table, const PacketForm& form, const ExecutionRules& rules,
                                 const PacketNetworkShape& shape, std::span<const int32_t> inject,
                                 std::span<const int32_t> eject, int32_t pieces);

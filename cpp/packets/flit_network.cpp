@@ -144,8 +144,8 @@ bool FlitNetwork::deal_virtual_channels(int64_t now) {
     for (auto begin = offered.begin(); begin != offered.end();) {
         auto end = std::find_if(begin, offered.end(), [&](const auto& item) { return item.first != begin->first; });
         Buffer& buffer = buffers_[begin->first];
-        auto chosen = in_turn(begin, end, static_cast<int32_t>(buffer.accept),
-                              [](const auto& item) { return item.second; });
+        auto chosen =
+            in_turn(begin, end, static_cast<int32_t>(buffer.accept), [](const auto& item) { return item.second; });
         buffer.out = chosen->second;
         buffer.accept = chosen->second + 1;
         buffer.worms.front().ready = now + cycle_;
@@ -177,7 +177,8 @@ bool FlitNetwork::pass(int64_t now) {
     granted_.clear();
     for (auto begin = requests_.begin(); begin != requests_.end();) {
         auto end = std::find_if(begin, requests_.end(), [&](const Request& r) { return r.output != begin->output; });
-        auto chosen = in_turn(begin, end, channels_[begin->output].next_input, [](const Request& r) { return r.input; });
+        auto chosen =
+            in_turn(begin, end, channels_[begin->output].next_input, [](const Request& r) { return r.input; });
         auto other = std::find_if(chosen, end, [&](const Request& r) { return r.input != chosen->input; });
         granted_.push_back(
             *in_turn(chosen, other, channels_[chosen->input].next_buffer, [](const Request& r) { return r.buffer; }));

@@ -15,8 +15,8 @@ namespace weft {
 class FlitNetwork final : public MessageCarrier {
 public:
     // All latencies and times of flits are whole cycles.
-    FlitNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int64_t cycle_ps, WorkLimit& work_limit,
-                PacketEventQueue& queue, MessageListener& listener);
+    FlitNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int64_t cycle_ps,
+                WorkLimit& work_limit, PacketEventQueue& queue, MessageListener& listener);
 
     void enter(int32_t message, int64_t ready, int64_t now) override;
     void arbitrate(const PacketEvent& event) override;
@@ -33,13 +33,13 @@ private:
         int64_t flits;
         bool is_last;
         int64_t arrived = 0, sent = 0;  // flits, into and out of where it stands
-        int64_t ready = 0;              // its head may start on the next channel
+        int64_t ready = 0;  // its head may start on the next channel
     };
     struct Flit {
         int64_t time;  // it is in the buffer, and may ask for its passage
         int32_t buffer;
         int32_t message, path, hop;  // of a head; a body goes where its head went
-        int64_t flits;               // 0 for a body
+        int64_t flits;  // 0 for a body
         bool is_last;
     };
     struct Credit {
@@ -50,24 +50,24 @@ private:
     struct Buffer {
         RingBuffer<Worm> worms;
         int64_t room = 0;
-        bool taken = false;         // by a worm that has not left the router before
-        int32_t out = kNobody;      // virtual channel that the first worm was given
-        size_t grant = 0;           // whose turn it is to be given this virtual channel
-        size_t accept = 0;          // which virtual channel it takes next, where several are offered
-        bool listed = false;        // among those that have something
+        bool taken = false;  // by a worm that has not left the router before
+        int32_t out = kNobody;  // virtual channel that the first worm was given
+        size_t grant = 0;  // whose turn it is to be given this virtual channel
+        size_t accept = 0;  // which virtual channel it takes next, where several are offered
+        bool listed = false;  // among those that have something
     };
     struct Channel {
         int64_t free_at = 0;
-        int32_t turn = 0;            // injection ports: the virtual channel used last
-        int32_t next_input = 0;      // whose turn it is to be granted this output
-        int32_t next_output = 0;     // which output is accepted next, where several are granted
-        int32_t next_buffer = 0;     // which virtual channel asks first, where several want one output
-        int32_t injecting = kNobody; // injection ports: where the worm goes that is on its way
-        Worm worm{};                 // injection ports: that worm
+        int32_t turn = 0;  // injection ports: the virtual channel used last
+        int32_t next_input = 0;  // whose turn it is to be granted this output
+        int32_t next_output = 0;  // which output is accepted next, where several are granted
+        int32_t next_buffer = 0;  // which virtual channel asks first, where several want one output
+        int32_t injecting = kNobody;  // injection ports: where the worm goes that is on its way
+        Worm worm{};  // injection ports: that worm
         RingBuffer<Flit> under_way;
         RingBuffer<Credit> returning;
         RingBuffer<std::pair<int32_t, int64_t>> entering;  // injection ports: messages, and when each is ready
-        bool moving = false, sending = false;              // among those with something under way; with something to inject
+        bool moving = false, sending = false;  // among those with something under way; with something to inject
     };
     struct Request {
         int32_t output, input, buffer;

@@ -14,8 +14,8 @@ PacketNetwork::PacketNetwork(const PacketNetworkShape& shape, std::vector<Messag
       listener_(listener),
       virtual_(static_cast<int32_t>(shape.flit_ps.size()) * shape.virtual_channels),
       channels_(shape.flit_ps.size()),
-      buffers_(virtual_ + shape.flit_ps.size()),
-      busy_(shape.flit_ps.size(), 0) {
+      buffers_(virtual_ + shape.flit_ps.size()) {
+    busy_.assign(shape.flit_ps.size(), 0);
     for (int32_t i = 0; i < virtual_; ++i) buffers_[i].room = shape.buffer_flits;
 }
 

@@ -61,23 +61,36 @@ public:
     virtual void delivered(int32_t message, int64_t when) = 0;
 };
 
-class PacketNetwork {
+// What carries messages from port to port.
+class MessageCarrier {
 public:
-    // Units are packets if `pieces` is 0; else messages are cut into so many units at most.
-    PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces,
-                  PacketEventQueue& queue, MessageListener& listener);
-
+    virtual ~MessageCarrier() = default;
     // The message joins the queue of its injection port; its first flit is there at `ready`.
-    void enter(int32_t message, int64_t ready, int64_t now);
-    // Something may start on this channel.
-    void arbitrate(const PacketEvent& event);
+    virtual void enter(int32_t message, int64_t ready, int64_t now) = 0;
+    // Something may start, on the channel that the event names or anywhere.
+    virtual void arbitrate(const PacketEvent& event) = 0;
+    // The channel that this message waits for, or -1.
+    virtual int32_t stuck_at(int32_t message) const = 0;
 
     int64_t quiet_ps() const { return quiet_; }
     int64_t units() const { return units_; }
     int64_t most_flits() const { return most_; }
     std::vector<int64_t>& busy_ps() { return busy_; }
-    // The channel that this message waits for, or -1.
-    int32_t stuck_at(int32_t message) const;
+
+protected:
+    std::vector<int64_t> busy_;
+    int64_t quiet_ = 0, units_ = 0, most_ = 0;
+};
+
+class PacketNetwork final : public MessageCarrier {
+public:
+    // Units are packets if `pieces` is 0; else messages are cut into so many units at most.
+    PacketNetwork(const PacketNetworkShape& shape, std::vector<Message>& messages, int32_t pieces,
+                  PacketEventQueue& queue, MessageListener& listener);
+
+    void enter(int32_t message, int64_t ready, int64_t now) override;
+    void arbitrate(const PacketEvent& event) override;
+    int32_t stuck_at(int32_t message) const override;
 
 private:
     static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -144,8 +157,6 @@ private:
     const int32_t virtual_;  // buffers from here on belong to ports
     std::vector<Channel> channels_;
     std::vector<Buffer> buffers_;
-    std::vector<int64_t> busy_;
-    int64_t quiet_ = 0, units_ = 0, most_ = 0;
 };
 
 }  // namespace weft

@@ -13,6 +13,7 @@ public:
     bool empty() const { return size_ == 0; }
     size_t size() const { return size_; }
     T& front() { return items_[head_]; }
+    T& back() { return items_[(head_ + size_ - 1) & (items_.size() - 1)]; }
     const T& operator[](size_t place) const { return items_[(head_ + place) & (items_.size() - 1)]; }
 
     void push(const T& item) {

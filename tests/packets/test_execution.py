@@ -301,8 +301,8 @@ def test_too_much_time_is_refused(power: int, detail: str) -> None:
 def test_words_that_are_unknown_are_refused() -> None:
     with pytest.raises(InputError, match="flow control 'flit' is unknown"):
         Rules("flit")
-    with pytest.raises(InputError, match="detail 'flit' is unknown"):
-        simulate_tables(make(MESH, {0: [gather(0, 1)]}), detail="flit")
+    with pytest.raises(InputError, match="detail 'bit' is unknown"):
+        simulate_tables(make(MESH, {0: [gather(0, 1)]}), detail="bit")
 
 
 def test_more_ports_than_links_are_refused_on_a_switch() -> None:
@@ -321,3 +321,38 @@ def test_the_details_of_messages_are_near_those_of_packets(hardware: str, rules:
         assert (messages.packets, messages.flits) == (packets.packets, packets.flits)
         assert messages.time_ps == pytest.approx(packets.time_ps, rel=0.22)  # as docs/packets.md says
         assert messages.events <= packets.events
+
+
+@pytest.mark.parametrize("flow_control", ["packet", "message"])
+@pytest.mark.parametrize("hops", [1, 3])
+def test_flit_by_flit_a_message_alone_takes_as_long(hops: int, flow_control: str) -> None:
+    tables = make(MESH, {0: [gather(0, hops, size=640)]})
+    rules = Rules(flow_control)
+    packets = simulate_tables(tables, hardware=PLAIN, rules=rules)
+    flits = simulate_tables(tables, hardware=PLAIN, rules=rules, detail="flit")
+    assert (flits.time_ps, flits.flits) == (packets.time_ps, packets.flits)
+    assert flits.link_busy_ps.tolist() == packets.link_busy_ps.tolist()
+
+
+def test_flit_by_flit_a_ring_takes_as_long_as_in_the_authors_simulator() -> None:
+    torus = load_topology("torus:4x4@bw=16GB/s,lat=150ns")
+    found = simulate_tables(make_tables(ring.all_reduce(torus), "32KiB"), detail="flit")
+    assert abs(found.total_cycles - 9344) <= 1
+
+
+def test_flit_by_flit_grants_that_are_not_accepted_cost_cycles() -> None:
+    topology = load_topology("fattree:4,4,4@bw=16GB/s,lat=150ns")
+    tables = make_tables(multitree.all_reduce(topology, paper_order=True), "32KiB", ports=1)
+    assert simulate_tables(tables, detail="flit").cycles > simulate_tables(tables).cycles
+
+
+def test_flit_by_flit_there_is_no_priority() -> None:
+    tables = make(MESH, {0: [gather(0, 1, size=64)]})
+    with pytest.raises(InputError, match="know no priority"):
+        simulate_tables(tables, hardware=PLAIN, rules=Rules(prioritised=True), detail="flit")
+
+
+def test_flit_by_flit_needs_whole_cycles() -> None:
+    tables = make_tables(ring.all_reduce(load_topology("ring:4@bw=25GB/s,lat=150ns")), "1KiB")
+    with pytest.raises(InputError, match="a flit takes 640ps there, no whole number of cycles of 1ns"):
+        simulate_tables(tables, detail="flit")

@@ -49,9 +49,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--detail",
-    type=click.Choice(["packet", "message"]),
+    type=click.Choice(["flit", "packet", "message"]),
     default="packet",
-    help="Move packets one by one, or messages in at most 64 pieces: faster, and less exact.",
+    help="Move packets one by one; flits, with the allocators of routers: slower, and more exact; or "
+    "messages in at most 64 pieces: faster, and less exact.",
 )
 @click.option("--strict", is_flag=True, help="A step of a table begins when all ports of its rank are free.")
 @click.option("--lockstep", is_flag=True, help="An idle step takes as long as a step is estimated to take.")

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft import _core, limits, units
-from weft.errors import LimitError, SimulationError, check_choice
+from weft.errors import InputError, LimitError, SimulationError, check_choice
 from weft.packets.engine_input import Program
 from weft.packets.execution_work import estimate_preparation, estimate_run
 from weft.packets.hardware import Hardware, find_hardware
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from weft.packets.table import Tables
 
 FLOW_CONTROLS: Final = ("packet", "message")
-DETAILS: Final = ("packet", "message")
+DETAILS: Final = ("flit", "packet", "message")
 
+_FLIT_BY_FLIT: Final = -1
 _PIECES: Final = 64
 """Units of a message at the detail of messages: as many as a fiftieth of the time allows for.
 
@@ -190,7 +191,8 @@ def simulate_tables(
         How interfaces and routers go about it.
     detail
         ``"packet"`` moves packets one by one; ``"message"`` moves messages in at most 64 units each, by the
-        same rules: many times faster for large buffers, and less exact (docs/packets.md).
+        same rules: many times faster for large buffers, and less exact. ``"flit"`` moves flits cycle by
+        cycle, with the allocators of routers: slower, and the most exact (docs/packets.md).
     max_work
         Operations that it may take, by an estimate that is made first; None for any number. What packets wait
         for is counted as they go.
@@ -201,6 +203,8 @@ def simulate_tables(
         If a message never arrives; names it and the channel it waits for.
     LimitError
         If it takes too many events or too long, or would take more operations than `max_work`.
+    InputError
+        If flits are to move one by one on links where they do not take whole cycles, or by priority.
 
     Examples
     --------
@@ -270,9 +274,15 @@ def _run(
     slowest = max(int(channels.flit_ps.max()), hardware.cycle_ps)
     if max(hardware.flits(biggest) * slowest, hardware.aggregate_ps(biggest)) > limits.MAX_TIME_PS:
         raise limits.too_long(name)
-    pieces = 0 if detail == "packet" else _PIECES
+    if detail == "flit":
+        _check_cycles(name, channels, hardware)
+        if rules.prioritised:
+            raise InputError(f"{name}: allocators of flits know no priority; use detail='packet' for it")
+    pieces = {"flit": _FLIT_BY_FLIT, "packet": 0, "message": _PIECES}[detail]
     columns, paths = program.table_columns(), network.ways.columns()
-    limits.check_work(title, estimate_run(columns | paths, hardware.payload_bytes, pieces), max_work)
+    # By flits, each unit that passes a channel is one.
+    unit_bytes = hardware.flit_bytes if detail == "flit" else hardware.payload_bytes
+    limits.check_work(title, estimate_run(columns | paths, unit_bytes, max(pieces, 0)), max_work)
     try:
         found = _core.execute_tables(
             _core.TableColumns(**columns),
@@ -302,6 +312,16 @@ def _run(
     found["buffer_flits"] = network.buffer_flits
     found["credit_share"] = _credit_share(network, hardware, rules, found["channel_busy_ps"])
     return found, program
+
+
+def _check_cycles(name: str, channels: Channels, hardware: Hardware) -> None:
+    """Refuse links on which a flit or its way does not take whole cycles."""
+    for what, times in (("a flit", channels.flit_ps), ("the way of a flit", channels.latency_ps)):
+        odd = times[times % hardware.cycle_ps != 0]
+        if odd.size:
+            took = f"{what} takes {units.format_time(int(odd[0]))} there"
+            cycle = units.format_time(hardware.cycle_ps)
+            raise InputError(f"{name}: {took}, no whole number of cycles of {cycle}; use detail='packet'")
 
 
 def _packet_form(hardware: Hardware, rules: Rules) -> _core.PacketForm:
