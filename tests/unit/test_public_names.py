@@ -65,7 +65,7 @@ PUBLIC = [
 ]
 
 PACKAGES = {
-    "weft.export": ["to_dot", "trace_events", "write_trace"],
+    "weft.export": ["draw_trees", "to_dot", "trace_events", "write_trace"],
     "weft.schedule": [
         "COLLECTIVES",
         "Op",
