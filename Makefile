@@ -9,6 +9,7 @@
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
+# make claims [PAPERS="ace dear"]    make every claim of the papers anew, and write docs/papers/index.md
 # make package      build wheel and sdist, and try both in clean environments; they are left in build/package
 #
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
@@ -24,6 +25,7 @@ SHARD ?= 1/1
 SUITE ?=
 SECONDS ?= 60
 SEED ?=
+PAPERS ?=
 
 # make sanitize and make frameworks have their own of both, so that the usual ones stay as they are.
 VENV := .venv
@@ -43,7 +45,7 @@ CHECKED := algorithms bounds export packets planning schedule simulation topolog
 UNCHECKED := test_typing test_python_blocks test_fuzz test_skips
 
 .PHONY: install build demo check test test-all test-suite test-slow explore package lint types stub sanitize \
-	torch-suite frameworks clean
+	torch-suite frameworks claims clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -171,6 +173,10 @@ torch-suite: $(BUILT)
 	@echo "torch-suite: shard $(SHARD)"
 	@PYTHONPATH=tools $(BIN)/python -m torch_suite --shard $(SHARD) \
 		--json build/torch-suite/weft-$(subst /,-of-,$(SHARD)).json $(SUITE)
+
+# Some minutes; each study is stored when it is done. Commit first: the stored results name the commit that made them.
+claims: $(BUILT)
+	@$(BIN)/python tools/remake_claims.py $(PAPERS)
 
 clean:
 	@echo "clean: build and caches (.venv stays)"

@@ -19,6 +19,7 @@ from weft.files import write_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rich.progress import Progress
     from rich.table import Table
 
     from weft.cli.console import Console
@@ -150,29 +151,72 @@ def write_output(path: str, data: bytes) -> None:
         write_bytes(path, data)
 
 
+class ProgressBar:
+    """Bar on standard error, called with what is done now, steps done and steps in all; and with time to go.
+
+    Parameters
+    ----------
+    what
+        The work.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._bar: Progress | None = None
+
+    def __call__(self, now: str, done: int, total: int) -> None:
+        """Draw how far the work is."""
+        if self._bar is not None:
+            self._bar.update(
+                self._bar.task_ids[0], description=f"{self._what}: {now}", completed=done, total=total or None
+            )
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Take the bar away while something else is printed."""
+        shown = self._bar is not None and self._bar.live.is_started
+        if self._bar is not None and shown:
+            self._bar.stop()
+        yield
+        if self._bar is not None and shown:
+            self._bar.start()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the bar after `PATIENCE_S`, and take it away at the end."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("to go"),
+            TimeRemainingColumn(),
+        )
+        # Standard output is left alone: it may be a file, and rich would send it to the terminal.
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+        self._bar.add_task(self._what, total=None)
+        alarm = threading.Timer(PATIENCE_S, self._bar.start)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            yield
+        finally:
+            alarm.cancel()
+            alarm.join()
+            self._bar.stop()
+
+
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
+def progress(what: str) -> Iterator[ProgressBar]:
     """Give a function ``report(now, done, total)`` that draws a bar on standard error.
 
     The bar appears after a second, on a terminal only, and is gone when the work is done.
     """
+    bar = ProgressBar(what)
     if not sys.stderr.isatty():
-        yield lambda _now, _done, _total: None
+        yield bar
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=None)
-    alarm = threading.Timer(PATIENCE_S, bar.start)
-    alarm.daemon = True
-    alarm.start()
-    try:
-        yield lambda now, done, total: bar.update(
-            task, description=f"{what}: {now}", completed=done, total=total or None
-        )
-    finally:
-        alarm.cancel()
-        alarm.join()
-        bar.stop()
+    with bar.shown():
+        yield bar

@@ -16,6 +16,7 @@ from weft.papers.claims import ClaimRow, Reproduction, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 PAPERS: Final = {
     "dear": "DeAR (ICDCS 2023): reduce-scatter behind backward, all-gather behind the next forward.",
@@ -25,19 +26,23 @@ PAPERS: Final = {
     "flexreduce": "FlexReduce (DAC 2020): uneven portions for uneven clusters.",
 }
 
-__all__ = ["PAPERS", "ClaimRow", "Reproduction", "reproduce"]
+__all__ = ["PAPERS", "ClaimRow", "Reproduction", "find_paper", "reproduce"]
 
 
 def reproduce(
     paper: str,
     report: Callable[[str, int, int], None] = lambda _text, _done, _all: None,
     effort: object | None = None,
+    show: Callable[[ClaimRow], None] = lambda _row: None,
+    *,
+    charts: bool = True,
 ) -> Reproduction:
     """Run what a paper claims.
 
-    The package of a paper has ``about.toml``, with its title, its reference and the assumptions that were
-    made; an ``Effort``, which says how much is simulated; ``count_steps(effort)``; and ``study(effort,
-    tell)``, which calls `tell` with a text before each step and gives the rows, the data and the charts.
+    The package of a paper has ``about.toml``, with its title, its reference, its claims and the assumptions
+    that were made; an ``Effort``, which says how much is simulated; ``NEEDED``, which has the effort that
+    suffices for each claim; ``count_steps(effort)``; and ``study(effort, tell)``, which calls `tell` with a
+    text before each step, yields rows as they are finished, and returns the data and what draws the charts.
 
     Parameters
     ----------
@@ -47,6 +52,36 @@ def reproduce(
         Called with a text, steps done and steps in all.
     effort
         The paper's ``Effort``, to simulate less than all of it.
+    show
+        Called with each row as soon as it is known.
+    charts
+        Whether to draw them, which takes all of the studies.
+
+    Raises
+    ------
+    InputError
+        If the paper is unknown.
+    """
+    module = find_paper(paper)
+    effort = effort or module.Effort()
+    began = time.process_time()
+    done, steps = count(), module.count_steps(effort)
+    study = module.study(effort, lambda text: report(text, next(done), steps))
+    rows: list[ClaimRow] = []
+    while True:
+        try:
+            rows.append(next(study))
+        except StopIteration as end:
+            data, draw = end.value
+            break
+        show(rows[-1])
+    drawn = draw() if charts else {}
+    cost = time.process_time() - began
+    return Reproduction(paper, rows=tuple(rows), data=data, charts=drawn, cpu_seconds=cost, **describe(paper))
+
+
+def find_paper(paper: str) -> ModuleType:
+    """Import the package of a paper.
 
     Raises
     ------
@@ -55,16 +90,4 @@ def reproduce(
     """
     if paper not in PAPERS:
         raise no_such("paper", paper, PAPERS)
-    module = import_module(f"weft.papers.{paper}")
-    effort = effort or module.Effort()
-    began = time.process_time()
-    done, steps = count(), module.count_steps(effort)
-    rows, data, charts = module.study(effort, lambda text: report(text, next(done), steps))
-    return Reproduction(
-        paper,
-        rows=tuple(rows),
-        data=data,
-        charts=charts,
-        **describe(paper),
-        cpu_seconds=time.process_time() - began,
-    )
+    return import_module(f"weft.papers.{paper}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tomllib
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from weft.training.single_channel import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Generator
 
     from weft.training import Costs, TrainingResult
 
@@ -26,14 +26,36 @@ class StudyCase:
         return asdict(self) | {name: getattr(self, name) for name in self.derived}
 
 
-Findings: TypeAlias = "tuple[Iterable[ClaimRow], dict[str, Any], dict[str, str]]"
-"""Rows, data ready for JSON, and charts as SVG by name."""
+Findings: TypeAlias = "Generator[ClaimRow, None, tuple[dict[str, Any], Callable[[], dict[str, str]]]]"
+"""Rows as they are finished; at the end data ready for JSON, and what draws the charts, as SVG by name."""
+
+NEAR: Final = {"within_10": 0.10, "within_25": 0.25}
+"""Verdicts on a claim that has a number, and by how much ours may differ from the paper's for each."""
+
+NOT_REPRODUCED: Final = "not_reproduced"
+NO_NUMBER: Final = "no_number"
+VERDICTS: Final = (*NEAR, NOT_REPRODUCED, NO_NUMBER)
 
 
 def describe(paper: str) -> dict[str, Any]:
-    """Title, reference and assumptions of a paper, as its ``about.toml`` has them."""
+    """Title, reference, assumptions and claims of a paper, as its ``about.toml`` has them."""
     about = tomllib.loads((Path(__file__).parent / paper / "about.toml").read_text("utf-8"))
     return about | {"assumptions": tuple(about["assumptions"])}
+
+
+def judge(deviation: float | None) -> str:
+    """Choose the verdict for how much more than the paper's number ours is, as a share of it.
+
+    Numbers that a paper calls the most ("up to") are judged as all others: its most beside ours.
+
+    Examples
+    --------
+    >>> [judge(deviation) for deviation in (-0.07, 0.25, 0.3, None)]
+    ['within_10', 'within_25', 'not_reproduced', 'no_number']
+    """
+    if deviation is None:
+        return NO_NUMBER
+    return next((verdict for verdict, most in NEAR.items() if abs(deviation) <= most), NOT_REPRODUCED)
 
 
 def against_channel(whole: TrainingResult, costs: Costs) -> dict[str, float]:
@@ -61,10 +83,13 @@ class ClaimRow(StudyCase):
     why
         Of the deviation, or of its absence.
     at_most
-        Whether the paper says "up to": being below is then no deviation to explain away, but still said.
+        Whether the paper says "up to": the paper's most, beside ours.
+    claim_id
+        Of the claim that this row counts for; empty for all other rows, which are variants of one that
+        counts, or say something that the paper has no claim about.
     """
 
-    derived = ("deviation",)
+    derived = ("deviation", "verdict")
 
     claim: str
     setup: str
@@ -73,6 +98,12 @@ class ClaimRow(StudyCase):
     unit: str = ""
     why: str = ""
     at_most: bool = False
+    claim_id: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`."""
+        return judge(self.deviation)
 
     @property
     def deviation(self) -> float | None:
@@ -87,15 +118,24 @@ class ClaimRow(StudyCase):
 
 
 def factor_row(
-    claim: str, setup: str, ours: float, why: str = "", paper: float | None = None, up_to: float | None = None
+    claim: str,
+    setup: str,
+    ours: float,
+    why: str = "",
+    paper: float | None = None,
+    up_to: float | None = None,
+    claim_id: str = "",
 ) -> ClaimRow:
     """Make a row of how many times as fast or as much; `up_to` is a number that the paper calls the most."""
-    return ClaimRow(claim, setup, paper if up_to is None else up_to, ours, "x", why, up_to is not None)
+    said = paper if up_to is None else up_to
+    return ClaimRow(claim, setup, said, ours, "x", why, up_to is not None, claim_id)
 
 
-def percent_row(claim: str, setup: str, share: float, why: str = "", **known: float | None) -> ClaimRow:
+def percent_row(
+    claim: str, setup: str, share: float, why: str = "", claim_id: str = "", **known: float | None
+) -> ClaimRow:
     """Make a row of a share in percent; the paper's number, in percent as well, as for `factor_row`."""
-    return replace(factor_row(claim, setup, 100 * share, why, **known), unit=" %")
+    return replace(factor_row(claim, setup, 100 * share, why, **known, claim_id=claim_id), unit=" %")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +148,10 @@ class Reproduction:
         Which one.
     assumptions
         What the paper leaves open, and what was taken here.
+    claims
+        What the paper claims, by identifier.
     rows
-        Its claims.
+        The same quantities here, and what belongs to them.
     data
         Everything that rows and charts are made of, ready for JSON.
     charts
@@ -122,6 +164,7 @@ class Reproduction:
     title: str
     reference: str
     assumptions: tuple[str, ...]
+    claims: dict[str, str]
     rows: tuple[ClaimRow, ...]
     data: dict[str, Any] = field(default_factory=dict)
     charts: dict[str, str] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from weft.papers.ace.byte_counts import SHAPES, ByteCounts, arithmetic
 from weft.papers.ace.charts import draw
 from weft.papers.ace.computing import (
     BATCHES,
+    COUNTED,
     DLRM_VARIANTS,
     GNMT_VARIANTS,
     OTHER_WAYS_WHILE_SENDING,
@@ -25,15 +26,28 @@ from weft.papers.ace.computing import (
 )
 from weft.papers.ace.gain_map import Ground, map_points
 from weft.papers.ace.iterations import NAMES, contended, point, rates
-from weft.papers.ace.rows import FULL, driven_rows, memory_rows, speed_rows, study_rows, variant_rows
+from weft.papers.ace.rows import (
+    FULL,
+    STUDY_CLAIMS,
+    counted_rows,
+    driven_rows,
+    knee_row,
+    model_rows,
+    study_rows,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
+    from weft.papers.ace.bandwidth import BandwidthCurve
     from weft.papers.ace.computing import Computing
     from weft.papers.ace.iterations import IterationCase
     from weft.papers.claims import Findings
     from weft.training.endpoints import Endpoint
+
+
+PARTS: Final = ("network", "sensitivity", "variants", "map")
+"""Rates of all-reduces alone; one figure changed at a time; other ways to compute; and the map of gains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,10 @@ class Effort:
         Of their all-reduces, and which of their figures are taken.
     checked
         Models and sizes whose iterations are also simulated whole.
+    models
+        Whose iterations are simulated, of those of the paper.
+    parts
+        Some of `PARTS`.
     """
 
     shapes: tuple[str, ...] = SHAPES
@@ -60,7 +78,20 @@ class Effort:
     study_bytes: int = 8 << 20
     thin: int = 1
     checked: tuple[tuple[str, str], ...] = (("resnet50", "4x2x2"), ("resnet50", "4x4x2"))
+    models: tuple[str, ...] = tuple(BATCHES)
+    parts: tuple[str, ...] = PARTS
 
+
+_LEAST: Final = Effort(checked=(), models=(), parts=())
+_DRIVEN: Final = replace(_LEAST, models=("resnet50", "gnmt"), parts=("network",))
+NEEDED: Final = {
+    "ace-memory": _LEAST,
+    **dict.fromkeys(("ace-network", "ace-network-most"), _DRIVEN),
+    **dict.fromkeys(("ace-resnet50", "ace-resnet50-most", "ace-gnmt", "ace-gnmt-most"), _DRIVEN),
+    **dict.fromkeys(("ace-dlrm", "ace-dlrm-most"), replace(_DRIVEN, models=("dlrm",))),
+    **dict.fromkeys(STUDY_CLAIMS, replace(_LEAST, parts=("sensitivity",))),
+}
+"""What of the studies suffices for each claim. Iterations of two models take next to nothing beside rates."""
 
 _STUDIED: Final[dict[str, tuple[Computing, ...]]] = {
     "resnet50": (*VARIANTS, *OTHER_WAYS_WHILE_SENDING),
@@ -72,43 +103,41 @@ _STUDIED: Final[dict[str, tuple[Computing, ...]]] = {
 
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
-    return 2 * len(effort.shapes) + 9 + len(WAYS) * len(effort.checked)
+    return (
+        len(effort.shapes) * (("network" in effort.parts) + bool(effort.models))
+        + 8 * ("sensitivity" in effort.parts)
+        + len(WAYS) * len(effort.checked)
+        + ("map" in effort.parts)
+    )
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     """Run the arithmetic, the bandwidth studies and the iterations."""
     counted = {shape: arithmetic(shape) for shape in effort.shapes}
-    driven = {}
-    for shape in effort.shapes:
-        tell(f"all-reduces on {shape}")
-        driven[shape] = rates(shape, effort.size_bytes)
-    curves = sensitivity(effort.study, effort.study_bytes, tell, effort.thin)
-    tell("least memory bandwidth")
-    knees = least_bandwidth(arithmetic(effort.study), effort.size_bytes)
-    points = []
-    for shape in effort.shapes:
-        tell(f"iterations on {shape}")
-        points += [point(way, model, shape, driven[shape]) for way in WAYS for model in BATCHES]
-        points += [
-            point(variant, model, shape, driven[shape])
-            for model, variants in _STUDIED.items()
-            for variant in variants
-        ]
+    middle = arithmetic(effort.study)
+    yield from counted_rows(counted, middle)
+    knees: dict[str, float] = {}
+    curves: dict[str, tuple[BandwidthCurve, ...]] = {}
+    if "sensitivity" in effort.parts:
+        curves = sensitivity(effort.study, effort.study_bytes, tell, effort.thin)
+        tell("least memory bandwidth")
+        knees = least_bandwidth(middle, effort.size_bytes)
+        yield knee_row(middle, knees)
+        yield from study_rows(effort.study, curves)
+    driven: dict[str, dict[str, float]] = {}
+    if "network" in effort.parts:
+        for shape in effort.shapes:
+            tell(f"all-reduces on {shape}")
+            driven[shape] = rates(shape, effort.size_bytes)
+        yield from driven_rows(counted, driven)
+    points = list(_iterate(effort, driven, tell))
+    for model in effort.models:
+        yield from model_rows(model, [one for one in points if one.model == model], _ways(effort, model))
     checks = []
     for model, shape in effort.checked:
         for way in WAYS:
             tell(f"{model} on all of {shape}")
             checks.append(_check(way, next(one for one in points if one.key == (way.name, model, shape))))
-    tell(f"a map of {effort.study}")
-    ground = Ground(driven[effort.study])
-    models = map_points(points, effort.study, driven[effort.study])
-    rows = (
-        *memory_rows(counted, arithmetic(effort.study), knees),
-        *driven_rows(counted, driven),
-        *study_rows(effort.study, curves),
-        *(row for way in WAYS for row in speed_rows(way, points)),
-        *(row for model, variants in _STUDIED.items() for row in variant_rows(model, variants, points)),
-    )
     data: dict[str, Any] = {
         "arithmetic": [one.to_dict() for one in counted.values()],
         "payload_gbs": driven,
@@ -119,11 +148,30 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         },
         "iterations": [one.to_dict() for one in points],
         "checks": checks,
-        "map": [one.to_dict() for one in models],
     }
+    if "map" not in effort.parts:
+        return data, dict
+    tell(f"a map of {effort.study}")
+    ground = Ground(driven[effort.study])
+    models = map_points(points, effort.study, driven[effort.study])
     main = [one for one in points if one.computing in {way.name for way in WAYS}]
-    charts = draw(counted, driven, arithmetic(effort.study), curves, main, ground, models)
-    return rows, data, charts
+    data["map"] = [one.to_dict() for one in models]
+    return data, lambda: draw(counted, driven, middle, curves, main, ground, models)
+
+
+def _ways(effort: Effort, model: str) -> tuple[Computing, ...]:
+    """Ways to compute a model: the one that counts, then the others."""
+    return (*WAYS, *_STUDIED[model]) if "variants" in effort.parts else (COUNTED,)
+
+
+def _iterate(
+    effort: Effort, driven: Mapping[str, Mapping[str, float]], tell: Callable[[str], None]
+) -> Iterator[IterationCase]:
+    """Every model by every way to compute it, on every size."""
+    for shape in effort.shapes if effort.models else ():
+        tell(f"iterations on {shape}")
+        for model in effort.models:
+            yield from (point(way, model, shape, driven[shape]) for way in _ways(effort, model))
 
 
 def least_bandwidth(counted: ByteCounts, size_bytes: int) -> dict[str, float]:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from weft.papers.ace.bandwidth import BandwidthCurve
-from weft.papers.ace.computing import BATCHES, published_flops_per_s
+from weft.papers.ace.computing import BATCHES, COUNTED, WAYS, published_flops_per_s
 from weft.papers.ace.iterations import BASELINES
 from weft.papers.claims import ClaimRow, factor_row, percent_row
 from weft.training.endpoints import ENDPOINTS
@@ -25,30 +25,49 @@ FULL: Final = 0.98
 SPEEDUPS: Final = {"resnet50": (1.41, 1.51), "gnmt": (1.12, 1.17), "dlrm": (1.13, 1.19)}
 """The abstract's: on average, and at most, over the best baseline."""
 
+_SHORT_S: Final = 100e-6
+"""An iteration shorter than this has few chunks, each of which takes some microseconds in an engine."""
+
 _OVERLAPPING: Final = ("comm-opt", "comp-opt")
 
+STUDY_CLAIMS: Final = (
+    "ace-kernel-memory",
+    "ace-engine-memory",
+    "ace-kernel-processors",
+    "ace-fsms",
+    "ace-sram",
+)
+"""Claims of the studies of sensitivity, in the order of their rows."""
 
-def memory_rows(
-    counted: Mapping[str, ByteCounts], study: ByteCounts, knees: Mapping[str, float]
-) -> Iterator[ClaimRow]:
-    """How much less memory bandwidth an engine needs: counted twice, and simulated."""
-    claim = "the same network bandwidth with 3.5x less memory bandwidth, on average"
-    row = partial(factor_row, claim, paper=3.5)
+
+_MEMORY: Final = partial(
+    factor_row, "the same network bandwidth with 3.5x less memory bandwidth, on average", paper=3.5
+)
+
+
+def counted_rows(counted: Mapping[str, ByteCounts], study: ByteCounts) -> Iterator[ClaimRow]:
+    """How much less memory bandwidth an engine needs: counted twice."""
     ones = counted.values()
     sizes = ", ".join(counted)
+    ratios = [one.kernel_read_gbs / one.engine_read_gbs for one in ones]
     reads = (ENDPOINTS["comm-opt"].memory_bandwidth or 0) / (ENDPOINTS["ace"].memory_bandwidth or 1)
-    yield row(
+    yield _MEMORY(
         f"counted in the schedule, mean of {sizes}: bytes that kernels read for each that an engine reads",
-        fmean(one.kernel_read_gbs / one.engine_read_gbs for one in ones),
-        f"the two configurations are {reads:.2f}x apart, but on {study.shape} the engine's is a little below "
-        f"what it needs, {study.engine_read_gbs:.0f} GB/s",
+        fmean(ratios),
+        f"{min(ratios):.2f}x to {max(ratios):.2f}x by size; the configurations are {reads:.2f}x apart, but "
+        f"the engine's is a little below the {study.engine_read_gbs:.0f} GB/s that it needs on {study.shape}",
+        claim_id="ace-memory",
     )
-    yield row(
+    yield _MEMORY(
         f"counted, mean of {sizes}, with the first step and the last sum of each ring",
         fmean(one.ring_kernel_read_gbs / one.engine_read_gbs for one in ones),
         f"rings of few ranks read {study.ring_reads:.2f} bytes for each byte sent on {study.shape}, not 1.5",
     )
-    yield row(
+
+
+def knee_row(study: ByteCounts, knees: Mapping[str, float]) -> ClaimRow:
+    """How much less memory bandwidth an engine needs: simulated."""
+    return _MEMORY(
         f"simulated on {study.shape}: least bandwidth that drives {FULL:.0%} of the network, "
         f"{knees['kernels']:.0f} over {knees['engine']:.0f} GB/s",
         knees["kernels"] / knees["engine"],
@@ -64,7 +83,9 @@ def driven_rows(
         share = driven[shape]["ace"] / one.payload_gbs
         cap = one.cap((ENDPOINTS["ace"].memory_bandwidth or 0) / 1e9, engine=True)
         why = f"what it may read allows for {cap:.0%}"
-        if share < FULL * cap:
+        if share > cap:
+            why += "; rates are those of the middle of an all-reduce, within half a percent"
+        elif share < FULL * cap:
             why += "; its FSMs hold too few chunks for the latency of so many steps"
         yield percent_row(f"ACE drives the network of {shape}", "all-reduce alone", share, why)
     gains = {
@@ -81,14 +102,17 @@ def driven_rows(
         f"{', '.join(f'{mean:.2f}x over {name}' for name, mean in each)}; {every:.2f}x if no-overlap "
         "counts as well; over which baselines and workloads the paper's mean is taken is not known",
         paper=1.44,
+        claim_id="ace-network",
     )
     where = max(gains, key=lambda key: gains[key])
     yield factor_row(
-        "up to 2.67x",
+        "effective network bandwidth up to 2.67x that of a baseline",
         f"the largest of these: over {where[1]} on {where[0]}",
         gains[where],
-        "whether the paper's is of all-reduces alone or of whole iterations is not known",
+        "comp-opt may read 128 GB/s, of which kernels drive less than a third of the network; whether the "
+        "paper's is of all-reduces alone or of whole iterations is not known",
         up_to=2.67,
+        claim_id="ace-network-most",
     )
 
 
@@ -128,52 +152,69 @@ def study_rows(shape: str, curves: Mapping[str, Sequence[BandwidthCurve]]) -> It
             "the paper's rule as recalled gives the slow axes the least room, and they need the most",
         ),
     )
-    for claim, curve, paper, unit, why in studies:
+    for (claim, curve, paper, unit, why), claim_id in zip(studies, (*STUDY_CLAIMS, ""), strict=True):
         at_paper = [rate for x, rate in curve.points if x == paper]
         there = f"; the paper's reaches {at_paper[0] / curve.most:.1%} of the most" if at_paper else ""
         setup = f"{shape}, smallest figure tried that drives {FULL:.0%} of the most"
-        yield ClaimRow(claim, setup, paper, curve.knee(FULL), unit, why + there)
+        yield ClaimRow(claim, setup, paper, curve.knee(FULL), unit, why + there, claim_id=claim_id)
 
 
-def speed_rows(computing: Computing, points: Sequence[IterationCase]) -> Iterator[ClaimRow]:
-    """Iterations of the three models, on average over sizes and at most."""
-    for model, (mean, most) in SPEEDUPS.items():
-        found = [one for one in points if (one.computing, one.model) == (computing.name, model)]
-        if not found:
-            continue
-        gains = [one.speedup for one in found]
-        shares = [one.share for one in found]
-        bests = sorted({one.best_baseline for one in found}, key=BASELINES.index)
-        ideal = max(one.ideal_speedup for one in found)
-        why = (
-            f"sending takes {min(shares):.1%} to {max(shares):.1%} of computing, {_hidden(found)}; an "
-            f"endpoint that costs nothing gains {ideal:.2f}x at most over the best baseline "
-            f"({', '.join(bests)})"
-        )
-        slower = max(one.computing_s["ace"] / one.computing_s["ideal"] - 1 for one in found)
-        if slower:
-            why += f"; the memory bandwidth set aside for ACE slows computing by {slower:.1%}"
-        setup = f"{computing.name}: {_times(computing, model)}, on {', '.join(one.shape for one in found)}"
-        claim = f"{model}: iterations over the best baseline"
-        yield factor_row(f"{claim}, on average", setup, fmean(gains), why, paper=mean)
-        yield factor_row(f"{claim}, at most", setup, max(gains), why, up_to=most)
+def model_rows(model: str, points: Sequence[IterationCase], ways: Sequence[Computing]) -> Iterator[ClaimRow]:
+    """Iterations of a model by each way to compute it: on average over sizes, then at most.
+
+    The published layer times count. Ways other than the main ones change one thing, and have no row for the
+    most.
+    """
+    found = [(way, [one for one in points if one.computing == way.name]) for way in ways]
+    mean, most = SPEEDUPS[model]
+    claim = f"{model}: iterations over the best baseline"
+    for way, cases in found:
+        gains = [one.speedup for one in cases]
+        if way in WAYS:
+            setup, why = _setup(way, model, cases), _why(cases)
+        else:
+            setup = f"variant of {way.way}: {way.name}"
+            best = _best_baselines(cases)
+            why = f"{min(gains):.2f}x to {max(gains):.2f}x by size; the best baseline is {best}"
+        claim_id = f"ace-{model}" if way == COUNTED else ""
+        yield factor_row(f"{claim}, on average", setup, fmean(gains), why, paper=mean, claim_id=claim_id)
+    for way, cases in found:
+        if way in WAYS:
+            largest = max(cases, key=lambda one: one.speedup)
+            yield factor_row(
+                f"{claim}, at most",
+                _setup(way, model, cases),
+                largest.speedup,
+                f"on {largest.shape}; {_why(cases)}",
+                up_to=most,
+                claim_id=f"ace-{model}-most" if way == COUNTED else "",
+            )
 
 
-def variant_rows(
-    model: str, variants: Sequence[Computing], points: Sequence[IterationCase]
-) -> Iterator[ClaimRow]:
-    """The same with one thing changed, on average over sizes."""
-    for computing in variants:
-        found = [one for one in points if (one.computing, one.model) == (computing.name, model)]
-        bests = sorted({one.best_baseline for one in found}, key=BASELINES.index)
-        gains = [one.speedup for one in found]
-        yield factor_row(
-            f"{model}: iterations over the best baseline, on average",
-            f"variant of {computing.way}: {computing.name}",
-            fmean(gains),
-            f"{min(gains):.2f}x to {max(gains):.2f}x by size; the best baseline is {', '.join(bests)}",
-            paper=SPEEDUPS[model][0],
-        )
+def _setup(computing: Computing, model: str, cases: Sequence[IterationCase]) -> str:
+    return f"{computing.name}: {_times(computing, model)}, on {', '.join(one.shape for one in cases)}"
+
+
+def _why(cases: Sequence[IterationCase]) -> str:
+    """How much there is to hide, what no endpoint can beat, and what ACE itself costs."""
+    shares = [one.share for one in cases]
+    ideal = max(one.ideal_speedup for one in cases)
+    why = (
+        f"sending takes {min(shares):.1%} to {max(shares):.1%} of computing, {_hidden(cases)}; an "
+        f"endpoint that costs nothing gains {ideal:.2f}x at most over the best baseline "
+        f"({_best_baselines(cases)})"
+    )
+    slower = max(one.computing_s["ace"] / one.computing_s["ideal"] - 1 for one in cases)
+    if slower:
+        why += f"; the memory bandwidth set aside for ACE slows computing by {slower:.1%}"
+    shortest = min(one.seconds["ace"] for one in cases)
+    if shortest < _SHORT_S:
+        why += f"; an iteration of {shortest * 1e6:.0f} us feels the time that a chunk spends in the engine"
+    return why
+
+
+def _best_baselines(cases: Sequence[IterationCase]) -> str:
+    return ", ".join(sorted({one.best_baseline for one in cases}, key=BASELINES.index))
 
 
 def _times(computing: Computing, model: str) -> str:

@@ -18,7 +18,7 @@ from weft.papers.dear.cells import fill
 from weft.papers.dear.charts import draw
 from weft.papers.dear.forms import RATIOS, UNIFORM_LAYERS, WORKERS, gains, scaling
 from weft.papers.dear.idle_network import STUDIED, fill_gap, idle_rows
-from weft.papers.dear.setup import ALGORITHM, DEVICE, MODELS, NETWORKS, Setting, authors_lines, layers_of
+from weft.papers.dear.setup import ALGORITHM, DEVICE, KINDS, MODELS, NETWORKS, Setting, layers_of
 from weft.training import train
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from weft.papers.claims import Findings
     from weft.papers.dear.cells import Cell
+    from weft.papers.dear.setup import TestbedNetwork
 
 SCALED: Final = "densenet201"
 """The model with the most tensors, and so the most start-up latency."""
@@ -46,42 +47,61 @@ class Effort:
         Some of the five.
     scaled, workers
         The model whose start-up latency is shown over these numbers of workers.
+    networks, kinds
+        Some of both networks, and of both sets of costs.
+    aside
+        Whether closed forms, start-up latency and every link are studied too.
     """
 
     models: Sequence[str] = MODELS
     scaled: str = SCALED
     workers: Sequence[int] = WORKERS
+    networks: Sequence[TestbedNetwork] = NETWORKS
+    kinds: Sequence[str] = KINDS
+    aside: bool = True
+
+
+NEEDED: Final = {
+    network.claim_id: Effort(networks=(network,), kinds=KINDS[:1], aside=False) for network in NETWORKS
+}
+"""What of the studies suffices for each claim."""
 
 
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
-    return 2 * len(NETWORKS) * len(effort.models) + 4
+    return len(effort.networks) * len(effort.kinds) * len(effort.models) + 4 * effort.aside
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     """Run every model on every network, the closed forms and the checks."""
-    simulated = [network.costs() for network in NETWORKS]
-    settings = [
-        Setting(network, "simulated", costs) for network, costs in zip(NETWORKS, simulated, strict=True)
-    ]
-    settings += [Setting(network, "authors", authors_lines(network)) for network in NETWORKS]
     layers = {model: layers_of(model) for model in dict.fromkeys((*effort.models, effort.scaled))}
     cells: list[Cell] = []
-    for setting in settings:
-        for model in effort.models:
-            tell(f"{model}, {setting.name}")
-            cells.append(fill(model, layers[model], setting))
+    settings = {network: [Setting.of(network, kind) for kind in effort.kinds] for network in effort.networks}
+    for network, of_network in settings.items():
+        for setting in of_network:
+            for model in effort.models:
+                tell(f"{model}, {setting.name}")
+                cells.append(fill(model, layers[model], setting))
+        yield from dear_rows.network_rows(network, effort.kinds, cells)
+    cells = [cell for kind in effort.kinds for cell in cells if cell.setting.endswith(kind)]
+    if not effort.aside:
+        return {"cells": [cell.to_dict() for cell in cells]}, dict
+    yield from dear_rows.each_rival(effort.kinds, cells)
+    yield from dear_rows.model_rows(cells)
+    first = settings[effort.networks[0]][0]
     tell("closed forms")
     points = gains(RATIOS, UNIFORM_LAYERS)
     tell("start-up latency")
     startup = scaling(effort.scaled, layers[effort.scaled], NETWORKS[0], effort.workers)
     tell("idle network")
     head = layers_of(STUDIED)
-    gap = fill_gap(head, simulated[0])
+    gap = fill_gap(head, first.costs)
     tell("every link")
     checked = [
         check(model, setting, policy)
-        for setting in settings[: len(NETWORKS)]
+        for of_network in settings.values()
+        for setting in of_network
+        if setting.kind == KINDS[0]
         for model in effort.models
         for policy in CHECKED
     ]
@@ -92,12 +112,10 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         "idle_network": {"model": STUDIED, "cases": [case.to_dict() for case in gap]},
         "checked": checked,
     }
-    where = f"{STUDIED}, {settings[0].name}, all-gathers queued, best fusion"
-    rows = (
-        *dear_rows.rows(cells, points, startup, checked),
-        *idle_rows(where, head, simulated[0], gap),
-    )
-    return rows, data, draw(cells, points, startup)
+    where = f"{STUDIED}, {first.name}, all-gathers queued, best fusion"
+    yield from dear_rows.aside_rows(cells, points, startup, checked)
+    yield from idle_rows(where, head, first.costs, gap)
+    return data, lambda: draw(cells, points, startup)
 
 
 def check(model: str, setting: Setting, policy: str) -> dict[str, Any]:

@@ -41,8 +41,8 @@ class TestbedNetwork:
         Short, and for people.
     uplink, latency
         Of the cable from each host to the switch.
-    claimed
-        The abstract's "up to", in percent.
+    claimed, claim_id
+        The abstract's "up to", in percent, and the identifier of that claim.
     """
 
     name: str
@@ -50,6 +50,7 @@ class TestbedNetwork:
     uplink: str
     latency: str
     claimed: float
+    claim_id: str
 
     def topology(self, hosts: int = HOSTS) -> Topology:
         """So many hosts of four GPUs on it.
@@ -69,9 +70,12 @@ class TestbedNetwork:
 
 
 NETWORKS: Final = (
-    TestbedNetwork("10GbE", "10 Gb/s Ethernet", "1.25GB/s", "12500ns", 83.0),
-    TestbedNetwork("100GbIB", "100 Gb/s InfiniBand", "12.5GB/s", "1950ns", 15.0),
+    TestbedNetwork("10GbE", "10 Gb/s Ethernet", "1.25GB/s", "12500ns", 83.0, "dear-ethernet"),
+    TestbedNetwork("100GbIB", "100 Gb/s InfiniBand", "12.5GB/s", "1950ns", 15.0, "dear-infiniband"),
 )
+
+KINDS: Final = ("simulated", "authors")
+"""Sets of costs: rings that are simulated, and lines of the authors' code."""
 
 _AUTHORS: Final = {"10GbE": AlphaBeta(7.04e-3, 9.64e-10), "100GbIB": AlphaBeta(8.06e-4, 5.89e-10)}
 
@@ -96,6 +100,11 @@ class Setting:
     network: TestbedNetwork
     kind: str
     costs: Costs
+
+    @classmethod
+    def of(cls, network: TestbedNetwork, kind: str) -> Setting:
+        """Make the costs of one of `KINDS`."""
+        return cls(network, kind, network.costs() if kind == "simulated" else authors_lines(network))
 
     @property
     def name(self) -> str:

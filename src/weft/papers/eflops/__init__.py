@@ -8,8 +8,8 @@ comes out for cases that are named. Each claim has one row that counts; the othe
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.eflops import fabrics, scaling, sharing
 from weft.papers.eflops.charts import draw
@@ -38,6 +38,8 @@ class Effort:
         GPUs that train, and seeds there.
     checked
         GPUs at which every link is simulated as well; 0 for none.
+    rooted
+        Whether servers with published speeds of the root complex are studied.
     """
 
     gpus: tuple[int, ...] = (2, 4, 8, 16)
@@ -49,31 +51,43 @@ class Effort:
     workers: tuple[int, ...] = scaling.WORKERS
     training_seeds: int = 4
     checked: int = 32
+    rooted: bool = True
+
+
+_NONE: Final = Effort(gpus=(), shapes=(), workers=(), checked=0, rooted=False)
+NEEDED: Final = {
+    "eflops-nic": replace(_NONE, gpus=(sharing.USUAL,), nics=(1,)),
+    "eflops-hdrm": replace(_NONE, shapes=Effort().shapes),
+    "eflops-scaling": replace(_NONE, workers=scaling.WORKERS[-1:]),
+}
+"""What of the studies suffices for each claim."""
 
 
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
-    return len(effort.gpus) + 1 + len(effort.shapes) + len(effort.workers) + bool(effort.checked)
+    return len(effort.gpus) + effort.rooted + len(effort.shapes) + len(effort.workers) + bool(effort.checked)
 
 
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     """Run the studies of sharing, of fabrics and of scaling."""
     shared = list(sharing.sweep(effort.gpus, effort.nics, effort.sizes, tell))
-    rooted = list(sharing.through_root(effort.nics, effort.sizes[-1], tell))
+    if shared:
+        yield from sharing_rows(shared)
+    rooted = list(sharing.through_root(effort.nics, effort.sizes[-1], tell)) if effort.rooted else []
+    if rooted:
+        yield from root_rows(rooted)
     against = list(
         fabrics.sweep(effort.shapes, effort.oversubscriptions, effort.sizes, range(effort.seeds), tell)
     )
+    if against:
+        yield from fabric_rows(against, effort.seeds)
     scaled = list(scaling.scale(effort.workers, range(effort.training_seeds), tell))
     checks = []
     if effort.checked:
         tell("every link")
         checks = [scaling.check(setup, effort.checked, "wfbp", "fp16") for setup in scaling.SETUPS]
-    rows = (
-        *sharing_rows(shared),
-        *root_rows(rooted),
-        *fabric_rows(against, effort.seeds),
-        *scaling_rows(scaled, checks),
-    )
+    if scaled:
+        yield from scaling_rows(scaled, checks)
     data: dict[str, Any] = {
         "sharing": [one.to_dict() for one in shared],
         "root_paths": [asdict(path) for path in ROOT_PATHS],
@@ -82,4 +96,4 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         "scaling": [one.to_dict() for one in scaled],
         "checks": checks,
     }
-    return rows, data, draw(shared, rooted, against, scaled)
+    return data, lambda: draw(shared, rooted, against, scaled)

@@ -55,6 +55,7 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[ClaimRow]:
         f"{AT_THE_NIC:g} GPUs for a NIC, or {needed_root() / 1e9:.1f} GB/s through the root complex if PCIe "
         f"has {PCIE_SPEED / 1e9:g}; the paper's servers are not known to us",
         up_to=AT_THE_NIC,
+        claim_id="eflops-nic",
     )
     even = max((one for one in fair if (one.gpus, one.nics) == (USUAL, 1)), key=lambda one: one.gain)
     yield _variant(
@@ -174,6 +175,7 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
         "there. The paper's network, size and baseline are not known to us, and with other leaves, other "
         "oversubscription or other sharing other numbers come out: that this one is near means nothing",
         up_to=BEYOND,
+        claim_id="eflops-hdrm",
     )
     even = max((one for one in fair if one.hashed), key=lambda one: one.most)
     yield _variant(
@@ -248,6 +250,7 @@ def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> I
             f"{least}",
             one.efficiency,
             f"the abstract has no number; {one.computing_s * 1e3:.1f} ms of computing. {others}",
+            "" if place else "eflops-scaling",
         )
     if checks:
         worst = max(checks, key=lambda one: abs(one["difference"]))

@@ -8,10 +8,18 @@ Two studies: clusters that are given (`clusters.SCENARIOS`), and what a shared c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft.papers.flexreduce.charts import draw
-from weft.papers.flexreduce.clusters import SCENARIOS, STUDIES, Scenario, Study, is_symmetric
+from weft.papers.flexreduce.clusters import (
+    ASYMMETRIC,
+    SCENARIOS,
+    STUDIES,
+    SYMMETRIC,
+    Scenario,
+    Study,
+    is_symmetric,
+)
 from weft.papers.flexreduce.rows import case_rows, draw_rows, summary_rows
 from weft.papers.flexreduce.timing import measure
 
@@ -41,6 +49,13 @@ class Effort:
     draw_size: str = "64MiB"
 
 
+NEEDED: Final = {
+    name: Effort(scenarios=tuple(one for one in SCENARIOS if one.kind in kinds), studies=())
+    for name, kinds in {"flexreduce-asymmetric": ASYMMETRIC, "flexreduce-symmetric": (SYMMETRIC,)}.items()
+}
+"""What of the clusters suffices for each claim."""
+
+
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
     return sum(len(scenario.inside) for scenario in effort.scenarios) + len(effort.studies) * effort.draws
@@ -53,6 +68,8 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         for inside in scenario.inside:
             tell(f"{scenario.name}, {inside}")
             cases.append((scenario, inside, measure(scenario.topology(inside), effort.sizes)))
+    if cases:
+        yield from summary_rows(cases)
     studies: dict[str, Draws] = {}
     for kind in effort.studies:
         studies[kind.name] = []
@@ -61,12 +78,9 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
             topology = kind.topology(seed)
             (point,) = measure(topology, [effort.draw_size], as_it_comes=True)
             studies[kind.name].append((point, is_symmetric(topology)))
-    rows = (
-        *summary_rows(cases),
-        *(row for kind in effort.studies for row in draw_rows(kind, studies[kind.name])),
-        *case_rows(cases),
-    )
-    return rows, _data(cases, studies), draw(cases, studies)
+        yield from draw_rows(kind, studies[kind.name])
+    yield from case_rows(cases)
+    return _data(cases, studies), lambda: draw(cases, studies)
 
 
 def _data(cases: list[Case], studies: dict[str, Draws]) -> dict[str, Any]:

@@ -56,7 +56,8 @@ def summary_rows(cases: Sequence[Case]) -> Iterator[ClaimRow]:
     for kinds, claim in ((ASYMMETRIC, _BEATS), ((SYMMETRIC,), _EQUALS)):
         mine = [case for case in cases if case[0].kind in kinds]
         if mine:
-            yield from _overall(claim, mine, strictly=kinds == ASYMMETRIC)
+            name = "flexreduce-asymmetric" if kinds == ASYMMETRIC else "flexreduce-symmetric"
+            yield from _overall(claim, mine, strictly=kinds == ASYMMETRIC, claim_id=name)
     for kind in ASYMMETRIC:
         last = [found[-1] for scenario, _, found in cases if scenario.kind == kind]
         if last:
@@ -64,7 +65,7 @@ def summary_rows(cases: Sequence[Case]) -> Iterator[ClaimRow]:
     yield _yardstick([found[-1] for _, _, found in cases])
 
 
-def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[ClaimRow]:
+def _overall(claim: str, cases: Sequence[Case], *, strictly: bool, claim_id: str) -> Iterator[ClaimRow]:
     """How often, on average, and as it comes."""
     named = [
         (f"{scenario.name}, {inside} at {units.format_size(point.size_bytes)}", point)
@@ -73,7 +74,7 @@ def _overall(claim: str, cases: Sequence[Case], *, strictly: bool) -> Iterator[C
     ]
     few = f"{len(named)} pairs of cluster and size"
     gains = {name: point.speedup for name, point in named}
-    yield _share(claim, few, gains, strictly=strictly)
+    yield _share(claim, few, gains, strictly=strictly, claim_id=claim_id)
     most = max(gains, key=gains.__getitem__)
     yield factor_row(
         f"{claim}: on average",
@@ -146,7 +147,13 @@ def _mean_over(points: Sequence[TimingCase], name: str) -> float:
 
 
 def _share(
-    claim: str, setup: str, gains: Mapping[str, float], *, strictly: bool, remark: str = ""
+    claim: str,
+    setup: str,
+    gains: Mapping[str, float],
+    *,
+    strictly: bool,
+    remark: str = "",
+    claim_id: str = "",
 ) -> ClaimRow:
     """Share of cases in which FlexReduce is faster, or not slower."""
     faster = sum(gain > 1 + ALIKE for gain in gains.values())
@@ -160,6 +167,7 @@ def _share(
         (faster if strictly else faster + alike) / len(gains),
         f"{faster} faster, {alike} within {ALIKE:.0%}, {slower} slower; the least is {gains[worst]:.3f}x, on "
         f"{worst}{'; ' if remark else ''}{remark}",
+        claim_id,
     )
 
 

@@ -7,7 +7,7 @@ nodes (`sweeps`), and what the interface's table takes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.packets import make_tables
@@ -47,11 +47,25 @@ class Effort:
     sizes: tuple[int, ...] = sweeps.SIZES
 
 
+_TABLES: Final = Effort(most_kib=0, networks=(), sides=(), swept=())
+NEEDED: Final = {
+    **dict.fromkeys(rows.TRAINED_CLAIMS, replace(_TABLES, networks=iterations_study.NETWORKS)),
+    **dict.fromkeys(rows.SCALING_CLAIMS, replace(_TABLES, sides=sweeps.SIDES[-1:])),
+    **{
+        f"multitree-{name}-sizes": replace(_TABLES, swept=((name, nodes),))
+        for name, nodes in sweeps.NETWORKS
+        if name in rows.GRIDS
+    },
+    **dict.fromkeys(rows.TABLE_CLAIMS, _TABLES),
+}
+"""What of the studies suffices for each claim."""
+
+
 def count_steps(effort: Effort) -> int:
     """How many steps `study` reports."""
     return (
         reference.rows_up_to(effort.most_kib)
-        + 4 * (1 + len(effort.networks))
+        + (4 * (1 + len(effort.networks)) if effort.networks else 0)
         + len(effort.sides)
         + len(effort.swept)
     )
@@ -60,23 +74,19 @@ def count_steps(effort: Effort) -> int:
 def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
     """Run the comparison, the training study and the sweeps."""
     compared = list(reference.compare(tell, effort.most_kib))
+    yield from rows.reference_rows(compared)
     machine = PaperMachine("torus", 64, fine_packets=effort.fine_packets)
-    trained = list(iterations_study.train(machine, effort.networks, tell))
+    trained = list(iterations_study.train(machine, effort.networks, tell)) if effort.networks else []
+    if trained:
+        both = machine.seconds(RING_2D_WHOLE, WHOLE_BYTES) / machine.seconds(RING_2D, WHOLE_BYTES)
+        yield from rows.trained_rows(trained, both)
     scaled = list(sweeps.over_nodes(effort.sides, tell))
+    yield from rows.scaling_rows(scaled)
     swept = list(sweeps.over_sizes(effort.swept, effort.sizes, tell))
+    yield from rows.size_rows(swept)
     tables = make_tables(machine.schedule(MULTITREE), 64 << 20, ports=4)
     idle = PaperMachine("torus", 16).run(RING, 32 << 10).link_busy_ps
-    claims = (
-        *rows.reference_rows(compared),
-        *rows.all_reduce_rows(trained),
-        rows.whole_row(machine.seconds(RING_2D_WHOLE, WHOLE_BYTES) / machine.seconds(RING_2D, WHOLE_BYTES)),
-        *rows.share_rows(trained),
-        *rows.training_rows(trained),
-        *rows.overlap_rows(trained),
-        *rows.scaling_rows(scaled),
-        *rows.size_rows(swept),
-        *rows.table_rows(tables, float((idle > 0).mean())),
-    )
+    yield from rows.table_rows(tables, float((idle > 0).mean()))
     data: dict[str, Any] = {
         "reference": [row.to_dict() for row in compared],
         "training": [row.to_dict() for row in trained],
@@ -84,4 +94,4 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         "sizes": [point.to_dict() for point in swept],
         "table": {"entries": tables.entries, "entry_bits": tables.entry_bits(), "bits": tables.table_bits},
     }
-    return claims, data, draw(compared, trained, scaled, swept)
+    return data, lambda: draw(compared, trained, scaled, swept)
