@@ -46,7 +46,7 @@ def tables() -> str:
 def _section(paper: str, entry: StoredPaper) -> str:
     rows = "".join(_row(one) for one in entry.outcomes.values())
     head = "| claim | paper | here | deviation | verdict | why |\n|---|---|---|---|---|---|\n"
-    cost = sum(entry.cpu_seconds[study.claim_ids[0]] for study in studies_of(paper))
+    cost = sum(entry.cpu_seconds.get(study.claim_ids[0], 0.0) for study in studies_of(paper))
     commits = ", ".join(dict.fromkeys(f"`{one[:12]}`" for one in entry.commits.values()))
     made = f"Made by `{COMMAND}` of commit {commits} in {cost:.0f} CPU seconds."
     about = textwrap.fill(f"[The page]({paper}.md) of {PAPERS[paper]} {made}", WIDTH)

@@ -160,7 +160,9 @@ def _number(row: ClaimRow) -> str:
 
 
 def _ours(row: ClaimRow) -> str:
-    text = f"{row.ours:.3g}{row.unit}"
+    from weft.papers.outcome_texts import number_text
+
+    text = number_text(row.ours, row.unit)
     return text if row.deviation is None else f"{text} ({row.deviation:+.1%})"
 
 
@@ -169,7 +171,7 @@ def _show_claims(outcomes: Sequence[ClaimOutcome], left_out: Sequence[str] | Non
 
     `left_out` names the claims that were not run; None if outcomes are the stored ones.
     """
-    from weft.papers.outcomes import VERSION, stored
+    from weft.papers.outcomes import VERSION, find_claims, stored
 
     if as_json:
         document: dict[str, Any] = {"version": VERSION, "claims": [one.to_dict() for one in outcomes]}
@@ -182,11 +184,16 @@ def _show_claims(outcomes: Sequence[ClaimOutcome], left_out: Sequence[str] | Non
     console.print_line("Why" if left_out is not None else "Why, where it is not within 10 %", "bold")
     for one in far:
         console.print_facts((one.claim_id, one.why))
-    console.print()
     if left_out is None:
+        console.print()
         console.print_line(f"Stored results of commit {_commits(*stored().values())}.")
+        names = {one.claim_id for one in outcomes}
+        new = [name for paper in stored() for name in find_claims(paper) if name not in names]
+        if new:
+            console.print_line(f"Not stored yet, make claims does it: {', '.join(new)}")
         console.print_line("weft reproduce PAPER, --claim ID or --quick runs them anew.")
     elif left_out:
+        console.print()
         console.print_line(
             f"left out, for they take longer; weft reproduce --claim ID runs one: {', '.join(left_out)}"
         )

@@ -34,6 +34,9 @@ NEAR: Final = {"within_10": 0.10, "within_25": 0.25}
 
 NOT_REPRODUCED: Final = "not_reproduced"
 NO_NUMBER: Final = "no_number"
+FACTOR: Final = "x"
+"""Unit of how many times as fast or as much."""
+
 VERDICTS: Final = (*NEAR, NOT_REPRODUCED, NO_NUMBER)
 
 
@@ -43,18 +46,36 @@ def describe(paper: str) -> dict[str, Any]:
     return about | {"assumptions": tuple(about["assumptions"])}
 
 
-def judge(deviation: float | None) -> str:
-    """Choose the verdict for how much more than the paper's number ours is, as a share of it.
-
-    Numbers that a paper calls the most ("up to") are judged as all others: its most beside ours.
+def deviate(paper: float | None, ours: float) -> float | None:
+    """How much more than the paper's number ours is, as a share of it; None without a number.
 
     Examples
     --------
-    >>> [judge(deviation) for deviation in (-0.07, 0.25, 0.3, None)]
-    ['within_10', 'within_25', 'not_reproduced', 'no_number']
+    >>> deviate(2.0, 1.5)
+    -0.25
     """
-    if deviation is None:
+    return ours / paper - 1 if paper else None
+
+
+def judge(paper: float | None, ours: float, unit: str = "") -> str:
+    """Choose the verdict on a claim, one of `VERDICTS`.
+
+    It goes by the deviation, whichever way that goes. Numbers that a paper calls the most ("up to") are
+    judged as all others: its most beside ours. Where the paper has a speed-up and here nothing is faster, the
+    claim is not reproduced, however small the speed-up.
+
+    Examples
+    --------
+    >>> [judge(1.5, ours, "x") for ours in (1.6, 1.2, 2.0)]
+    ['within_10', 'within_25', 'not_reproduced']
+    >>> judge(1.05, 1.0, "x"), judge(None, 3.0)
+    ('not_reproduced', 'no_number')
+    """
+    deviation = deviate(paper, ours)
+    if paper is None or deviation is None:
         return NO_NUMBER
+    if unit == FACTOR and paper > 1 and round(ours, 2) <= 1:
+        return NOT_REPRODUCED
     return next((verdict for verdict, most in NEAR.items() if abs(deviation) <= most), NOT_REPRODUCED)
 
 
@@ -103,7 +124,7 @@ class ClaimRow(StudyCase):
     @property
     def verdict(self) -> str:
         """One of `VERDICTS`."""
-        return judge(self.deviation)
+        return judge(self.paper, self.ours, self.unit)
 
     @property
     def deviation(self) -> float | None:
@@ -114,7 +135,7 @@ class ClaimRow(StudyCase):
         >>> ClaimRow("faster", "here", paper=2.0, ours=1.5).deviation
         -0.25
         """
-        return None if not self.paper else self.ours / self.paper - 1
+        return deviate(self.paper, self.ours)
 
 
 def factor_row(
@@ -128,7 +149,7 @@ def factor_row(
 ) -> ClaimRow:
     """Make a row of how many times as fast or as much; `up_to` is a number that the paper calls the most."""
     said = paper if up_to is None else up_to
-    return ClaimRow(claim, setup, said, ours, "x", why, up_to is not None, claim_id)
+    return ClaimRow(claim, setup, said, ours, FACTOR, why, up_to is not None, claim_id)
 
 
 def percent_row(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import InputError, no_such, quote
 from weft.papers import PAPERS, find_paper, reproduce
-from weft.papers.claims import describe, judge
+from weft.papers.claims import describe, deviate, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,12 +60,12 @@ class ClaimOutcome:
     @property
     def deviation(self) -> float | None:
         """How much more than the paper's number ours is, as a share of it; None without a number."""
-        return None if not self.paper_value else self.ours / self.paper_value - 1
+        return deviate(self.paper_value, self.ours)
 
     @property
     def verdict(self) -> str:
         """One of `weft.papers.claims.VERDICTS`."""
-        return judge(self.deviation)
+        return judge(self.paper_value, self.ours, self.unit)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON, as ``weft reproduce --json`` prints it."""
@@ -191,7 +191,7 @@ def find_claims(paper: str) -> dict[str, str]:
 
 @cache
 def stored() -> dict[str, StoredPaper]:
-    """Outcomes that come with the package, by paper.
+    """Outcomes that come with the package, by paper. Only in a clone may a claim be new, and not stored yet.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def store(outcomes: Sequence[ClaimOutcome], cpu_seconds: float, commit: str, com
     }
     order = [name for paper in PAPERS for name in find_claims(paper)]
     remade = {outcome.claim_id for outcome in outcomes}
-    studies = [entry]
+    studies: list[dict[str, Any]] = [entry]
     for one in json.loads(STORED.read_text("utf-8"))["studies"]:
         # What a study no longer has, or another one has now, is dropped.
         kept = [claim for claim in one["claims"] if claim["id"] in order and claim["id"] not in remade]
@@ -250,4 +250,4 @@ def _read(paper: str, studies: Sequence[dict[str, Any]]) -> StoredPaper:
             fields = {field: value for field, value in one.items() if field != "id"}
             found[name] = ClaimOutcome(paper, name, claims[name], **fields)
             commits[name], cost[name] = study["commit"], study["cpu_seconds"]
-    return StoredPaper({name: found[name] for name in claims}, commits, cost)
+    return StoredPaper({name: found[name] for name in claims if name in found}, commits, cost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -78,5 +79,5 @@ def in_order(papers: Iterable[str]) -> list[ClaimStudy]:
 
 
 def _cost(study: ClaimStudy) -> float:
-    """CPU seconds of a study, as stored."""
-    return stored()[study.paper].cpu_seconds[study.claim_ids[0]]
+    """CPU seconds of a study, as stored; what is not stored is taken to be long."""
+    return stored()[study.paper].cpu_seconds.get(study.claim_ids[0], math.inf)
