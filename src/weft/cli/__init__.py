@@ -40,7 +40,7 @@ VERBS: Final = {
     "simulate": "Run one schedule on its simulated network.",
     "packets": "Run the tables of network interfaces packet by packet.",
     "train": "Simulate an iteration of training on a cluster.",
-    "reproduce": "Run what a paper claims, beside its numbers.",
+    "reproduce": "Show what papers claim, beside what comes out here.",
     "run": "Start the ranks of a job on this machine.",
     "probe": "Measure the cluster that a job runs on.",
     "bench": "Time collectives for real, beside other runtimes.",
