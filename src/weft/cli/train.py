@@ -26,6 +26,9 @@ _ALL = "all"
 _BASELINES = 3
 """Of the endpoints that are compared, the first are baselines."""
 
+_FEW_TIMES = 4
+"""Times of iterations that take turns which are printed."""
+
 _network = lru_cache(maxsize=4)(obtain_network)
 """Topologies and plans by their names; a process that simulates many jobs reads each once."""
 
@@ -138,7 +141,7 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
 @click.option(
     "--iterations",
     type=click.IntRange(2, 1000),
-    help="How many to simulate; by default as many as the policy needs.",
+    help="How many to simulate; by default as many as it takes until times repeat, up to 16.",
 )
 @click.option(
     "--jitter",
@@ -250,7 +253,7 @@ def _show(result: TrainingResult, console: Console) -> None:
         *([("advice", printable(result.reason))] if result.reason else []),
         ("endpoint", f"{found['endpoint']}: {result.cluster.endpoint.summary}"),
         ("schedules", by or "none"),
-        ("iteration", f"{human_seconds(seconds)}, {_rate(found['samples_per_s'])} samples/s"),
+        ("iteration", _iteration(found)),
         ("computing", share(found["computing_s"])),
         ("exposed", share(found["exposed_s"])),
         ("sending", f"{human_seconds(found['communication_s'])} in all, seen from rank 0"),
@@ -261,6 +264,20 @@ def _show(result: TrainingResult, console: Console) -> None:
         ("whole run", "busy: " + ", ".join(f"{name} {use:.1%}" for name, use in uses)),
         ("busiest", ", ".join(f"{link['link']} {link['busy']:.1%}" for link in found["busiest_links"])),
     )
+
+
+def _iteration(found: dict[str, Any]) -> str:
+    """Its time and the samples per second; of which iterations that is the mean, if they differ."""
+    text = f"{units.human_seconds(found['seconds'])}, {_rate(found['samples_per_s'])} samples/s"
+    times = [units.human_seconds(part) for part in found["steady_s"]]
+    if len(set(times)) < 2:
+        return text
+    if not found["settled"]:
+        low, high = (units.human_seconds(end(found["steady_s"])) for end in (min, max))
+        return f"{text}; mean of the last {len(times)}, which take {low} to {high}"
+    if len(times) > _FEW_TIMES:
+        times = [*times[:_FEW_TIMES], ".."]
+    return f"{text}; mean of {len(found['steady_s'])} that take turns: {', '.join(times)}"
 
 
 def _model(found: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from weft.simulation import LocalWork
 from weft.training.endpoint_resources import CHANNEL, COMPUTE, Equipment
 from weft.training.endpoints import ENDPOINTS, Endpoint
 from weft.training.single_channel import TaskTimes, last_iteration
+from weft.training.steady_state import find_steady_window
 from weft.training.task_graph import TaskKind
 from weft.training.while_sending import MOST_PASSES, SETTLED, Amounts, stretch
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from weft.training.endpoint_cost import Slowdowns
     from weft.training.iteration import IterationTimeline
     from weft.training.schedules import Chooser
+    from weft.training.steady_state import SteadyWindow
     from weft.training.task_graph import Graph, RankTask
 
 _LARGEST_JITTER: Final = 1.0
@@ -98,12 +100,12 @@ class ClusterRun:
     ----------
     timeline
         The last full iteration as rank 0 saw it.
-    seconds
-        Of that iteration, from one start of the slowest rank to the next.
+    steady
+        The last iterations, over which the next two are means.
     exposed_s
-        Seconds of it in which a rank computes nothing, on average.
+        Seconds of an iteration in which a rank computes nothing, on average.
     computing_s
-        Seconds in which a rank computes, on average.
+        Seconds of an iteration in which a rank computes, on average.
     run_ps
         From the beginning to the end of all iterations.
     iterations
@@ -117,7 +119,7 @@ class ClusterRun:
     """
 
     timeline: IterationTimeline
-    seconds: float
+    steady: SteadyWindow
     exposed_s: float
     computing_s: float
     run_ps: int
@@ -126,6 +128,11 @@ class ClusterRun:
     ended_ps: NDArray[np.int64]
     flow: WorkflowResult
     equipment: Equipment
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of an iteration in the steady state."""
+        return self.steady.seconds
 
     @property
     def link_use(self) -> NDArray[np.float64]:
@@ -303,14 +310,14 @@ def _judge(graph: Graph, flow: WorkflowResult, tasks: NDArray[np.int64], equipme
     began = np.minimum.reduceat(flow.began_ps, np.concatenate([[0], tasks[:-1] + 1]))
     ended = flow.ended_ps[tasks]
     starts = began[graph.starts].max(axis=1)
-    last = len(graph.starts) - 2
+    steady = find_steady_window(began[graph.starts])
+    iterations, count = len(graph.starts), len(steady.intervals_s)
     mine = [
         number
         for number, task in enumerate(graph.tasks)
-        if task.kind is TaskKind.COMPUTE and task.iteration == last
+        if task.kind is TaskKind.COMPUTE and iterations - 1 - count <= task.iteration < iterations - 1
     ]
-    seconds = float(starts[-1] - starts[-2]) / units.PS_PER_S
-    computing = float((ended[mine] - began[mine]).sum(axis=0).mean()) / units.PS_PER_S
+    computing = float((ended[mine] - began[mine]).sum(axis=0).mean()) / count / units.PS_PER_S
     first = TaskTimes(
         tuple((began[:, 0] / units.PS_PER_S).tolist()),
         tuple((ended[:, 0] / units.PS_PER_S).tolist()),
@@ -319,11 +326,11 @@ def _judge(graph: Graph, flow: WorkflowResult, tasks: NDArray[np.int64], equipme
     )
     return ClusterRun(
         timeline=last_iteration(graph, first),
-        seconds=seconds,
-        exposed_s=max(0.0, seconds - computing),
+        steady=steady,
+        exposed_s=max(0.0, steady.seconds - computing),
         computing_s=computing,
         run_ps=flow.time_ps,
-        iterations=len(graph.starts),
+        iterations=iterations,
         began_ps=began,
         ended_ps=ended,
         flow=flow,

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 _BUSIEST: Final = 5
 
+MOST_ITERATIONS: Final = 16
+"""A job that is not asked for a number simulates up to this many until their times repeat."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
@@ -74,7 +77,9 @@ class TrainingJob:
     channels, overhead_s
         Collectives under way at a time, and seconds that each takes before it sends.
     iterations
-        How many are simulated, at least 2; by default as many as the policy needs.
+        How many are simulated, at least 2; by default as many as the policy needs, and up to
+        `MOST_ITERATIONS` where times do not repeat before. The time of an iteration is the mean over the period
+        with which they repeat, or over the later half if they never do.
     jitter, stragglers, seed
         How ranks differ in what they compute, as in `Noise`.
     """
@@ -120,10 +125,19 @@ class TrainingJob:
         costs = Simulated(choose)
         fusion = None if self.fusion is None else units.parse_size(self.fusion)
         policy, options, reason = choose_policy(self.policy, fusion, self.options, endpoint, layers, costs)
-        graph = policy.build(layers, iterations=self.iterations, costs=costs, **options)
         noise = Noise(self.jitter, self.stragglers, self.seed)
         cluster = Cluster(topology, choose, endpoint, self.channels, self.overhead_s, noise)
-        run = cluster.run(graph, record=record, slowdowns=slowdowns)
+
+        def simulate(iterations: int | None) -> tuple[Graph, ClusterRun]:
+            graph = policy.build(layers, iterations=iterations, costs=costs, **options)
+            return graph, cluster.run(graph, record=record, slowdowns=slowdowns)
+
+        graph, run = simulate(self.iterations)
+        # With jitter no two iterations are alike, and more of them would not change that.
+        while self.iterations is None and not (run.steady.settled or self.jitter):
+            if 2 * run.iterations > MOST_ITERATIONS:
+                break
+            graph, run = simulate(2 * run.iterations)
         return TrainingResult(self, workload, device, layers, policy, options, reason, graph, cluster, run)
 
 
@@ -219,6 +233,8 @@ class TrainingResult:
             "planned": self.planned,
             "algorithms": self.algorithms(),
             **{name: getattr(run, name) for name in ("iterations", "seconds", "computing_s", "exposed_s")},
+            "steady_s": list(run.steady.intervals_s),
+            "settled": run.steady.settled,
             "samples_per_s": self.samples_per_s,
             "forward_s": forward_seconds(layers),
             "backward_s": backward_seconds(layers),
