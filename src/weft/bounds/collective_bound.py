@@ -172,6 +172,27 @@ def equal_shard_all_reduce_seconds(topology: Topology, size_bytes: int) -> float
     return sum(lower_bound(topology, phase, size_bytes).bandwidth_seconds for phase in phases)
 
 
+def any_shard_half_seconds(topology: Topology, size_bytes: int) -> float:
+    """Seconds that either half of an all-reduce takes at least, whoever owns which part between the halves.
+
+    The halves are a reduce-scatter and an all-gather whose shards may be of any sizes, as those of an all-reduce
+    that is cut in two. In either half each element changes sets p - 1 times, half as often as in the all-reduce,
+    and if a set owns the share a, then 1 - a leaves it and a enters it: the longer of these takes half the time
+    of the whole at least, where as much can enter as leave. Elsewhere only divisions of all ranks count.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> hosts = load_topology("hosts:4,2@uplink=1GB/s")
+    >>> any_shard_half_seconds(hosts, 6_000_000), lower_bound(hosts, "all_gather", 6_000_000).seconds
+    (0.003, 0.004)
+    """
+    demand = Demand("all_reduce", topology.ranks, size_bytes, 1, 0)
+    if np.array_equal(*node_sets.port_capacity(topology)):
+        return float(_best_bandwidth(topology, demand, None).seconds) / 2
+    return float(max(finding.seconds for finding in divisions(topology, demand))) / 2
+
+
 def _check(topology: Topology, collective: str, size_bytes: int, root: int, element_bytes: int) -> None:
     check_choice("collective", collective, COLLECTIVES)
     topology.check_root(root)

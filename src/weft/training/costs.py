@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from weft import limits
-from weft.bounds.collective_bound import lower_bound
+from weft.bounds.collective_bound import any_shard_half_seconds, lower_bound
 from weft.errors import InputError
 from weft.simulation import simulate
 from weft.topology import load_topology
@@ -151,6 +151,9 @@ class _ByName(ABC):
 class Bounded(_ByName):
     """What no schedule on a topology can beat: for lines that no simulated policy may cross.
 
+    Reduce-scatters and all-gathers are halves of an all-reduce here, with shards of any sizes, because a policy
+    may cut an all-reduce in two that gives ranks behind slow links less.
+
     Examples
     --------
     >>> Bounded(load_topology("ring:4@bw=1GB/s,lat=0s")).all_reduce(4_000_000)
@@ -160,7 +163,11 @@ class Bounded(_ByName):
     topology: Topology
 
     def _seconds(self, collective: str, size_bytes: int) -> float:
-        return lower_bound(self.topology, collective, size_bytes).seconds if size_bytes else 0.0
+        if not size_bytes:
+            return 0.0
+        if collective in ("reduce_scatter", "all_gather"):
+            return any_shard_half_seconds(self.topology, size_bytes)
+        return lower_bound(self.topology, collective, size_bytes).seconds
 
 
 class Interpolated(_ByName):
