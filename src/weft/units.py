@@ -1,7 +1,8 @@
 """Quantities as people write them: ``64MiB``, ``25GB/s``, ``10Gbit/s``, ``150ns``.
 
 Everything is exact: sizes are whole bytes, speeds whole bytes per second, times whole picoseconds (rounded
-up). MiB is 2^20, MB is 10^6, and a lower-case ``b`` or ``bit`` is a bit, so ``10Gb/s`` is 1.25 GB/s.
+up). MiB is 2^20, MB is 10^6, the bare M of a size is 2^20, and a lower-case ``b`` or ``bit`` is a bit, so
+``10Gb/s`` is 1.25 GB/s.
 """
 
 from __future__ import annotations
@@ -33,12 +34,18 @@ _BYTES: Final = re.compile(r"([kKMGTP]?)(i?)(bits?|bytes?|b|B)?\Z")
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes in a size such as ``"64MiB"``, ``"1.5 GB"`` or ``4096``.
+    """Bytes in a size such as ``"64MiB"``, ``"1.5 GB"``, ``"64M"`` or ``4096``.
+
+    KiB, MiB, GiB and the bare letters K, M, G are powers of 1024; KB, MB, GB are powers of 1000. A fraction
+    of such a unit is rounded to the nearest byte, so that sizes can be given as they are printed; a fraction
+    of a byte is an error.
 
     Examples
     --------
     >>> parse_size("64MiB"), parse_size("1.5MB"), parse_size("512")
     (67108864, 1500000, 512)
+    >>> parse_size("64M"), parse_size("6.6MiB")
+    (67108864, 6920602)
     """
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise UnitError(f"size {_shown(text)}: expected bytes as a whole number or text such as '64MiB'")
@@ -46,7 +53,10 @@ def parse_size(text: str | int) -> int:
         value = Fraction(text)
     else:
         number, unit = _split("size", text, "'64MiB', '1.5GB' or '4096'")
-        value = number * _byte_unit("size", text, unit, allow_bits=False)
+        scale = _byte_unit("size", text, unit, allow_bits=False)
+        value = number * scale if scale == 1 else Fraction(round(number * scale))
+        if number and not value:
+            raise UnitError(f"size {_shown(text)}: is less than a byte")
     if value.denominator != 1:
         raise UnitError(f"size {_shown(text)}: is not a whole number of bytes")
     if value < 0:
@@ -212,7 +222,8 @@ def _byte_unit(what: str, text: str, unit: str, *, allow_bits: bool) -> Fraction
     if match is None or (match[2] and not match[1]):
         raise UnitError(f"{what} {text!r}: unknown unit {unit!r}, expected B, KB, KiB, MB, MiB, GB or GiB")
     prefix, binary, word = match.groups()
-    scale = Fraction(1024 if binary else 1000) ** _DECIMAL[prefix]
+    is_bare_size = word is None and not allow_bits
+    scale = Fraction(1024 if binary or is_bare_size else 1000) ** _DECIMAL[prefix]
     if word in ("b", "bit", "bits"):
         if not allow_bits:
             raise UnitError(f"{what} {text!r}: sizes are in bytes, write {unit[: -len(word)]}B")

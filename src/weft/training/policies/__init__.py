@@ -171,10 +171,10 @@ POLICIES: Final[dict[str, Policy]] = {
     for line in (
         Policy("serial", "ideal-wfbp", "no overlap: backward, then all-reduces, then the next forward"),
         Policy("wfbp", "ideal-wfbp", "all-reduces behind the backward pass, of every tensor unless fused"),
-        Policy("ddp", "ideal-wfbp", "PyTorch's buckets of 25 MiB, the first of 1 MiB, behind backward"),
-        Policy("horovod", "ideal-wfbp", "what is ready in a cycle of 1 ms is fused, up to 128 MiB"),
+        Policy("ddp", "ideal-wfbp", "PyTorch's buckets (by default 25 MiB, the first 1 MiB) behind backward"),
+        Policy("horovod", "ideal-wfbp", "what is ready in a cycle is fused (by default 1 ms, up to 128 MiB)"),
         Policy("mg-wfbp", "ideal-wfbp", "gradients merged where latency saved outweighs waiting"),
-        Policy("bytescheduler", "ideal-overlap", "parts of 4 MB, first layers first, without a barrier"),
+        Policy("bytescheduler", "ideal-overlap", "parts (by default 4 MB), first layers first, no barrier"),
         Policy("gradient-first", "ideal-overlap", "gradients of weights before those of inputs, no barrier"),
         Policy("zero", "ideal-dear", "gradients spread over the ranks (stage 2), or parameters too (3)"),
         Policy("dear", "ideal-dear", "reduce-scatters behind backward, all-gathers behind the next forward"),
