@@ -167,3 +167,35 @@ def test_a_secret_that_is_given_is_what_counts(script: str, scratch: Path) -> No
     words = [TORCHRUN, "--nproc-per-node", "4", "--master-port", str(port), script]
     job = start(words, scratch, WEFT_SECRET="ab" * 32)
     assert done(finish([job], 120), "torchrun", "NoneType")
+
+
+TORCH_JOB = """
+import os
+import torch
+import weft
+from weft.runtime import find_place
+torch.distributed.init_process_group(os.environ["BACKEND"])
+total = torch.ones(3)
+torch.distributed.all_reduce(total)
+assert total.tolist() == [2.0] * 3
+assert torch.distributed.get_rank() == int(os.environ["LOCAL_RANK"])
+assert os.environ["LOCAL_WORLD_SIZE"] == "2"
+torch.distributed.destroy_process_group()
+place = find_place()
+assert place.launcher == "weft" and place.secret is not None
+assert str(place.port) == os.environ["WEFT_PORT"] != os.environ["MASTER_PORT"]
+with weft.init() as comm:
+    print("done", comm.rank, flush=True)
+"""
+
+
+@pytest.mark.parametrize("backend", ["gloo", "weft"])
+def test_weft_run_starts_scripts_that_were_written_for_torchrun(
+    backend: str, tmp_path: Path, scratch: Path
+) -> None:
+    path = tmp_path / "torch_job.py"
+    path.write_text(TORCH_JOB.replace("import weft\n", "import weft\nimport weft.torch\n"), "utf-8")
+    words = [sys.executable, "-m", "weft", "run", "-n", "2", str(path)]
+    ((code, output),) = finish([start(words, scratch, BACKEND=backend)], 120)
+    assert code == 0, output
+    assert {line[-6:] for line in output.splitlines()} >= {"done 0", "done 1"}

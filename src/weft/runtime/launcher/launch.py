@@ -144,9 +144,12 @@ def launch(
         raise InputError(f"{ranks} ranks: a job has at least one")
     limits.check("ranks on one machine", ranks, limits.MAX_LOCAL_RANKS)
     holder, port = reserve_port(LOOPBACK)
-    with holder, _Job(ranks, out, err, marked=marked, keep_going=keep_going) as job:
-        job.start(command, job_variables(ranks, port, attempt), seats or [Seat()] * ranks)
-        return job.run()
+    with holder:
+        other_holder, torch_port = reserve_port(LOOPBACK)
+        with other_holder, _Job(ranks, out, err, marked=marked, keep_going=keep_going) as job:
+            variables = job_variables(ranks, port, attempt) | _torch_variables(ranks, torch_port)
+            job.start(command, variables, seats or [Seat()] * ranks)
+            return job.run()
 
 
 def job_variables(ranks: int, port: int, attempt: int = 0) -> dict[str, str]:
@@ -164,6 +167,21 @@ def job_variables(ranks: int, port: int, attempt: int = 0) -> dict[str, str]:
         "WEFT_ATTEMPT": str(attempt),
         "WEFT_JOB": secrets.token_hex(8),
         "WEFT_SECRET": secrets.token_hex(SECRET_BYTES),
+    }
+
+
+def _torch_variables(ranks: int, port: int) -> dict[str, str]:
+    """What torchrun tells its ranks, for scripts that read it, as ``env://`` of torch.distributed does.
+
+    The port is for torch's store. Weft reads its own variables before these, so its ranks meet with their
+    secret.
+    """
+    size = str(ranks)
+    return {
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": size,
+        "MASTER_ADDR": LOOPBACK,
+        "MASTER_PORT": str(port),
     }
 
 
@@ -256,7 +274,8 @@ class _Job:
         """Start every rank."""
         prepare = before_exec()
         for rank, seat in enumerate(seats):
-            own = {"WEFT_RANK": str(rank), "WEFT_LOCAL_RANK": str(rank), **seat.variables}
+            own = {name: str(rank) for name in ("WEFT_RANK", "WEFT_LOCAL_RANK", "RANK", "LOCAL_RANK")}
+            own |= seat.variables
             own[failure_reports.VARIABLE] = self._reports.address
             try:
                 process = subprocess.Popen(
