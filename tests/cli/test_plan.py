@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.running import Run
 
-from weft.planning import load_plan
+from weft import planning
+from weft.planning import Plan, load_plan
 from weft.schedule.codec import load_schedule
 from weft.topology import load_topology
 
@@ -152,3 +155,29 @@ def test_bad_use_is_one_line(weft: Run, words: tuple[object, ...], problem: str)
     assert outcome.err.count("\n") == 1
     assert problem in outcome.err
     assert outcome.out == ""
+
+
+def test_an_interrupt_keeps_the_plan_so_far(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = planning.plan_steps
+
+    def interrupted(*arguments: Any, **how: Any) -> Iterator[Plan]:
+        yield next(whole(*arguments, **how))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planning, "plan_steps", interrupted)
+    outcome = weft("plan", "ring:4", "--size", "1MiB", *FEW, "-o", "plan.weft")
+    assert outcome.code == 130
+    assert "best plan so far" in outcome.err
+    assert "wrote plan.weft" in outcome.out
+    assert not load_plan("plan.weft").complete
+
+
+def test_an_interrupt_before_there_is_a_plan_writes_none(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: Any, **_how: Any) -> Iterator[Plan]:
+        raise KeyboardInterrupt
+        yield  # a generator, as plan_steps is
+
+    monkeypatch.setattr(planning, "plan_steps", interrupted)
+    outcome = weft("plan", "ring:4", "--size", "1MiB", *FEW, "-o", "plan.weft")
+    assert outcome.code == 130
+    assert not Path("plan.weft").exists()

@@ -13,6 +13,7 @@ from weft.errors import InputError, TopologyError, UnsupportedError, Verificatio
 from weft.planning import Plan, compare, plan, plan_steps
 from weft.planning.candidates import PROMPT, Candidate
 from weft.planning.plan_text import human_size
+from weft.planning.plans import Contender
 from weft.schedule import COLLECTIVES
 from weft.simulation import simulate
 from weft.topology import load_topology
@@ -365,3 +366,21 @@ def test_a_simulation_introduces_itself_in_one_line() -> None:
     ring = weft.algorithms.ring.all_reduce(load_topology("ring:4@bw=1GB/s,lat=1us"))
     found = simulate(ring, "4MB", segment_bytes=None)
     assert repr(found) == "<SimulationResult ring all_reduce of 4MB: 6.006 ms, 0.67 GB/s>"
+
+
+def test_contenders_that_are_shown_are_simulated_and_none_is_faster_than_the_winner() -> None:
+    found = plan("hosts:4,4,2@uplink=25GB/s/12GB/s/6GB/s", "8MiB")
+    best: dict[str, Contender] = {}
+    for contender in found.contenders:
+        best.setdefault(contender.algorithm, contender)
+    shown = list(best.values())[:4]
+    assert all(contender.simulated for contender in shown)
+    assert shown[0].seconds >= found.seconds
+    others = next(line for line in found.explain().splitlines() if line.startswith("others"))
+    assert "~" not in others
+
+
+def test_contenders_that_were_not_simulated_are_marked() -> None:
+    found = plan("ring:8", "64MiB", algorithms=["ring", "bidirectional_ring"])
+    guessed = tuple(replace(one, simulated=False) for one in found.contenders)
+    assert "ring ~+100.5 % at 64MiB" in replace(found, contenders=guessed).explain()

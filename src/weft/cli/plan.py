@@ -12,6 +12,8 @@ from weft.cli.output import check_outputs, present, progress, write_output
 from weft.errors import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from weft.cli.console import Console
     from weft.planning import Plan
 
@@ -62,10 +64,10 @@ def command(
 
     Every algorithm and variant that applies is built, verified and simulated; the plan says which one to run
     at which size, in segments of which size, and how near that is to what no algorithm can beat. weft verify,
-    simulate and export take the file.
+    simulate and export take the file. Ctrl-C ends the search with the best plan so far and writes that one.
     """
     from weft.cli.inputs import obtain_network
-    from weft.planning import Plan, load_plan, plan
+    from weft.planning import Plan, load_plan, plan_steps
     from weft.planning.plan_file import encode_plan
 
     check_outputs(output, as_json=as_json)
@@ -78,7 +80,8 @@ def command(
     known = None if warm_start is None else load_plan(warm_start)
     with progress("plan") as report:
         only = algorithms or None
-        found = plan(network, sizes or None, algorithms=only, warm_start=known, progress=report, **how)
+        steps = plan_steps(network, sizes or None, algorithms=only, warm_start=known, progress=report, **how)
+        found, is_interrupted = _last_of(steps)
         data = b"" if output is None else encode_plan(found)
     if output is not None:
         write_output(output, data)
@@ -86,6 +89,24 @@ def command(
         present(found, _show, as_json=as_json)
     if output is not None and output != "-" and not as_json:
         click.echo(f"\nwrote {printable(output)}, {len(data):,} bytes")
+    if is_interrupted:
+        # As an interrupt ends every command, but after the plan is safe.
+        raise KeyboardInterrupt
+
+
+def _last_of(steps: Iterator[Plan]) -> tuple[Plan, bool]:
+    """Give the last plan, or on Ctrl-C the best so far, and whether it is that one."""
+    found: Plan | None = None
+    try:
+        for better in steps:
+            found = better
+    except KeyboardInterrupt:
+        if found is None:
+            raise
+        click.echo("weft: interrupted; this is the best plan so far", err=True)
+        return found, True
+    assert found is not None  # there is always a last one
+    return found, False
 
 
 def _given() -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from weft.units import count, format_bandwidth, format_size, human_seconds
 
 if TYPE_CHECKING:
-    from weft.planning.plans import Plan, PlanPoint
+    from weft.planning.plans import Contender, Plan, PlanPoint
 
 WIDTH: Final = 80
 _SECONDS: Final = 3
@@ -126,12 +126,12 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
     variants = [planned.label for planned in plan.schedules if planned.variant]
     if variants:
         notes.insert(0, ("variants", ", ".join(variants)))
-    best: dict[str, float] = {}
+    best: dict[str, Contender] = {}
     for contender in plan.contenders:
         if contender.algorithm != plan.algorithm:
-            best.setdefault(contender.algorithm, contender.seconds / point.seconds)
+            best.setdefault(contender.algorithm, contender)
     if best:
-        texts = [f"{name} {100 * (ratio - 1):+.1f} %" for name, ratio in list(best.items())[:_SECONDS]]
+        texts = [_compared(contender, point.seconds) for contender in list(best.values())[:_SECONDS]]
         notes.append(("others", f"{', '.join(texts)} at {at}"))
     names: dict[str, list[str]] = {}
     for one in plan.skipped:
@@ -144,6 +144,12 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
     work = f"{plan.simulations} simulations of {count(len(plan.contenders), 'schedule')}, all verified"
     notes.append(("planned in", f"{plan.cpu_seconds:.2f} CPU seconds, {work}"))
     return notes
+
+
+def _compared(contender: Contender, seconds: float) -> str:
+    """How much longer a contender takes, with a sign before what is an estimate."""
+    sign = "" if contender.simulated else "~"
+    return f"{contender.algorithm} {sign}{100 * (contender.seconds / seconds - 1):+.1f} %"
 
 
 def human_size(size_bytes: int) -> str:
