@@ -175,10 +175,11 @@ def equal_shard_all_reduce_seconds(topology: Topology, size_bytes: int) -> float
 def any_shard_half_seconds(topology: Topology, size_bytes: int) -> float:
     """Seconds that either half of an all-reduce takes at least, whoever owns which part between the halves.
 
-    The halves are a reduce-scatter and an all-gather whose shards may be of any sizes, as those of an all-reduce
-    that is cut in two. In either half each element changes sets p - 1 times, half as often as in the all-reduce,
-    and if a set owns the share a, then 1 - a leaves it and a enters it: the longer of these takes half the time
-    of the whole at least, where as much can enter as leave. Elsewhere only divisions of all ranks count.
+    The halves are a reduce-scatter and an all-gather whose shards may be of any sizes, as those of an
+    all-reduce that is cut in two. In either half each element changes sets p - 1 times, half as often as in
+    the all-reduce, and if a set owns the share a, then 1 - a leaves it and a enters it: the longer of these
+    takes half the time of the whole at least, where as much can enter as leave. Elsewhere only divisions of
+    all ranks count.
 
     Examples
     --------

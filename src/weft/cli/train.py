@@ -204,13 +204,14 @@ def command(
     with progress("train") as report:
         report("simulating", 0, 0)
         result = read_inputs(job).run(record=trace is not None)
-        if trace is not None:
-            result.save_trace(trace)
+    # First what was asked for in any case: a trace may be too large to be written.
     if as_json:
         print_json(result.to_dict())
     elif trace != "-":
         _show(result, make_console())
-        if trace is not None:
+    if trace is not None:
+        result.save_trace(trace)
+        if trace != "-" and not as_json:
             click.echo(f"\nwrote {printable(trace)}")
 
 

@@ -151,8 +151,8 @@ class _ByName(ABC):
 class Bounded(_ByName):
     """What no schedule on a topology can beat: for lines that no simulated policy may cross.
 
-    Reduce-scatters and all-gathers are halves of an all-reduce here, with shards of any sizes, because a policy
-    may cut an all-reduce in two that gives ranks behind slow links less.
+    Reduce-scatters and all-gathers are halves of an all-reduce here, with shards of any sizes, because a
+    policy may cut an all-reduce in two that gives ranks behind slow links less.
 
     Examples
     --------

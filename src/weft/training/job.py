@@ -78,8 +78,8 @@ class TrainingJob:
         Collectives under way at a time, and seconds that each takes before it sends.
     iterations
         How many are simulated, at least 2; by default as many as the policy needs, and up to
-        `MOST_ITERATIONS` where times do not repeat before. The time of an iteration is the mean over the period
-        with which they repeat, or over the later half if they never do.
+        `MOST_ITERATIONS` where times do not repeat before. The time of an iteration is the mean over the
+        period with which they repeat, or over the later half if they never do.
     jitter, stragglers, seed
         How ranks differ in what they compute, as in `Noise`.
     """

@@ -1,8 +1,8 @@
 """Finds how long an iteration takes in the steady state, from when each rank began each iteration.
 
-Ranks need not keep in step: where a collective ends earlier at some ranks than at others, the early ones begin
-their next forward pass early, and on uneven clusters iterations then take turns between two or more lengths. The
-time of one of them would depend on how many were simulated; the mean over a whole period does not.
+Ranks need not keep in step: where a collective ends earlier at some ranks than at others, the early ones
+begin their next forward pass early, and on uneven clusters iterations then take turns between two or more
+lengths. The time of one of them would depend on how many were simulated; the mean over a period does not.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SAME: Final = 1e-4
 class SteadyWindow(NamedTuple):
     """The last iterations whose mean is the time of an iteration.
 
-    `intervals_s` are their seconds, from one start of the slowest rank to the next. `settled` says whether they
-    are one whole period: the same number of iterations before them took the same times at every rank.
+    `intervals_s` are their seconds, from one start of the slowest rank to the next. `settled` says whether
+    they are one whole period: the same number of iterations before them took the same times at every rank.
     """
 
     intervals_s: tuple[float, ...]
