@@ -30,11 +30,6 @@ _NCCL_DTYPES: Final = {"half": "float16", "float": "float32", "double": "float64
 """Names of nccl-tests for types that numpy calls otherwise."""
 
 
-def _read_size(option: str, text: str) -> int:
-    """Bytes; a bare K, M or G is 2^10, 2^20 or 2^30, as everybody who uses nccl-tests expects."""
-    return options.read_size(option, re.sub(r"(?<=[0-9])([KMG])$", r"\1iB", text))
-
-
 def _read_count(option: str, text: str) -> int | None:
     """A whole number, or None for the word ``auto``."""
     if text == "auto":
@@ -61,7 +56,6 @@ def _read_check(option: str, text: str) -> bool:
     return text == "1"
 
 
-_SIZE: Final = options.OptionType("SIZE", _read_size)
 _CHECK: Final = options.OptionType("0|1", _read_check)
 _DTYPE: Final = options.OptionType("NAME", _read_dtype)
 _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
@@ -80,11 +74,11 @@ _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
     "-b",
     "--min-bytes",
     "least",
-    type=_SIZE,
+    type=options.SIZE,
     default="4K",
     help="Smallest size; K, M and G are powers of 1024, as in nccl-tests.",
 )
-@click.option("-e", "--max-bytes", "most", type=_SIZE, default="128M", help="Largest size.")
+@click.option("-e", "--max-bytes", "most", type=options.SIZE, default="128M", help="Largest size.")
 @click.option(
     "-f",
     "--step-factor",

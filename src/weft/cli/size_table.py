@@ -66,7 +66,7 @@ def _make_table(found: Sequence[Comparison]) -> Table:
     table = make_table(*heads, left=("algorithm",))
     rows = [{row.algorithm: row for row in one.results} for one in found]
     for name in _order(found):
-        cells = [name]
+        cells: list[str | Text] = [name]
         for one, by_name, (_, second) in zip(found, rows, units, strict=True):
             row = by_name.get(name)
             if row is None or row.seconds is None:

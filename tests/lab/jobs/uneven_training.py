@@ -11,6 +11,7 @@ from torch import nn
 import weft
 from weft.algorithms import flexreduce
 from weft.torch.dear import DeAR
+from weft.torch.dear.weft_channel import WeftChannel
 
 STEPS, BATCH = 4, 6
 torch.set_num_threads(1)
@@ -56,9 +57,9 @@ with weft.init(schedule=schedule, timeout=60) as comm:
     optimizer.synchronize()
     apart = [(a - b).abs().max().item() for a, b in zip(model.parameters(), twin.parameters(), strict=True)]
     assert max(apart) < 1e-12, apart
-    last = (
-        optimizer._channel.communicator.last
-    )  # the all-gather of the last step, on a communicator of its own
+    channel = optimizer._channel  # over a communicator of its own
+    assert isinstance(channel, WeftChannel)
+    last = channel.communicator.last  # the all-gather of the last step
     assert (last.algorithm, last.collective) == ("flexreduce", "second half of all_reduce"), last
     optimizer.close()
     print("trained")

@@ -88,14 +88,14 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         return {"cells": [cell.to_dict() for cell in cells]}, dict
     yield from dear_rows.each_rival(effort.kinds, cells)
     yield from dear_rows.model_rows(cells)
-    first = settings[effort.networks[0]][0]
     tell("closed forms")
     points = gains(RATIOS, UNIFORM_LAYERS)
     tell("start-up latency")
     startup = scaling(effort.scaled, layers[effort.scaled], NETWORKS[0], effort.workers)
     tell("idle network")
     head = layers_of(STUDIED)
-    gap = fill_gap(head, first.costs)
+    rings = effort.networks[0].costs()  # which have an all-to-all as well
+    gap = fill_gap(head, rings)
     tell("every link")
     checked = [
         check(model, setting, policy)
@@ -112,9 +112,9 @@ def study(effort: Effort, tell: Callable[[str], None]) -> Findings:
         "idle_network": {"model": STUDIED, "cases": [case.to_dict() for case in gap]},
         "checked": checked,
     }
-    where = f"{STUDIED}, {first.name}, all-gathers queued, best fusion"
+    where = f"{STUDIED}, {Setting.of(effort.networks[0], KINDS[0]).name}, all-gathers queued, best fusion"
     yield from dear_rows.aside_rows(cells, points, startup, checked)
-    yield from idle_rows(where, head, first.costs, gap)
+    yield from idle_rows(where, head, rings, gap)
     return data, lambda: draw(cells, points, startup)
 
 
