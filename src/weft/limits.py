@@ -44,6 +44,9 @@ MAX_SPEC_CHARACTERS: Final = 4096
 MAX_TOML_TOKENS: Final = 200_000
 """Lines and values of a TOML file: reading one takes microseconds each, and this keeps it within seconds."""
 
+MAX_YAML_LINES: Final = 200_000
+"""Lines of a YAML file that say something."""
+
 MAX_XML_BYTES: Final = 8 << 20
 MAX_XML_ELEMENTS: Final = 65_536
 MAX_CPUS: Final = 512

@@ -15,15 +15,20 @@ from fuzzing.data_plane import make_heartbeats, make_traffic, read_heartbeats, r
 from fuzzing.record_files import make_flight, make_table, read_flight, read_table
 from fuzzing.schedule_files import make_binary, make_json, make_plan_file, read_plan, read_schedule
 from fuzzing.target import Target
-from fuzzing.topology_files import make_spec, make_topology, read_spec, read_topology_file
+from fuzzing.topology_files import make_spec, make_topology, read_box_file, read_spec, read_topology_file
 
 TARGETS: Final = {
     "schedule": Target(make_binary, read_schedule),
     "schedule-json": Target(make_json, read_schedule),
     "plan": Target(make_plan_file, read_plan),
     "toml": Target(functools.partial(make_topology, "*.toml"), read_topology_file),
-    "nccl-xml": Target(functools.partial(make_topology, "*.xml"), read_topology_file),
-    "nvidia-smi": Target(functools.partial(make_topology, "*.txt"), read_topology_file),
+    "nccl-xml": Target(functools.partial(make_topology, "*.nccl.xml"), read_topology_file),
+    "nccl-graph": Target(functools.partial(make_topology, "*.ncclgraph.xml"), read_topology_file),
+    "nvidia-smi": Target(functools.partial(make_topology, "*.nvidia-smi.txt"), read_topology_file),
+    "slurm-conf": Target(functools.partial(make_topology, "*.slurm.conf"), read_topology_file),
+    "slurm-yaml": Target(functools.partial(make_topology, "*.slurm.yaml"), read_topology_file),
+    "ibnetdiscover": Target(functools.partial(make_topology, "*.ibnetdiscover.txt"), read_topology_file),
+    "box": Target(functools.partial(make_topology, "*.xml"), read_box_file),
     "spec": Target(make_spec, read_spec),
     "ni-table": Target(make_table, read_table),
     "flight": Target(make_flight, read_flight),

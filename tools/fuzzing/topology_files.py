@@ -21,8 +21,12 @@ from fuzzing.target import MOST_LINKS, Chance, WrongResult
 from weft.algorithms import registry
 from weft.cli import main as weft_command
 from weft.errors import WeftError
+from weft.files import decode_text
 from weft.topology import Topology, load_topology
+from weft.topology.cluster_fabric import ClusterFabric, join_cluster
+from weft.topology.cluster_import import fabric_kind, read_fabric
 from weft.topology.load import read_topology
+from weft.topology.nccl_xml import parse_nccl_box
 from weft.topology.toml_file import format_toml
 
 
@@ -70,6 +74,22 @@ def make_spec(chance: Chance) -> bytes:
 def read_topology_file(data: bytes) -> bool:
     """Load a file, and use what loads."""
     return use_topology(read_topology(io.BytesIO(data), "input"))
+
+
+def read_box_file(data: bytes) -> bool:
+    """Read the file of a machine, and put it into a network whose cables are known and one whose are not."""
+    box = parse_nccl_box(decode_text("input", data), "input")
+    for fabric in fabrics():
+        with suppress(WeftError):
+            use_topology(join_cluster("joined", fabric, dict.fromkeys(fabric.nodes, box)))
+    return True
+
+
+@functools.cache
+def fabrics() -> list[ClusterFabric]:
+    """Networks of the tests that are small."""
+    texts = [topology_files(pattern)[0].decode() for pattern in ("*.ibnetdiscover.txt", "*.slurm.yaml")]
+    return [read_fabric(text, "fabric", str(fabric_kind(text))) for text in texts]
 
 
 def read_spec(data: bytes) -> bool:

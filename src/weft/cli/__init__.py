@@ -20,6 +20,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import io
+import keyword
 import os
 import sys
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,7 @@ VERBS: Final = {
     "compare": "Time every algorithm on a cluster, beside the physical limit.",
     "plan": "Choose the best schedule for every size, and write it down.",
     "topology": "Describe, draw or convert a cluster.",
+    "import": "Make one topology file of the files that describe a cluster.",
     "export": "Write a schedule to a file.",
     "verify": "Prove that a schedule computes its collective.",
     "simulate": "Run one schedule on its simulated network.",
@@ -68,7 +70,8 @@ class Verbs(click.Group):
         """Import the module of one command."""
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"weft.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command = importlib.import_module(f"weft.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
 

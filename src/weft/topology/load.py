@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from weft import limits
 from weft.errors import FormatError, InputError, TopologyError
-from weft.files import decode_text, exists, read_bytes, standard_input
+from weft.files import decode_text, exists, name_after, read_bytes, standard_input
 from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
 from weft.topology.kinds import KINDS
@@ -22,9 +22,10 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
     Parameters
     ----------
     source
-        A spec such as ``"torus:8x8@bw=16GB/s"``; the name of a TOML file, an NCCL topology XML file or the
-        saved output of ``nvidia-smi topo -m``, with ``+fail=3-4`` behind it if something broke; ``"-"`` for
-        any of those files on standard input; a networkx graph; or a `Topology`, which is returned as it is.
+        A spec such as ``"torus:8x8@bw=16GB/s"``; the name of a TOML file, an NCCL XML file, the saved output
+        of ``nvidia-smi topo -m`` or ``ibnetdiscover``, or Slurm's topology.conf or topology.yaml, with
+        ``+fail=3-4`` behind it if something broke; ``"-"`` for any of those files on standard input; a
+        networkx graph; or a `Topology`, which is returned as it is.
 
     Raises
     ------
@@ -92,11 +93,11 @@ def read_topology(stream: Path | BinaryIO, source: str) -> Topology:
     if data.startswith(b"\x89WEFT") or (data.lstrip()[:1] == b"{" and b'"weft_schedule"' in data):
         problem = "a schedule, not a topology; weft verify, simulate and export take it without --algorithm"
         raise FormatError(source, problem)
-    return _parse(decode_text(source, data), source)
+    return parse_topology(decode_text(source, data), source)
 
 
-def _parse(text: str, source: str) -> Topology:
-    """Tell the formats apart by their first words, so that file endings do not matter."""
+def parse_topology(text: str, source: str) -> Topology:
+    """Read the text of a topology file; formats are told apart by their first words, not by file endings."""
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("<"):
         from weft.topology.nccl_xml import parse_nccl_xml
@@ -107,8 +108,15 @@ def _parse(text: str, source: str) -> Topology:
 
         return parse_nvidia_smi(text, source)
     if not start:
-        problem = "the file is empty; expected a TOML topology, NCCL XML or nvidia-smi topo -m"
+        problem = "the file is empty; expected TOML, NCCL XML, nvidia-smi topo -m, Slurm or ibnetdiscover"
         raise FormatError(source, problem)
+    from weft.topology.cluster_import import fabric_kind, read_fabric
+
+    kind = fabric_kind(text)
+    if kind is not None:
+        from weft.topology.cluster_fabric import join_cluster
+
+        return join_cluster(name_after(source, "cluster"), read_fabric(text, source, kind), {})
     from weft.topology.toml_file import parse_toml
 
     return parse_toml(text, source)

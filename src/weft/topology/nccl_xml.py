@@ -29,7 +29,9 @@ from xml.parsers import expat
 from weft import limits
 from weft.errors import FormatError
 from weft.files import name_after
+from weft.topology.cluster_fabric import BoxNic, GpuBox, share_out
 from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
+from weft.topology.nccl_graph import read_graph_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,13 +90,47 @@ def parse_nccl_xml(text: str, source: str) -> Topology:
         If the file is not such a dump; says in which line.
     """
     root = _read_tree(text, source)
+    if root.name == "graphs":
+        box = read_graph_box(root, source)
+        if box.inside is None:
+            raise FormatError(source, "has one GPU, which is no network; weft import --box takes it")
+        return box.inside
+    return _read_system(root, source).build(_name(root, source))
+
+
+def parse_nccl_box(text: str, source: str) -> GpuBox:
+    """Build the machine of an NCCL dump or graph file, NICs included, to be put into a larger network.
+
+    Raises
+    ------
+    FormatError
+        If the file is neither, or holds several machines.
+    """
+    root = _read_tree(text, source)
+    if root.name == "graphs":
+        return read_graph_box(root, source)
+    reader = _read_system(root, source)
+    machines = len({gpu.host for gpu in reader.gpus})
+    if machines > 1:
+        reader.fail(root, f"holds {machines} machines; --box is for one machine")
+    nics = reader.nearest_nics()
+    inside = reader.build(_name(root, source)) if len(reader.gpus) > 1 else None
+    notes = tuple(note for note in inside.notes if "left out" not in note) if inside else ()
+    return GpuBox(source, len(reader.gpus), inside, nics or None, notes)
+
+
+def _read_system(root: Element, source: str) -> _Reader:
     if root.name != "system":
-        problem = f"expected <system>, the root of an NCCL topology dump, found <{root.name[:40]}>"
+        problem = f"expected <system> or <graphs>, the root of an NCCL dump, found <{root.name[:40]}>"
         raise FormatError(source, problem, f"line {root.line}")
     reader = _Reader(source)
     reader.read(root)
+    return reader
+
+
+def _name(root: Element, source: str) -> str:
     name = root.attributes.get("name") or name_after(source, "nccl")
-    return reader.build(name[: limits.MAX_SPEC_CHARACTERS])
+    return name[: limits.MAX_SPEC_CHARACTERS]
 
 
 def _read_tree(text: str, source: str) -> Element:
@@ -200,6 +236,27 @@ class _Reader:
             speed = (megabits if megabits > 0 else 10_000) * 125_000
             latency = _microseconds(net.attributes.get("latency", "")) or NETWORK_LATENCY_PS
             self.ports.append((parent, min(speed, limit), latency))
+
+    def nearest_nics(self) -> tuple[BoxNic, ...]:
+        """NICs with the GPUs that are the fewest bridges away; NICs near to the same GPUs share them out."""
+        near: dict[int, set[int]] = {}
+        for wire in self.machine.wires:
+            near.setdefault(wire.src, set()).add(wire.dst)
+        order = self.in_rank_order({gpu.host: 0 for gpu in self.gpus})
+        rank = {gpu.device: index for index, gpu in enumerate(order)}
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for parent, speed, _ in self.ports:
+            seen, ring = {parent}, {parent}
+            while ring and not ring & rank.keys():
+                ring = {other for part in ring for other in near.get(part, ())} - seen
+                seen |= ring
+            gpus = tuple(sorted(rank[part] for part in ring & rank.keys())) or tuple(range(len(order)))
+            groups.setdefault(gpus, []).append(speed)
+        return tuple(
+            BoxNic(own, speed)
+            for gpus, speeds in groups.items()
+            for own, speed in zip(share_out(gpus, len(speeds)), speeds, strict=True)
+        )
 
     def build(self, name: str) -> Topology:
         hosts = {host: number for number, host in enumerate(dict.fromkeys(gpu.host for gpu in self.gpus))}

@@ -1,0 +1,366 @@
+"""A cluster as two things that different files know: machines full of GPUs, and the network between machines.
+
+Slurm and ``ibnetdiscover`` name machines and switches; NCCL and ``nvidia-smi`` know the inside of one
+machine. `ClusterFabric` is the first, `GpuBox` the second, and `join_cluster` makes a topology of both. What
+neither says comes from `ClusterOptions`, and is noted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from weft import limits, units
+from weft.errors import InputError, TopologyError, list_some
+from weft.topology.cable_notes import CableNotes
+from weft.topology.gpu_machine import PCIE_LATENCY_PS
+from weft.topology.hostlist import format_hostlist
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.topology.graph import Topology
+
+NIC_SPEED: Final = 50 * 10**9
+"""400 Gb/s, as the NICs of `dgx-h100` have it; an assumption, to be replaced by yours."""
+
+LATENCY_PS: Final = 1_000_000
+"""Of one link of the network, as in specs."""
+
+MOST_OVERSUBSCRIBED: Final = 1000.0
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """What an imported file may leave open.
+
+    Parameters
+    ----------
+    nic_speed
+        Bytes per second of a NIC's cable, where the file does not say.
+    nics
+        NICs of a machine, where no file says; by default one for each GPU.
+    latency_ps
+        Picoseconds of one link of the network.
+    oversubscription
+        What the machines below a switch can send, over what its uplinks carry, where the file does not say.
+    """
+
+    nic_speed: int = NIC_SPEED
+    nics: int | None = None
+    latency_ps: int = LATENCY_PS
+    oversubscription: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.nics is not None and not 1 <= self.nics <= limits.MAX_GPUS:
+            raise InputError(f"{self.nics} NICs: give 1 to {limits.MAX_GPUS} of one machine")
+        if not 0.001 <= self.oversubscription <= MOST_OVERSUBSCRIBED:
+            msg = f"an oversubscription of {self.oversubscription:g}: give 0.001 to {MOST_OVERSUBSCRIBED:g}"
+            raise InputError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class FabricPort:
+    """Where a cable of a machine ends: number of the switch, and bytes per second where the file says it."""
+
+    switch: int
+    bandwidth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FabricTrunk:
+    """A cable between two switches; one of unknown speed leads from `below` up to `above`."""
+
+    below: int
+    above: int
+    bandwidth: int | None = None
+
+
+@dataclass(frozen=True)
+class ClusterFabric:
+    """Machines and switches by name, and the cables between them.
+
+    Parameters
+    ----------
+    source
+        Name of the file.
+    nodes, switches
+        Names; machines become ranks in this order.
+    ports
+        Cables of each machine, in the order of its NICs. One of unknown speed stands for all NICs.
+    trunks
+        Cables between switches.
+    notes
+        What was assumed.
+    """
+
+    source: str
+    nodes: tuple[str, ...]
+    switches: tuple[str, ...]
+    ports: tuple[tuple[FabricPort, ...], ...]
+    trunks: tuple[FabricTrunk, ...]
+    notes: tuple[str, ...] = ()
+
+    def only(self, names: Sequence[str], where: str) -> ClusterFabric:
+        """The part with these machines, in this order; `where` says who named them."""
+        number = {name: index for index, name in enumerate(self.nodes)}
+        missing = [name for name in names if name not in number]
+        if missing:
+            known = format_hostlist(list(self.nodes))
+            msg = f"{where}: {list_some(missing, 4)} are not in {self.source}, which has {known}"
+            raise InputError(msg)
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise InputError(f"{where}: {list_some(twice, 4)} given twice")
+        ports = tuple(self.ports[number[name]] for name in names)
+        return ClusterFabric(self.source, tuple(names), self.switches, ports, self.trunks, self.notes)
+
+    def without_dead_ends(self) -> ClusterFabric:
+        """Drop switches that are on no way between two machines."""
+        near: list[set[int]] = [set() for _ in self.switches]
+        for trunk in self.trunks:
+            if trunk.below != trunk.above:
+                near[trunk.below].add(trunk.above)
+                near[trunk.above].add(trunk.below)
+        held = {port.switch for ports in self.ports for port in ports}
+        alive = set(range(len(self.switches)))
+        leaves = [switch for switch in alive if switch not in held and len(near[switch]) <= 1]
+        while leaves:
+            switch = leaves.pop()
+            alive.discard(switch)
+            for other in near[switch]:
+                near[other].discard(switch)
+                if other in alive and other not in held and len(near[other]) == 1:
+                    leaves.append(other)
+        if len(alive) == len(self.switches):
+            return self
+        number = {switch: index for index, switch in enumerate(sorted(alive))}
+        return ClusterFabric(
+            self.source,
+            self.nodes,
+            tuple(self.switches[switch] for switch in number),
+            tuple(tuple(FabricPort(number[p.switch], p.bandwidth) for p in ports) for ports in self.ports),
+            tuple(
+                FabricTrunk(number[trunk.below], number[trunk.above], trunk.bandwidth)
+                for trunk in self.trunks
+                if trunk.below in number and trunk.above in number
+            ),
+            self.notes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BoxNic:
+    """A NIC, the GPUs that are nearest to it, and its speed where the file says it."""
+
+    gpus: tuple[int, ...]
+    bandwidth: int
+
+
+@dataclass(frozen=True)
+class GpuBox:
+    """The inside of one machine; `inside` is None where it has a single GPU."""
+
+    source: str
+    gpus: int
+    inside: Topology | None = None
+    nics: tuple[BoxNic, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+ONE_GPU: Final = GpuBox("", 1)
+"""Stands for a machine of which nothing is known."""
+
+
+def share_out(gpus: Sequence[int], nics: int) -> list[tuple[int, ...]]:
+    """GPUs of each NIC where all are equally near: the same number for each, as far as that goes.
+
+    Examples
+    --------
+    >>> share_out(range(4), 2), share_out(range(2), 4)
+    ([(0, 1), (2, 3)], [(0,), (0,), (1,), (1,)])
+    """
+    count = len(gpus)
+    if nics >= count:
+        return [(gpus[nic * count // nics],) for nic in range(nics)]
+    shares: list[list[int]] = [[] for _ in range(nics)]
+    for index, gpu in enumerate(gpus):
+        shares[index * nics // count].append(gpu)
+    return [tuple(share) for share in shares]
+
+
+def join_cluster(
+    name: str,
+    fabric: ClusterFabric,
+    boxes: Mapping[str, GpuBox],
+    options: ClusterOptions | None = None,
+    notes: Sequence[str] = (),
+) -> Topology:
+    """Put machines into a fabric.
+
+    Parameters
+    ----------
+    name
+        Name of the topology.
+    fabric
+        The network between machines.
+    boxes
+        The machine of each name; one GPU for those that are missing.
+    options
+        What the files leave open.
+    notes
+        What else was assumed.
+
+    Examples
+    --------
+    >>> fabric = ClusterFabric("lab.conf", ("a", "b"), ("s",), ((FabricPort(0),), (FabricPort(0),)), ())
+    >>> join_cluster("lab", fabric, {})
+    <Topology lab: 2 ranks, 1 switches, 4 links>
+    """
+    options = options or ClusterOptions()
+    fabric = fabric.without_dead_ends()
+    placed = [boxes.get(node, ONE_GPU) for node in fabric.nodes]
+    ranks = sum(box.gpus for box in placed)
+    limits.check(f"{fabric.source}: ranks", ranks, limits.MAX_RANKS)
+    inner = sum(box.inside.links for box in placed if box.inside is not None)
+    limits.check(f"{fabric.source}: links", inner + 2 * ranks + 2 * len(fabric.trunks), limits.MAX_LINKS)
+    machines = zip(fabric.nodes, placed, fabric.ports, strict=True)
+    nics = [_nics_of(node, box, ports, options) for node, box, ports in machines]
+    shared = sum(len(nic.gpus) > 1 for row in nics for nic, _ in row)
+    within = sum(box.inside.switches for box in placed if box.inside is not None)
+    wiring = CableNotes(ranks, len(fabric.switches) + within + shared)
+    hosts = _draw_machines(wiring, len(fabric.switches), placed, nics, options)
+    supply = [sum(nic.bandwidth for nic, _ in row) for row in nics]
+    for trunk, speed in zip(fabric.trunks, _trunk_speeds(fabric, supply, options), strict=True):
+        below, above = wiring.switch(trunk.below), wiring.switch(trunk.above)
+        wiring.cable(below, above, bandwidth=speed, latency_ps=options.latency_ps)
+    said = [*fabric.notes, *notes, *_assumptions(fabric, placed, options, shared=shared > 0)]
+    said += [f"inside of a machine: {note}" for note in dict.fromkeys(n for box in placed for n in box.notes)]
+    try:
+        return wiring.build(
+            name[: limits.MAX_SPEC_CHARACTERS],
+            hosts=hosts if any(box.gpus > 1 for box in placed) else (),
+            notes=tuple(note[: limits.MAX_SPEC_CHARACTERS] for note in said[: limits.MAX_NOTES]),
+        )
+    except TopologyError as error:
+        raise type(error)(f"{fabric.source}: {error}") from error
+
+
+def _draw_machines(
+    wiring: CableNotes,
+    free: int,
+    placed: list[GpuBox],
+    nics: list[list[tuple[BoxNic, FabricPort]]],
+    options: ClusterOptions,
+) -> tuple[tuple[int, ...], ...]:
+    """Draw machines and the cables of their NICs; switches are free from `free` on. Return the ranks."""
+    hosts: list[tuple[int, ...]] = []
+    first, latency_ps = 0, options.latency_ps
+    for box, row in zip(placed, nics, strict=True):
+        free = _draw_inside(wiring, box, first, free)
+        for nic, port in row:
+            end = first + nic.gpus[0]
+            if len(nic.gpus) > 1:
+                end, free = wiring.switch(free), free + 1
+                for gpu in nic.gpus:
+                    wiring.cable(first + gpu, end, bandwidth=nic.bandwidth, latency_ps=PCIE_LATENCY_PS)
+            wiring.cable(end, wiring.switch(port.switch), bandwidth=nic.bandwidth, latency_ps=latency_ps)
+        hosts.append(tuple(range(first, first + box.gpus)))
+        first += box.gpus
+    return tuple(hosts)
+
+
+def _nics_of(
+    node: str, box: GpuBox, ports: tuple[FabricPort, ...], options: ClusterOptions
+) -> list[tuple[BoxNic, FabricPort]]:
+    """NICs of one machine, each with its port of the fabric."""
+    if len(ports) == 1 and ports[0].bandwidth is None:
+        nics = box.nics
+        if nics is None:
+            count = options.nics or box.gpus
+            nics = tuple(BoxNic(gpus, options.nic_speed) for gpus in share_out(range(box.gpus), count))
+        return [(nic, ports[0]) for nic in nics]
+    if box.nics is not None and len(box.nics) != len(ports):
+        msg = (
+            f"{node} has {units.count(len(ports), 'port')} on the fabric, but {box.source} has "
+            f"{units.count(len(box.nics), 'NIC')}; give the machine that belongs to it with --box HOSTS=FILE"
+        )
+        raise InputError(msg)
+    nearest = [nic.gpus for nic in box.nics] if box.nics else share_out(range(box.gpus), len(ports))
+    limit = [nic.bandwidth for nic in box.nics] if box.nics else [limits.MAX_BANDWIDTH] * len(ports)
+    return [
+        (BoxNic(gpus, min(most, port.bandwidth or options.nic_speed)), port)
+        for gpus, most, port in zip(nearest, limit, ports, strict=True)
+    ]
+
+
+def _draw_inside(wiring: CableNotes, box: GpuBox, first: int, free: int) -> int:
+    """Draw the links inside of one machine; return the number of the next free switch."""
+    inside = box.inside
+    if inside is None:
+        return free
+
+    def place(node: int) -> int:
+        return first + node if node < inside.ranks else wiring.switch(free + node - inside.ranks)
+
+    for link in range(inside.links):
+        src, dst = place(int(inside.link_src[link])), place(int(inside.link_dst[link]))
+        wiring.link(src, dst, int(inside.bandwidth[link]), int(inside.latency_ps[link]))
+    return free + inside.switches
+
+
+def _trunk_speeds(fabric: ClusterFabric, supply: list[int], options: ClusterOptions) -> list[int]:
+    """Bytes per second of each trunk; one of unknown speed carries its share of what is below it."""
+    parents: list[list[int]] = [[] for _ in fabric.switches]
+    for trunk in fabric.trunks:
+        if trunk.bandwidth is None:
+            parents[trunk.below].append(trunk.above)
+    held = [0.0] * len(fabric.switches)
+    for ports, speed in zip(fabric.ports, supply, strict=True):
+        for port in ports:
+            held[port.switch] += speed / len(ports)
+    waiting = [0] * len(fabric.switches)
+    for ups in parents:
+        for above in ups:
+            waiting[above] += 1
+    ready = [switch for switch, count in enumerate(waiting) if count == 0]
+    for switch in ready:
+        for above in parents[switch]:
+            held[above] += held[switch] / len(parents[switch])
+            waiting[above] -= 1
+            if waiting[above] == 0:
+                ready.append(above)
+    if len(ready) < len(fabric.switches):
+        circle = next(fabric.switches[switch] for switch, count in enumerate(waiting) if count)
+        raise TopologyError(f"{fabric.source}: switch {circle} is above itself")
+    speeds = []
+    for trunk in fabric.trunks:
+        share = held[trunk.below] / max(1, len(parents[trunk.below])) / options.oversubscription
+        speeds.append(trunk.bandwidth or max(1, min(int(share), limits.MAX_BANDWIDTH)))
+    return speeds
+
+
+def _assumptions(
+    fabric: ClusterFabric, placed: list[GpuBox], options: ClusterOptions, *, shared: bool
+) -> list[str]:
+    """What was not in any file."""
+    found = []
+    counts = sorted({box.gpus for box in placed})
+    if any(box is ONE_GPU for box in placed):
+        found.append("a machine is one rank, because no file describes its GPUs (--box does)")
+    else:
+        found.append(f"ranks are GPUs, {' or '.join(map(str, counts))} of each machine, machine by machine")
+    unknown = any(port.bandwidth is None for ports in fabric.ports for port in ports)
+    if unknown and any(box.nics is None for box in placed):
+        speed = units.format_bandwidth(options.nic_speed)
+        number = "one for each GPU" if options.nics is None else f"{options.nics} in each machine"
+        found.append(f"NICs: {number}, {speed} each (--nics, --nic-speed)")
+    if any(trunk.bandwidth is None for trunk in fabric.trunks):
+        over = f"{options.oversubscription:g} (--oversubscription)"
+        found.append(f"uplinks carry what all machines below send, over {over}")
+    if shared:
+        found.append("a NIC that several GPUs share is a switch, and their links to it are as fast as it is")
+    latency = units.format_time(options.latency_ps)
+    found.append(f"latency of a link of the network: {latency} (--latency)")
+    return found

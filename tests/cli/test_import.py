@@ -1,0 +1,71 @@
+"""``weft import``: files of a scheduler, a fabric and machines become one topology file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from cli.running import Run
+
+from weft.topology import load_topology
+
+DATA = Path(__file__).parents[1] / "data" / "topology"
+TREE = str(DATA / "tree.slurm.conf")
+
+
+def test_a_slurm_cluster_of_64_nodes_is_compared_planned_and_drawn(weft: Run, tmp_path: Path) -> None:
+    toml, svg, plan = (str(tmp_path / name) for name in ("cluster.toml", "cluster.svg", "plan.weft"))
+    outcome = weft("import", TREE, "-o", toml, "--svg", svg)
+    assert outcome.code == 0
+    assert "64: node[001-064]" in outcome.out
+    assert f"wrote {toml}, {svg}" in outcome.out
+    assert load_topology(toml).ranks == 64
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+    compared = weft(
+        "compare", toml, "--size", "64MiB", "--algorithm", "ring", "--algorithm", "hierarchical", "--json"
+    )
+    results = compared.document["results"]
+    assert [result["verified"] for result in results] == [True, True]
+    planned = weft("plan", toml, "--size", "1MiB", "--algorithm", "ring", "-o", plan)
+    assert planned.code == 0
+    assert Path(plan).stat().st_size > 0
+
+
+def test_a_file_of_slurm_is_a_topology_wherever_one_is_taken(weft: Run) -> None:
+    outcome = weft("compare", TREE, "--size", "1MiB", "--algorithm", "ring", "--json")
+    assert outcome.code == 0
+    assert outcome.document["results"][0]["verified"] is True
+
+
+def test_json_says_which_machine_each_rank_is_on(weft: Run) -> None:
+    found = weft("import", str(DATA / "several.slurm.yaml"), "--box", "switch:4", "--json").document
+    assert found["machines"][1] == {"name": "node02", "ranks": [4, 5, 6, 7]}
+    assert found["ranks"] == 32
+    assert any("--nic-speed" in note for note in found["assumptions"])
+
+
+def test_assumptions_are_said_aloud_and_options_change_them(weft: Run) -> None:
+    outcome = weft("import", TREE, "--nic-speed", "25GB/s", "--oversubscription", "4", "--latency", "600ns")
+    for said in ("25GB/s each", "over 4", "600ns", "nothing was written"):
+        assert said in outcome.out
+
+
+def test_the_topology_goes_to_standard_output_alone(weft: Run) -> None:
+    outcome = weft("import", TREE, "-o", "-")
+    assert outcome.code == 0
+    assert outcome.out.startswith("name = ")
+
+
+def test_bad_use_is_one_line_and_exit_code_2(weft: Run) -> None:
+    for words in (
+        ("import", TREE, "--nic-speed", "4"),
+        ("import", TREE, "--oversubscription", "0"),
+        ("import", TREE, "--box", "nothing.xml"),
+        ("import", TREE, "--nodes", "node[9-1]"),
+        ("import", "-", "-"),
+        ("import", TREE, str(DATA / "dgx-a100.nccl.xml")),
+    ):
+        outcome = weft(*words)
+        assert outcome.code == 2, words
+        assert outcome.err.startswith("weft: error: ")
+        assert outcome.err.count("\n") == 1
