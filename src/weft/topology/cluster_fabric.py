@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
 from weft import limits, units
@@ -116,6 +117,25 @@ class ClusterFabric:
         ports = tuple(self.ports[number[name]] for name in names)
         return ClusterFabric(self.source, tuple(names), self.switches, ports, self.trunks, self.notes)
 
+    def upwards(self) -> list[int]:
+        """Switches, each before those that trunks of unknown speed lead up to.
+
+        Raises
+        ------
+        TopologyError
+            If a switch is above itself.
+        """
+        below: dict[int, set[int]] = {switch: set() for switch in range(len(self.switches))}
+        for trunk in self.trunks:
+            if trunk.bandwidth is None:
+                below[trunk.above].add(trunk.below)
+        try:
+            return list(TopologicalSorter(below).static_order())
+        except CycleError as error:
+            circle = list_some((self.switches[switch] for switch in error.args[1]), separator=" below ")
+            msg = f"{self.source}: a switch is above itself: {circle}"
+            raise TopologyError(msg) from error
+
     def without_dead_ends(self) -> ClusterFabric:
         """Drop switches that are on no way between two machines."""
         near: list[set[int]] = [set() for _ in self.switches]
@@ -219,6 +239,7 @@ def join_cluster(
     <Topology lab: 2 ranks, 1 switches, 4 links>
     """
     options = options or ClusterOptions()
+    fabric.upwards()  # before a circle is dropped as a dead end
     fabric = fabric.without_dead_ends()
     placed = [boxes.get(node, ONE_GPU) for node in fabric.nodes]
     ranks = sum(box.gpus for box in placed)
@@ -320,20 +341,9 @@ def _trunk_speeds(fabric: ClusterFabric, supply: list[int], options: ClusterOpti
     for ports, speed in zip(fabric.ports, supply, strict=True):
         for port in ports:
             held[port.switch] += speed / len(ports)
-    waiting = [0] * len(fabric.switches)
-    for ups in parents:
-        for above in ups:
-            waiting[above] += 1
-    ready = [switch for switch, count in enumerate(waiting) if count == 0]
-    for switch in ready:
+    for switch in fabric.upwards():
         for above in parents[switch]:
             held[above] += held[switch] / len(parents[switch])
-            waiting[above] -= 1
-            if waiting[above] == 0:
-                ready.append(above)
-    if len(ready) < len(fabric.switches):
-        circle = next(fabric.switches[switch] for switch, count in enumerate(waiting) if count)
-        raise TopologyError(f"{fabric.source}: switch {circle} is above itself")
     speeds = []
     for trunk in fabric.trunks:
         share = held[trunk.below] / max(1, len(parents[trunk.below])) / options.oversubscription

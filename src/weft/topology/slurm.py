@@ -135,7 +135,7 @@ def _settings(line: str, source: str, place: str) -> dict[str, str]:
         found[key] = match[2]
         end = match.end()
     if not found or line[end:].strip():
-        raise FormatError(source, f"{quote(line[end:])} is not understood; expected KEY=VALUE", place)
+        raise FormatError(source, f"{quote(line[end:].strip())} is not understood; expected KEY=VALUE", place)
     return found
 
 
