@@ -60,6 +60,7 @@ def test_every_command_prints_what_the_page_shows(
     monkeypatch.setenv("COLUMNS", "80")
     for record in Path(__file__).with_name("flights").iterdir():
         shutil.copy(record, ".")  # what `weft explain` is shown with
+    shutil.copy(ROOT / "tests" / "data" / "topology" / "tree.slurm.conf", "topology.conf")
     text = page.read_text("utf-8")
     for block in BLOCK.findall(text):
         command, shown = split_block(block)
