@@ -54,6 +54,11 @@ def test_adapters_without_the_name_of_a_machine_are_machines_of_their_own() -> N
     assert any("machines of their own" in note for note in fabric.notes)
 
 
+def test_a_machine_may_be_called_like_an_adapter_without_a_name() -> None:
+    ports = ['[1] "H-1"[1] # "x" lid 1 4xNDR', '[2] "H-2"[1] # "H-1 mlx5_0" lid 2 4xNDR']
+    assert [len(ports) for ports in parse_ibnetdiscover(switch(*ports), "ib.txt").ports] == [2]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -59,6 +59,12 @@ def test_both_forms_of_one_tree_are_the_same_network() -> None:
     assert parse_topology(yaml, "x").digest == parse_topology(TREE, "x").digest
 
 
+def test_a_list_of_yaml_that_holds_more_than_names_is_refused() -> None:
+    text = "- topology: t\n  tree:\n    switches:\n    - switch: a\n      nodes:\n      - n1\n      - x: n2\n"
+    with pytest.raises(FormatError, match="nodes must be a hostlist"):
+        parse_slurm_yaml(text, "t.yaml")
+
+
 def test_uplinks_are_shared_out_over_several_switches_above() -> None:
     spines = TREE.replace("SwitchName=top", "SwitchName=top[1-2]")
     cluster = parse_topology(spines, "spines")

@@ -321,12 +321,10 @@ def _draw_inside(wiring: CableNotes, box: GpuBox, first: int, free: int) -> int:
     inside = box.inside
     if inside is None:
         return free
-
-    def place(node: int) -> int:
-        return first + node if node < inside.ranks else wiring.switch(free + node - inside.ranks)
-
+    nodes = [first + rank for rank in range(inside.ranks)]
+    nodes += [wiring.switch(free + switch) for switch in range(inside.switches)]
     for link in range(inside.links):
-        src, dst = place(int(inside.link_src[link])), place(int(inside.link_dst[link]))
+        src, dst = nodes[int(inside.link_src[link])], nodes[int(inside.link_dst[link])]
         wiring.link(src, dst, int(inside.bandwidth[link]), int(inside.latency_ps[link]))
     return free + inside.switches
 

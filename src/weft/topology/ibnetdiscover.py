@@ -191,7 +191,7 @@ def _machines(found: _Found) -> tuple[dict[str, tuple[str, tuple[object, ...]]],
         match = _ADAPTER.fullmatch(device.description.strip())
         if match is None:
             nameless.append(device.name)
-            hosts[device.name] = (device.name, ())
+            hosts[device.name] = (device.name, _natural(""))
         else:
             hosts[device.name] = (match[1], _natural(match[2]))
     if left_out:

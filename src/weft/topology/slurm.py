@@ -221,10 +221,11 @@ def _hosts(row: dict[str, Value], key: str, source: str, place: str) -> tuple[st
     if key not in row:
         return ()
     value = row[key]
-    words = [one for one in value if isinstance(one, str)] if isinstance(value, list) else [value]
-    if not words or not all(isinstance(word, str) and word for word in words):
+    given = value if isinstance(value, list) else [value]
+    words = [word for word in given if isinstance(word, str) and word]
+    if not words or len(words) < len(given):
         raise FormatError(source, f"{place}: {key} must be a hostlist such as node[01-16]")
-    return tuple(expand_hostlist(",".join(str(word) for word in words), source, place))
+    return tuple(expand_hostlist(",".join(words), source, place))
 
 
 def build_slurm_fabric(switches: list[SlurmSwitch], source: str, notes: list[str]) -> ClusterFabric:
