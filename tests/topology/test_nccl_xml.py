@@ -303,7 +303,7 @@ def test_comments_and_unknown_elements_are_skipped() -> None:
         ("<system>\n</cpu>", "x.xml: line 2: not XML: mismatched tag"),
         ("<system>\n\0</system>", "x.xml: line 2: not XML: not well-formed"),
         ("<system>&nope;</system>", "x.xml: line 1: not XML: undefined entity"),
-        ("<graphs/>", "x.xml: line 1: expected <system>, the root of an NCCL topology dump, found <graphs>"),
+        ("<graph/>", "x.xml: line 1: expected <system> or <graphs>, the root of an NCCL dump, found <graph>"),
         ("<system/>", "x.xml: line 1: <system>: holds no <gpu>; Weft needs what NCCL_TOPO_DUMP_FILE writes"),
         ("<system>\n<cpu><pci class='0x03'/></cpu></system>", "holds no <gpu>"),
         ("<a>\n" * 70, "x.xml: line 65: nested deeper than 64"),

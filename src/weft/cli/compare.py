@@ -88,8 +88,8 @@ def command(
 ) -> None:
     """Time every algorithm on a cluster, beside the physical limit.
 
-    TOPOLOGY is a spec such as torus:8x8@bw=16GB/s,lat=150ns, a TOML file, an NCCL topology XML file, the
-    output of nvidia-smi topo -m, a plan, or - for one of these on standard input.
+    TOPOLOGY is a spec such as torus:8x8@bw=16GB/s,lat=150ns, a TOML file, what weft import
+    reads, a plan, or - for one of these on standard input.
 
     Each algorithm is built, verified, and simulated; % of bound says how near its time is to what no
     algorithm can beat. Without --size that is done at four sizes, each in a quarter of the time limit. Exit

@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Choose the best schedule for every size, and write it down.
 
-    TOPOLOGY is a spec such as torus:8x8@bw=16GB/s,lat=150ns, a TOML file, an NCCL topology XML file, the
-    output of nvidia-smi topo -m, or - for one of these on standard input. A plan file stands for its
+    TOPOLOGY is a spec such as torus:8x8@bw=16GB/s,lat=150ns, a TOML file, what weft import
+    reads, or - for one of these on standard input. A plan file stands for its
     topology; without further options, or with --json alone, the plan is shown again.
 
     Every algorithm and variant that applies is built, verified and simulated; the plan says which one to run

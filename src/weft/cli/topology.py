@@ -39,8 +39,9 @@ def command(
 ) -> None:
     """Describe, draw or convert a cluster.
 
-    TOPOLOGY is a spec KIND:SHAPE[@option=value,...][+fail=A-B,...], a TOML file, an NCCL topology XML file,
-    the output of nvidia-smi topo -m, a plan, or - for one of these on standard input.
+    TOPOLOGY is a spec KIND:SHAPE[@option=value,...][+fail=A-B,...], a TOML file, an NCCL XML file, the output
+    of nvidia-smi topo -m or ibnetdiscover, Slurm's topology.conf or topology.yaml, a plan, or - for one of
+    these on standard input. weft import joins several of these.
 
     \b
     ring:8  mesh:4x4  torus:4x4x4  hypercube:6  fullmesh:8    ranks wired to ranks

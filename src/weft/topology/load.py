@@ -108,7 +108,7 @@ def parse_topology(text: str, source: str) -> Topology:
 
         return parse_nvidia_smi(text, source)
     if not start:
-        problem = "the file is empty; expected TOML, NCCL XML, nvidia-smi topo -m, Slurm or ibnetdiscover"
+        problem = "the file is empty; expected a TOML topology or a file that weft import --help names"
         raise FormatError(source, problem)
     from weft.topology.cluster_import import fabric_kind, read_fabric
 
