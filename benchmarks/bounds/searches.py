@@ -31,7 +31,7 @@ SPECS = (
     "torus:32x32+fail=0-1",
     "mesh:32x32",
     "fattree:32,32,32",
-    "dgx-h100:128",
+    "dgx-h100:128@fabric=flat",
     "dragonfly:33,8,4",
     "ring:1024",
 )

@@ -45,7 +45,7 @@ LINKS = (
     "hosts:4,4,4@intra=100GB/s,uplink=25GB/s/25GB/s/5GB/s",
     "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,uplink=25GB/s/25GB/s/25GB/s/2.5GB/s/25GB/s/25GB/s/25GB/s/25GB/s",
     "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,uplink=25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/25GB/s",
-    "dgx-h100:2+fail=0-s2",
+    "dgx-h100:2@fabric=flat+fail=0-s2",
 )
 
 

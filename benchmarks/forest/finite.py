@@ -52,9 +52,9 @@ SPECS = (
     "fattree:4,4,4",
     "bigraph:4,8",
     "dragonfly:4,4,2",
-    "dgx-a100:4",
-    "dgx-h100:2",
-    "dgx-h100:2+fail=0-s2",
+    "dgx-a100:4@fabric=flat",
+    "dgx-h100:2@fabric=flat",
+    "dgx-h100:2@fabric=flat+fail=0-s2",
     "hosts:8,4,2",
 )
 SIZES = ("1MiB", "32MiB", "1GiB")

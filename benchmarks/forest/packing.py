@@ -28,10 +28,10 @@ SPECS = (
     "torus:4x4@bw=1GB/s+fail=0-1",
     "torus:8x8@bw=1GB/s+fail=0-1",
     "torus:8x8@bw=1GB/s+fail=0>1",
-    "dgx-h100:2",
-    "dgx-h100:2+fail=0-s2",
-    "dgx-a100:2",
-    "dgx-a100:4",
+    "dgx-h100:2@fabric=flat",
+    "dgx-h100:2@fabric=flat+fail=0-s2",
+    "dgx-a100:2@fabric=flat",
+    "dgx-a100:4@fabric=flat",
     "fattree:64",
     "bigraph:4,16",
     "dragonfly:4,4,4",
@@ -40,10 +40,10 @@ SPECS = (
     "torus:16x16@bw=1GB/s",
     "torus:16x16@bw=1GB/s+fail=0>1",
     "fattree:16,16,16",
-    "dgx-h100:32",
+    "dgx-h100:32@fabric=flat",
     "mesh:32x32@bw=1GB/s",
     "torus:32x32@bw=1GB/s",
-    "dgx-h100:128",
+    "dgx-h100:128@fabric=flat",
 )
 
 

@@ -34,7 +34,7 @@ CASES: Final = (
     ("fattree:256", False),
     ("bigraph:8,32", False),
     ("dragonfly:9,8,4", False),
-    ("dgx-h100:32", False),
+    ("dgx-h100:32@fabric=flat", False),
     ("hosts:64,32,16,128", False),
 )
 """Topology, and whether in the authors' order."""

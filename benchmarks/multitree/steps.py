@@ -37,7 +37,7 @@ SPECS: Final = (
     "bigraph:4,8",
     "bigraph:8,8",
     "dragonfly:5,4,2",
-    "dgx-h100:4",
+    "dgx-h100:4@fabric=flat",
     "hosts:8,4,2",
     "hosts:8,8,8,1",
 )

@@ -66,15 +66,15 @@ ZOO = (
     "bigraph:4,8+fail=s0-s5",
     "dragonfly:4,4,2",
     "dragonfly:5,2,3",
-    "dgx-a100:1",
-    "dgx-a100:2",
-    "dgx-h100:4",
+    "dgx-a100:1@lat=1us",
+    "dgx-a100:2@fabric=flat",
+    "dgx-h100:4@fabric=flat",
     "hosts:8,4",
     "hosts:8,4,2@intra=100GB/s,uplink=25GB/s/12GB/s/6GB/s",
     "hosts:4,3,1",
     "hosts:8,8,8,1@intra=200GB/s,uplink=25GB/s",
     "asymmetric.toml",
-    "dgx1-v100.nccl.xml",
+    "dgx1-v100.nccl.xml@speed=effective",
 )
 
 SMALLEST, LARGEST = 4 << 10, 1 << 30

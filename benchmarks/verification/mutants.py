@@ -55,7 +55,7 @@ TOPOLOGIES = (
     "fattree:4,2,2",
     "bigraph:2,4",
     "dragonfly:3,2,2",
-    "dgx-a100:2",
+    "dgx-a100:2@fabric=flat",
     "hosts:3,2,1",
     "torus:3x3+fail=0-1",
     "ring:6+fail=rank:2",

@@ -55,6 +55,9 @@ MAX_CPUS: Final = 512
 MAX_GPUS: Final = 256
 """GPUs of one machine, in the output of ``nvidia-smi topo -m``."""
 
+MAX_NVLINK_GPUS: Final = 1024
+"""GPUs of one NVLink domain, or wired all to all; 576 is the most that NVIDIA's NVLink 5 switches join."""
+
 MAX_PREAMBLE_LINES: Final = 1000
 MAX_LINE_CHARACTERS: Final = 65_536
 

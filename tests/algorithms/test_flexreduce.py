@@ -42,7 +42,7 @@ from weft.topology.cable_notes import CableNotes
 from weft.training import by_algorithm
 
 UNEVEN = ["hosts:8,4", "hosts:4,3,1", "hosts:1,3,1,5", "hosts:2,1,1,1,3", "hosts:6,4@intra=9GB/s"]
-EVEN = ["dgx-h100:2", "dgx-a100:3", "fattree:16", "bigraph:3,4", "hosts:5,5,5"]
+EVEN = ["dgx-h100:2@fabric=flat", "dgx-a100:3@fabric=flat", "fattree:16", "bigraph:3,4", "hosts:5,5,5"]
 OTHERS = ["torus:3x3", "mesh:1x5", "switch:6", "fullmesh:5", "ring:2", "torus:3x3+fail=0-1", "hypercube:3"]
 GB = 10**9
 PAGE = Path(__file__).parents[2] / "docs" / "flexreduce.md"
@@ -176,7 +176,9 @@ def test_any_cluster_is_served_and_no_link_is_busier_than_with_even_portions(top
     assert bound <= busiest_seconds(schedule) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("spec", ["hosts:4,4", "hosts:5,5,5", "fattree:16", "dgx-h100:2", "dgx-a100:4"])
+@pytest.mark.parametrize(
+    "spec", ["hosts:4,4", "hosts:5,5,5", "fattree:16", "dgx-h100:2@fabric=flat", "dgx-a100:4@fabric=flat"]
+)
 def test_on_a_symmetric_tree_it_costs_what_blueconnect_costs(spec: str) -> None:
     topology = load_topology(spec)
     blue = blueconnect.all_reduce(topology)
@@ -277,7 +279,7 @@ def test_racks_of_hosts_are_levels() -> None:
 
 
 def test_a_rank_without_its_own_interface_holds_little() -> None:
-    topology = load_topology("dgx-h100:2+fail=0-s2")
+    topology = load_topology("dgx-h100:2@fabric=flat+fail=0-s2")
     balanced, even = (
         busiest_seconds(flexreduce.all_reduce(topology, shape="levels", portions=kind))
         for kind in ("balanced", "even")

@@ -40,7 +40,7 @@ SPECS = [
     "fattree:2,2,3",
     "bigraph:2,4",
     "dragonfly:3,2,2",
-    "dgx-a100:2",
+    "dgx-a100:2@fabric=flat",
     "hosts:4,2,1@intra=100GB/s,uplink=10GB/s",
 ]
 
@@ -106,7 +106,7 @@ def test_slots(spec: str, chunks: int, slots: int) -> None:
 
 
 def test_a_link_is_held_by_one_chunk_at_a_time() -> None:
-    topology = load_topology("dgx-h100:2")
+    topology = load_topology("dgx-h100:2@fabric=flat")
     clock = make_clock(topology)
     trees, _ = grow_trees(topology, find_centres(topology, 2), (True, True), 24)
     timetable = make_timetable(topology, trees, clock, passes=20)

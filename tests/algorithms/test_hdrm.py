@@ -245,7 +245,7 @@ def test_a_lost_cable_of_several_is_no_matter() -> None:
         ("switch:8", "fall into 1 and 0, not into two halves"),
         ("fattree:16", "s0 has 4 ranks and s4 has 0"),
         ("hosts:4,4", "s0 has 4 ranks and s2 has 0"),
-        ("dgx-h100:2", "rank 0 does not hang on one switch alone"),
+        ("dgx-h100:2@fabric=flat", "rank 0 does not hang on one switch alone"),
         ("dragonfly:3,3,2", "are wired but belong to the same half"),
         ("bigraph:4,8+fail=s0-s5", "there is no link s0->s5"),
         ("bigraph:4,8+fail=s5>s0", "there is no link s5->s0"),

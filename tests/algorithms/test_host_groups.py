@@ -20,7 +20,7 @@ from weft.schedule.passes import halves
 from weft.topology import Topology, load_topology
 
 UNEVEN = ["hosts:8,4,2", "hosts:1,3,1,5", "hosts:1,1", "hosts:2,1,1,1,3,2,2", "fattree:4,2,1"]
-EVEN = ["dgx-h100:2", "dgx-a100:3", "fattree:16", "bigraph:3,4", "hosts:5,5,5"]
+EVEN = ["dgx-h100:2@fabric=flat", "dgx-a100:3@fabric=flat", "fattree:16", "bigraph:3,4", "hosts:5,5,5"]
 GRIDS = ["torus:4x4", "mesh:3x2x2", "ring:7", "hypercube:3", "torus:1x5", "torus:2x3x4", "torus:3x3+fail=0-1"]
 BLUE = [blueconnect.all_reduce, blueconnect.reduce_scatter, blueconnect.all_gather]
 
@@ -113,12 +113,14 @@ def test_chains_of_broadcast_and_reduce_move_the_buffer_once_per_rank(spec: str)
 
 
 def test_a_rank_with_a_failed_interface_does_not_lead() -> None:
-    whole = hierarchical.all_reduce(load_topology("dgx-h100:2"))
+    whole = hierarchical.all_reduce(load_topology("dgx-h100:2@fabric=flat"))
     assert whole.notes == ("leaders: 0, 8",)
-    broken = hierarchical.all_reduce(load_topology("dgx-h100:2+fail=0-s2"))
+    broken = hierarchical.all_reduce(load_topology("dgx-h100:2@fabric=flat+fail=0-s2"))
     assert broken.notes == ("leaders: 1, 8",)
     assert accepts(broken)
-    assert hierarchical.broadcast(load_topology("dgx-h100:2"), root=13).notes == ("leaders: 13, 0",)
+    assert hierarchical.broadcast(load_topology("dgx-h100:2@fabric=flat"), root=13).notes == (
+        "leaders: 13, 0",
+    )
 
 
 @pytest.mark.parametrize("spec", ["ring:8", "torus:4x4", "switch:8", "fullmesh:6"])
@@ -143,7 +145,7 @@ def test_bad_parameters_of_hierarchical_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "levels"),
-    [("torus:2x3x4", [4, 3, 2]), ("ring:7", [7]), ("dgx-h100:3", [8, 3]), ("fattree:16", [4, 4])],
+    [("torus:2x3x4", [4, 3, 2]), ("ring:7", [7]), ("dgx-h100:3@fabric=flat", [8, 3]), ("fattree:16", [4, 4])],
 )
 def test_blueconnect_levels_carry_their_closed_form(spec: str, levels: list[int]) -> None:
     topology = load_topology(spec)
@@ -169,7 +171,7 @@ def test_blueconnect_on_a_torus_loads_one_direction_of_each_dimension_evenly() -
 
 
 def test_blueconnect_sends_one_message_per_rank_and_step() -> None:
-    for spec in ("torus:3x4x2", "dgx-h100:3"):
+    for spec in ("torus:3x4x2", "dgx-h100:3@fabric=flat"):
         schedule = blueconnect.all_reduce(load_topology(spec))
         assert schedule.messages == schedule.ranks * schedule.steps
 
@@ -203,7 +205,10 @@ def test_blueconnect_refuses_what_has_no_even_levels() -> None:
 
 def test_the_same_input_gives_the_same_schedule() -> None:
     for make in (hierarchical.all_reduce, blueconnect.all_reduce):
-        assert make(load_topology("dgx-h100:2")).digest == make(load_topology("dgx-h100:2")).digest
+        assert (
+            make(load_topology("dgx-h100:2@fabric=flat")).digest
+            == make(load_topology("dgx-h100:2@fabric=flat")).digest
+        )
 
 
 def test_host_major_order_follows_hosts() -> None:

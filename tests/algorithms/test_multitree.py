@@ -69,9 +69,9 @@ SWITCHED = (
     "bigraph:8,4",
     "dragonfly:3,2,2",
     "dragonfly:5,4,2",
-    "dgx-a100:2",
-    "dgx-h100:4",
-    "dgx-h100:2+fail=0-s2",
+    "dgx-a100:2@fabric=flat",
+    "dgx-h100:4@fabric=flat",
+    "dgx-h100:2@fabric=flat+fail=0-s2",
     "hosts:8,4,2",
     "hosts:4,3,1@intra=100GB/s,uplink=25GB/s/10GB/s/5GB/s",
     "hosts:3,3+fail=rank:1",
@@ -191,8 +191,8 @@ def test_steps_are_the_authors_in_their_order_and_else_the_fewest_possible(
         ("fattree:8,4,8", 64, 63),
         ("bigraph:8,8", 64, 63),
         ("dragonfly:5,4,2", 39, 39),
-        ("dgx-a100:2", 2, 2),
-        ("dgx-h100:4", 5, 4),
+        ("dgx-a100:2@fabric=flat", 2, 2),
+        ("dgx-h100:4@fabric=flat", 5, 4),
     ],
 )
 def test_other_networks_come_close_to_the_fewest_steps(spec: str, steps: int, least: int) -> None:

@@ -71,7 +71,7 @@ def test_a_cable_that_is_a_little_slow_is_used_for_what_it_is_worth() -> None:
         ("torus:4x4@bw=10GB/s/30GB/s", [[1, 3]]),
         ("torus:4x4@bw=10GB/s/25GB/s", [[1, 2], [1, 3], [2, 5]]),
         ("ring:4@bw=4GB/s,back=3GB/s", [[1], [1], [2, 3], [3, 4]]),
-        ("dgx-h100:2", [[1, 9]]),
+        ("dgx-h100:2@fabric=flat", [[1, 9]]),
         ("hosts:4,3,1@intra=100GB/s,uplink=25GB/s/10GB/s/5GB/s", [[1, 2, 5, 20]]),
     ],
 )

@@ -110,7 +110,7 @@ def test_the_faster_turn_is_taken() -> None:
     ("spec", "kind", "groups"),
     [
         ("fattree:64", "switch", 8),
-        ("dgx-h100:4", "host", 4),
+        ("dgx-h100:4@fabric=flat", "host", 4),
         ("hosts:8,4,2", "host", 3),
         ("bigraph:4,8", "switch", 8),
     ],

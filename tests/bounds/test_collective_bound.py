@@ -22,7 +22,12 @@ from support.reference.schedule_engine import simulate_reference
 from weft.algorithms import direct
 from weft.algorithms.registry import ALGORITHMS
 from weft.bounds import tight_cuts
-from weft.bounds.collective_bound import equal_shard_all_reduce_seconds, lower_bound
+from weft.bounds.collective_bound import (
+    condition_of,
+    equal_shard_all_reduce_seconds,
+    kind_text,
+    lower_bound,
+)
 from weft.bounds.distances import longest_path
 from weft.errors import InputError, UnsupportedError
 from weft.schedule import COLLECTIVES, Schedule
@@ -48,10 +53,10 @@ def rate(spec: str, collective: str = "all_reduce", size: int = SIZE) -> float:
         ("torus:8x8@bw=1GB/s", 256 / 126, "singletons"),
         ("torus:4x4@bw=1GB/s+fail=0-1", 62 / 30, "singletons"),
         ("torus:8x8@bw=1GB/s+fail=0-1", 254 / 126, "singletons"),
-        ("dgx-h100:2", 8000 / 30, "singletons"),
-        ("dgx-h100:2+fail=0-s2", 7950 / 30, "singletons"),
-        ("dgx-a100:2", 5200 / 30, "singletons"),
-        ("dgx-a100:4", 800 / 6, "hosts"),
+        ("dgx-h100:2@fabric=flat", 8000 / 30, "singletons"),
+        ("dgx-h100:2@fabric=flat+fail=0-s2", 7950 / 30, "singletons"),
+        ("dgx-a100:2@fabric=flat", 5200 / 30, "singletons"),
+        ("dgx-a100:4@fabric=flat", 800 / 6, "hosts"),
         ("fattree:4,4,4@bw=1GB/s,uplink=0.1GB/s", 1.6 / 6, "groups"),
         ("hosts:8,4,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s", 1.0, "one host"),
         ("torus:4x4@bw=0.1GB/s/10GB/s", 3.2 / 6, "slabs"),
@@ -74,10 +79,10 @@ def test_all_reduce_rates(spec: str, algbw: float, kind: str) -> None:
         ("torus:4x4@bw=1GB/s", 2 * 2.1333333),
         ("torus:4x4@bw=1GB/s+fail=0-1", 2 * 1.6),
         ("torus:8x8@bw=1GB/s+fail=0-1", 2 * 1.5238095),
-        ("dgx-h100:2", 533.33333),
-        ("dgx-h100:2+fail=0-s2", 480.0),
-        ("dgx-a100:2", 346.66667),
-        ("dgx-a100:4", 266.66667),
+        ("dgx-h100:2@fabric=flat", 533.33333),
+        ("dgx-h100:2@fabric=flat+fail=0-s2", 480.0),
+        ("dgx-a100:2@fabric=flat", 346.66667),
+        ("dgx-a100:4@fabric=flat", 266.66667),
         ("torus:8x8@bw=1GB/s", 4.0634921),
     ],
 )
@@ -95,9 +100,9 @@ def test_equal_shard_rates(spec: str, algbw: float, collective: str) -> None:
         ("torus:8x8@bw=1GB/s", Fraction(128, 63)),
         ("torus:4x4@bw=1GB/s+fail=0-1", Fraction(8, 5)),
         ("torus:8x8@bw=1GB/s+fail=0-1", Fraction(32, 21)),
-        ("dgx-h100:2", Fraction(800, 3)),
-        ("dgx-h100:2+fail=0-s2", Fraction(240)),
-        ("dgx-a100:2", Fraction(520, 3)),
+        ("dgx-h100:2@fabric=flat", Fraction(800, 3)),
+        ("dgx-h100:2@fabric=flat+fail=0-s2", Fraction(240)),
+        ("dgx-a100:2@fabric=flat", Fraction(520, 3)),
     ],
 )
 def test_equal_shard_all_reduce_is_a_reduce_scatter_and_an_all_gather(spec: str, algbw: Fraction) -> None:
@@ -226,7 +231,8 @@ import sys
 from weft.bounds.collective_bound import lower_bound
 from weft.schedule import COLLECTIVES
 from weft.topology import load_topology
-for spec in ["torus:4x4+fail=0-1", "switch:8", "dgx-h100:2", "fattree:16", "hosts:8,4,2", "dragonfly:3,2,1"]:
+grids = ["torus:4x4+fail=0-1", "fattree:16", "dragonfly:3,2,1"]
+for spec in [*grids, "switch:8", "dgx-h100:2", "dgx-h100:2@fabric=flat", "hosts:8,4,2"]:
     for collective in COLLECTIVES:
         lower_bound(load_topology(spec), collective, 1 << 20)
 assert "scipy" not in sys.modules
@@ -406,7 +412,7 @@ class Prices:
 
 
 def test_a_certificate_counts_where_it_is_sharper() -> None:
-    topology = load_topology("dgx-h100:2+fail=0-s2")
+    topology = load_topology("dgx-h100:2@fabric=flat+fail=0-s2")
     own = lower_bound(topology, "all_reduce", SIZE)
     sharper = lower_bound(topology, "all_reduce", SIZE, certificate=Prices(1 / 263.3e9))
     assert sharper.kind == "bandwidth: certificate"
@@ -488,3 +494,23 @@ def test_a_leaf_switch_is_not_called_a_host() -> None:
             "bandwidth: one group",
             "out of group 0",
         )
+
+
+@pytest.mark.parametrize(
+    ("spec", "collective", "condition"),
+    [
+        ("dgx-h100:1", "all_reduce", "sums are made at ranks"),
+        ("dgx-h100:2", "all_reduce", "sums are made at ranks"),
+        ("hosts:8,4,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s", "all_reduce", ""),
+        ("torus:4x4", "all_reduce", ""),
+        ("dgx-h100:1", "all_gather", ""),
+    ],
+)
+def test_a_bound_that_a_switch_which_adds_could_beat_says_so(
+    spec: str, collective: str, condition: str
+) -> None:
+    topology = load_topology(spec)
+    kind = lower_bound(topology, collective, 1 << 30).kind
+    assert condition_of(topology, collective, kind) == condition
+    assert condition_of(topology, collective, "latency") == ""
+    assert kind_text(topology, collective, kind) == (f"{kind}; {condition}" if condition else kind)

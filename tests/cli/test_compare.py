@@ -27,6 +27,7 @@ DOCUMENT = [
     "collective",
     "sharing",
     "bound_explanation",
+    "bound_condition",
 ]
 ROW = [
     "algorithm",
@@ -343,3 +344,13 @@ def test_options_of_an_algorithm_make_a_row_of_their_own(weft: Run) -> None:
     steps = {row["algorithm"]: row["steps"] for row in document["results"]}
     assert steps == {"multitree": 8, "multitree:paper_order=true": 10}
     assert all(row["verified"] for row in document["results"])
+
+
+def test_the_bound_says_its_condition(weft: Run) -> None:
+    found = weft("compare", "switch:4", "--size", "1MiB", "--algorithm", "ring")
+    assert "(bandwidth: singletons; sums are made at ranks)" in " ".join(found.out.split())
+    assert "(sums are made at ranks)" in " ".join(
+        weft("compare", "switch:4", "--algorithm", "ring").out.split()
+    )
+    document = compare("switch:4", "1MiB", algorithms=["ring"]).to_dict()
+    assert document["bound_condition"] == "sums are made at ranks"

@@ -20,7 +20,7 @@ SPECS = [
     "bigraph:2,4",
     "dragonfly:3,2,1",
     "hosts:4,2,1",
-    "dgx-a100:2",
+    "dgx-a100:2@fabric=flat",
     "torus:3x3+fail=0-1",
     "torus:3x3+fail=0>1",
 ]

@@ -89,7 +89,7 @@ def test_extreme_numbers_survive() -> None:
 
 
 def test_topologies_with_hosts_labels_and_switches_survive() -> None:
-    topology = load_topology("dgx-a100:2@routing=ecmp,seed=3+fail=rank:5")
+    topology = load_topology("dgx-a100:2@fabric=flat,routing=ecmp,seed=3+fail=rank:5")
     schedule = ScheduleBuilder(topology, "all_reduce", "none").build()
     for data in (encode_schedule(schedule), schedule_to_json(schedule)):
         assert decode_schedule(data).topology == topology

@@ -27,9 +27,30 @@ SVG = "{http://www.w3.org/2000/svg}"
 SPECS = [
     *("torus:4x4", "mesh:3x5", "torus:4x4x4", "torus:3x2x2x3", "ring:8", "mesh:8", "mesh:40", "mesh:1x5"),
     *("hypercube:3", "hypercube:4", "hypercube:5", "fullmesh:8", "switch:8", "fattree:16", "fattree:64"),
-    *("bigraph:2,4", "bigraph:4,8", "dragonfly:4,2,2", "dragonfly:9,4,2", "dgx-h100:1", "dgx-h100:2"),
+    *(
+        "bigraph:2,4",
+        "bigraph:4,8",
+        "dragonfly:4,2,2",
+        "dragonfly:9,4,2",
+        "dgx-h100:1",
+        "dgx-h100:2",
+        "dgx-a100:3+fail=host1.nic0",
+        "mi300x:2",
+        "rails:2x8@inside=pcie",
+        "leafspine:8x8",
+        "gb200-nvl72:2",
+        "dragonflyplus:4,2,2,4",
+        "dgx-h100:2@fabric=flat",
+    ),
     *("hosts:4,4,2@racks=2/1", "cloud:8x8,24@nic=25GB/s"),
-    *("dgx-a100:4", "hosts:8,4,2", "hosts:1,1,1", "ring:2", "ring:4@links=3", "torus:4x4@bw=1GB/s/9GB/s"),
+    *(
+        "dgx-a100:4@fabric=flat",
+        "hosts:8,4,2",
+        "hosts:1,1,1",
+        "ring:2",
+        "ring:4@links=3",
+        "torus:4x4@bw=1GB/s/9GB/s",
+    ),
     *("torus:4x4+fail=rank:5", "torus:4x4+fail=0>1", "fattree:16+fail=rank:3", "ring:4@back=1GB/s"),
     *("servers:2x8", "servers:4x4@nics=4,fabric=bigraph,leaves=4", "servers:4x8@fabric=clos,leaves=2"),
 ]
@@ -50,9 +71,11 @@ def test_every_node_is_drawn_once_and_none_over_another(spec: str) -> None:
     root = parse(draw_svg(topology))
     legend = 1
     assert classes(root)["rank"] == topology.ranks + legend
-    assert classes(root)["switch"] == topology.switches + (legend if topology.switches else 0)
+    sorts = Counter({kind: count for kind, count in classes(root).items() if kind.split()[0] == "switch"})
+    assert sorts.total() == topology.switches + legend * len(sorts)
     layout = lay_out(topology)
-    assert min(math.dist(a, b) for a, b in combinations(layout.at, 2)) > 1.9 * layout.radius
+    radius = layout.dot if layout.dots else layout.radius
+    assert min(math.dist(a, b) for a, b in combinations(layout.at, 2)) > 1.9 * radius
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -180,7 +203,7 @@ def test_the_halves_of_a_bigraph_face_each_other() -> None:
 
 
 def test_boxes_hold_the_ranks_and_the_switch_of_a_host() -> None:
-    layout = lay_out(load_topology("dgx-h100:2"))
+    layout = lay_out(load_topology("dgx-h100:2@fabric=flat"))
     assert [box.nodes for box in layout.boxes] == [(*range(8), 16), (*range(8, 16), 17)]
     assert [box.label for box in layout.boxes] == ["host 0", "host 1"]
     y = [at[1] for at in layout.at]
@@ -242,3 +265,48 @@ def test_load_colours_links() -> None:
 def test_a_load_that_does_not_fit_is_refused(load: list[float]) -> None:
     with pytest.raises(InputError, match="one number of at least 0 for each of the 8 links"):
         draw_svg(load_topology("ring:4"), load=load)
+
+
+def test_hosts_are_frames_with_their_parts_and_tiers_stand_above() -> None:
+    topology = load_topology("dgx-h100:2")
+    layout = lay_out(topology)
+    assert [box.label for box in layout.boxes] == ["host 0", "host 1"]
+    height = {name: layout.at[topology.parse_node(name)][1] for name in topology.switch_names}
+    gpu = layout.at[topology.parse_node("host1.gpu3")][1]
+    assert height["spine0"] < height["leaf3"] < height["host1.nic3"] < height["host1.pcie3"] < gpu
+    assert gpu < height["host1.nvswitch"]
+    left, top, right, bottom = layout.frame(layout.boxes[1])
+    inside = [layout.at[topology.parse_node(f"host1.nic{nic}")] for nic in range(8)]
+    assert all(left < x < right and top < y < bottom for x, y in inside)
+    assert not any(left < layout.at[rank][0] < right for rank in range(8))
+
+
+def test_a_drawing_keeps_names_and_marks_what_failed() -> None:
+    text = draw_svg(load_topology("dgx-h100:2+fail=host0.nic5"))
+    for name in ("nic5", "pcie0", "nvswitch", "leaf7", "spine0"):
+        assert f">{name}</text>" in text
+    failed = re.findall(r'<g><rect class="switch failed"[^>]*/><text[^>]*>([^<]*)</text>', text)
+    assert failed == ["nic5"]
+    assert "failed, no link left" in text
+    assert "450 GB/s, 32 links" in text
+    assert "failed" not in draw_svg(load_topology("dgx-h100:2")).partition("</style>")[2]
+
+
+def test_many_hosts_are_drawn_small_with_names_above() -> None:
+    topology = load_topology("leafspine:16x8@oversub=3,spines=4")
+    layout = lay_out(topology)
+    assert layout.dots == {
+        node for node in range(topology.nodes) if not topology.node_name(node).startswith(("leaf", "spine"))
+    }
+    frames = [layout.frame(box) for box in layout.boxes]
+    assert all(one[2] < other[0] for one, other in pairwise(frames))
+    text = draw_svg(topology)
+    assert all(f">{name}</text>" in text for name in ("leaf3", "spine3", "host 15"))
+
+
+def test_cables_past_a_router_of_a_dragonfly_bow() -> None:
+    topology = load_topology("dragonfly:4,4,2")
+    first = topology.ranks
+    bend = lay_out(topology).bend
+    assert (first, first + 1) not in bend
+    assert bend[first, first + 3] < 0

@@ -41,8 +41,8 @@ def cpu(inside: str, numa: int = 0, extra: str = 'arch="x86_64" vendor="Authenti
     return f'<cpu numaid="{numa}" {extra}>\n{inside}</cpu>\n'
 
 
-def system(*cpus: str) -> Topology:
-    return parse_nccl_xml(f'<system version="1">\n{"".join(cpus)}</system>\n', "box.xml")
+def system(*cpus: str, rating: str = "nominal") -> Topology:
+    return parse_nccl_xml(f'<system version="1">\n{"".join(cpus)}</system>\n', "box.xml", rating)
 
 
 def wires(topology: Topology) -> dict[str, int]:
@@ -52,7 +52,7 @@ def wires(topology: Topology) -> dict[str, int]:
 def test_a_dgx_a100_is_eight_gpus_on_one_switch() -> None:
     box = load_topology(DATA / "dgx-a100.nccl.xml")
     assert (box.ranks, box.switches, box.links) == (8, 1, 16)
-    assert set(box.bandwidth.tolist()) == {12 * 20 * GB}
+    assert set(box.bandwidth.tolist()) == {12 * 25 * GB}
     assert box.hosts == (tuple(range(8)),)
     assert box.name == "dgx-a100.nccl"
 
@@ -61,10 +61,10 @@ def test_a_dgx_1_keeps_its_cube_mesh() -> None:
     box = load_topology(DATA / "dgx1-v100.nccl.xml")
     assert (box.ranks, box.switches, box.links) == (8, 0, 32)
     found = wires(box)
-    assert found["0->1"] == found["1->0"] == 20 * GB
-    assert found["0->3"] == 40 * GB
-    assert found["3->7"] == 20 * GB
-    assert all(box.egress(rank) == 120 * GB for rank in range(8))
+    assert found["0->1"] == found["1->0"] == 25 * GB
+    assert found["0->3"] == 50 * GB
+    assert found["3->7"] == 25 * GB
+    assert all(box.egress(rank) == 150 * GB for rank in range(8))
 
 
 def test_machines_without_nvlink_keep_bridges_cpus_and_network() -> None:
@@ -72,7 +72,7 @@ def test_machines_without_nvlink_keep_bridges_cpus_and_network() -> None:
     assert (pair.ranks, pair.switches) == (8, 4)
     assert pair.hosts == ((0, 1, 2, 3), (4, 5, 6, 7))
     found = wires(pair)
-    assert found["0->s0"] == 24 * GB
+    assert found["0->s0"] == 31.5 * GB
     assert found["s0->s1"] == 22 * GB, "Sapphire Rapids between CPUs, as slow as its slowest part"
     assert found["s0->s2"] == 12_500_000_000, "100 Gbit/s between the machines"
     assert len(pair.route(2, 6)) == 5
@@ -81,42 +81,46 @@ def test_machines_without_nvlink_keep_bridges_cpus_and_network() -> None:
 @pytest.mark.parametrize(
     ("link", "speed"),
     [
-        (gen(3), 12 * GB),
-        (gen(4), 24 * GB),
-        (gen(5), 48 * GB),
-        (gen(6), 96 * GB),
-        (gen(4, 8), 12 * GB),
-        (gen(1, 1), 187_500_000),
-        ('link_speed="8 GT/s" link_width="16"', 12 * GB),
-        ('link_speed="32.0 GT/s" link_width="16"', 48 * GB),
-        ('link_speed="" link_width="0"', 12 * GB),
-        ("", 24 * GB),
-        ('link_speed="Unknown" link_width=""', 12 * GB),
+        (gen(3), 15.75 * GB),
+        (gen(4), 31.5 * GB),
+        (gen(5), 63 * GB),
+        (gen(6), 121 * GB),
+        (gen(4, 8), 15.75 * GB),
+        (gen(1, 1), 250_000_000),
+        ('link_speed="8 GT/s" link_width="16"', 15.75 * GB),
+        ('link_speed="32.0 GT/s" link_width="16"', 63 * GB),
+        ('link_speed="" link_width="0"', 15.75 * GB),
+        ("", 31.5 * GB),
+        ('link_speed="Unknown" link_width=""', 15.75 * GB),
     ],
 )
-def test_pcie_speeds_are_those_nccl_reckons_with(link: str, speed: int) -> None:
+def test_pcie_speeds_are_those_of_the_lanes(link: str, speed: int) -> None:
     pair = system(cpu(gpu(0, link=link) + gpu(1, link=link)))
     assert wires(pair) == {"0->1": speed, "1->0": speed}
 
 
 @pytest.mark.parametrize(
-    ("capability", "speed"),
+    ("capability", "nominal", "effective"),
     [
-        (60, 18.0),
-        (70, 20.0),
-        (75, 20.0),
-        (80, 20.0),
-        (86, 12.0),
-        (89, 20.0),
-        (90, 20.6),
-        (100, 40.1),
-        (120, 40.1),
+        (60, 20.0, 18.0),
+        (70, 25.0, 20.0),
+        (75, 25.0, 20.0),
+        (80, 25.0, 20.0),
+        (86, 14.0625, 12.0),
+        (89, 25.0, 20.0),
+        (90, 25.0, 20.6),
+        (100, 50.0, 40.1),
+        (120, 50.0, 40.1),
     ],
 )
-def test_nvlink_speeds_depend_on_the_compute_capability(capability: int, speed: float) -> None:
+def test_nvlink_speeds_depend_on_the_compute_capability(
+    capability: int, nominal: float, effective: float
+) -> None:
     extra = f'sm="{capability}"'
-    pair = system(cpu(gpu(0, nvlink(1, 4), extra=extra) + gpu(1, nvlink(0, 4), extra=extra)))
-    assert wires(pair) == {"0->1": round(4 * speed * GB), "1->0": round(4 * speed * GB)}
+    both = cpu(gpu(0, nvlink(1, 4), extra=extra) + gpu(1, nvlink(0, 4), extra=extra))
+    for rating, speed in (("nominal", nominal), ("effective", effective)):
+        pair = system(both, rating=rating)
+        assert wires(pair) == {"0->1": round(4 * speed * GB), "1->0": round(4 * speed * GB)}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,7 @@ def test_nvswitches_are_one_switch_even_where_a_virtual_machine_hides_them() -> 
         cpu(gpu(0, seen, extra='sm="90"') + gpu(1, seen, extra='sm="90"') + gpu(2, hidden, extra='sm="90"'))
     )
     assert (box.ranks, box.switches, box.links) == (3, 1, 6)
-    assert set(box.bandwidth.tolist()) == {18 * 20_600_000_000}
+    assert set(box.bandwidth.tolist()) == {18 * 25 * GB}
 
 
 def test_pcie_is_left_out_only_where_nvlink_joins_everyone() -> None:
@@ -163,7 +167,7 @@ def test_pcie_is_left_out_only_where_nvlink_joins_everyone() -> None:
 
 def test_each_gpu_lists_its_own_direction() -> None:
     box = system(cpu(gpu(0, nvlink(1, 4)) + gpu(1, nvlink(0, 2))))
-    assert wires(box) == {"0->1": 80 * GB, "1->0": 40 * GB}
+    assert wires(box) == {"0->1": 100 * GB, "1->0": 50 * GB}
 
 
 def test_bus_ids_match_in_either_spelling() -> None:
@@ -188,7 +192,7 @@ def test_grace_and_power_reach_their_cpu_by_other_wires() -> None:
     power = system(
         cpu("".join(gpu(i, nvlink("0004:04:00.0", 3, "0x068001"), extra='sm="70"') for i in range(3)))
     )
-    assert Counter(power.bandwidth.tolist()) == {60 * GB: 6, 24 * GB: 6}
+    assert Counter(power.bandwidth.tolist()) == {75 * GB: 6, 31_500_000_000: 6}
 
 
 def test_the_levels_of_a_broadcom_switch_are_one_switch() -> None:
@@ -212,8 +216,8 @@ def test_ranks_follow_the_rank_attribute_then_the_device() -> None:
         third = pci % (3, gen(5), 'dev="2" rank="2"' if "rank" in first else 'dev="2"')
         return system(cpu(pci % (1, gen(3), first) + pci % (2, gen(4), second) + third))
 
-    assert wires(box('dev="0" rank="1"', 'dev="1" rank="0"'))["0->s0"] == 24 * GB
-    assert wires(box('dev="1"', 'dev="0"'))["0->s0"] == 24 * GB
+    assert wires(box('dev="0" rank="1"', 'dev="1" rank="0"'))["0->s0"] == 31.5 * GB
+    assert wires(box('dev="1"', 'dev="0"'))["0->s0"] == 31.5 * GB
 
 
 def test_a_gpu_without_a_rank_is_not_part_of_the_job() -> None:
@@ -236,7 +240,7 @@ def test_hosts_are_told_apart_by_their_hash() -> None:
     pair = system(*hosts)
     assert pair.hosts == ((0, 1), (2, 3)), "both number their ranks from 0, so machine by machine"
     uplinks = [link for link in range(pair.links) if pair.link_src[link] > 3 and pair.link_dst[link] > 3]
-    assert {int(pair.bandwidth[link]) for link in uplinks} == {24 * GB}, "25 GB/s behind 24 GB/s of PCIe"
+    assert {int(pair.bandwidth[link]) for link in uplinks} == {25 * GB}, "25 GB/s behind 31.5 GB/s of PCIe"
     assert {int(pair.latency_ps[link]) for link in uplinks} == {3_000_000}
     unknown = system(*[host.replace("200000", "-1") for host in hosts])
     assert 1_250_000_000 in unknown.bandwidth.tolist(), "NCCL takes an unknown speed for 10 Gbit/s"
@@ -255,8 +259,8 @@ def test_each_machine_has_an_nvswitch_of_its_own() -> None:
     pair = machines("x86_64", 80)
     assert pair.hosts == ((0, 1), (2, 3))
     inside, across = pair.route(0, 1), pair.route(0, 2)
-    assert set(pair.bandwidth[list(inside)].tolist()) == {240 * GB}
-    assert min(pair.bandwidth[list(across)].tolist()) == 24 * GB
+    assert set(pair.bandwidth[list(inside)].tolist()) == {300 * GB}
+    assert min(pair.bandwidth[list(across)].tolist()) == 25 * GB
     assert "NICs meet in one switch that can take all they send" in pair.notes
 
 
@@ -269,7 +273,7 @@ def test_nvlink_joins_the_machines_of_a_rack() -> None:
 def test_what_was_assumed_is_said() -> None:
     notes = load_topology(DATA / "dgx-a100.nccl.xml").notes
     assert notes == (
-        "speeds are those NCCL reckons with, not measured ones",
+        "speeds of NVLink, PCIe and ports are nominal ones",
         "PCIe, CPUs and NICs are left out: NVLink joins all GPUs",
         "latency of a link: NVLink 500ns",
     )

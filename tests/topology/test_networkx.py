@@ -26,7 +26,7 @@ GB = 10**9
         "fullmesh:5@back=1GB/s,links=2",
         "hosts:8,4,2",
         "bigraph:2,4@routing=ecmp,seed=5",
-        "dgx-h100:2",
+        "dgx-h100:2@fabric=flat",
         "torus:4x4+fail=0>1",
         "ring:5+fail=rank:2",
     ],

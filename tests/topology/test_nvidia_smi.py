@@ -41,7 +41,7 @@ def test_eighteen_links_to_everyone_are_an_nvswitch() -> None:
 
 def test_what_was_assumed_is_said() -> None:
     assert load_topology(DATA / "h100.nvidia-smi.txt").notes == (
-        "speed of each direction: one NVLink 25GB/s, PCIe 24GB/s, between CPUs 16GB/s",
+        "nominal speed of each direction: one NVLink 25GB/s, PCIe 31.5GB/s, between CPUs 16GB/s",
         "GPUs 0, 1, 2, 3, 4, 5, 6, 7 are on an NVSwitch: cables to all others would be too many",
         "PCIe, CPUs and NICs are left out: NVLink joins all GPUs",
         "latency of a link: NVLink 500ns",
@@ -61,7 +61,7 @@ def test_pairs_with_bridges_keep_pcie_between_them() -> None:
     assert (box.ranks, box.switches, box.links) == (8, 2, 26)
     found = wires(box)
     assert found["0->1"] == 100 * GB
-    assert found["0->s0"] == found["s1->7"] == 24 * GB
+    assert found["0->s0"] == found["s1->7"] == 31.5 * GB
     assert found["s0->s1"] == 16 * GB
     assert box.route(0, 1) == box.links_between(0, 1)
     assert len(box.route(0, 7)) == 3
@@ -104,7 +104,7 @@ def test_pcie_is_a_tree() -> None:
     assert len(box.route(0, 2)) == 4
     assert len(box.route(0, 4)) == 4
     assert len(box.route(0, 5)) == 4
-    assert sorted(set(box.bandwidth.tolist())) == [16 * GB, 24 * GB]
+    assert sorted(set(box.bandwidth.tolist())) == [16 * GB, 31_500_000_000]
 
 
 def test_gpus_of_one_numa_node_share_its_cpu() -> None:

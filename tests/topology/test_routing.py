@@ -69,9 +69,9 @@ def test_grids_correct_the_last_coordinate_first_the_shorter_way(
         ("fattree:16", 15, 5, "15 s3 s5 s1 5"),
         ("fattree:16", 5, 15, "5 s1 s7 s3 15"),
         ("hosts:8,4,2", 0, 13, "0 s0 s3 s2 13"),
-        ("dgx-h100:2", 0, 3, "0 s0 3"),
-        ("dgx-h100:2", 0, 11, "0 s2 11"),
-        ("dgx-h100:2@nvlink=1GB/s", 0, 3, "0 s2 3"),
+        ("dgx-h100:2@fabric=flat", 0, 3, "0 s0 3"),
+        ("dgx-h100:2@fabric=flat", 0, 11, "0 s2 11"),
+        ("dgx-h100:2@fabric=flat,nvlink=1GB/s", 0, 3, "0 s2 3"),
     ],
 )
 def test_switched_networks_go_up_and_down_spread_by_destination(

@@ -67,8 +67,8 @@ def speeds(topology: Topology) -> dict[tuple[str, str], int]:
         ("dragonfly:4,2,2", 16, 8, 52),
         ("dragonfly:9,4,2", 72, 36, 324),
         ("dgx-a100:1", 8, 1, 16),
-        ("dgx-a100:2", 16, 3, 64),
-        ("dgx-h100:4", 32, 5, 128),
+        ("dgx-a100:2@fabric=flat", 16, 3, 64),
+        ("dgx-h100:4@fabric=flat", 32, 5, 128),
         ("hosts:8,4,2", 14, 4, 34),
         ("hosts:8,8,8@racks=2/1", 24, 6, 58),
         ("hosts:8,8,8@racks=3", 24, 4, 54),
@@ -207,16 +207,18 @@ def test_a_dragonfly_has_three_speeds() -> None:
 
 
 @pytest.mark.parametrize(("kind", "nvlink", "nic"), [("dgx-a100", 300, 25), ("dgx-h100", 450, 50)])
-def test_boxes_have_an_nvswitch_and_a_nic_for_each_gpu(kind: str, nvlink: int, nic: int) -> None:
-    topology = load_topology(f"{kind}:2@nic_lat=5us")
+def test_flat_boxes_have_an_nvswitch_and_a_cable_for_each_gpu(kind: str, nvlink: int, nic: int) -> None:
+    topology = load_topology(f"{kind}:2@fabric=flat,nic_lat=5us")
     found = speeds(topology)
     assert found["3", "s0"] == found["s1", "15"] == nvlink * GB
     assert found["3", "s2"] == found["s2", "15"] == nic * GB
     assert ("3", "s1") not in found
     assert topology.hosts == (tuple(range(8)), tuple(range(8, 16)))
     assert topology.latency_ps[topology.bandwidth == nic * GB].tolist() == [5 * 10**6] * 32
-    faster = speeds(load_topology(f"{kind}:2@nvlink=1TB/s,nic=100GB/s"))
+    faster = speeds(load_topology(f"{kind}:2@fabric=flat,nvlink=1TB/s,nic=100GB/s"))
     assert (faster["0", "s0"], faster["0", "s2"]) == (1000 * GB, 100 * GB)
+    plain = load_topology(f"{kind}:2@fabric=flat")
+    assert plain.digest == load_topology(f"hosts:8,8@intra={nvlink}GB/s,nic={nic}GB/s").digest
 
 
 def test_one_box_needs_no_network() -> None:

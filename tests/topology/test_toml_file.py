@@ -93,7 +93,7 @@ def test_a_byte_order_mark_and_windows_lines_do_not_matter() -> None:
         "fullmesh:5@back=1GB/s,links=3",
         "hosts:8,4,2@uplink=10GB/s/5GB/s/1GB/s",
         "bigraph:2,4@routing=ecmp,seed=5",
-        "dgx-h100:2@nic_lat=1.234567us",
+        "dgx-h100:2@fabric=flat,nic_lat=1.234567us",
         "torus:4x4+fail=0>1",
         "ring:5+fail=rank:2",
     ],

@@ -54,7 +54,13 @@ SPECS: Final = (
         "fullmesh:8@links=2",
         "switch:8",
     ),
-    *("fattree:4,2,4", "bigraph:2,4", "dragonfly:3,2,2", "dgx-a100:2@routing=ecmp,seed=3", "dgx-h100:1"),
+    *(
+        "fattree:4,2,4",
+        "bigraph:2,4",
+        "dragonfly:3,2,2",
+        "dgx-a100:2@fabric=flat,routing=ecmp,seed=3",
+        "dgx-h100:1",
+    ),
     *("hosts:8,4,2@intra=100GB/s,uplink=25GB/s/12GB/s/6GB/s", "cloud:8x8,24", "torus:3x3+fail=0>1"),
     *("servers:4x8@nics=8,fabric=bigraph,leaves=8", "torus:8x8+fail=3-4,rank:7", "hosts:2x4,3"),
 )

@@ -59,8 +59,8 @@ def all_reduce(topology: Topology, *, levels: Sequence[int] | None = None) -> Sc
     Examples
     --------
     >>> from weft.topology import load_topology
-    >>> all_reduce(load_topology("dgx-h100:4"))
-    <Schedule blueconnect all_reduce on dgx-h100:4: 32 chunks, 20 steps, 1984 transfers>
+    >>> all_reduce(load_topology("dgx-h100:4@fabric=flat"))
+    <Schedule blueconnect all_reduce on dgx-h100:4@fabric=flat: 32 chunks, 20 steps, 1984 transfers>
     >>> all_reduce(load_topology("hosts:8,4,2"))
     Traceback (most recent call last):
     weft.errors.UnsupportedError: blueconnect: groups have 8, 4 and 2 ranks, but every level must divide them

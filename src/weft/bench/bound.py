@@ -51,11 +51,11 @@ class MachineLimit:
 def topology_limit(task: BenchTask, topology: Topology) -> MachineLimit:
     """What the network allows."""
     from weft.bench.task import ITEM_BYTES
-    from weft.bounds.collective_bound import lower_bound
+    from weft.bounds.collective_bound import kind_text, lower_bound
 
     item = ITEM_BYTES[task.dtype]
     found = lower_bound(topology, task.collective, task.size_bytes, element_bytes=item)
-    return MachineLimit(found.seconds, found.kind)
+    return MachineLimit(found.seconds, kind_text(topology, task.collective, found.kind))
 
 
 def memory_limit(task: BenchTask) -> MachineLimit | None:

@@ -72,6 +72,39 @@ class Bound:
     explanation: str
 
 
+def condition_of(topology: Topology, collective: str, kind: str) -> str:
+    """What a bound of this kind takes for granted, in words, or nothing.
+
+    A bound of an all-reduce from a division of all ranks counts each element on its way to a sum and on its
+    way back. A switch that adds, as those with NVLink SHARP do, needs fewer passes and can beat it; what one
+    set of ranks sends out, and latency, bound such a switch as well.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> condition_of(load_topology("dgx-h100:1"), "all_reduce", "bandwidth: singletons")
+    'sums are made at ranks'
+    >>> condition_of(load_topology("torus:4x4"), "all_reduce", "bandwidth: singletons")
+    ''
+    """
+    one_set = kind.startswith("bandwidth: one ") or kind.endswith("cut")
+    divided = kind.startswith("bandwidth: ") and not one_set
+    return "sums are made at ranks" if collective == "all_reduce" and divided and topology.switches else ""
+
+
+def kind_text(topology: Topology, collective: str, kind: str) -> str:
+    """Kind of a bound together with its condition, for people.
+
+    Examples
+    --------
+    >>> from weft.topology import load_topology
+    >>> kind_text(load_topology("switch:4"), "all_reduce", "bandwidth: singletons")
+    'bandwidth: singletons; sums are made at ranks'
+    """
+    condition = condition_of(topology, collective, kind)
+    return f"{kind}; {condition}" if condition else kind
+
+
 class Certificate(Protocol):
     """A proof from elsewhere that no all-reduce is faster: prices of links, say, and the cheapest tree."""
 

@@ -188,11 +188,13 @@ def _bar(fraction: float) -> str:
 
 
 def _notes(found: Comparison) -> list[tuple[str, str]]:
+    from weft.bounds.collective_bound import kind_text
     from weft.simulation.segment_sizes import SEGMENT_BUDGET
     from weft.units import format_bandwidth, format_size, human_seconds
 
     bound, best, topology = found.bound, found.best, found.topology
-    notes = [("bound", f"{human_seconds(bound.seconds)} ({bound.kind}); {printable(bound.explanation)}")]
+    kind = kind_text(topology, found.collective, bound.kind)
+    notes = [("bound", f"{human_seconds(bound.seconds)} ({kind}); {printable(bound.explanation)}")]
     if best is not None and best.bottleneck is not None:
         link, share = best.bottleneck
         name, speed = topology.link_name(link), format_bandwidth(int(topology.bandwidth[link]))

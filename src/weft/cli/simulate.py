@@ -145,7 +145,7 @@ def _show(result: SimulationResult, bound: Bound | None, fraction: float | None,
     slowest = result.slowest_rank
     console.print_facts(
         ("time", human_seconds(result.seconds)),
-        *_limit_facts(bound, fraction),
+        *_limit_facts(bound, fraction, plan),
         ("algbw", human_speed(result.algbw_GBps)),
         ("busbw", human_speed(result.busbw_GBps)),
         ("schedule", f"{plan.steps:,} steps, {plan.transfers:,} transfers, {plan.messages:,} messages"),
@@ -159,13 +159,15 @@ def _show(result: SimulationResult, bound: Bound | None, fraction: float | None,
     _show_path(result, console)
 
 
-def _limit_facts(bound: Bound | None, fraction: float | None) -> list[tuple[str, str]]:
+def _limit_facts(bound: Bound | None, fraction: float | None, plan: Schedule) -> list[tuple[str, str]]:
     """What no schedule can beat, if that is known, and how near a correct one comes to it."""
+    from weft.bounds.collective_bound import kind_text
     from weft.units import human_seconds
 
     if bound is None:
         return []
-    facts = [("bound", f"{human_seconds(bound.seconds)} ({bound.kind}); {printable(bound.explanation)}")]
+    kind = kind_text(plan.topology, plan.collective, bound.kind)
+    facts = [("bound", f"{human_seconds(bound.seconds)} ({kind}); {printable(bound.explanation)}")]
     if fraction is not None:
         facts.append(("of bound", f"{100 * fraction:.1f} %"))
     return facts

@@ -31,6 +31,7 @@ def show_sizes(found: Sequence[Comparison], console: Console) -> None:
     console
         Where to print.
     """
+    from weft.bounds.collective_bound import condition_of
     from weft.units import count, format_size, human_seconds
 
     first = found[0]
@@ -41,6 +42,9 @@ def show_sizes(found: Sequence[Comparison], console: Console) -> None:
     console.print_table(_make_table(found))
     console.print()
     bounds = ", ".join(f"{format_size(one.size_bytes)} {human_seconds(one.bound.seconds)}" for one in found)
+    # Once for all sizes, though it is only the bounds of bandwidth that need it.
+    conditions = [condition_of(one.topology, one.collective, one.bound.kind) for one in found]
+    bounds += next((f" ({condition})" for condition in conditions if condition), "")
     fastest = ", ".join(
         f"{format_size(one.size_bytes)} {one.best.algorithm}" for one in found if one.best is not None
     )

@@ -25,7 +25,7 @@ _MOST_CLASSES = 12
     epilog=options.examples(
         "weft topology torus:4x4",
         "weft topology hosts:8,4,2@intra=100GB/s,uplink=10GB/s --svg cluster.svg",
-        "weft topology dgx-h100:2 --routes 0 9",
+        "weft topology dgx-h100:2+fail=host0.nic1 --routes 1 9",
         "weft topology nccl-topo.xml --toml cluster.toml",
     ),
 )
@@ -46,12 +46,22 @@ def command(
     \b
     ring:8  mesh:4x4  torus:4x4x4  hypercube:6  fullmesh:8    ranks wired to ranks
     switch:8  fattree:LEAVES,SPINES,RANKS  bigraph:m,n        ranks on switches
-    dragonfly:GROUPS,ROUTERS,RANKS  dgx-a100:K  dgx-h100:K
+    dragonfly:GROUPS,ROUTERS,RANKS
+    dragonflyplus:GROUPS,LEAVES,SPINES,RANKS
+    nvlink:72  xgmi:8  pcie:8                                 GPUs of one box
+    rails:4x8@nics=8,spines=4,oversub=3                       boxes x GPUs, a leaf for each rail
+    leafspine:16x8@oversub=3  threetier:16x8@pods=4           boxes x GPUs on leaves, spines, cores
+    dgx-a100:K  dgx-h100:K  dgx-b200:K  mi300x:K              K boxes on rails, @fabric=leafspine ..
+    gb200-nvl72:K                                             K racks of 72 GPUs on rails
+    tpu-v4:4x4x8  tpu-v5p:4x4x8  ocs:4x4x8  trn2:K            tori; a slice closes by whole blocks
+    spark-ring:4  mac-mesh:4                                  at home
     hosts:8,4,2                                               uneven hosts behind one core
     cloud:8x8,24                                              what a shared cloud hands out
     servers:4x8@nics=8,fabric=bigraph,leaves=8                GPUs on PCIe, with NICs, on a fabric
     @bw=16GB/s,lat=150ns                                      speed and latency of the links
-    +fail=3-4  +fail=3>4  +fail=rank:7                        what is broken
+    @speed=effective                                          what links achieve, not data sheets
+    +fail=3-4  +fail=3>4  +fail=rank:7  +fail=host3.nic5      what is broken
+    +speed=host3.nic5:25GB/s  +speed=leaf0-spine1:10GB/s      what is slower
     """  # noqa: D301
     from weft.cli.inputs import obtain_topology
 

@@ -161,7 +161,7 @@ def _spaces(topology: Topology) -> tuple[tuple[Space, ...], list[int]]:
             space_of[switch] = next(iter(near[switch]))
         else:
             space_of[switch] = len(spaces)
-            spaces.append(Space(topology.node_name(switch)))
+            spaces.append(Space(topology.node_key(switch)))
     return tuple(spaces), space_of
 
 

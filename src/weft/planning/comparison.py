@@ -17,7 +17,7 @@ import numpy as np
 from weft import units
 from weft.algorithms import registry
 from weft.algorithms.registry import Refusal
-from weft.bounds.collective_bound import lower_bound
+from weft.bounds.collective_bound import condition_of, lower_bound
 from weft.errors import InputError, LimitError, check_choice
 from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_rows, expect_schedule
 from weft.schedule import COLLECTIVES
@@ -148,6 +148,7 @@ class Comparison:
             "collective": self.collective,
             "sharing": self.sharing,
             "bound_explanation": self.bound.explanation,
+            "bound_condition": condition_of(self.topology, self.collective, self.bound.kind),
         }
 
 

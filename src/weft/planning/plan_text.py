@@ -6,6 +6,7 @@ import textwrap
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from weft.bounds.collective_bound import kind_text
 from weft.units import count, format_bandwidth, format_size, human_seconds
 
 if TYPE_CHECKING:
@@ -114,8 +115,9 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
     at = human_size(point.size_bytes)
     link = point.busiest_link
     speed = format_bandwidth(int(topology.bandwidth[link]))
+    kind = kind_text(topology, plan.collective, point.bound_kind)
     notes = [
-        ("bound", f"{human_seconds(point.bound_seconds)} at {at} ({point.bound_kind})"),
+        ("bound", f"{human_seconds(point.bound_seconds)} at {at} ({kind})"),
         (
             "bottleneck",
             f"link {topology.link_name(link)} ({speed}), busy {100 * point.busy:.1f} % of the time",

@@ -30,6 +30,7 @@ class CableNotes:
     switches: int = 0
     _rows: list[tuple[int, int, int, int]] = field(default_factory=list)
     _addresses: list[tuple[int, str, str]] = field(default_factory=list)
+    _names: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         # Checked before the first cable is drawn, so that a huge spec fails at once and not after a minute.
@@ -47,6 +48,13 @@ class CableNotes:
     def switch(self, index: int) -> int:
         """Node number of switch `index`."""
         return self.ranks + index
+
+    def named(self, name: str) -> int:
+        """Add one more switch, with a name, and return its node number; all switches have names, or none."""
+        limits.check("switches", len(self._names) + 1, limits.MAX_SWITCHES)
+        self._names.append(name)
+        self.switches = len(self._names)
+        return self.ranks + len(self._names) - 1
 
     def link(
         self, src: int, dst: int, bandwidth: int, latency_ps: int, addresses: tuple[str, str] | None = None
@@ -78,5 +86,6 @@ class CableNotes:
             bandwidth,
             latency_ps,
             addresses=tuple(self._addresses),
+            switch_names=tuple(self._names),
             **options,
         )

@@ -18,6 +18,7 @@ from weft.errors import InputError
 from weft.topology.drawing_style import NAMESPACE, STYLE, clean_text, speed_text
 from weft.topology.layout import Layout, lay_out
 from weft.topology.line_shapes import arrow_data, draw_course, path_data, point_along
+from weft.topology.machine_layout import ROLES, role_of, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ _LABELLED_CABLES: Final = 14
 _LANES: Final = 4
 _SPEEDS: Final = 5
 _LOADS: Final = 6
+_LOOKS: Final = {"nvswitch": "near", "pcie": "bus", "grace": "bus", "cpu": "cpu", "nic": "nic"}
 _MARGIN: Final = 30.0
 _HEAD: Final = 62.0
 
@@ -126,7 +128,7 @@ def _cables(topology: Topology, load: _Load) -> _Cables:
 def _picture(topology: Topology, layout: Layout, cables: _Cables, load: _Load) -> tuple[str, float, float]:
     """Boxes, links and nodes, moved so that everything is at 0 and above; and how much room they take."""
     pen = _Pen(topology, layout, load, cables=len(cables))
-    boxes = [(box.label, *layout.frame(box)) for box in layout.boxes]
+    boxes = [(box, *layout.frame(box)) for box in layout.boxes]
     pad = layout.radius + 6
     bows = [draw_course(layout, *pair) for pair in layout.bend if pair in cables]
     tips = [point_along(bow, 0.5) for bow in bows]
@@ -135,11 +137,12 @@ def _picture(topology: Topology, layout: Layout, cables: _Cables, load: _Load) -
     left, top = min(xs) - pad, min(ys) - pad
     width, height = max(xs) + pad - left, max(ys) + pad - top
     parts = [f'<g transform="translate({-left:.1f} {-top:.1f})">']
-    for label, x0, y0, x1, y1 in boxes:
+    for box, x0, y0, x1, y1 in boxes:
         size = f'width="{x1 - x0:.1f}" height="{y1 - y0:.1f}"'
         parts.append(f'<rect class="box" x="{x0:.1f}" y="{y0:.1f}" {size} rx="10"/>')
         if layout.labels:
-            parts.append(f'<text class="note" x="{x0 + 8:.1f}" y="{y0 + 15:.1f}">{clean_text(label)}</text>')
+            y = y1 - 7 if box.below else y0 + 15
+            parts.append(f'<text class="note" x="{x0 + 8:.1f}" y="{y:.1f}">{clean_text(box.label)}</text>')
     parts += pen.links(cables)
     parts += [pen.node(node) for node in range(topology.nodes)]
     if len(cables) <= _LABELLED_CABLES and len(set(topology.bandwidth.tolist())) > 1:
@@ -202,22 +205,18 @@ class _Pen:
         return [(lane, (index - (len(lines) - 1) / 2) * apart) for index, lane in enumerate(lines)]
 
     def node(self, node: int) -> str:
-        """Draw a circle or square with its number, and more when the mouse rests on it."""
-        topology, radius = self.topology, self.layout.radius
+        """Draw a circle or square with its number or name, and more when the mouse rests on it."""
+        topology = self.topology
+        radius = self.layout.dot if node in self.layout.dots else self.layout.radius
         x, y = self.layout.at[node]
-        edge = f'stroke-width="{max(radius * 0.12, 0.8):.1f}"'
-        if node < topology.ranks:
-            shape = f'<circle class="rank" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" {edge}'
-        else:
-            side = radius * 0.95
-            shape = (
-                f'<rect class="switch" x="{x - side:.1f}" y="{y - side:.1f}" width="{2 * side:.1f}" '
-                f'height="{2 * side:.1f}" rx="{radius * 0.3:.1f}" {edge}'
-            )
-        if not self.layout.labels:
-            return f"{shape}/>"
-        label = topology.node_name(node)
+        label = topology.node_name(node) if node < topology.ranks else short_name(topology.node_name(node))
         size = radius * (0.82 if len(label) < 3 else 0.68 if len(label) < 4 else 0.55)
+        named = node >= topology.ranks and bool(topology.switch_names)
+        if named and node not in self.layout.dots:
+            size = 9.5
+        shape = self.shape(node, radius, 0.29 * size * len(label) + 4.0 if named else 0.0)
+        if not self.layout.labels or node in self.layout.dots:
+            return f"<g>{shape}/><title>{self.describe(node)}</title></g>" if named else f"{shape}/>"
         kind = "number" if node < topology.ranks else "switch-number"
         old = topology.rank_labels[node] if topology.rank_labels and node < topology.ranks else node
         lift = size * 0.36 if old == node else -size * 0.02
@@ -227,10 +226,25 @@ class _Pen:
             text += f'<text class="{kind}" {small}>({old})</text>'
         return f"<g>{shape}/>{text}<title>{self.describe(node)}</title></g>"
 
+    def shape(self, node: int, radius: float, half: float) -> str:
+        """Start of the element of a node; `half` is the least half width of one with a name."""
+        x, y = self.layout.at[node]
+        edge = f'stroke-width="{max(radius * 0.12, 0.8):.1f}"'
+        if node < self.topology.ranks:
+            return f'<circle class="rank" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" {edge}'
+        side = radius * (0.7 if half and node not in self.layout.dots else 0.95)
+        wide = max(side, half) if node not in self.layout.dots else side
+        return (
+            f'<rect class="{node_class(self.topology, node)}" x="{x - wide:.1f}" y="{y - side:.1f}" '
+            f'width="{2 * wide:.1f}" height="{2 * side:.1f}" rx="{radius * 0.3:.1f}" {edge}'
+        )
+
     def describe(self, node: int) -> str:
         topology = self.topology
         kind = "rank" if node < topology.ranks else "switch"
         words = [f"{kind} {topology.node_name(node)}"]
+        if not topology.neighbours[node]:
+            words.append("failed")
         if topology.rank_labels and node < topology.ranks:
             words.append(f"was rank {topology.rank_labels[node]}")
         if node in self.hosts:
@@ -261,6 +275,24 @@ class _Pen:
         return "" if not lane.way else f"{low} → {high}: " if lane.way > 0 else f"{high} → {low}: "
 
 
+def node_class(topology: Topology, node: int) -> str:
+    """Class of a switch in a drawing: what it is as far as its name says, and whether it failed."""
+    if not topology.neighbours[node]:
+        return "switch failed"
+    role = role_of(topology.node_name(node)) if topology.switch_names else None
+    return f"switch {_LOOKS[role]}" if role in _LOOKS else "switch"
+
+
+def _switch_samples(topology: Topology) -> Iterator[tuple[str, str]]:
+    """One sample for each sort of switch that is drawn, with what it is."""
+    found = {node_class(topology, node): node for node in range(topology.ranks, topology.nodes)}
+    words = {"switch": "switch", "switch failed": "failed, no link left"}
+    for kind, node in sorted(found.items(), key=lambda item: (item[0] == "switch failed", item[0])):
+        role = role_of(topology.node_name(node)) or ""
+        sample = f'<rect class="{kind}" x="2" y="-11" width="14" height="14" rx="3"/>'
+        yield sample, words.get(kind) or ROLES[role]
+
+
 def _summary(topology: Topology, cables: int) -> str:
     words = [units.count(topology.ranks, "rank")]
     if topology.switches:
@@ -279,8 +311,7 @@ def _legend(topology: Topology, load: _Load, *, room: float) -> tuple[str, float
     if topology.nodes <= limits.MAX_DRAWN_NODES:
         renamed = " (its number before the failure)" if topology.rank_labels else ""
         items.append(('<circle class="rank" cx="9" cy="-4" r="7"/>', f"rank{renamed}"))
-        if topology.switches:
-            items.append(('<rect class="switch" x="2" y="-11" width="14" height="14" rx="3"/>', "switch"))
+        items += _switch_samples(topology)
     if load is not None:
         most = float(load.max(initial=0.0))
         for step in range(_LOADS):

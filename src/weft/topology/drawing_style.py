@@ -19,8 +19,14 @@ STYLE: Final = """
 .weft-topology .box{fill:#f4f6fa;stroke:#d9e0ea}
 .weft-topology .rank{fill:#4353c9;stroke:#fff}
 .weft-topology .switch{fill:#f0a63c;stroke:#fff}
+.weft-topology .near{fill:#8fc26a}
+.weft-topology .bus{fill:#c3b8a5}
+.weft-topology .cpu{fill:#d9a3c4}
+.weft-topology .nic{fill:#5fc0c7}
+.weft-topology .failed{fill:#fff;stroke:#c0392b;stroke-dasharray:3 2}
 .weft-topology .number{fill:#fff;text-anchor:middle;font-weight:600}
 .weft-topology .switch-number{fill:#3d2604;text-anchor:middle;font-weight:600}
+.weft-topology .failed+.switch-number{fill:#c0392b}
 .weft-topology .speed{fill:#3a4759;font-size:11px;text-anchor:middle}
 .weft-topology .speed{paint-order:stroke;stroke:#fff;stroke-width:4px}
 .weft-topology .link{fill:none;stroke:currentColor;stroke-linecap:round}
@@ -43,6 +49,8 @@ STYLE: Final = """
 .weft-topology .box{fill:#1c242e;stroke:#313d4b}
 .weft-topology .rank{fill:#6272e8;stroke:#151b23}
 .weft-topology .switch{fill:#e3993a;stroke:#151b23}
+.weft-topology .failed{fill:#151b23;stroke:#e5786d}
+.weft-topology .failed+.switch-number{fill:#e5786d}
 .weft-topology .speed{fill:#cdd8e5;stroke:#151b23}
 .weft-topology .s0{color:#5d6e83}
 .weft-topology .s1{color:#6884a6}

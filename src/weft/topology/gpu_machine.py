@@ -189,8 +189,12 @@ def _without_pass_through(gpus: Sequence[int], wires: list[Wire]) -> list[Wire]:
 
 
 def _paired(wires: list[Wire]) -> list[Wire]:
-    """Put the two directions of a cable side by side, as all of Weft's builders draw them."""
+    """Put the two directions of a cable side by side, forward first, as all of Weft's builders draw them."""
     groups: dict[tuple[int, int], list[Wire]] = {}
     for wire in wires:
         groups.setdefault((min(wire.src, wire.dst), max(wire.src, wire.dst)), []).append(wire)
-    return [wire for group in groups.values() for wire in group]
+    return [
+        wire
+        for group in groups.values()
+        for wire in (sorted(group, key=lambda wire: wire.src) if len(group) == 2 else group)
+    ]

@@ -11,6 +11,7 @@ A topology is a value: its arrays are read-only and nothing here does I/O. The C
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import math
 import re
@@ -107,6 +108,9 @@ class Topology(Immutable):
         ``(link, source address, destination address)`` for links the runtime can choose.
     notes
         What was assumed because the description does not say it, for people. Not part of its identity.
+    switch_names
+        What people call each switch, such as ``host3.nic5`` or ``leaf0``; empty where they have no names but
+        ``s0``, ``s1``, ... Not part of its identity.
 
     Examples
     --------
@@ -129,6 +133,7 @@ class Topology(Immutable):
     rank_labels: tuple[int, ...] = ()
     addresses: tuple[tuple[int, str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    switch_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for column, dtype in LINK_COLUMNS.items():
@@ -137,6 +142,7 @@ class Topology(Immutable):
         _check_shape(self)
         _check_links(self)
         _check_hosts(self)
+        _check_names(self)
         pair = _core.unreachable_pair(self.nodes, self.ranks, self.link_src, self.link_dst)
         if pair is not None:
             a, b = (self.node_name(node) for node in pair)
@@ -173,7 +179,13 @@ class Topology(Immutable):
         return len(self.link_src)
 
     def node_name(self, node: int) -> str:
-        """``"3"`` for a rank, ``"s0"`` for a switch."""
+        """``"3"`` for a rank; for a switch its name, ``"leaf0"``, or ``"s0"`` where it has none."""
+        if node >= self.ranks and self.switch_names:
+            return self.switch_names[node - self.ranks]
+        return self.node_key(node)
+
+    def node_key(self, node: int) -> str:
+        """``"3"`` for a rank, ``"s0"`` for a switch, whatever it is called: what files write."""
         return str(node) if node < self.ranks else f"s{node - self.ranks}"
 
     def link_name(self, link: int) -> str:
@@ -184,13 +196,31 @@ class Topology(Immutable):
         return f"{self.node_name(src)}->{self.node_name(dst)}{suffix}"
 
     def parse_node(self, text: str) -> int:
-        """Node number of ``"3"`` or ``"s0"``."""
-        node = node_number(text, self.ranks, self.switches)
+        """Node number of ``"3"``, ``"s0"``, ``"leaf0"``, or ``"host3.gpu5"``: rank 5 of host 3, from 0."""
+        node = self.find_node(text)
         if node is not None:
             return node
         switches = f" and switches s0..s{self.switches - 1}" if self.switches else ""
-        msg = f"{self.name}: there is no node {text!r}; it has ranks 0..{self.ranks - 1}{switches}"
+        close = difflib.get_close_matches(text, self.switch_names[: limits.MAX_DRAWN_NODES], 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        msg = f"{self.name}: there is no node {text!r}; it has ranks 0..{self.ranks - 1}{switches}{hint}"
         raise TopologyError(msg)
+
+    def find_node(self, text: str) -> int | None:
+        """Node number of what `parse_node` reads, or None if there is no such node."""
+        text = text.strip()
+        node = node_number(text, self.ranks, self.switches)
+        if node is None:
+            node = self._named.get(text)
+        member = re.fullmatch(r"host([0-9]{1,6})\.gpu([0-9]{1,6})", text) if node is None else None
+        if member is not None and int(member[1]) < len(self.hosts):
+            ranks = self.hosts[int(member[1])]
+            return ranks[int(member[2])] if int(member[2]) < len(ranks) else None
+        return node
+
+    @cached_property
+    def _named(self) -> dict[str, int]:
+        return {name: self.ranks + number for number, name in enumerate(self.switch_names)}
 
     def check_root(self, root: int) -> None:
         """Raise an `InputError` unless the root of a broadcast or reduce is a rank."""
@@ -339,6 +369,7 @@ def _settle_types(topology: Topology) -> None:
         "hosts": tuple(whole_tuple("host", host, TopologyError) for host in topology.hosts),
         "rank_labels": whole_tuple("rank label", topology.rank_labels, TopologyError),
         "addresses": tuple((whole("link", n, TopologyError), a, b) for n, a, b in topology.addresses),
+        "switch_names": tuple(topology.switch_names),
     }
     for name, value in settled.items():
         object.__setattr__(topology, name, value)
@@ -400,6 +431,22 @@ def _check_links(topology: Topology) -> None:
             raise TopologyError(f"{topology.name}: an address is given for link {link}, which is not there")
         for address in addresses:
             limits.check_text(f"{topology.name}: an address of link {link}", address, TopologyError)
+
+
+def _check_names(topology: Topology) -> None:
+    names = topology.switch_names
+    if not names:
+        return
+    if len(names) != topology.switches:
+        raise TopologyError(f"{topology.name}: {len(names)} names for {topology.switches} switches")
+    for number, name in enumerate(names):
+        limits.check_text(f"{topology.name}: the name of switch s{number}", name, TopologyError)
+        if name != name.strip() or re.fullmatch(r"s?[0-9]+|host[0-9]+\.gpu[0-9]+|.*[,+>\x00-\x1f].*", name):
+            msg = f"{topology.name}: switch s{number} cannot be called {name!r:.60}"
+            raise TopologyError(f"{msg}; names are no numbers, and have no comma, plus, > or line break")
+    if len(set(names)) != len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise TopologyError(f"{topology.name}: two switches are called {twice!r:.60}")
 
 
 def _check_hosts(topology: Topology) -> None:

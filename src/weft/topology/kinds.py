@@ -12,8 +12,8 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from weft import limits
-from weft.errors import InputError, LimitError
-from weft.topology import servers
+from weft.errors import InputError, LimitError, TopologyError
+from weft.topology import box_fabrics, gpu_boxes, rated_links, servers
 from weft.topology.cable_notes import CableNotes
 from weft.topology.graph import Grid, Routing, Topology
 from weft.topology.placements import RULES, draw_placement
@@ -159,16 +159,32 @@ def dragonfly(spec: Spec) -> Topology:
     return wiring.build(spec.text)
 
 
-@_kind("dgx-a100", "1", "nvlink, nic, lat, nic_lat")
-def dgx_a100(spec: Spec) -> Topology:
-    """``dgx-a100:K``: K boxes of 8, NVSwitch 300 GB/s, a 25 GB/s NIC per GPU."""
-    return _dgx(spec, nvlink=300 * 10**9, nic=25 * 10**9)
-
-
-@_kind("dgx-h100", "1", "nvlink, nic, lat, nic_lat")
-def dgx_h100(spec: Spec) -> Topology:
-    """``dgx-h100:K``: K boxes of 8, NVSwitch 450 GB/s, a 50 GB/s NIC per GPU."""
-    return _dgx(spec, nvlink=450 * 10**9, nic=50 * 10**9)
+@_kind("dragonflyplus", "4,2,2,4", "bw, lat, local, global")
+def dragonflyplus(spec: Spec) -> Topology:
+    """``dragonflyplus:g,l,s,h``: g groups of l leaves with h ranks each and of s spines."""
+    groups, leaves, spines, per_leaf = spec.sizes(4, "dragonflyplus:GROUPS,LEAVES,SPINES,RANKS_PER_LEAF")
+    speed, latency = spec.speed("bw", DEFAULT_BANDWIDTH), spec.latency()
+    local, far = spec.speed("local", speed), spec.speed("global", speed)
+    ranks, size = groups * leaves * per_leaf, leaves + spines
+    limits.check(f"{spec.text}: switches", groups * size, limits.MAX_SWITCHES)
+    cables = ranks + groups * leaves * spines + math.comb(groups, 2) * max(spines // max(groups - 1, 1), 1)
+    wiring = CableNotes.sized(spec.text, ranks, cables=cables)
+    names = [f"leaf{n}" for n in range(leaves)] + [f"spine{n}" for n in range(spines)]
+    nodes = [[wiring.named(f"group{group}.{name}") for name in names] for group in range(groups)]
+    for rank in range(ranks):
+        group, leaf = divmod(rank // per_leaf, leaves)
+        wiring.cable(rank, nodes[group][leaf], bandwidth=speed, latency_ps=latency)
+    for own in nodes:
+        for leaf, spine in product(own[:leaves], own[leaves:]):
+            wiring.cable(leaf, spine, bandwidth=local, latency_ps=latency)
+    # Every two groups have as many cables as spines allow, at least one, spread evenly over the spines.
+    count = max(spines // max(groups - 1, 1), 1)
+    for g1, g2 in combinations(range(groups), 2):
+        for k in range(count):
+            a = nodes[g1][leaves + ((g2 - 1) * count + k) % spines]
+            b = nodes[g2][leaves + (g1 * count + k) % spines]
+            wiring.cable(a, b, bandwidth=far, latency_ps=latency)
+    return wiring.build(spec.text)
 
 
 @_kind("hosts", "8,4,2", _HOST_OPTIONS)
@@ -210,11 +226,159 @@ def ace(spec: Spec) -> Topology:
     )
 
 
+_OCS_OPTIONS: Final = "block, bw, lat, ocs_lat"
+
+
+@_kind("ocs", "4x4x8", _OCS_OPTIONS)
+def ocs(spec: Spec) -> Topology:
+    """``ocs:4x4x8``: a torus of blocks of 4x4x4 that optical circuit switches join, as in TPU v4 pods.
+
+    A dimension that is a whole number of blocks closes; a smaller slice stays open there. Cables between
+    blocks, those that close a dimension among them, have the latency `ocs_lat`.
+    """
+    return _optical(spec, spec.speed("bw", DEFAULT_BANDWIDTH))
+
+
+@_kind("tpu-v4", "4x4x4", f"speed, {_OCS_OPTIONS}")
+def tpu_v4(spec: Spec) -> Topology:
+    """``tpu-v4:4x4x8``: a slice of a TPU v4 pod, 6 links of 50 GB/s for each chip."""
+    return _optical(spec, _rated(spec, "bw", rated_links.ICI_V4), dimensions=3)
+
+
+@_kind("tpu-v5p", "4x4x4", f"speed, {_OCS_OPTIONS}")
+def tpu_v5p(spec: Spec) -> Topology:
+    """``tpu-v5p:4x4x8``: a slice of a TPU v5p pod, 6 links of 100 GB/s for each chip."""
+    return _optical(spec, _rated(spec, "bw", rated_links.ICI_V5P), dimensions=3)
+
+
+@_kind("trn2", "1", "speed, bw, lat")
+def trn2(spec: Spec) -> Topology:
+    """``trn2:K``: K instances of 4x4 Trainium2 chips in rings of K; 4 of them are an UltraServer."""
+    (instances,) = spec.sizes(1, "trn2:INSTANCES")
+    rating = _rating(spec)
+    try:
+        inside = rated_links.NEURONLINK_INSIDE.rated(rating)
+        between = rated_links.NEURONLINK_BETWEEN.rated(rating)
+    except TopologyError as error:
+        raise spec.error(str(error)) from error
+    shape = [4, 4] if instances == 1 else [instances, 4, 4]
+    return _grid(spec, shape, wrap=True, bandwidths=(between, inside, inside)[-len(shape) :])
+
+
+@_kind("spark-ring", "4", "speed, bw, lat")
+def spark_ring(spec: Spec) -> Topology:
+    """``spark-ring:4``: DGX Sparks, each wired to the next with one of its two ports of 200 Gbit/s."""
+    return _grid(
+        spec, spec.sizes(1, "spark-ring:N"), wrap=True, bandwidths=(_rated(spec, "bw", rated_links.SPARK),)
+    )
+
+
+@_kind("mac-mesh", "4", "speed, bw, lat")
+def mac_mesh(spec: Spec) -> Topology:
+    """``mac-mesh:4``: Macs with a Thunderbolt 5 cable of 80 Gbit/s between every two."""
+    (ranks,) = spec.sizes(1, "mac-mesh:N")
+    speed, latency = _rated(spec, "bw", rated_links.THUNDERBOLT_5), spec.latency()
+    wiring = CableNotes.sized(spec.text, ranks, cables=ranks * (ranks - 1) // 2)
+    for a, b in combinations(range(ranks), 2):
+        wiring.cable(a, b, bandwidth=speed, latency_ps=latency)
+    return wiring.build(spec.text)
+
+
+def _boxes(name: str, parts: gpu_boxes.BoxParts) -> None:
+    """List a preset of boxes, ``NAME:K``."""
+
+    def build(spec: Spec) -> Topology:
+        (boxes,) = spec.sizes(1, f"{name}:BOXES")
+        fabric = spec.choice("fabric", box_fabrics.FABRICS, "rails")
+        return box_fabrics.connect(spec, boxes, parts, fabric=fabric)
+
+    KINDS[name] = Kind(build, "1", box_fabrics.ALL_OPTIONS)
+
+
+_boxes("dgx-a100", gpu_boxes.A100_BOX)
+_boxes("dgx-h100", gpu_boxes.H100_BOX)
+_boxes("dgx-b200", gpu_boxes.B200_BOX)
+_boxes("gb200-nvl72", gpu_boxes.GB200_RACK)
+_boxes("mi300x", gpu_boxes.MI300X_BOX)
+
+_INSIDE: Final = {"nvswitch": gpu_boxes.H100_BOX, "xgmi": gpu_boxes.MI300X_BOX, "pcie": gpu_boxes.PCIE_BOX}
+
+
+def _fabric(name: str, example: str) -> None:
+    """List a fabric for boxes of any sort, ``NAME:BOXESxGPUS``."""
+
+    def build(spec: Spec) -> Topology:
+        boxes, gpus = spec.sizes(2, f"{name}:BOXESxGPUS, such as {name}:{example}")
+        parts = _INSIDE[spec.choice("inside", gpu_boxes.INSIDES, "nvswitch")]
+        limits.check(f"{spec.text}: GPUs of a box", gpus, limits.MAX_GPUS)
+        fitting = parts if gpus == parts.gpus else parts.with_gpus(gpus)
+        return box_fabrics.connect(spec, boxes, fitting, fabric=name)
+
+    KINDS[name] = Kind(build, example, f"inside, {box_fabrics.FABRIC_OPTIONS}, {gpu_boxes.BOX_OPTIONS}")
+
+
+_fabric("rails", "4x8")
+_fabric("leafspine", "16x8")
+_fabric("threetier", "16x8")
+
+
+def _domain(name: str, parts: gpu_boxes.BoxParts) -> None:
+    """List one box alone, ``NAME:GPUS``."""
+
+    def build(spec: Spec) -> Topology:
+        (gpus,) = spec.sizes(1, f"{name}:GPUS")
+        limits.check(f"{spec.text}: GPUs", gpus, limits.MAX_NVLINK_GPUS)
+        fitting = parts if gpus == parts.gpus else parts.with_gpus(gpus)
+        return box_fabrics.connect(spec, 1, fitting, fabric="rails")
+
+    KINDS[name] = Kind(build, "8", gpu_boxes.BOX_OPTIONS)
+
+
+_domain("nvlink", gpu_boxes.H100_BOX)
+_domain("xgmi", gpu_boxes.MI300X_BOX)
+_domain("pcie", gpu_boxes.PCIE_BOX)
+
 KINDS["servers"] = Kind(
     servers.from_spec,
     "4x8",
     "nics, nic_at, switches, pcie, pcie_lat, root, fabric, leaves, spines, bw, lat, uplink, uplinks",
 )
+
+
+def _rating(spec: Spec) -> str:
+    return spec.choice("speed", rated_links.RATINGS, "nominal")
+
+
+def _rated(spec: Spec, name: str, link: rated_links.LinkSpeed) -> int:
+    """Speed that an option gives, else that of a known link, nominal or effective as ``speed`` says."""
+    rating = _rating(spec)
+    if name in spec.values:
+        return spec.speed(name, 0)
+    try:
+        return link.rated(rating)
+    except TopologyError as error:
+        raise spec.error(str(error)) from error
+
+
+def _optical(spec: Spec, speed: int, dimensions: int | None = None) -> Topology:
+    """A grid of blocks; what leaves a block goes through an optical circuit switch."""
+    if dimensions is not None:
+        spec.sizes(dimensions, "x".join("ABC"[:dimensions]) + ", such as 4x4x8")
+    limits.check(f"{spec.text}: dimensions", len(spec.shape), limits.MAX_DIMENSIONS)
+    block, latency = spec.count("block", 4, least=2), spec.latency()
+    ocs_latency = spec.latency("ocs_lat", latency)
+    closed = tuple(size % block == 0 and size > 2 for size in spec.shape)
+    grid, ranks = Grid(tuple(spec.shape), closed), math.prod(spec.shape)
+    wiring = CableNotes.sized(spec.text, ranks, cables=ranks * len(spec.shape))
+    for rank in range(ranks):
+        here = grid.coordinates(rank)
+        for axis in reversed(range(len(spec.shape))):
+            if here[axis] + 1 == spec.shape[axis] and not closed[axis]:
+                continue
+            following = grid.rank([*here[:axis], here[axis] + 1, *here[axis + 1 :]])
+            outside = (here[axis] + 1) % block == 0
+            wiring.cable(rank, following, bandwidth=speed, latency_ps=ocs_latency if outside else latency)
+    return wiring.build(spec.text, grid=grid, routing=_DIMENSION_ORDER)
 
 
 def _crossed(spec: Spec, carriers: int, per_switch: int, lower: range, upper: range) -> CableNotes:
@@ -263,21 +427,6 @@ def _grid(
             following = grid.rank([*here[:axis], here[axis] + 1, *here[axis + 1 :]])
             wiring.cable(rank, following, **kinds[axis], count=count)
     return wiring.build(spec.text, grid=grid, routing=_DIMENSION_ORDER)
-
-
-def _dgx(spec: Spec, *, nvlink: int, nic: int) -> Topology:
-    (boxes,) = spec.sizes(1, f"{spec.text.split(':', maxsplit=1)[0]}:BOXES")
-    nvlink, nic = spec.speed("nvlink", nvlink), spec.speed("nic", nic)
-    latency = spec.latency()
-    nic_latency = spec.latency("nic_lat", latency)
-    wiring = CableNotes.sized(spec.text, 8 * boxes, boxes + (boxes > 1), cables=16 * boxes)
-    for rank in range(wiring.ranks):
-        wiring.cable(rank, wiring.switch(rank // 8), bandwidth=nvlink, latency_ps=latency)
-    if boxes > 1:
-        for rank in range(wiring.ranks):
-            wiring.cable(rank, wiring.switch(boxes), bandwidth=nic, latency_ps=nic_latency)
-    members = tuple(tuple(range(8 * box, 8 * box + 8)) for box in range(boxes))
-    return wiring.build(spec.text, hosts=members)
 
 
 def _hosts(spec: Spec, counts: Sequence[int]) -> Topology:

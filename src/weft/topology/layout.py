@@ -35,6 +35,10 @@ class Box:
 
     label: str
     nodes: tuple[int, ...]
+    below: float = 0.0
+    """Room for what is drawn below the nodes, the title among it if there is any; else that is above them."""
+    pad: float = 0.0
+    """Room on all sides; 0 for the usual."""
 
 
 @dataclass
@@ -42,7 +46,8 @@ class Layout:
     """Positions of all nodes.
 
     `bend` has, for pairs of nodes whose cable should not be straight, how far it bows to the left of the way
-    from the lower to the higher node; `faint` draws those more lightly.
+    from the lower to the higher node; `faint` draws those more lightly. The nodes in `dots` have the radius
+    `dot` and no name.
     """
 
     at: list[tuple[float, float]]
@@ -51,12 +56,14 @@ class Layout:
     bend: dict[tuple[int, int], float] = field(default_factory=dict)
     boxes: list[Box] = field(default_factory=list)
     faint: bool = False
+    dots: set[int] = field(default_factory=set)
+    dot: float = 0.0
 
     def frame(self, box: Box) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of a box, with room for its title."""
         xs, ys = zip(*(self.at[node] for node in box.nodes), strict=True)
-        pad, title = 1.5 * self.radius, 14 if self.labels else 0
-        return min(xs) - pad, min(ys) - pad - title, max(xs) + pad, max(ys) + pad
+        pad, title = box.pad or 1.5 * self.radius, 14 if self.labels and not box.below else 0
+        return min(xs) - pad, min(ys) - pad - title, max(xs) + pad, max(ys) + pad + box.below
 
 
 def lay_out(topology: Topology) -> Layout:
@@ -68,6 +75,11 @@ def lay_out(topology: Topology) -> Layout:
     >>> [(round(x), round(y)) for x, y in lay_out(load_topology("mesh:2x2")).at]
     [(0, 0), (78, 0), (0, 78), (78, 78)]
     """
+    from weft.topology.machine_layout import lay_out_machines
+
+    machines = lay_out_machines(topology)
+    if machines is not None:
+        return machines
     labels = topology.nodes <= LABELLED_NODES
     radius = 17.0 if topology.nodes <= 48 else 13.0 if labels else 4.0
     before = _before_failure(topology)
@@ -369,4 +381,9 @@ def _routers(topology: Topology, tree: _Tree, radius: float) -> Layout:
             angle = turn + span * (index + 0.5) / len(ranks)
             layout.at[rank] = (outer * math.cos(angle), outer * math.sin(angle))
         turn += span + math.tau * gap / total
+    for a, b in tree.joined:
+        # Cables past a neighbour would run through it: they bow towards the middle of the circle.
+        apart = routers.index(b) - routers.index(a) if a in tree.level and b in tree.level else 0
+        if 1 < apart < max(len(group), 2) and not any(gaps[routers.index(a) : routers.index(b)]):
+            layout.bend[a, b] = -0.16 * math.dist(layout.at[a], layout.at[b])
     return layout

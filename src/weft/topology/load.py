@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from weft import limits
-from weft.errors import FormatError, InputError, TopologyError
+from weft.errors import FormatError, InputError, TopologyError, check_choice
 from weft.files import decode_text, exists, name_after, read_bytes, standard_input
-from weft.topology.faults import apply_faults
 from weft.topology.graph import Topology
 from weft.topology.kinds import KINDS
-from weft.topology.spec_parser import is_spec, parse_spec
+from weft.topology.rated_links import RATINGS
+from weft.topology.spec_parser import is_spec, parse_spec, read_suffixes, with_changes
+
+_CHANGED_FILE: Final = re.compile(
+    r"(?P<file>.+?)(?:@speed=(?P<rating>[a-z]*))?(?P<changes>(?:\+(?:fail|speed)=.*)?)\Z", re.DOTALL
+)
 
 
 def load_topology(source: str | Path | Topology | Any) -> Topology:
@@ -24,7 +28,8 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
     source
         A spec such as ``"torus:8x8@bw=16GB/s"``; the name of a TOML file, an NCCL XML file, the saved output
         of ``nvidia-smi topo -m`` or ``ibnetdiscover``, or Slurm's topology.conf or topology.yaml, with
-        ``+fail=3-4`` behind it if something broke; ``"-"`` for any of those files on standard input; a
+        ``+fail=3-4`` behind it if something broke, and ``@speed=effective`` behind a machine's file for what
+        links achieve; ``"-"`` for any of those files on standard input; a
         networkx graph; or a `Topology`, which is returned as it is.
 
     Raises
@@ -53,36 +58,39 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
         return read_topology(standard_input(), "<stdin>")
     if is_spec(source):
         return parse_spec(source)
-    name, *faults = source.split("+fail=")
-    if not faults or exists(Path(source)):
+    match = _CHANGED_FILE.match(source)
+    if match is None or exists(Path(source)):
         return _load_file(Path(source))
-    return with_faults(_load_file(Path(name)), source[len(name) :])
+    loaded = _load_file(Path(match["file"]), match["rating"] or "nominal")
+    return with_faults(loaded, match["changes"]) if match["changes"] else loaded
 
 
 def with_faults(topology: Topology, suffix: str) -> Topology:
-    """A topology from a file after what ``+fail=...`` says broke; its name says so too.
+    """A topology from a file after what ``+fail=...`` or ``+speed=...`` says; its name says so too.
 
     Examples
     --------
     >>> with_faults(load_topology("ring:4"), "+fail=0-1")
     <Topology ring:4+fail=0-1: 4 ranks, 0 switches, 6 links>
     """
-    faults = [fault for part in suffix.split("+fail=")[1:] for fault in part.split(",")]
-    return apply_faults(replace(topology, name=f"{topology.name}{suffix}"), faults)
+    changes = read_suffixes(topology.name, suffix.split("+")[1:])
+    return with_changes(replace(topology, name=f"{topology.name}{suffix}"), changes)
 
 
-def _load_file(path: Path) -> Topology:
+def _load_file(path: Path, rating: str = "nominal") -> Topology:
     if not exists(path):
         kind = re.split("[@+]", str(path), maxsplit=1)[0]
         hint = "a spec looks like torus:8x8 or hosts:8,4,2"
         if kind in KINDS:
             hint = f"did you mean {kind}:{KINDS[kind].example}{str(path)[len(kind) :]}?"
         raise InputError(f"{path}: no such file, and not a spec either; {hint}")
-    return read_topology(path, str(path))
+    return read_topology(path, str(path), rating)
 
 
-def read_topology(stream: Path | BinaryIO, source: str) -> Topology:
+def read_topology(stream: Path | BinaryIO, source: str, rating: str = "nominal") -> Topology:
     """Read a topology file of any format; `source` is its name in messages.
+
+    `rating` says whether speeds that a file leaves to Weft are ``"nominal"`` or ``"effective"``.
 
     Raises
     ------
@@ -93,23 +101,26 @@ def read_topology(stream: Path | BinaryIO, source: str) -> Topology:
     if data.startswith(b"\x89WEFT") or (data.lstrip()[:1] == b"{" and b'"weft_schedule"' in data):
         problem = "a schedule, not a topology; weft verify, simulate and export take it without --algorithm"
         raise FormatError(source, problem)
-    return parse_topology(decode_text(source, data), source)
+    return parse_topology(decode_text(source, data), source, rating)
 
 
-def parse_topology(text: str, source: str) -> Topology:
+def parse_topology(text: str, source: str, rating: str = "nominal") -> Topology:
     """Read the text of a topology file; formats are told apart by their first words, not by file endings."""
+    check_choice("speed", rating, RATINGS, TopologyError)
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("<"):
         from weft.topology.nccl_xml import parse_nccl_xml
 
-        return parse_nccl_xml(text, source)
+        return parse_nccl_xml(text, source, rating)
     if start.split(None, 1)[:1] == ["GPU0"] or start.startswith("\x1b"):
         from weft.topology.nvidia_smi import parse_nvidia_smi
 
-        return parse_nvidia_smi(text, source)
+        return parse_nvidia_smi(text, source, rating)
     if not start:
         problem = "the file is empty; expected a TOML topology or a file that weft import --help names"
         raise FormatError(source, problem)
+    if rating != "nominal":
+        raise FormatError(source, "only files of machines leave speeds open; leave @speed= out")
     from weft.topology.cluster_import import fabric_kind, read_fabric
 
     kind = fabric_kind(text)

@@ -10,12 +10,12 @@
           </pci>
           <pci busid="0000:0b:00.0" class="0x020700" ..> <nic> <net name="mlx5_0" speed="200000"/> </nic>
 
-Speeds are those that NCCL itself reckons with (its ``src/graph/topo.cc`` and ``topo.h``): what a link
-achieves, not what its data sheet says. As in NCCL, all NVSwitches of a machine together are one switch,
-NVLinks between the same two ends are bonded, and each GPU lists its own direction. Machines are told apart by
-``host_hash``. NVLink crosses from one to another only where all are Grace with Hopper or later, as in an
-NVL72 rack; otherwise each machine has an NVSwitch of its own, and the NICs, which matter only between
-machines, are drawn to one switch that stands for the network.
+Speeds of NVLinks, PCIe and ports are those of `weft.topology.rated_links`, nominal unless asked otherwise;
+between CPUs they are what NCCL reckons with (its ``src/graph/topo.h``). As in NCCL, all NVSwitches of a
+machine together are one switch, NVLinks between the same two ends are bonded, and each GPU lists its own
+direction. Machines are told apart by ``host_hash``. NVLink crosses from one to another only where all are
+Grace with Hopper or later, as in an NVL72 rack; otherwise each machine has an NVSwitch of its own, and the
+NICs, which matter only between machines, are drawn to one switch that stands for the network.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from xml.parsers import expat
 from weft import limits
 from weft.errors import FormatError
 from weft.files import name_after
+from weft.topology import rated_links
 from weft.topology.cluster_fabric import BoxNic, GpuBox, share_out
 from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 from weft.topology.nccl_graph import read_graph_box
@@ -42,10 +43,8 @@ if TYPE_CHECKING:
 LOCAL_SPEED: Final = 5000 * GB
 """Between the parts of one GPU."""
 
-_LANE_SPEED: Final = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
-"""NCCL's usable 100 Mbit/s of one PCIe lane, by GT/s."""
-
-_UNKNOWN_LANE_SPEED: Final = 60
+_UNKNOWN_LANE: Final = 8.0
+"""GT/s of a PCIe lane where the file does not say."""
 
 
 @dataclass
@@ -74,7 +73,7 @@ class Gpu:
     part: int
 
 
-def parse_nccl_xml(text: str, source: str) -> Topology:
+def parse_nccl_xml(text: str, source: str, rating: str = "nominal") -> Topology:
     """Build the topology of an NCCL dump.
 
     Parameters
@@ -83,6 +82,8 @@ def parse_nccl_xml(text: str, source: str) -> Topology:
         Contents of the file.
     source
         Its name, for error messages.
+    rating
+        Whether speeds are ``"nominal"`` or ``"effective"``.
 
     Raises
     ------
@@ -95,10 +96,10 @@ def parse_nccl_xml(text: str, source: str) -> Topology:
         if box.inside is None:
             raise FormatError(source, "has one GPU, which is no network; weft import --box takes it")
         return box.inside
-    return _read_system(root, source).build(_name(root, source))
+    return _read_system(root, source, rating).build(_name(root, source))
 
 
-def parse_nccl_box(text: str, source: str) -> GpuBox:
+def parse_nccl_box(text: str, source: str, rating: str = "nominal") -> GpuBox:
     """Build the machine of an NCCL dump or graph file, NICs included, to be put into a larger network.
 
     Raises
@@ -109,7 +110,7 @@ def parse_nccl_box(text: str, source: str) -> GpuBox:
     root = _read_tree(text, source)
     if root.name == "graphs":
         return read_graph_box(root, source)
-    reader = _read_system(root, source)
+    reader = _read_system(root, source, rating)
     machines = len({gpu.host for gpu in reader.gpus})
     if machines > 1:
         reader.fail(root, f"holds {machines} machines; --box is for one machine")
@@ -119,11 +120,11 @@ def parse_nccl_box(text: str, source: str) -> GpuBox:
     return GpuBox(source, len(reader.gpus), inside, nics or None, notes)
 
 
-def _read_system(root: Element, source: str) -> _Reader:
+def _read_system(root: Element, source: str, rating: str) -> _Reader:
     if root.name != "system":
         problem = f"expected <system> or <graphs>, the root of an NCCL dump, found <{root.name[:40]}>"
         raise FormatError(source, problem, f"line {root.line}")
-    reader = _Reader(source)
+    reader = _Reader(source, rating)
     reader.read(root)
     return reader
 
@@ -172,8 +173,9 @@ def _read_tree(text: str, source: str) -> Element:
 class _Reader:
     """Walks the tree of one dump and collects its parts."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, rating: str) -> None:
         self.source = source
+        self.rating = rating
         self.machine = GpuMachine(source)
         self.gpus: list[Gpu] = []
         self.cpus: list[tuple[int, str, int]] = []
@@ -233,7 +235,7 @@ class _Reader:
     def read_ports(self, nic: Element, parent: int, limit: int) -> None:
         for net in nic.named("net"):
             megabits = self.integer(net, "speed", 0)
-            speed = (megabits if megabits > 0 else 10_000) * 125_000
+            speed = rated_links.network_port(megabits if megabits > 0 else 10_000).rated(self.rating)
             latency = _microseconds(net.attributes.get("latency", "")) or NETWORK_LATENCY_PS
             self.ports.append((parent, min(speed, limit), latency))
 
@@ -261,7 +263,7 @@ class _Reader:
     def build(self, name: str) -> Topology:
         hosts = {host: number for number, host in enumerate(dict.fromkeys(gpu.host for gpu in self.gpus))}
         notes = self.machine.notes
-        notes.insert(0, "speeds are those NCCL reckons with, not measured ones")
+        notes.insert(0, f"speeds of NVLink, PCIe and ports are {self.rating} ones")
         rack = len(hosts) > 1 and self.is_rack()
         if rack:
             notes.append(f"the {len(hosts)} machines are one NVLink domain, as in an NVL72 rack")
@@ -328,16 +330,10 @@ class _Reader:
         """Bytes per second of one NVLink, by compute capability."""
         if "sm" not in gpu.attributes:
             self.fail(gpu, "has NVLinks but no sm, which tells how fast they are")
-        capability = self.integer(gpu, "sm", 0)
-        if capability == 86:
-            return 12 * GB
-        for least, speed in ((100, 40_100_000_000), (90, 20_600_000_000), (70, 20 * GB), (60, 18 * GB)):
-            if capability >= least:
-                return speed
-        return 20 * GB
+        return rated_links.nvlink_of(self.integer(gpu, "sm", 0)).rated(self.rating)
 
     def pci_speed(self, pci: Element) -> int:
-        """Bytes per second: lanes times what NCCL reckons a lane gives; x16 and 8 GT/s where not said."""
+        """Bytes per second: lanes times the speed of one; x16 and 8 GT/s where not said."""
         width = self.integer(pci, "link_width", 0) or 16
         unsaid = "PCIe links whose speed or width is not said: 16 lanes, 8 GT/s"
         if unsaid not in self.machine.notes and not (
@@ -347,8 +343,8 @@ class _Reader:
         if not 1 <= width <= 64:
             self.fail(pci, f"link_width {width} is not a number of lanes")
         match = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?) GT/s", pci.attributes.get("link_speed", ""))
-        lane = _LANE_SPEED.get(float(match[1]), _UNKNOWN_LANE_SPEED) if match else _UNKNOWN_LANE_SPEED
-        return width * lane * 12_500_000
+        known, lane = rated_links.PCIE_X16, float(match[1]) if match else _UNKNOWN_LANE
+        return width * known.get(lane, known[_UNKNOWN_LANE]).rated(self.rating) // 16
 
     def bus(self, pci: Element) -> str:
         if "busid" not in pci.attributes:

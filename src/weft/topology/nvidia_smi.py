@@ -12,8 +12,10 @@ wrong, write the topology down with `weft.topology.toml_file.format_toml` and co
 
 - ``NV#``: 25 GB/s for each of # bonded NVLinks (V100 to H100; Blackwell has twice that);
 - ``PIX``, ``PXB``: GPUs behind one PCIe switch, or behind several; ``PHB``, ``NODE``: below one CPU. PCIe
-  gives 24 GB/s (generation 4, 16 lanes, as NCCL reckons);
+  gives 31.5 GB/s (generation 4, 16 lanes);
 - ``SYS``: between CPUs, 16 GB/s between any two.
+
+These are nominal; `weft.topology.rated_links` has the effective ones, and the sources of both.
 
 NVLinks are cables between two GPUs, unless that cannot be: where every two of a set of GPUs show them and a
 GPU would need more than 18, there is an NVSwitch. NIC rows and columns are read past: one machine needs none.
@@ -30,12 +32,13 @@ from typing import Final
 from weft import limits, units
 from weft.errors import FormatError
 from weft.files import name_after
-from weft.topology.gpu_machine import GB, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
+from weft.topology import rated_links
+from weft.topology.gpu_machine import NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 from weft.topology.graph import Topology
 
-NVLINK_SPEED: Final = 25 * GB
-PCIE_SPEED: Final = 24 * GB
-CPU_SPEED: Final = 16 * GB
+_FEW_NVLINKS: Final = 12
+"""An A100 has as many, and only H100 and later have more: that tells the generation of a link."""
+
 MAX_NVLINKS: Final = 18
 """No GPU has more, so more than that in one row can only be an NVSwitch."""
 
@@ -54,7 +57,7 @@ class NvidiaSmiTable:
     numa: list[str]
 
 
-def parse_nvidia_smi(text: str, source: str) -> Topology:
+def parse_nvidia_smi(text: str, source: str, rating: str = "nominal") -> Topology:
     r"""Build the topology of one machine from its table.
 
     Parameters
@@ -63,6 +66,8 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
         Output of ``nvidia-smi topo -m``, colours and legend included.
     source
         Name of the file, for error messages.
+    rating
+        Whether speeds are ``"nominal"`` or ``"effective"``.
 
     Raises
     ------
@@ -78,11 +83,14 @@ def parse_nvidia_smi(text: str, source: str) -> Topology:
     gpus = len(table.numa)
     machine = GpuMachine(source)
     parts = [machine.add() for _ in range(gpus)]
-    _join_nvlinks(machine, parts, table.nvlinks)
-    _join_pcie(machine, parts, table)
-    speeds = {"one NVLink": NVLINK_SPEED, "PCIe": PCIE_SPEED, "between CPUs": CPU_SPEED}
+    most = max(table.nvlinks.values(), default=0)
+    nvlink = rated_links.NVLINK[4 if most > _FEW_NVLINKS else 3].rated(rating)
+    pcie, between = rated_links.PCIE_X16[16.0].rated(rating), rated_links.BETWEEN_CPUS.rated(rating)
+    _join_nvlinks(machine, parts, table.nvlinks, nvlink)
+    _join_pcie(machine, parts, table, pcie, between)
+    speeds = {"one NVLink": nvlink, "PCIe": pcie, "between CPUs": between}
     said = ", ".join(f"{name} {units.format_bandwidth(speed)}" for name, speed in speeds.items())
-    machine.notes.insert(0, f"speed of each direction: {said}")
+    machine.notes.insert(0, f"{rating} speed of each direction: {said}")
     return machine.build(name_after(source, "nvidia-smi"), parts, [parts])
 
 
@@ -140,7 +148,9 @@ def _read_entry(table: NvidiaSmiTable, row: int, column: int, entry: str, source
         raise FormatError(source, f"GPU{row} to GPU{column}: {problem}", place)
 
 
-def _join_nvlinks(machine: GpuMachine, parts: list[int], nvlinks: dict[tuple[int, int], int]) -> None:
+def _join_nvlinks(
+    machine: GpuMachine, parts: list[int], nvlinks: dict[tuple[int, int], int], one_link: int
+) -> None:
     total: Counter[int] = Counter()
     for (a, _), count in nvlinks.items():
         total[a] += count
@@ -153,15 +163,15 @@ def _join_nvlinks(machine: GpuMachine, parts: list[int], nvlinks: dict[tuple[int
             machine.notes.append(f"GPUs {members} are on an NVSwitch: cables to all others would be too many")
             for gpu in group:
                 count = max(nvlinks[gpu, other] for other in group if other != gpu)
-                machine.cable(parts[gpu], nvswitch, count * NVLINK_SPEED, NVLINK_LATENCY_PS, nvlink=True)
+                machine.cable(parts[gpu], nvswitch, count * one_link, NVLINK_LATENCY_PS, nvlink=True)
             continue
         for a, b in pairs:
             if (a, b) in nvlinks:
-                speed = nvlinks[a, b] * NVLINK_SPEED
+                speed = nvlinks[a, b] * one_link
                 machine.cable(parts[a], parts[b], speed, NVLINK_LATENCY_PS, nvlink=True)
 
 
-def _join_pcie(machine: GpuMachine, parts: list[int], table: NvidiaSmiTable) -> None:
+def _join_pcie(machine: GpuMachine, parts: list[int], table: NvidiaSmiTable, pcie: int, between: int) -> None:
     """Draw the tree: GPUs, PCIe switches, PCIe switches above those, CPUs; every two CPUs are joined."""
     gpus = range(len(parts))
     same_numa = [(a, b) for a, b in combinations(gpus, 2) if table.numa[a] and table.numa[a] == table.numa[b]]
@@ -176,11 +186,11 @@ def _join_pcie(machine: GpuMachine, parts: list[int], table: NvidiaSmiTable) -> 
                 continue
             above = machine.add()
             for part in below:
-                machine.cable(part, above, PCIE_SPEED, PCIE_LATENCY_PS)
+                machine.cable(part, above, pcie, PCIE_LATENCY_PS)
             for gpu in group:
                 top[gpu] = above
     for a, b in combinations(dict.fromkeys(top), 2):
-        machine.cable(a, b, CPU_SPEED, PCIE_LATENCY_PS)
+        machine.cable(a, b, between, PCIE_LATENCY_PS)
 
 
 def _components(members: range, pairs: list[tuple[int, int]] | dict[tuple[int, int], int]) -> list[list[int]]:

@@ -27,6 +27,7 @@ _Bandwidth = Annotated[int, msgspec.Meta(ge=limits.MIN_BANDWIDTH, le=limits.MAX_
 _Latency = Annotated[int, msgspec.Meta(ge=0, le=limits.MAX_LATENCY_PS)]
 _PerLink = msgspec.Meta(max_length=limits.MAX_LINKS)
 _PerRank = msgspec.Meta(max_length=limits.MAX_RANKS)
+_PerSwitch = msgspec.Meta(max_length=limits.MAX_SWITCHES)
 _PerAddress = msgspec.Meta(max_length=limits.MAX_ADDRESSES)
 _PerDimension = msgspec.Meta(min_length=1, max_length=limits.MAX_DIMENSIONS)
 
@@ -68,6 +69,7 @@ class TopologyRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     grid: GridRecord | None = None
     rank_labels: Annotated[list[_Rank], _PerRank] = msgspec.field(default_factory=list)
     addresses: Annotated[list[tuple[_Link, _Text, _Text]], _PerAddress] = msgspec.field(default_factory=list)
+    switch_names: Annotated[list[_Text], _PerSwitch] = msgspec.field(default_factory=list)
 
 
 def to_record(topology: Topology) -> TopologyRecord:
@@ -94,6 +96,7 @@ def to_record(topology: Topology) -> TopologyRecord:
         grid=None if grid is None else GridRecord(list(grid.shape), list(grid.wrap)),
         rank_labels=list(topology.rank_labels),
         addresses=list(topology.addresses),
+        switch_names=list(topology.switch_names),
     )
 
 
@@ -119,6 +122,7 @@ def from_record(record: TopologyRecord) -> Topology:
         routing=Routing(record.routing.kind, record.routing.seed),
         rank_labels=tuple(record.rank_labels),
         addresses=tuple(record.addresses),
+        switch_names=tuple(record.switch_names),
     )
 
 

@@ -1,7 +1,7 @@
 """Topology spec strings: ``torus:8x8@bw=16GB/s,lat=150ns+fail=3-4``.
 
-``KIND:SHAPE[@option=value,...][+fail=A-B,...][+fail=rank:R]``. This module splits the string and reads
-options; `weft.topology.kinds` has one function per kind.
+``KIND:SHAPE[@option=value,...][+fail=A-B,...][+fail=rank:R][+speed=A-B:SPEED,...]``. This module splits the
+string and reads options; `weft.topology.kinds` has one function per kind.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weft import limits, units
 from weft.errors import TopologyError, UnitError, quote
 from weft.topology import kinds
-from weft.topology.faults import apply_faults
+from weft.topology.faults import apply_faults, apply_speeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,7 +147,7 @@ def parse_spec(text: str) -> Topology:
         hint = f"; did you mean {close[0]}?" if close else "."
         known = ", ".join(kinds.KINDS)
         raise TopologyError(f"spec {quote(text)}: unknown kind {quote(kind)}{hint} Known: {known}")
-    faults = _read_faults(text, suffixes)
+    changes = read_suffixes(text, suffixes)
     spec = Spec(text, _read_shape(text, shape), _read_options(text, options))
     routing = spec.take("routing")
     seeded = "seed" in spec.values
@@ -163,6 +163,14 @@ def parse_spec(text: str) -> Topology:
         raise spec.error(f"unknown option {unknown!r} for {kind}; {hint} takes {found.options}")
     if routing is not None:
         topology = topology.with_routing(routing, seed)
+    return with_changes(topology, changes)
+
+
+def with_changes(topology: Topology, changes: Sequence[tuple[str, str]]) -> Topology:
+    """A topology after what `read_suffixes` found: other speeds first, then faults."""
+    speeds = [change for kind, change in changes if kind == "speed"]
+    faults = [change for kind, change in changes if kind == "fail"]
+    topology = apply_speeds(topology, speeds) if speeds else topology
     return apply_faults(topology, faults) if faults else topology
 
 
@@ -189,12 +197,15 @@ def _read_options(spec: str, text: str | None) -> dict[str, str]:
     return values
 
 
-def _read_faults(spec: str, suffixes: list[str]) -> list[str]:
-    faults: list[str] = []
+def read_suffixes(spec: str, suffixes: Sequence[str]) -> list[tuple[str, str]]:
+    """What stands behind each ``+``: pairs such as ``("fail", "3-4")`` and ``("speed", "s0:10GB/s")``."""
+    found: list[tuple[str, str]] = []
     for suffix in suffixes:
         name, equals, value = suffix.partition("=")
-        if name != "fail" or not equals or not value:
-            msg = f"{spec}: '+{suffix}' must be +fail=A-B (both directions), +fail=A>B (one) or +fail=rank:R"
-            raise TopologyError(msg)
-        faults.extend(part.strip() for part in value.split(","))
-    return faults
+        if name not in ("fail", "speed") or not equals or not value:
+            ways = (
+                "+fail=A-B (both directions), +fail=A>B (one), +fail=rank:R, +fail=NAME or +speed=NAME:SPEED"
+            )
+            raise TopologyError(f"{spec}: '+{suffix}' must be {ways}")
+        found.extend((name, part.strip()) for part in value.split(","))
+    return found

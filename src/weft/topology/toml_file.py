@@ -83,6 +83,7 @@ class TopologyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rank_labels: list[Annotated[int, msgspec.Meta(ge=0, lt=limits.MAX_RANKS)]] = msgspec.field(
         default_factory=list
     )
+    switch_names: list[str] = msgspec.field(default_factory=list)
 
 
 def parse_toml(text: str, source: str) -> Topology:
@@ -124,6 +125,7 @@ def parse_toml(text: str, source: str) -> Topology:
             routing=_read_routing(file, source),
             rank_labels=tuple(file.rank_labels),
             addresses=addresses,
+            switch_names=tuple(file.switch_names),
         )
     except DisconnectedError as error:
         raise DisconnectedError(f"{source}: {error}") from error
@@ -187,6 +189,8 @@ def format_toml(topology: Topology, remarks: Mapping[int, str] | None = None) ->
         lines.append(f"seed = {topology.routing.seed}")
     if topology.rank_labels:
         lines.append(f"rank_labels = {json.dumps(topology.rank_labels)}")
+    if topology.switch_names:
+        lines.append(f"switch_names = [{', '.join(map(_quote, topology.switch_names))}]")
     for entry, same in groupby(_entries(topology, remarks or {})):
         lines += ["", "[[links]]", *entry]
         if (count := len(list(same))) > 1:
@@ -281,10 +285,11 @@ def _read_links(file: TopologyFile, source: str) -> tuple[_Columns, tuple[tuple[
     speed = np.empty((len(file.links), 2), np.int64)
     latency = np.empty(len(file.links), np.int64)
     addresses: list[tuple[int, str, str]] = []
+    named = {name: file.ranks + number for number, name in enumerate(file.switch_names)}
     for index, entry in enumerate(file.links):
         place = f"links[{index}]"
-        ends[index, 0] = _node(file, entry.src, source, f"{place}.src")
-        ends[index, 1] = _node(file, entry.dst, source, f"{place}.dst")
+        ends[index, 0] = _node(file, named, entry.src, source, f"{place}.src")
+        ends[index, 1] = _node(file, named, entry.dst, source, f"{place}.dst")
         if ends[index, 0] == ends[index, 1]:
             raise FormatError(source, f"joins {entry.src} to itself", place)
         speed[index] = _speed(entry.bandwidth, source, f"{place}.bandwidth")
@@ -316,9 +321,10 @@ def _link_addresses(entry: LinkEntry, source: str, place: str, rows: range) -> I
         yield (row, dst, src) if entry.duplex and k % 2 else (row, src, dst)
 
 
-def _node(file: TopologyFile, value: int | str, source: str, place: str) -> int:
+def _node(file: TopologyFile, named: dict[str, int], value: int | str, source: str, place: str) -> int:
     text = str(value).strip()
     node = node_number(text, file.ranks, file.switches)
+    node = named.get(text) if node is None else node
     if node is not None:
         return node
     switches = f" and switches s0..s{file.switches - 1}" if file.switches else " and no switches"
@@ -412,7 +418,7 @@ def _entries(topology: Topology, remarks: Mapping[int, str]) -> Iterator[list[st
 
 
 def _node_value(topology: Topology, node: int) -> str:
-    return str(node) if node < topology.ranks else f'"{topology.node_name(node)}"'
+    return str(node) if node < topology.ranks else f'"{topology.node_key(node)}"'
 
 
 def _quote(text: str) -> str:

@@ -65,7 +65,7 @@ def leader_first(speeds: NDArray[np.float64], group: Sequence[int], leader: int 
     Examples
     --------
     >>> from weft.topology import load_topology
-    >>> leader_first(port_speeds(load_topology("dgx-h100:2+fail=0-s2")), range(4))
+    >>> leader_first(port_speeds(load_topology("dgx-h100:2@fabric=flat+fail=0-s2")), range(4))
     [1, 0, 2, 3]
     """
     if leader is None:

@@ -98,7 +98,7 @@ def make_clock(topology: Topology, chunk_bytes: float | None = None) -> Clock:
     Examples
     --------
     >>> from weft.topology import load_topology
-    >>> make_clock(load_topology("dgx-h100:2")).duration.tolist()[-2:]
+    >>> make_clock(load_topology("dgx-h100:2@fabric=flat")).duration.tolist()[-2:]
     [9, 9]
     """
     speed = topology.bandwidth.astype(np.float64)
