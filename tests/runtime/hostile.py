@@ -15,7 +15,7 @@ from support.rank_pool import PooledRank, pool
 
 from weft.runtime import Member, Place
 from weft.runtime.bootstrap import handshake
-from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.bootstrap.meeting_point import reserve_port
 
 RANK = Path(__file__).with_name("jobs") / "joining.py"
 

@@ -13,8 +13,8 @@ from support.hosts import find_ip, make_network
 
 from weft.errors import InputError
 from weft.runtime import Place, join
+from weft.runtime.bootstrap.meeting_point import reserve_port
 from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.bootstrap.server import reserve_port
 
 # The system itself would wait a minute for the name server, which is a socket that nobody reads.
 MUTE = "nameserver 127.0.0.1\noptions timeout:30 attempts:2\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from weft.runtime.bootstrap.environment import LOOPBACK
-from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.bootstrap.meeting_point import reserve_port
 from weft.runtime.diagnosis import diagnose, load_flight
 from weft.runtime.extension import require_runtime
 from weft.runtime.launcher.launch import job_variables

@@ -22,7 +22,7 @@ from support.faults.outcome import Facts, Outcome, read_flights, read_reports
 from support.hosts import Network
 from support.ports import free_port
 from support.rank_pool import PooledRank
-from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.bootstrap.meeting_point import reserve_port
 
 LONGEST_S = 75.0
 EXITING_S = 60.0

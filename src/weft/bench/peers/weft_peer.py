@@ -10,7 +10,7 @@ import numpy as np
 from weft.bench.peers.peer import Call, JobInvitation, JobPlace, Peer, PeerRank, Start, one_thread
 from weft.bench.rank_tasks import RankTasks
 from weft.runtime.bootstrap.environment import LOOPBACK
-from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.bootstrap.meeting_point import reserve_port
 from weft.runtime.byte_exchange import CommunicatorWords, exchange_bytes
 from weft.runtime.communicator_inputs import load_inputs
 from weft.runtime.extension import _runtime

@@ -24,10 +24,11 @@ from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.environment import SECRET_BYTES
 from weft.runtime.bootstrap.handshake import FrameKind, Gone, Hello, ProtocolError
 from weft.runtime.bootstrap.listener import Listener
+from weft.runtime.bootstrap.meeting_point import choose_meeting_point, find_meeting_point, listen_at
 from weft.runtime.bootstrap.members import Member, decode
 from weft.runtime.bootstrap.name_resolution import look_up
 from weft.runtime.bootstrap.secret_note import SecretNote
-from weft.runtime.bootstrap.server import BootstrapServer, MeetingPoint, listen_at
+from weft.runtime.bootstrap.server import BootstrapServer
 from weft.runtime.extension import require_runtime
 from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.resources import EXHAUSTED, close_on_error, guarded
@@ -81,7 +82,7 @@ def _meet(place: Place, timeout: float) -> ControlPlane:
 def _serve_as_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
     """Rank 0: listen, leave the secret where the others find it if nobody else has one, and admit them."""
     exchange = place.secret_exchange
-    point = _meeting_point(
+    point = choose_meeting_point(
         place, SecretNote(place.port or 0, token_bytes(SECRET_BYTES)) if exchange else None
     )
     with ExitStack() as at_the_end:
@@ -100,34 +101,6 @@ def _serve_as_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
         return server.admit_all(me)
 
 
-def _meeting_point(place: Place, note: SecretNote | None) -> MeetingPoint:
-    """Where to meet: as the environment says, or the note that rank 0 leaves."""
-    if note is not None:
-        place = replace(place, port=note.port, secret=note.secret, address=place.address or note.address)
-    if place.secret is None:
-        made = "" if place.launcher == "none" else f"{place.launcher} makes none; "
-        msg = f"this job has no secret: {made}give every rank the same WEFT_SECRET or WEFT_SECRET_FILE"
-        raise InputError(f"{msg}, 64 hexadecimal digits as 'openssl rand -hex 32' prints them")
-    named = {"WEFT_ADDRESS": place.address, "WEFT_PORT": place.port}
-    if unknown := [name for name, value in named.items() if value is None]:
-        what = {"WEFT_ADDRESS": "a host name or address of rank 0", "WEFT_PORT": "a free port there"}
-        msg = f"nobody says where rank 0 listens; set {' and '.join(f'{n} ({what[n]})' for n in unknown)}"
-        raise InputError(msg)
-    assert place.address is not None
-    assert place.port is not None
-    return MeetingPoint(place.address, place.port, place.secret)
-
-
-def _find_point(place: Place, left: float) -> MeetingPoint:
-    """Where rank 0 is now; read anew each time, because a note may have been left by an earlier job."""
-    if place.secret_exchange is None:
-        return _meeting_point(place, None)
-    note = place.secret_exchange.read(left)
-    if note is None:
-        raise ProtocolError(f"rank 0 has left no note at {place.secret_exchange}")
-    return _meeting_point(place, note)
-
-
 def _dial_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
     """Try again until rank 0 listens and admits this process."""
     deadline = time.monotonic() + timeout
@@ -140,7 +113,7 @@ def _dial_rank_0(place: Place, me: Member, timeout: float) -> ControlPlane:
             break
         caller = None
         try:
-            point = _find_point(place, left)
+            point = find_meeting_point(place, left)
             tried = f" tried {point}"
             addresses = look_up(point.address, point.port, max(0.001, deadline - time.monotonic()))
             where, hello = addresses[attempt % len(addresses)], Hello.of(place)

@@ -1,90 +1,30 @@
-"""The bootstrap server of rank 0: where it listens, and which processes it admits to the job."""
+"""The bootstrap server of rank 0: which processes it admits to the job.
+
+Where it listens is the business of `weft.runtime.bootstrap.meeting_point`.
+"""
 
 from __future__ import annotations
 
-import errno
 import selectors
-import socket
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from weft import limits
-from weft.errors import InputError, RuntimeFailure, TimedOut, name_ranks
+from weft.errors import RuntimeFailure, TimedOut, name_ranks
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.control_plane import ControlPlane, send_all
 from weft.runtime.bootstrap.handshake import FrameKind, Gone
-from weft.runtime.bootstrap.listener import open_socket
 from weft.runtime.bootstrap.members import LossVerdict, Member, announce, decode, lost
-from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.resources import EXHAUSTED, close_on_error
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.environment import Place
     from weft.runtime.bootstrap.handshake import FramedConnection, Hello
     from weft.runtime.bootstrap.listener import Applicant, Listener
-    from weft.runtime.bootstrap.name_resolution import Where
+    from weft.runtime.bootstrap.meeting_point import MeetingPoint
 
-_PORT_TAKEN_S: Final = 2.0
-_PORT_PAUSE_S: Final = 0.02
 _LINGER_S: Final = 1.0
 """How long rank 0, when it has given up, still tells ranks that come why."""
-
-
-@dataclass(frozen=True)
-class MeetingPoint:
-    """Where to meet, and what to know there."""
-
-    address: str
-    port: int
-    secret: bytes
-
-    def __str__(self) -> str:
-        return f"{self.address}:{self.port}"
-
-
-def reserve_port(address: str) -> tuple[socket.socket, int]:
-    """Take a free port for a rank 0 that starts later; nobody else gets it while the socket is open."""
-    family, where = resolve(address, 0, limits.MAX_UNPROVEN_SECONDS)
-    holder = socket.socket(family, socket.SOCK_STREAM)
-    with close_on_error(holder):
-        # Bound but not listening, with this option on both: rank 0 can still bind it, and listen.
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(where)
-    return holder, holder.getsockname()[1]
-
-
-def resolve(address: str, port: int, timeout: float, variable: str = "WEFT_ADDRESS") -> Where:
-    """Family and socket address of where to listen."""
-    try:
-        return look_up(address, port, timeout, listens=True)[0]
-    except TimeoutError as error:
-        raise TimedOut("join", timeout, hint=f"{variable}: {error}") from error
-    except OSError as error:
-        msg = f"{variable}: {address}: {error.strerror or error}; give a host name or address of this machine"
-        raise InputError(msg) from error
-
-
-def listen_at(point: MeetingPoint, timeout: float) -> socket.socket:
-    """Listen at exactly the given address: loopback stays loopback."""
-    family, where = resolve(point.address, point.port, timeout)
-    patience = time.monotonic() + min(timeout, _PORT_TAKEN_S)
-    while True:
-        try:
-            return open_socket(family, where)
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                raise
-            if error.errno == errno.EADDRNOTAVAIL:
-                msg = f"{point.address} is no address of this machine; WEFT_ADDRESS must be one of rank 0's"
-                raise InputError(msg) from error
-            # A rank that dials may hold the port for an instant, if it is among those for outgoing calls.
-            if error.errno != errno.EADDRINUSE or time.monotonic() > patience:
-                msg = f"rank 0 cannot listen at {point}: {error.strerror}; set WEFT_PORT to a free port"
-                raise RuntimeFailure(msg) from error
-            time.sleep(_PORT_PAUSE_S)
 
 
 class BootstrapServer:

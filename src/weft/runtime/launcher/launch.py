@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Final, NoReturn, Self
 from weft import limits
 from weft.errors import InputError, RuntimeFailure
 from weft.runtime.bootstrap.environment import LOOPBACK, SECRET_BYTES
-from weft.runtime.bootstrap.server import reserve_port
+from weft.runtime.bootstrap.meeting_point import reserve_port
 from weft.runtime.extension import require_runtime
 from weft.runtime.launcher import failure_reports
 from weft.runtime.launcher.failure_reports import ReportPipe

@@ -25,8 +25,8 @@ from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.handshake import Gone, Hello, ProtocolError, hash_scope
 from weft.runtime.bootstrap.listener import Listener, let_idle, open_socket
+from weft.runtime.bootstrap.meeting_point import resolve
 from weft.runtime.bootstrap.name_resolution import look_up
-from weft.runtime.bootstrap.server import resolve
 from weft.runtime.resources import EXHAUSTED, close_on_error
 from weft.runtime.transport.link_connections import ConnectionEnds
 
