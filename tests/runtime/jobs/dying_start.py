@@ -24,7 +24,7 @@ from weft.runtime.bootstrap import (
     dialer,
     server,
 )
-from weft.runtime.transport import connect, tcp_connections
+from weft.runtime.transport import address_exchange, connect, tcp_connections
 from weft.runtime.transport.rank_transport import Transport
 
 PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
@@ -34,7 +34,7 @@ PHASES: dict[str, tuple[tuple[Any, str, int], tuple[Any, str, int]]] = {
     "admitted": ((server, "send_all", 1), (client, "_enter", 1)),
     "welcomed": ((connect, "_connect", 1), (connect, "_connect", 1)),
     "cards": ((control_plane.ControlPlane, "exchange", 1), (control_plane.ControlPlane, "exchange", 1)),
-    "cards told": ((connect, "_check_infos", 1), (connect, "_check_infos", 1)),
+    "cards told": ((address_exchange, "_check_infos", 1), (address_exchange, "_check_infos", 1)),
     "attach": ((connect, "_attach", 1), (connect, "_attach", 1)),
     "attached": ((connect, "connect_peers", 1), (connect, "connect_peers", 1)),
     "lines": ((tcp_connections._Connecting, "_admit", 1), (tcp_connections._Connecting, "_advance", 2)),

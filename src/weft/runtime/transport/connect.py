@@ -1,7 +1,8 @@
 """Connect a rank to the other ranks: shared memory inside one machine, sockets between machines.
 
 `connect` is for all ranks of a job, which agree over the control plane. `connect_part` is for some of the
-ranks of a communicator, which agree over the collectives that they already have.
+ranks of a communicator, which agree over the collectives that they already have. What ranks tell each other
+before they connect is in `weft.runtime.transport.address_exchange`.
 
 The C++ half is ``cpp/runtime/shared_memory.cpp``, ``local_watch.cpp`` and ``heartbeats.cpp``, and the links
 of ``cpp/runtime/link.hpp``.
@@ -20,18 +21,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from weft.errors import InputError, LimitError, RuntimeFailure, WeftError
+from weft.errors import LimitError, RuntimeFailure, WeftError
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.shrink import ShrinkKit
 from weft.runtime.extension import _runtime
 from weft.runtime.resources import guarded
+from weft.runtime.transport.address_exchange import describe_rank, exchange_addresses, exchange_infos
 from weft.runtime.transport.heartbeats import start_heartbeats
 from weft.runtime.transport.link_connections import LinkConnections, find_link_connections, find_nodes
 from weft.runtime.transport.rank_transport import Transport, TransportSettings
 from weft.runtime.transport.tcp_connections import (
     HEARTBEATS,
     LOOPBACK,
-    ListenAddress,
     PeerConnection,
     connect_peers,
     open_data_listener,
@@ -42,24 +43,12 @@ if TYPE_CHECKING:
 
     from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.bootstrap.members import Member
+    from weft.runtime.transport.address_exchange import RankInfo
     from weft.runtime.transport.link_connections import ConnectionEnds
+    from weft.runtime.transport.tcp_connections import ListenAddress
     from weft.topology import Topology
 
 _SMALLER: Final = "set WEFT_ARENA to less, such as 256MiB, or raise 'ulimit -v'"
-
-
-class _RankInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a rank tells the others so that they can connect to it."""
-
-    pid: int
-    descriptor: int
-    settings: TransportSettings
-    probe_address: int
-    probe_value: int
-    """A random number at that address: a rank that finds it there can read this process's memory."""
-    topology: str
-    """Digest of the topology, if it prescribes connections."""
-    listens_at: ListenAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +154,8 @@ def _connect(
     address = LOOPBACK if placement.is_one_machine else control_plane.address
     with open_data_listener(address, _own_addresses(links, placement.remote), time_left()) as listener:
         probe = np.frombuffer(secrets.token_bytes(8), np.uint64).copy()
-        info = _describe_rank(host, settings, links, listener.listens_at, probe)
-        told = control_plane.exchange(msgspec.msgpack.encode(info), time_left())
-        infos = [msgspec.msgpack.decode(part, type=_RankInfo) for part in told]
-        _check_infos(infos, rank)
+        info = describe_rank(host, settings, links, listener.listens_at, probe)
+        infos = exchange_infos(control_plane, info, time_left())
         readable = _attach_neighbours(host, placement, settings, infos)
         addresses = [info.listens_at for info in infos]
         wanted = _data_connections(placement.remote, settings.streams, links)
@@ -264,8 +251,7 @@ def connect_part(
         whole.host.reset(channel)
     remote = [rank for rank in members if rank in whole.sockets] if channel is not None else []
     with open_data_listener(whole.address, _own_addresses(links, remote), timeout) as listener:
-        told = exchange(msgspec.msgpack.encode(listener.listens_at))
-        addresses = [msgspec.msgpack.decode(part, type=ListenAddress) for part in told]
+        addresses = exchange_addresses(exchange, listener.listens_at)
         wanted = _data_connections(remote, streams, links)
         connections = connect_peers(whole.rank, listener, addresses, wanted, timeout, control_plane, check)
     if not members:
@@ -304,24 +290,6 @@ def _make_part(
     )
 
 
-def _describe_rank(
-    host: _runtime.Host,
-    settings: TransportSettings,
-    links: LinkConnections,
-    listens_at: ListenAddress,
-    probe: np.ndarray[tuple[int], np.dtype[np.uint64]],
-) -> _RankInfo:
-    return _RankInfo(
-        pid=os.getpid(),
-        descriptor=host.descriptor,
-        settings=settings,
-        probe_address=int(probe.__array_interface__["data"][0]),
-        probe_value=int(probe[0]),
-        topology=links.digest,
-        listens_at=listens_at,
-    )
-
-
 def _own_addresses(links: LinkConnections, remote: Sequence[int]) -> list[str]:
     """All addresses that the topology gives to this rank.
 
@@ -352,28 +320,6 @@ def _data_sockets(
     return found
 
 
-def _check_infos(infos: Sequence[_RankInfo], rank: int) -> None:
-    mine, topology = infos[rank].settings, infos[rank].topology
-    for other, info in enumerate(infos):
-        theirs = info.settings
-        if theirs.transport != mine.transport:
-            different = f"{theirs.transport!r}, rank {rank} {mine.transport!r}"
-            raise InputError(f"rank {other} uses transport {different}; give all ranks the same")
-        if theirs.streams != mine.streams:
-            raise InputError(f"rank {other} wants {theirs.streams} streams, rank {rank} {mine.streams}")
-        if theirs.checksums != mine.checksums:
-            sends, does_not = (rank, other) if mine.checksums else (other, rank)
-            msg = f"rank {sends} sends checksums and rank {does_not} does not; set all ranks alike"
-            raise InputError(msg)
-        if info.topology != topology:
-            mine_is, other_is = (f"{digest:.12}" or "none" for digest in (topology, info.topology))
-            msg = (
-                f"rank {other} has another topology of addresses than rank {rank}: {other_is} and {mine_is}; "
-                f"give all ranks the same file"
-            )
-            raise InputError(msg)
-
-
 def _identify(addresses: Sequence[ListenAddress]) -> int:
     """Number of a communicator that all its ranks know and no other has: their tokens are random."""
     digest = hashlib.sha256(b"".join(address.token for address in addresses)).digest()
@@ -395,7 +341,7 @@ def _make_host(
 
 
 def _attach_neighbours(
-    host: _runtime.Host, placement: _Placement, settings: TransportSettings, infos: Sequence[_RankInfo]
+    host: _runtime.Host, placement: _Placement, settings: TransportSettings, infos: Sequence[RankInfo]
 ) -> set[int]:
     """Map the shared memory of the ranks of this machine; those whose private memory can be read as well."""
     readable = set()
@@ -408,7 +354,7 @@ def _attach_neighbours(
     return readable
 
 
-def _attach(host: _runtime.Host, number: int, rank: int, info: _RankInfo) -> None:
+def _attach(host: _runtime.Host, number: int, rank: int, info: RankInfo) -> None:
     assert info.settings.arena_bytes is not None  # settings are exchanged with nothing left open
     with guarded(f"the shared memory of rank {rank} (pid {info.pid}) cannot be used", memory=_SMALLER):
         host.attach(number, info.pid, info.descriptor, info.settings.arena_bytes)
