@@ -14,7 +14,7 @@ import torch
 from torch import distributed as dist
 
 import weft.torch  # noqa: F401 - makes the backend known
-from weft.runtime import start
+from weft.runtime.engines import engine_choice
 
 LISTENING = "0A"
 
@@ -46,13 +46,13 @@ def main() -> None:
     watcher = threading.Thread(target=look)
     watcher.start()
     if os.environ["RANK"] != "0":
-        join = start.join
+        join = engine_choice.join
 
         def join_late(*words: Any, **named: Any) -> Any:
             time.sleep(0.5)
             return join(*words, **named)
 
-        start.join = join_late  # type: ignore[attr-defined]
+        engine_choice.join = join_late  # type: ignore[attr-defined]
     dist.init_process_group("weft")
     dist.all_reduce(torch.ones(10))
     over.set()

@@ -1,25 +1,23 @@
 """`weft.init`: set up a communicator in three steps: load its inputs, connect the ranks, open it.
 
 `load_inputs` of `weft.runtime.communicator_inputs` reads the plan, the schedule and the topology that a
-communicator is given. `connect_engine` connects the ranks of the job; `weft.torch` connects the ranks of a
-process group instead. `open_communicator` makes a communicator of the two.
+communicator is given. `connect_engine` of `weft.runtime.engines.engine_choice` connects the ranks of the job;
+`weft.torch` connects the ranks of a process group instead. `open_communicator` makes a communicator of the
+two.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from weft import limits
-from weft.errors import InputError
 from weft.runtime import flight_recorder
-from weft.runtime.bootstrap.client import join
 from weft.runtime.bootstrap.control_plane import check_timeout
-from weft.runtime.bootstrap.environment import find_place
 from weft.runtime.communicator import Communicator
 from weft.runtime.communicator_inputs import load_inputs
-from weft.runtime.engines.native_engine import NativeEngine
+from weft.runtime.engines.engine_choice import connect_engine
 from weft.runtime.extension import require_runtime
 from weft.runtime.resources import close_on_error
 from weft.runtime.schedule_selection import ScheduleSelector
@@ -30,15 +28,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.planning import Plan
-    from weft.runtime.bootstrap.environment import Place
     from weft.runtime.communicator_inputs import CommunicatorInputs
     from weft.runtime.engines import Engine
+    from weft.runtime.engines.engine_choice import EngineName
     from weft.runtime.transport.rank_transport import TransportName
     from weft.schedule import Schedule
     from weft.topology import Topology
-
-EngineName = Literal["native", "mpi", "torch"]
-ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 
 
 def init(
@@ -102,48 +97,6 @@ def init(
     with flight_recorder.in_phase(f"connecting to the other ranks by engine {engine!r}"):
         connected = connect_engine(engine, inputs, settings, group, timeout, connect_timeout)
     return open_communicator(connected, inputs, timeout=timeout, plan_time_limit=plan_time_limit)
-
-
-def connect_engine(
-    engine: str,
-    inputs: CommunicatorInputs,
-    settings: TransportSettings,
-    group: Any,
-    timeout: float,
-    connect_timeout: float,
-) -> Engine[Any]:
-    """Connect the ranks of the job that this process was started in; parameters as for `init`."""
-    if engine not in ENGINES:
-        raise InputError(f"engine {engine!r} is unknown, expected {', '.join(ENGINES)}")
-    if engine != "native" and settings.transport != "auto":
-        raise InputError(f"transport {settings.transport!r} is for the native engine; {engine} has its own")
-    if engine != "torch" and group is not None:
-        raise InputError(f"a process group is for engine 'torch', not {engine!r}")
-    connect_timeout = min(timeout, check_timeout(connect_timeout, "connect_timeout"))
-    if engine == "mpi":
-        from weft.runtime.engines.mpi_engine import MpiEngine, load_mpi
-
-        mpi = load_mpi()
-        return MpiEngine(mpi, mpi.COMM_WORLD, timeout=timeout)
-    if engine == "torch":
-        from weft.runtime.engines.torch_engine import TorchEngine, find_group
-
-        return TorchEngine.join(find_group(group), timeout=timeout, connect_timeout=connect_timeout)
-    return connect_native(find_place(), inputs, settings, timeout, connect_timeout)
-
-
-def connect_native(
-    place: Place,
-    inputs: CommunicatorInputs,
-    settings: TransportSettings,
-    timeout: float,
-    connect_timeout: float,
-) -> NativeEngine:
-    """Connect the ranks that meet at a place by Weft's own engine; other parameters as for `init`."""
-    with flight_recorder.in_phase("joining the job, waiting until all ranks have come to rank 0"):
-        control_plane = join(place, timeout=timeout)
-    with flight_recorder.in_phase("connecting to the other ranks"):
-        return NativeEngine.connect(control_plane, settings, timeout=connect_timeout, topology=inputs.network)
 
 
 def open_communicator(

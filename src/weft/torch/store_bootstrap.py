@@ -18,8 +18,9 @@ from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
 from weft.runtime.communicator_inputs import load_inputs
+from weft.runtime.engines.engine_choice import connect_native
 from weft.runtime.engines.torch_engine import find_group
-from weft.runtime.start import connect_native, open_communicator
+from weft.runtime.start import open_communicator
 from weft.runtime.transport.rank_transport import TransportSettings
 from weft.runtime.transport.tcp_connections import CONNECT_S
 from weft.torch.internals import DEFAULT_TIMEOUT_S

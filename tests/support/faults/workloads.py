@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 import weft
-import weft.runtime.start
 from support.faults.case import Setting
 from weft.runtime.bootstrap import dialer
+from weft.runtime.engines import engine_choice
 from weft.runtime.transport import connect
 
 Enter = Callable[[str], None]
@@ -86,7 +86,7 @@ class OverCommunicator:
         elif setting.way == "mpi":
             enter("connect")
         else:
-            _announce_joining(enter, weft.runtime.start)
+            _announce_joining(enter, engine_choice)
         how = {"engine": setting.way} if setting.way in ("torch", "mpi") else {"transport": setting.transport}
         comm = weft.init(**how, algorithm=setting.algorithm, timeout=setting.timeout)
         self._comm = comm
@@ -142,9 +142,7 @@ class OverGroup:
         import torch
         import torch.distributed as dist
 
-        import weft.torch  # makes the backend known
-
-        _announce_joining(enter, weft.runtime.start)
+        _announce_joining(enter, engine_choice)
         dist.init_process_group("weft", timeout=timedelta(seconds=self.setting.timeout), **self._job)
         self._rank, self._size = int(os.environ["WEFT_RANK"]), int(os.environ["WEFT_SIZE"])
         each = self.setting.elements // self._size
