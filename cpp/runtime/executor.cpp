@@ -1,3 +1,4 @@
+// What an operation of a rank begins and ends with, and what failures mean to it; operation_run.cpp has what is between.
 // Python half: src/weft/runtime/engines/native_engine.py.
 #include "runtime/executor.hpp"
 
@@ -9,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/run.hpp"
 #include "runtime/timing.hpp"
 
 namespace weft::runtime {
@@ -242,7 +242,7 @@ OperationResult Executor::run(const Operation& operation) {
     began_ms_.store(now_ms(), std::memory_order_relaxed);
     OperationResult ending = [&]() -> OperationResult {
         try {
-            OperationResult found = Run(*this, operation).go();
+            OperationResult found = carry_out(operation);
             if (found.status == Status::done && host_->detachments() != detachments && was_detached(operation)) {
                 // What peers wrote to it may have gone to pages that are no longer this rank's.
                 return {Status::lost, loss().rank, -1, -1};

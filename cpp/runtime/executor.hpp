@@ -1,4 +1,4 @@
-// Runs one rank's script over its links.
+// Runs one rank's script over its links; operation_run.cpp carries out the tasks of one operation.
 // Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
@@ -57,7 +57,9 @@ public:
     const Host& host() const { return *host_; }
 
 private:
-    class Run;
+    class OperationRun;
+    // From the first task to the last.
+    OperationResult carry_out(const Operation& operation);
 
     // The first of its ranks that died or froze.
     struct Loss {

@@ -1,6 +1,7 @@
 """Weft's own runtime: shared memory within a machine, sockets between machines.
 
-The C++ half is ``cpp/runtime/executor.cpp``, which runs the scripts of ``cpp/runtime/script.cpp``.
+The C++ half is ``cpp/runtime/executor.cpp``; ``cpp/runtime/operation_run.cpp`` carries out the scripts of
+``cpp/runtime/script.cpp``.
 """
 
 from __future__ import annotations

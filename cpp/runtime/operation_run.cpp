@@ -1,6 +1,6 @@
-// One operation under way at one rank: which tasks may go next, and which peer it waits for.
+// One operation under way at one rank: which tasks may go next (send, receive, reduce), and which peer it waits for.
 // Python half: src/weft/runtime/engines/native_engine.py.
-#pragma once
+#include "runtime/executor.hpp"
 
 #include <poll.h>
 #include <sched.h>
@@ -11,20 +11,22 @@
 
 #include "common/work_limit.hpp"
 #include "runtime/copy_bytes.hpp"
-#include "runtime/executor.hpp"
 #include "runtime/timing.hpp"
 
 namespace weft::runtime {
+namespace {
 
-inline void pause() {
+void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
 }
 
-class Executor::Run {
+}  // namespace
+
+class Executor::OperationRun {
 public:
-    Run(Executor& owner, const Operation& operation)
+    OperationRun(Executor& owner, const Operation& operation)
         : owner_(owner),
           operation_(operation),
           script_(*operation.script),
@@ -460,5 +462,7 @@ private:
     int32_t waiting_ = -1, suspected_ = -1;
     Clock::time_point began_, deadline_, next_notice_, next_look_{};
 };
+
+OperationResult Executor::carry_out(const Operation& operation) { return OperationRun(*this, operation).go(); }
 
 }  // namespace weft::runtime
