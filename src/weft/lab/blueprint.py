@@ -112,6 +112,13 @@ class Blueprint:
         """The cable that stands for a link; None if that is inside a host."""
         return next((cable for cable in self.cables if link in cable.links), None)
 
+    def ends_in(self, space: int) -> Iterator[tuple[Cable, End]]:
+        """The ends of cables that are in a space."""
+        for cable in self.cables:
+            for end in cable.ends:
+                if end.space == space:
+                    yield cable, end
+
 
 def rank_address(rank: int) -> str:
     """Address of a rank that stays the same whatever way leads there."""

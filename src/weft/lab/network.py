@@ -1,8 +1,8 @@
 """A blueprint, built: namespaces and shaped cables that are gone again whatever happens.
 
-The settings are those with which real bytes keep to predictions. A bucket that holds little and a kernel that
-hands little to it at a time make queues short; without them a sender floods its own link, loses packets at
-it, and slows down more than the link asks for.
+The settings are those with which real bytes keep to predictions. A bucket that holds little
+(`weft.lab.shaping`) and a kernel that hands little to it at a time make queues short; without them a sender
+floods its own link, loses packets at it, and slows down more than the link asks for.
 """
 
 from __future__ import annotations
@@ -14,14 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from weft.errors import InputError
 from weft.lab.blueprint import Blueprint, draw, rank_address, reroute
-from weft.lab.iproute import (
-    check_rights,
-    execute,
-    find,
-    ip,
-    tc,
-)
+from weft.lab.iproute import check_rights, execute, find, ip
 from weft.lab.namespace_names import find_leftovers, make_folder, new_prefix, remove
+from weft.lab.shaping import reshape_cable, shape_cables
 from weft.lab.speed_scale import FASTEST, SLOWEST, fit
 from weft.runtime.launcher.launch import Seat
 from weft.topology import load_topology, save_topology
@@ -46,8 +41,6 @@ _SETTINGS: Final = {
     "net/ipv6/conf/all/disable_ipv6": 1,
 }
 _PACKETS: Final = "gso_max_size 6000 gso_max_segs 4"
-_SMALLEST_BURST: Final = 8000
-_BURSTS_PER_SECOND: Final = 1000
 _FIRST_TABLE: Final = 1000
 _NO_RULES: Final = ("rule flush", "rule add lookup main priority 32766")
 """Before routes that are to stand instead of those so far."""
@@ -136,7 +129,7 @@ class Network:
         if not SLOWEST <= bandwidth <= FASTEST:
             raise InputError(f"{bandwidth} bytes per second: a cable of a lab has {SLOWEST:,} to {FASTEST:,}")
         cable, end = self._find(link)
-        tc([_shape(cable, bandwidth, "change")], self.space_name(end.space))
+        reshape_cable(cable, bandwidth, self.space_name(end.space))
 
     def cut(self, link: int) -> None:
         """Cut the cable of a link, both ways: nothing arrives any more, and nobody is told.
@@ -225,19 +218,12 @@ def _wire(network: Network) -> None:
         execute(name, "sh", "-ec", assignments)
         ip(lines=_addresses(blueprint, space), space=name)
         ip(lines=_route_lines(blueprint, space, blueprint.routes[space]), space=name)
-        tc(_shapes(blueprint, space), name)
-
-
-def _ends(blueprint: Blueprint, space: int) -> Iterator[tuple[Cable, End]]:
-    for cable in blueprint.cables:
-        for end in cable.ends:
-            if end.space == space:
-                yield cable, end
+        shape_cables(blueprint, space, name)
 
 
 def _addresses(blueprint: Blueprint, space: int) -> Iterator[str]:
     yield "link set lo up"
-    for cable, end in _ends(blueprint, space):
+    for cable, end in blueprint.ends_in(space):
         yield f"addr add {end.address}/30 dev {cable.name}"
         yield f"link set {cable.name} {_PACKETS} up"
     if blueprint.spaces[space].ranks:
@@ -264,14 +250,3 @@ def _route_lines(blueprint: Blueprint, space: int, routes: Routes) -> Iterator[s
 def _via(blueprint: Blueprint, space: int, cable: int) -> str:
     one = blueprint.cables[cable]
     return f"via {one.far(space).address} dev {one.name}"
-
-
-def _shapes(blueprint: Blueprint, space: int) -> Iterator[str]:
-    for cable, end in _ends(blueprint, space):
-        if end.speed is not None:
-            yield _shape(cable, end.speed, "add")
-
-
-def _shape(cable: Cable, bandwidth: int, verb: str) -> str:
-    burst = max(_SMALLEST_BURST, bandwidth // _BURSTS_PER_SECOND)
-    return f"qdisc {verb} dev {cable.name} root tbf rate {bandwidth * 8}bit burst {burst} latency 100ms"
