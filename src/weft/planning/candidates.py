@@ -1,4 +1,8 @@
-"""What a plan chooses from: every algorithm and variant that applies, built, verified, each schedule once."""
+"""What a plan chooses from: every algorithm and variant that applies, built, verified, each schedule once.
+
+Why one does not apply is said by the `weft.algorithms.registry.Refusal` that `build` returns then; those that
+planning itself makes are in `weft.planning.refusals`.
+"""
 
 from __future__ import annotations
 

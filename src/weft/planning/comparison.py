@@ -20,6 +20,7 @@ from weft.algorithms.registry import Refusal
 from weft.bounds.collective_bound import condition_of, lower_bound
 from weft.errors import InputError, LimitError, check_choice
 from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_rows, expect_schedule
+from weft.planning.refusals import refuse_as_not_offered, refuse_as_too_slow
 from weft.schedule import COLLECTIVES
 from weft.simulation.segment_sizes import parse_segment
 from weft.simulation.simulator import search_segments
@@ -208,7 +209,7 @@ def compare(
     rows, skipped = trial.run_all(chosen, progress)
     if not algorithms:
         others = [line.name for line in registry.ALGORITHMS.values() if line not in chosen]
-        skipped += [Refusal(name, f"has no {collective}") for name in others]
+        skipped += [refuse_as_not_offered(name, collective) for name in others]
     return Comparison(topology, collective, size_bytes, sharing, bound, tuple(rows), tuple(skipped))
 
 
@@ -253,9 +254,7 @@ class _Trial:
     def run(self, algorithm: Algorithm, *, must: bool) -> ComparisonRow | Refusal:
         """Build one algorithm and time it; unless it `must` be tried, only where the time suffices."""
         budget = self.budget
-        too_late = Refusal(
-            algorithm.name, f"not tried, the time limit of {budget.seconds or 0:g} s is too short"
-        )
+        too_late = refuse_as_too_slow(algorithm.name, budget.seconds or 0)
         # Estimated from below: what a candidate really takes is known once it is built.
         least = expect_rows(min(algorithm.cost, 2.0) * self.topology.ranks**2)
         if not must and not budget.allows(least):

@@ -17,12 +17,13 @@ import numpy as np
 from weft import units
 from weft.algorithms.registry import Refusal
 from weft.bounds.collective_bound import lower_bound
-from weft.errors import InputError, LimitError, UnsupportedError
+from weft.errors import InputError, LimitError
 from weft.planning.budget import expect_rows
 from weft.planning.candidates import Candidate, Recipe, build, list_recipes
 from weft.planning.fastest_by_size import PlanSearch, Stretch
 from weft.planning.plan_file import load_plan
 from weft.planning.plans import Contender, Plan, PlanPoint, Range
+from weft.planning.refusals import list_skipped, refuse_as_too_slow, require_candidates
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def plan_steps(
         found = planner.pass_over(recipe, deadline) or build(recipe, topology, collective, root, only)
         if planner.add(found) and planner.worth_telling():
             yield planner.make(complete=False)
-    planner.require_candidates(chosen=bool(algorithms))
+    require_candidates(planner.search.candidates, planner.refusals, chosen=bool(algorithms))
     tell("sizes", len(recipes))
     complete = False
     while deadline is None or time.monotonic() < deadline:
@@ -224,7 +225,7 @@ class _Planner:
         if deadline is None or not self.search.candidates or time.monotonic() + least <= deadline:
             return None
         self.hurried = True
-        return Refusal(recipe.algorithm.name, "not tried, the time limit is too short")
+        return refuse_as_too_slow(recipe.algorithm.name)
 
     def add(self, found: Candidate | Refusal) -> bool:
         """Take up what a recipe gave; False if that is nothing new."""
@@ -239,16 +240,6 @@ class _Planner:
             self.refusals.append(Refusal.of(found.algorithm, error))
             return False
         return True
-
-    def require_candidates(self, *, chosen: bool) -> None:
-        if not self.search.candidates:
-            first = self.refusals[0]
-            others = dict.fromkeys(one.algorithm for one in self.refusals if one.algorithm != first.algorithm)
-            parts = [f"{' and '.join(others)} cannot either"] if others else []
-            if chosen:
-                parts.append("name no algorithm, and all of them are tried")
-            instead = "; ".join(parts)
-            raise UnsupportedError(first.algorithm, first.reason, instead)
 
     def improve(self) -> bool:
         """Search a while; False when there is nothing left to find."""
@@ -276,10 +267,6 @@ class _Planner:
         if complete:
             self._simulate_foremost()
         applied = {candidate.algorithm for candidate in self.search.candidates}
-        refused: dict[str, Refusal] = {}
-        for refusal in self.refusals:
-            if refusal.algorithm not in applied:
-                refused.setdefault(refusal.algorithm, refusal)
         return Plan(
             topology=self.topology,
             collective=self.collective,
@@ -288,7 +275,7 @@ class _Planner:
             ranges=spans,
             points=points,
             contenders=self._contenders(),
-            skipped=tuple(refused.values()),
+            skipped=list_skipped(self.refusals, applied),
             complete=complete,
             cpu_seconds=time.process_time() - self.began,
             simulations=self.search.simulations,
