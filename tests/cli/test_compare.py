@@ -171,7 +171,7 @@ def test_candidates_with_few_transfers_come_first() -> None:
     found = compare("torus:8x8", "64KiB", progress=lambda name, *_: seen.append(name))
     transfers = {row.algorithm: row.transfers for row in found.results}
     assert seen[0] == "recursive_doubling"
-    assert max(transfers, key=lambda name: transfers[name]) == seen[-1]
+    assert transfers[seen[-1]] == max(transfers.values())
 
 
 def test_time_is_learned_from_what_was_done() -> None:
@@ -220,8 +220,10 @@ def broken_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring that forgets its last transfer."""
     honest = registry.Algorithm.build
 
-    def build(self: registry.Algorithm, topology: Topology, collective: str, root: int = 0) -> Schedule:
-        schedule = honest(self, topology, collective, root)
+    def build(
+        self: registry.Algorithm, topology: Topology, collective: str, root: int = 0, **options: Any
+    ) -> Schedule:
+        schedule = honest(self, topology, collective, root, **options)
         if self.name != "ring":
             return schedule
         columns: dict[str, Any] = {

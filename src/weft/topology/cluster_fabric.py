@@ -1,8 +1,8 @@
 """A cluster as two things that different files know: machines full of GPUs, and the network between machines.
 
 Slurm and ``ibnetdiscover`` name machines and switches; NCCL and ``nvidia-smi`` know the inside of one
-machine. `ClusterFabric` is the first, `GpuBox` the second, and `join_cluster` makes a topology of both. What
-neither says comes from `ClusterOptions`, and is noted.
+machine. `ClusterFabric` is the first, `ImportedBox` the second, and `join_cluster` makes a topology of both.
+What neither says comes from `ClusterOptions`, and is noted.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class BoxNic:
 
 
 @dataclass(frozen=True)
-class GpuBox:
+class ImportedBox:
     """The inside of one machine; `inside` is None where it has a single GPU."""
 
     source: str
@@ -189,7 +189,7 @@ class GpuBox:
     notes: tuple[str, ...] = ()
 
 
-ONE_GPU: Final = GpuBox("", 1)
+ONE_GPU: Final = ImportedBox("", 1)
 """Stands for a machine of which nothing is known."""
 
 
@@ -213,7 +213,7 @@ def share_out(gpus: Sequence[int], nics: int) -> list[tuple[int, ...]]:
 def join_cluster(
     name: str,
     fabric: ClusterFabric,
-    boxes: Mapping[str, GpuBox],
+    boxes: Mapping[str, ImportedBox],
     options: ClusterOptions | None = None,
     notes: Sequence[str] = (),
 ) -> Topology:
@@ -271,7 +271,7 @@ def join_cluster(
 def _draw_machines(
     wiring: CableNotes,
     free: int,
-    placed: list[GpuBox],
+    placed: list[ImportedBox],
     nics: list[list[tuple[BoxNic, FabricPort]]],
     options: ClusterOptions,
 ) -> tuple[tuple[int, ...], ...]:
@@ -293,7 +293,7 @@ def _draw_machines(
 
 
 def _nics_of(
-    node: str, box: GpuBox, ports: tuple[FabricPort, ...], options: ClusterOptions
+    node: str, box: ImportedBox, ports: tuple[FabricPort, ...], options: ClusterOptions
 ) -> list[tuple[BoxNic, FabricPort]]:
     """NICs of one machine, each with its port of the fabric."""
     if len(ports) == 1 and ports[0].bandwidth is None:
@@ -316,7 +316,7 @@ def _nics_of(
     ]
 
 
-def _draw_inside(wiring: CableNotes, box: GpuBox, first: int, free: int) -> int:
+def _draw_inside(wiring: CableNotes, box: ImportedBox, first: int, free: int) -> int:
     """Draw the links inside of one machine; return the number of the next free switch."""
     inside = box.inside
     if inside is None:
@@ -350,7 +350,7 @@ def _trunk_speeds(fabric: ClusterFabric, supply: list[int], options: ClusterOpti
 
 
 def _assumptions(
-    fabric: ClusterFabric, placed: list[GpuBox], options: ClusterOptions, *, shared: bool
+    fabric: ClusterFabric, placed: list[ImportedBox], options: ClusterOptions, *, shared: bool
 ) -> list[str]:
     """What was not in any file."""
     found = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from weft import limits
 from weft.errors import FormatError, InputError, quote
 from weft.files import decode_text, exists, name_after, read_source
-from weft.topology.cluster_fabric import ClusterOptions, GpuBox, join_cluster
+from weft.topology.cluster_fabric import ClusterOptions, ImportedBox, join_cluster
 from weft.topology.hostlist import expand_hostlist
 from weft.topology.ibnetdiscover import is_ibnetdiscover, parse_ibnetdiscover
 from weft.topology.slurm import is_slurm_conf, is_slurm_yaml, parse_slurm_conf, parse_slurm_yaml
@@ -146,9 +146,9 @@ def _merge_fabrics(
     return cabled.only(slurm.nodes, slurm.source), notes
 
 
-def _place_boxes(boxes: Sequence[str], fabric: ClusterFabric) -> dict[str, GpuBox]:
+def _place_boxes(boxes: Sequence[str], fabric: ClusterFabric) -> dict[str, ImportedBox]:
     """Box of each machine; a later one takes the place of an earlier one."""
-    placed: dict[str, GpuBox] = {}
+    placed: dict[str, ImportedBox] = {}
     for text in boxes:
         hosts, names = text, list(fabric.nodes)
         head, equals, rest = text.partition("=")
@@ -160,7 +160,7 @@ def _place_boxes(boxes: Sequence[str], fabric: ClusterFabric) -> dict[str, GpuBo
     return placed
 
 
-def read_box(text: str) -> GpuBox:
+def read_box(text: str) -> ImportedBox:
     """Read the file or spec of one machine.
 
     Raises
@@ -188,4 +188,4 @@ def read_box(text: str) -> GpuBox:
     if inside.ranks > limits.MAX_GPUS or len(inside.hosts) > 1:
         problem = f"has {inside.ranks} GPUs on {max(1, len(inside.hosts))} machines; --box is for one machine"
         raise FormatError(text, problem)
-    return GpuBox(text, inside.ranks, inside, None, inside.notes)
+    return ImportedBox(text, inside.ranks, inside, None, inside.notes)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from weft import limits
 from weft.errors import FormatError, quote
 from weft.files import name_after
-from weft.topology.cluster_fabric import BoxNic, GpuBox
+from weft.topology.cluster_fabric import BoxNic, ImportedBox
 from weft.topology.gpu_machine import NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _SPEED: Final = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 _NUMBER: Final = re.compile(r"(?:0x[0-9a-fA-F]{1,12}|[0-9]{1,9})")
 
 
-def read_graph_box(root: Element, source: str) -> GpuBox:
+def read_graph_box(root: Element, source: str) -> ImportedBox:
     """Build the machine of a graph file whose XML has been read.
 
     Raises
@@ -60,7 +60,7 @@ def read_graph_box(root: Element, source: str) -> GpuBox:
         nvlink = ring.attributes.get("typeintra") == "NVL"
         inside = _join(source, ways, reader.speed(ring, "speedintra"), nvlink=nvlink)
     found = tuple(BoxNic(tuple(sorted(gpus)), sum(gpus.values())) for _, gpus in sorted(nics.items()))
-    return GpuBox(source, len(ways[0]), inside, found or None, (_NOTE,))
+    return ImportedBox(source, len(ways[0]), inside, found or None, (_NOTE,))
 
 
 @dataclass(frozen=True, slots=True)

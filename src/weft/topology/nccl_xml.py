@@ -30,7 +30,7 @@ from weft import limits
 from weft.errors import FormatError
 from weft.files import name_after
 from weft.topology import rated_links
-from weft.topology.cluster_fabric import BoxNic, GpuBox, share_out
+from weft.topology.cluster_fabric import BoxNic, ImportedBox, share_out
 from weft.topology.gpu_machine import GB, NETWORK_LATENCY_PS, NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 from weft.topology.nccl_graph import read_graph_box
 
@@ -99,7 +99,7 @@ def parse_nccl_xml(text: str, source: str, rating: str = "nominal") -> Topology:
     return _read_system(root, source, rating).build(_name(root, source))
 
 
-def parse_nccl_box(text: str, source: str, rating: str = "nominal") -> GpuBox:
+def parse_nccl_box(text: str, source: str, rating: str = "nominal") -> ImportedBox:
     """Build the machine of an NCCL dump or graph file, NICs included, to be put into a larger network.
 
     Raises
@@ -117,7 +117,7 @@ def parse_nccl_box(text: str, source: str, rating: str = "nominal") -> GpuBox:
     nics = reader.nearest_nics()
     inside = reader.build(_name(root, source)) if len(reader.gpus) > 1 else None
     notes = tuple(note for note in inside.notes if "left out" not in note) if inside else ()
-    return GpuBox(source, len(reader.gpus), inside, nics or None, notes)
+    return ImportedBox(source, len(reader.gpus), inside, nics or None, notes)
 
 
 def _read_system(root: Element, source: str, rating: str) -> _Reader:

@@ -91,7 +91,7 @@ def busy_if_kept(topology: Topology, kind: str, meeting: PartsMeeting) -> Busy:
 
 
 @dataclass(frozen=True)
-class Routes:
+class ExchangePaths:
     """The paths of transfers, each once.
 
     Parameters
@@ -174,9 +174,9 @@ def link_load(
     return load / topology.bandwidth[:, None]
 
 
-def find_routes(topology: Topology, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
+def find_routes(topology: Topology, src: NDArray[np.int64], dst: NDArray[np.int64]) -> ExchangePaths:
     """Find the paths that the network takes by itself."""
     pairs, which = np.unique(src.ravel() * topology.ranks + dst.ravel(), return_inverse=True)
     ends = np.divmod(pairs, topology.ranks)
     offsets, links = topology.routes(*(end.astype(np.int32) for end in ends))
-    return Routes(which.ravel(), offsets, links.astype(np.int64))
+    return ExchangePaths(which.ravel(), offsets, links.astype(np.int64))

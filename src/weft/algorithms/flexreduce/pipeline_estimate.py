@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.algorithms.flexreduce.exchange_rounds import Routes
+    from weft.algorithms.flexreduce.exchange_rounds import ExchangePaths
     from weft.algorithms.flexreduce.portion_plans import PortionPlan
 
     Floats = NDArray[np.float64]
@@ -57,7 +57,7 @@ class _Turn(NamedTuple):
     piece: NDArray[np.int64]
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
-    routes: Routes
+    routes: ExchangePaths
     busy: Floats
     passage: Floats
 
