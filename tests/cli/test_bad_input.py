@@ -50,7 +50,6 @@ def assert_refused(outcome: Outcome, *fragments: str) -> None:
     ("words", "fragments"),
     [
         ([], ["Missing argument"]),
-        (["ring:8"], ["--size"]),
         (["ring:8", "--size"], ["--size"]),
         (["ring:8", "--size", "1MiB", "--nope"], ["--nope"]),
         (["ring:8", "extra", "--size", "1MiB"], ["extra"]),
