@@ -3,9 +3,7 @@
 Every rank of a single binary tree either forwards everything twice or nothing at all. Two trees with the
 roles swapped, half of the data each, use every rank's links evenly at logarithmic depth.
 
-In a tree over 0 .. n-1, the parent of r is r with its lowest bit moved one place up, or dropped where that is
-outside; 0 is the root, and odd numbers are leaves. The second tree is the mirror image for even n, and the
-first one shifted by one for odd n.
+`weft.algorithms.common.mirrored_trees` makes the two trees over 0 .. n-1.
 
 Edges of both trees are coloured with two colours such that no rank sends twice, or receives twice, in one
 colour. That is always possible: a rank has at most one parent per tree and two children in all, so senders
@@ -26,6 +24,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.algorithms.common.host_groups import check_count, check_rows, host_major
+from weft.algorithms.common.mirrored_trees import (
+    NO_PARENT,
+    binary_tree,
+    mirrored_trees,
+    relabel,
+    tree_depths,
+)
 from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
@@ -35,7 +40,6 @@ if TYPE_CHECKING:
     from weft.topology import Topology
 
 _NAME = "double_binary_tree"
-_NO_PARENT = -1
 
 VARIANTS = ({"chunks": 1},)
 """Further options that `weft.plan` tries."""
@@ -81,7 +85,7 @@ def all_reduce(topology: Topology, *, chunks: int | None = None, overlap: bool =
     count = _chunks_per_tree(topology, chunks)
     builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=2 * count)
     order = host_major(topology)
-    trees = _mirrored_trees(topology.ranks)
+    trees = mirrored_trees(topology.ranks)
     colours = _colour(trees)
     ups = [_steps_up(parent, colour) for parent, colour in zip(trees, colours, strict=True)]
     summed = max(int(up.max()) for up in ups) + 2 * count - 1
@@ -176,40 +180,13 @@ def _chunks_per_tree(topology: Topology, chunks: int | None) -> int:
     return count
 
 
-def _binary_tree(size: int) -> NDArray[np.int64]:
-    """Parent of each number in the bit-trick tree."""
-    number = np.arange(size)
-    low = number & -number
-    dropped = number ^ low
-    moved = dropped | low << 1
-    parent = np.where(moved < size, moved, dropped)
-    parent[0] = _NO_PARENT
-    return parent
-
-
-def _relabel(parent: NDArray[np.int64], label: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Call number x of a tree ``label[x]``."""
-    renamed = np.empty_like(parent)
-    renamed[label] = np.where(parent == _NO_PARENT, _NO_PARENT, label[parent])
-    return renamed
-
-
-def _mirrored_trees(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Make NCCL's pair of trees.
-
-    Inner numbers of one are leaves of the other, save number 0 of an odd size, which has one child in both.
-    """
-    first, number = _binary_tree(size), np.arange(size)
-    return first, _relabel(first, (number + 1) % size if size % 2 else size - 1 - number)
-
-
 def _rooted_trees(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Make a pair with the same root 0, the others mirrored where that swaps odd and even, else shifted."""
-    first, number = _binary_tree(size), np.arange(size)
+    first, number = binary_tree(size), np.arange(size)
     label = (size - number) % size if size % 2 else number - 1
     if size % 2 == 0:
         label[0], label[1] = 0, size - 1
-    return first, _relabel(first, label)
+    return first, relabel(first, label)
 
 
 def _colour(trees: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -222,7 +199,7 @@ def _colour(trees: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.in
     neighbours: list[list[int]] = [[] for _ in range(2 * size)]
     at_parent: dict[int, int] = {}
     for edge, parent in enumerate(np.concatenate(trees).tolist()):
-        if parent == _NO_PARENT:
+        if parent == NO_PARENT:
             continue
         other = at_parent.setdefault(parent, edge)
         for meets, exists in (
@@ -245,18 +222,9 @@ def _colour(trees: tuple[NDArray[np.int64], NDArray[np.int64]]) -> NDArray[np.in
     return np.array(colour, np.int64).reshape(2, size)
 
 
-def _depths(parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    depth = np.zeros_like(parent)
-    above = parent.copy()
-    while bool((above >= 0).any()):
-        depth += above >= 0
-        above = np.where(above >= 0, parent[above], _NO_PARENT)
-    return depth
-
-
 def _steps_up(parent: NDArray[np.int64], colour: NDArray[np.int64]) -> NDArray[np.int64]:
     """Step in which each number sends its first chunk up: after its children did, in its parity."""
-    depth = _depths(parent)
+    depth = tree_depths(parent)
     ready = np.zeros_like(parent)
     step = np.zeros_like(parent)
     for level in range(int(depth.max()), 0, -1):
@@ -268,7 +236,7 @@ def _steps_up(parent: NDArray[np.int64], colour: NDArray[np.int64]) -> NDArray[n
 
 def _steps_down(parent: NDArray[np.int64], colour: NDArray[np.int64], start: int) -> NDArray[np.int64]:
     """Step in which each number receives its first chunk; the root has it before `start`."""
-    depth = _depths(parent)
+    depth = tree_depths(parent)
     step = np.full_like(parent, start - 1)
     for level in range(1, int(depth.max()) + 1):
         here = np.flatnonzero(depth == level)

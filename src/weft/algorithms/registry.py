@@ -73,6 +73,9 @@ class Algorithm:
         Whether it decides by the size of the buffer, where that is known: its functions take ``size_bytes``.
     given
         Options that were asked for, as names and values; see `find`.
+    library
+        The communication library whose schedule this is, such as ``"nccl"``; empty for all others. The first
+        note of such a schedule says what the library chose on that cluster, such as its channels.
     """
 
     name: str
@@ -81,6 +84,19 @@ class Algorithm:
     cost: float = 2.0
     sized: bool = False
     given: tuple[tuple[str, Any], ...] = ()
+    library: str = ""
+
+    def label(self, schedule: Schedule) -> str:
+        """Name for people: that of the registry, or for a library's schedule its words and what it chose.
+
+        Examples
+        --------
+        >>> from weft.topology import load_topology
+        >>> line = find("nccl_ring")
+        >>> line.label(line.build(load_topology("dgx-h100:2"), "all_reduce"))
+        'nccl ring (8 channels)'
+        """
+        return f"{self.name.replace('_', ' ')} ({schedule.notes[0]})" if self.library else self.name
 
     @property
     def module(self) -> ModuleType:
@@ -238,6 +254,16 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
         Algorithm("multitree", _HALVES, "one tree per rank, all grown together in free links"),
         Algorithm("hdrm", _HALVES, "halving-doubling on a BiGraph, without two flows on one link"),
         Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus", 8.0),
+        Algorithm(
+            "nccl_ring", _HALVES, "NCCL's rings: one per network interface of a box", 16.0, library="nccl"
+        ),
+        Algorithm(
+            "nccl_tree",
+            ("all_reduce",),
+            "NCCL's trees: two over the boxes, a chain inside each, on every rail",
+            0.5,
+            library="nccl",
+        ),
     )
 }
 

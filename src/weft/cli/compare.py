@@ -92,8 +92,9 @@ def command(
     reads, a plan, or - for one of these on standard input.
 
     Each algorithm is built, verified, and simulated; % of bound says how near its time is to what no
-    algorithm can beat. Without --size that is done at four sizes, each in a quarter of the time limit. Exit
-    code 1 if the verifier rejects a schedule.
+    algorithm can beat. Rows such as nccl ring (8 channels) are what a library would run. Without --size that
+    is done at four sizes, each in a quarter of the time limit. Exit code 1 if the verifier rejects a
+    schedule.
     """
     from weft.cli.inputs import obtain_topology
     from weft.planning import compare
@@ -162,7 +163,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     table = make_table(*heads, left=("algorithm", _BAR))
     for row in found.results:
         cells = [
-            row.algorithm,
+            row.label,
             aligned_number(row.seconds and row.seconds / second, fastest / second),
             aligned_number(row.algbw_GBps and row.algbw_GBps / speed, widest / speed),
             aligned_number(row.busbw_GBps and row.busbw_GBps / speed, widest / speed),
@@ -198,9 +199,14 @@ def _notes(found: Comparison) -> list[tuple[str, str]]:
     if best is not None and best.bottleneck is not None:
         link, share = best.bottleneck
         name, speed = topology.link_name(link), format_bandwidth(int(topology.bandwidth[link]))
-        notes.append(
-            ("busiest", f"link {name} ({speed}), {100 * share:.1f} % of the time of {best.algorithm}")
-        )
+        notes.append(("busiest", f"link {name} ({speed}), {100 * share:.1f} % of the time of {best.label}"))
+    theirs, ours, gain = found.best_of_libraries, found.best_of_others, found.gain_over_libraries
+    if theirs is not None and theirs.seconds is not None:
+        line = f"best of a library is {theirs.label}, {human_seconds(theirs.seconds)}"
+        if ours is not None and gain is not None:
+            faster = f"is {gain:.2f} times as fast" if gain >= 1 else f"takes {1 / gain:.2f} times as long"
+            line += f"; {ours.label} {faster}"
+        notes.append(("others", line))
     if any(row.untried_segments for row in found.results):
         sizes = sorted({size for row in found.results for size in row.untried_segments})
         finer = ", ".join(format_size(size) for size in sizes)

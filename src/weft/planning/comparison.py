@@ -68,6 +68,10 @@ class ComparisonRow:
     untried_segments
         Segment sizes in bytes that might have been faster and were left out, because they cut too finely or
         because the time was over.
+    label
+        Its name for people, such as ``"nccl ring (8 channels)"``.
+    library
+        The communication library whose schedule it is, such as ``"nccl"``; None for all others.
     """
 
     algorithm: str
@@ -83,6 +87,11 @@ class ComparisonRow:
     simulation_seconds: float | None = None
     bottleneck: tuple[int, float] | None = None
     untried_segments: tuple[int, ...] = ()
+    label: str = ""
+    library: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.algorithm)
 
     @property
     def verified(self) -> bool:
@@ -104,6 +113,8 @@ class ComparisonRow:
             "synthesis_seconds": self.synthesis_seconds,
             "simulation_seconds": self.simulation_seconds,
             "untried_segment_bytes": list(self.untried_segments),
+            "label": self.label,
+            "library": self.library,
         }
 
 
@@ -123,6 +134,24 @@ class Comparison:
     def best(self) -> ComparisonRow | None:
         """The fastest correct one, or None when all are wrong."""
         return next((row for row in self.results if row.verified), None)
+
+    @property
+    def best_of_libraries(self) -> ComparisonRow | None:
+        """The fastest correct schedule that a communication library would run, or None without any."""
+        return next((row for row in self.results if row.verified and row.library is not None), None)
+
+    @property
+    def best_of_others(self) -> ComparisonRow | None:
+        """The fastest correct schedule that is no library's, or None without any."""
+        return next((row for row in self.results if row.verified and row.library is None), None)
+
+    @property
+    def gain_over_libraries(self) -> float | None:
+        """How many times as fast the best schedule that is no library's is as the best that is one's."""
+        theirs, ours = self.best_of_libraries, self.best_of_others
+        if theirs is None or ours is None or not theirs.seconds or not ours.seconds:
+            return None
+        return theirs.seconds / ours.seconds
 
     @property
     def verified(self) -> bool:
@@ -150,6 +179,8 @@ class Comparison:
             "sharing": self.sharing,
             "bound_explanation": self.bound.explanation,
             "bound_condition": condition_of(self.topology, self.collective, self.bound.kind),
+            "best_of_libraries": None if self.best_of_libraries is None else self.best_of_libraries.label,
+            "gain_over_libraries": self.gain_over_libraries,
         }
 
 
@@ -270,21 +301,23 @@ class _Trial:
         if not must and not budget.allows(expected):
             return too_late
         try:
-            return self.assess(algorithm.name, schedule, synthesis_seconds, expected)
+            return self.assess(algorithm, schedule, synthesis_seconds, expected)
         except (LimitError, MemoryError) as error:
             return Refusal.of(algorithm.name, error)
 
     def assess(
-        self, name: str, schedule: Schedule, synthesis_seconds: float, expected: float
+        self, algorithm: Algorithm, schedule: Schedule, synthesis_seconds: float, expected: float
     ) -> ComparisonRow:
         """Verify a schedule and, if it is right, time it; `expected` is what that was estimated to take."""
         began = time.monotonic()
         row = ComparisonRow(
-            algorithm=name,
+            algorithm=algorithm.name,
             steps=schedule.steps,
             transfers=schedule.transfers,
             synthesis_seconds=synthesis_seconds,
             problem=inspect(schedule, max_work=None).problem,
+            label=algorithm.label(schedule),
+            library=algorithm.library or None,
         )
         verified_in = time.monotonic() - began
         if not row.verified:
