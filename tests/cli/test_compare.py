@@ -28,6 +28,8 @@ DOCUMENT = [
     "sharing",
     "bound_explanation",
     "bound_condition",
+    "best_of_libraries",
+    "gain_over_libraries",
 ]
 ROW = [
     "algorithm",
@@ -42,6 +44,8 @@ ROW = [
     "synthesis_seconds",
     "simulation_seconds",
     "untried_segment_bytes",
+    "label",
+    "library",
 ]
 
 
@@ -164,6 +168,38 @@ def test_what_does_not_fit_into_the_time_is_skipped_and_the_cheapest_is_tried(we
     assert {"ring", "bucket", "multitree"} <= set(late)
     assert "not tried, the time limit of 1e-06 s is too short" in " ".join(weft(*words).out.split())
     assert len(compare("torus:4x4", "1KiB", time_limit=None).results) > 10
+
+
+def test_what_nccl_would_run_is_a_row_and_the_gain_over_it_a_line(weft: Run) -> None:
+    words = (
+        "compare",
+        "dgx-h100:2",
+        "--size",
+        "64MiB",
+        "--algorithm",
+        "nccl_ring",
+        "--algorithm",
+        "multitree",
+    )
+    found = weft(*words, "--json").document
+    assert {row["label"]: row["library"] for row in found["results"]} == {
+        "nccl ring (8 channels)": "nccl",
+        "multitree": None,
+    }
+    seconds = {row["algorithm"]: row["seconds"] for row in found["results"]}
+    assert found["best_of_libraries"] == "nccl ring (8 channels)"
+    assert found["gain_over_libraries"] == pytest.approx(seconds["nccl_ring"] / seconds["multitree"])
+    shown = " ".join(weft(*words).out.split())
+    gain = f"{found['gain_over_libraries']:.2f}"
+    assert f"multitree is {gain} times as fast" in shown
+
+
+def test_a_library_that_is_faster_is_said_to_be_so(weft: Run) -> None:
+    words = ("compare", "dgx-h100:2", "--size", "64MiB", "--algorithm", "nccl_ring", "--algorithm", "ring")
+    shown = " ".join(weft(*words).out.split())
+    assert "others best of a library is nccl ring (8 channels)" in shown
+    assert "; ring takes " in shown
+    assert "times as long" in shown
 
 
 def test_candidates_with_few_transfers_come_first() -> None:

@@ -255,7 +255,7 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
         Algorithm("hdrm", _HALVES, "halving-doubling on a BiGraph, without two flows on one link"),
         Algorithm("swing", _HALVES, "partners to and fro at growing distance; few steps on a torus", 8.0),
         Algorithm(
-            "nccl_ring", _HALVES, "NCCL's rings: one per network interface of a box", 16.0, library="nccl"
+            "nccl_ring", _HALVES, "NCCL's rings: one per network interface of a box", 15.0, library="nccl"
         ),
         Algorithm(
             "nccl_tree",
