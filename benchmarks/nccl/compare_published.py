@@ -1,0 +1,300 @@
+"""Published results of nccl-tests beside simulated schedules of NCCL, its own cost model, and Weft's best.
+
+Nothing is fitted. Clusters are the presets dgx-h100 and dgx-a100 with effective speeds, none of which comes
+from a collective (`weft.topology.rated_links` names their sources), and latencies are the presets'. Which
+algorithm NCCL ran is what the source says, else what NCCL's cost model chooses for the size. Tables that
+cannot be drawn, or that their authors posted because something was wrong, are listed with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import result_files
+
+from weft.algorithms import nccl_ring, nccl_tree
+from weft.planning import compare
+from weft.planning.nccl_costs import PROTOCOLS, NcclCluster
+from weft.simulation import simulate
+from weft.topology import load_topology
+from weft.topology.rated_links import network_port
+from weft.units import format_size
+
+HERE = Path(__file__).parent
+PUBLISHED = HERE / "published_results.json"
+RESULTS = HERE / "compare_published.json"
+
+LARGE: Final = 256 << 20
+SMALL: Final = (1 << 10, 64 << 10)
+PEAK: Final = 8 << 30
+"""Size that stands for a peak whose size the source does not say."""
+
+TOLERANCE: Final = 0.15
+_SIMULATED: Final = {"Ring": nccl_ring, "Tree": nccl_tree}
+_NAMES: Final = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS", "nvls_tree": "NVLSTree"}
+_PORTS: Final = re.compile(r"(\d+)x (\d+) Gb/s")
+IDENTITY: Final = ("algorithm", "settings", "note")
+KEPT: Final = (
+    "kind",
+    "source",
+    "gpu",
+    "nodes",
+    "nics_per_node",
+    "nic_gbit_per_s",
+    "network",
+    "settings",
+    "note",
+)
+
+
+def why_not(row: dict[str, Any]) -> str | None:
+    """Why a published row is not compared, or None."""
+    note, gpu = row["note"] or "", row["gpu"] or ""
+    nics, gigabits = ports(row)
+    checks = (
+        (row["collective"] != "all_reduce", "another collective"),
+        ("too slow" in note or "odd:" in note, f"the source says so itself: {note}"),
+        (not gpu.startswith(("H100", "A100")), "the GPU is not named, or neither H100 nor A100"),
+        (row["algorithm"] not in (None, "Ring", "Tree"), f"{row['algorithm']} sums in switches"),
+        (row["gpus_per_node"] != 8, f"{row['gpus_per_node']} GPUs of each box"),
+        (row["nodes"] > 1 and (not nics or not gigabits), "network interfaces are not named"),
+        (row["nodes"] > 64, "more than 64 boxes"),
+    )
+    return next((reason for excluded, reason in checks if excluded), None)
+
+
+def ports(row: dict[str, Any]) -> tuple[int, int]:
+    """Network interfaces of a box and Gbit/s of each; 0 where the source does not say."""
+    if row["nics_per_node"] is None and row["note"]:
+        found = _PORTS.search(row["note"])
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+    return row["nics_per_node"] or 0, row["nic_gbit_per_s"] or 0
+
+
+def cluster_of(row: dict[str, Any]) -> tuple[str, NcclCluster]:
+    """Preset with effective speeds, and what NCCL's cost model takes.
+
+    Interfaces beyond one for each GPU are bundled: a GPU uses all of its own.
+    """
+    generation = "hopper" if row["gpu"].startswith("H100") else "ampere"
+    preset = "dgx-h100" if generation == "hopper" else "dgx-a100"
+    # The CPUs of NVIDIA's own boxes: Intel's in the DGX H100, AMD's in the DGX A100.
+    cpu = "intel" if generation == "hopper" else "amd"
+    if row["nodes"] == 1:
+        return f"{preset}:1@speed=effective", NcclCluster(1, generation=generation, cpu=cpu)
+    nics, gigabits = ports(row)
+    bundle = max(nics // row["gpus_per_node"], 1)
+    nics, gigabits = nics // bundle, gigabits * bundle
+    speed = network_port(gigabits * 1000).effective
+    spec = f"{preset}:{row['nodes']}@speed=effective,nics={nics},nic={speed // 10**6}MB/s"
+    model = NcclCluster(row["nodes"], generation=generation, interfaces=nics, gigabits=gigabits, cpu=cpu)
+    return spec, model
+
+
+@cache
+def simulated(spec: str, algorithm: str, size: int) -> float:
+    """Microseconds of a simulated schedule of NCCL."""
+    schedule = _SIMULATED[algorithm].all_reduce(load_topology(spec))
+    return simulate(schedule, size).seconds * 1e6
+
+
+@cache
+def best_of_weft(spec: str, size: int) -> tuple[str, float]:
+    """Name and microseconds of the fastest schedule that is no library's."""
+    print(f"best of {spec} at {format_size(size)}", flush=True)
+    row = compare(spec, size, time_limit=None).best_of_others
+    assert row is not None
+    assert row.seconds is not None
+    return row.algorithm, row.seconds * 1e6
+
+
+def algorithm_of(row: dict[str, Any], chosen: str) -> tuple[str, str]:
+    """What NCCL ran, and who says so: the source, a setting in it, or NCCL's cost model."""
+    if row["algorithm"]:
+        return row["algorithm"], "source"
+    if "NVLS_ENABLE=0" in (row["note"] or ""):
+        return "Ring", "setting"
+    return _NAMES[chosen], "cost model"
+
+
+def compare_row(row: dict[str, Any], *, with_best: bool) -> dict[str, Any]:
+    """One published row beside the rest."""
+    spec, model = cluster_of(row)
+    size = row.get("size_bytes") or PEAK
+    ranks = row["nodes"] * row["gpus_per_node"]
+    bus_bytes = size * 2 * (ranks - 1) / ranks / 1000
+    chosen = model.choose(size)
+    algorithm, said_by = algorithm_of(row, chosen.algorithm)
+    plain = algorithm.lower() if algorithm in _SIMULATED else ""
+    expected = (
+        min(model.microseconds(size, plain, name) for name in PROTOCOLS) if plain else chosen.microseconds
+    )
+    time_us = row.get("time_us") or bus_bytes / row["busbw_gb_per_s"]
+    simulations = {name: simulated(spec, name, size) for name in _SIMULATED}
+    own = simulations.get(algorithm)
+    best = best_of_weft(spec, size) if with_best else None
+    return {
+        **{key: row[key] for key in KEPT},
+        "topology": spec,
+        "size_bytes": size,
+        "size_known": row.get("size_bytes") is not None,
+        "published_us": time_us,
+        "published_busbw_gb_per_s": row["busbw_gb_per_s"],
+        "algorithm": algorithm,
+        "algorithm_said_by": said_by,
+        "simulated_ring_us": simulations["Ring"],
+        "simulated_tree_us": simulations["Tree"],
+        "simulated_ring_busbw_gb_per_s": bus_bytes / simulations["Ring"],
+        "simulated_tree_busbw_gb_per_s": bus_bytes / simulations["Tree"],
+        "deviation_of_busbw": time_us / own - 1 if own else None,
+        "model_us": expected,
+        "model_busbw_gb_per_s": bus_bytes / expected,
+        "best_of_weft": best and best[0],
+        "best_of_weft_us": best and best[1],
+        "best_of_weft_busbw_gb_per_s": best and bus_bytes / best[1],
+    }
+
+
+def table_of(row: dict[str, Any]) -> tuple[str, ...]:
+    """What rows of one table share."""
+    return tuple(str(row[key]) for key in ("kind", "source", "gpu", "nodes", "network", *IDENTITY))
+
+
+def main() -> None:
+    """Compare, and write compare_published.json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--without-best", action="store_true", help="leave out Weft's best")
+    given = parser.parse_args()
+    started = result_files.start()
+    published = json.loads(PUBLISHED.read_text("utf-8"))["results"]
+    largest: dict[tuple[str, ...], int] = {}
+    for row in published:
+        largest[table_of(row)] = max(largest.get(table_of(row), 0), row.get("size_bytes") or PEAK)
+    results: list[dict[str, Any]] = []
+    excluded: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in published:
+        reason = why_not(row)
+        if reason is not None:
+            about = {"source": row["source"], "nodes": row["nodes"], "reason": reason}
+            excluded[table_of(row)] = {"kind": "excluded", **about}
+            continue
+        size = row.get("size_bytes") or PEAK
+        shown = size == SMALL[0] or (size >= LARGE and size == largest[table_of(row)])
+        found = compare_row(row, with_best=shown and not given.without_best)
+        results.append({**found, "largest_of_table": size == largest[table_of(row)]})
+    result_files.write(
+        RESULTS,
+        started,
+        parameters={"large_bytes": LARGE, "tolerance": TOLERANCE, "peak_bytes": PEAK},
+        summary={"compared": len(results), "excluded": len(excluded), **count_near(results)},
+        results=results + list(excluded.values()),
+    )
+
+
+def count_near(results: list[dict[str, Any]]) -> dict[str, int]:
+    """Large rows whose algorithm is simulated, those within the tolerance, and both where the source names it."""
+    large = [row for row in results if row["size_bytes"] >= LARGE and row["deviation_of_busbw"] is not None]
+    named = [row for row in large if row["algorithm_said_by"] == "source"]
+    near = [sum(abs(row["deviation_of_busbw"]) <= TOLERANCE for row in rows) for rows in (large, named)]
+    counts = (len(large), near[0], len(named), near[1])
+    return dict(zip(("large", "large_within", "large_named", "large_named_within"), counts, strict=True))
+
+
+def _kept() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(RESULTS.read_text("utf-8"))["results"]
+    return found
+
+
+def _machine(row: dict[str, Any]) -> str:
+    nics, gigabits = ports(row)
+    network = f", {nics} x {gigabits} Gbit/s" if row["nodes"] > 1 else ""
+    return f"{row['nodes']} x 8 {row['gpu'][:4]}{network}"
+
+
+def _source(row: dict[str, Any]) -> str:
+    issue = re.fullmatch(r"https://github.com/NVIDIA/([a-z-]+)/issues/(\d+)", row["source"])
+    if issue:
+        return f"[{issue[1]} {issue[2]}]({row['source']})"
+    known = re.match(r"https?://(?:github\.com/)?([^/: ]+(?:/[^/: ]+)?)", row["source"])
+    return known[1] if known else row["source"].split(",")[0][:30]
+
+
+def _head(*columns: str) -> str:
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
+
+
+def large_table() -> str:
+    """Largest size of every table: busbw in GB/s."""
+    lines = [
+        _head(
+            *("boxes and interfaces", "size", "source", "NCCL ran", "published", "ring", "tree", "deviation"),
+            *("NCCL's model", "Weft's best"),
+        )
+    ]
+    for row in _kept():
+        if row["kind"] == "excluded" or row["size_bytes"] < LARGE or not row["largest_of_table"]:
+            continue
+        said = "" if row["algorithm_said_by"] == "source" else "?"
+        off = row["deviation_of_busbw"]
+        cells = [
+            *(_machine(row), format_size(row["size_bytes"]) if row["size_known"] else "peak", _source(row)),
+            row["algorithm"] + said,
+            *(
+                f"{row[f'{name}_busbw_gb_per_s']:.0f}"
+                for name in ("published", "simulated_ring", "simulated_tree")
+            ),
+            "" if off is None else f"{100 * off:+.0f} %",
+            f"{row['model_busbw_gb_per_s']:.0f}",
+            f"{row['best_of_weft_busbw_gb_per_s']:.0f} ({row['best_of_weft']})",
+        ]
+        lines.append(f"| {' | '.join(cells)} |\n")
+    return "".join(lines)
+
+
+def small_table() -> str:
+    """Small messages: microseconds."""
+    lines = [
+        _head(
+            "boxes and interfaces",
+            "size",
+            "source",
+            "published",
+            "ring",
+            "tree",
+            "NCCL's model",
+            "Weft's best",
+        )
+    ]
+    for row in _kept():
+        if row["kind"] == "excluded" or row["size_bytes"] not in SMALL:
+            continue
+        best = row["best_of_weft_us"]
+        cells = [
+            *(_machine(row), format_size(row["size_bytes"]), _source(row)),
+            *(
+                f"{row[name]:.0f}"
+                for name in ("published_us", "simulated_ring_us", "simulated_tree_us", "model_us")
+            ),
+            "" if best is None else f"{best:.0f} ({row['best_of_weft']})",
+        ]
+        lines.append(f"| {' | '.join(cells)} |\n")
+    return "".join(lines)
+
+
+def excluded_table() -> str:
+    """Published tables that are not compared, and why."""
+    found = [row for row in _kept() if row["kind"] == "excluded"]
+    rows = (f"| {_source(row)} | {row['nodes']} | {row['reason']} |\n" for row in found)
+    return _head("source", "boxes", "reason") + "".join(rows)
+
+
+if __name__ == "__main__":
+    main()
