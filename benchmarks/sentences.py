@@ -28,6 +28,7 @@ def all_sentences() -> dict[str, list[str]]:
         "docs/forest.md": forest(),
         "docs/guarantees.md": guarantees(),
         "docs/lab.md": lab(),
+        "docs/nccl.md": nccl(),
         "docs/papers/ace.md": ace(),
         "docs/probe.md": probe(),
         "docs/runtime.md": runtime(),
@@ -339,6 +340,27 @@ def lab() -> list[str]:
             f"steps of {cut['step_before_s']:.2f} s before, {lost['noticed_after_s']:.1f} s until all knew, "
             f"{lost['repair_s']:.1f} s to connect and plan, {cut['step_after_s']:.2f} s after"
         ),
+    ]
+
+
+def nccl() -> list[str]:
+    """How many published rows the simulation comes near to, and where it is faster than sums at ranks."""
+    found = results_of("nccl/compare_published")
+    summary = found["summary"]
+    two = [
+        row
+        for row in found["results"]
+        if row["kind"] != "excluded"
+        and (row["algorithm"], row["nodes"]) == ("NVLSTree", 2)
+        and row["best_of_weft"]
+        and row["size_bytes"] >= found["parameters"]["large_bytes"]
+    ]
+    published = sorted(row["published_busbw_gb_per_s"] for row in two)
+    best = max(row["best_of_weft_busbw_gb_per_s"] for row in two)
+    return [
+        f"{summary['large_within']} of {summary['large']} large rows are within 15 %",
+        f"{summary['large_named_within']} of {summary['large_named']} where the source names the algorithm",
+        f"{published[0]:.0f} to {published[-1]:.0f} GB/s published, {best:.0f} for the best of Weft",
     ]
 
 

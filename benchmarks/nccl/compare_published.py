@@ -200,7 +200,7 @@ def main() -> None:
 
 
 def count_near(results: list[dict[str, Any]]) -> dict[str, int]:
-    """Large rows whose algorithm is simulated, those within the tolerance, and both where the source names it."""
+    """Large rows whose algorithm is simulated, how many are near, and both where the source names it."""
     large = [row for row in results if row["size_bytes"] >= LARGE and row["deviation_of_busbw"] is not None]
     named = [row for row in large if row["algorithm_said_by"] == "source"]
     near = [sum(abs(row["deviation_of_busbw"]) <= TOLERANCE for row in rows) for rows in (large, named)]

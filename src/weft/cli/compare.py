@@ -202,7 +202,8 @@ def _notes(found: Comparison) -> list[tuple[str, str]]:
         notes.append(("busiest", f"link {name} ({speed}), {100 * share:.1f} % of the time of {best.label}"))
     theirs, ours, gain = found.best_of_libraries, found.best_of_others, found.gain_over_libraries
     if theirs is not None and theirs.seconds is not None:
-        line = f"best of a library is {theirs.label}, {human_seconds(theirs.seconds)}"
+        # What sums in switches is none of the rows, and faster on some machines: docs/nccl.md.
+        line = f"best of a library, without NVLS and SHARP: {theirs.label}, {human_seconds(theirs.seconds)}"
         if ours is not None and gain is not None:
             faster = f"is {gain:.2f} times as fast" if gain >= 1 else f"takes {1 / gain:.2f} times as long"
             line += f"; {ours.label} {faster}"
