@@ -1,4 +1,4 @@
-"""Every command of README, docs/cli.md, forest.md, nccl.md, topology.md and the papers' pages prints what is shown.
+"""Every command of README, docs/cli.md, forest.md, nccl.md, topology.md and the papers prints what is shown.
 
 ``WEFT_UPDATE_GOLDEN=1 pytest tests/cli/test_docs.py`` writes the outputs anew. What depends on the machine is
 blanked out before comparing; the blocks of ``weft doctor``, ``bench``, ``lab`` and ``soak`` are only run.
