@@ -18,6 +18,7 @@ ENDINGS = ("cut", "reset")
 KINDS = ("flip", "drop", "repeat", "swap", "replay", *ENDINGS)
 _BITS_WITHIN = 4096
 _READ_BYTES = 256 << 10
+_LONGEST_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Pump:
         self._connection, self._damage = connection, damage
         self.done = False
         self._open = 2
+        self._read_all = threading.Event()
         self._lock = threading.Lock()
         for target in (self._carry_out, self._carry_in):
             threading.Thread(target=target, daemon=True).start()
@@ -153,6 +155,9 @@ class Pump:
     def _end_connection(self, kind: str) -> None:
         if kind == "reset":
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            # The other thread must not be reading a descriptor that is closed, and may be another's by then.
+            self._connection.shutdown(socket.SHUT_RD)
+            self._read_all.wait(_LONGEST_S)
             self._connection.close()
         self._outer.shutdown(socket.SHUT_RDWR)
 
@@ -160,6 +165,7 @@ class Pump:
         with suppress(OSError):
             while data := self._connection.recv(_READ_BYTES):
                 self._outer.sendall(data)
+        self._read_all.set()
         with suppress(OSError):
             self._outer.shutdown(socket.SHUT_WR)
         self._end_one()
