@@ -35,6 +35,8 @@ def topologies(name: str, ranks: int) -> Iterator[str]:
         yield f"torus:2x{ranks // 2}"
     if name == "hdrm" and ranks == 8:
         yield "bigraph:2,4"
+    if name in ("nccl_ring", "nccl_tree") and ranks % 2 == 0:
+        yield f"rails:2x{ranks // 2}"
     if name in ("multitree", "forest", "flexreduce"):
         yield f"ring:{ranks}"
 

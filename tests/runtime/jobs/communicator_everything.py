@@ -64,6 +64,8 @@ def topologies(name):
         yield f"torus:2x{N // 2}"
     if name == "hdrm" and N == 8:
         yield "bigraph:2,4"
+    if name in ("nccl_ring", "nccl_tree") and N % 2 == 0:
+        yield f"rails:2x{N // 2}"
     if name in ("multitree", "forest", "flexreduce"):
         yield f"ring:{N}"
 

@@ -105,7 +105,7 @@ def all_reduce(
     >>> from weft.topology import load_topology
     >>> schedule = all_reduce(load_topology("hosts:2,1@intra=9GB/s,uplink=1GB/s"), shape="ring", parts=1)
     >>> schedule.weights.tolist(), schedule.denominator
-    ([1, 1], 2)
+    ([1, 1, 1, 1], 4)
     >>> print("; ".join(schedule.notes))
     1 level: ring; portions: 1/2 each, none for 1 of the ranks; busiest link: 1.000 times the proven least
 
