@@ -82,3 +82,14 @@ def test_chunks_are_refused_where_nothing_draws_them(weft: Run) -> None:
     several = weft(*build, "--chunk", 2, "-o", "a.dot")
     assert several.code == 2
     assert "a dot file draws one chunk" in several.err
+
+
+def test_an_ending_that_names_no_format_is_refused_before_anything_is_written(weft: Run) -> None:
+    outcome = weft("export", "ring:4", "--algorithm", "ring", "-o", "ring.xml")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "weft: error: -o 'ring.xml': no format ends in '.xml'; give --format, or one of .weft, .ni.json, "
+        ".ni.txt, .json, .txt, .text, .dot, .gv, .svg\n"
+    )
+    assert not Path("ring.xml").exists()
+    assert weft("export", "ring:4", "--algorithm", "ring", "-o", "ring.xml", "--format", "json").code == 0

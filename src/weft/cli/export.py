@@ -11,7 +11,7 @@ from weft import limits
 from weft.cli import options
 from weft.cli.inputs import ScheduleSource, make_tables_of, table_facts, takes_schedule
 from weft.cli.output import check_outputs, make_console, print_json, progress, write_output
-from weft.errors import InputError, printable
+from weft.errors import InputError, printable, quote
 
 if TYPE_CHECKING:
     from weft.packets import Tables
@@ -27,6 +27,7 @@ _FOR_ALL_SIZES: Final = (
     "only a plan chooses by size; a schedule is for all sizes, and --format ni-table writes tables for one"
 )
 _BY_SUFFIX: Final = {
+    ".weft": "weft",
     ".ni.json": "ni-table",
     ".ni.txt": "ni-text",
     ".json": "json",
@@ -64,7 +65,7 @@ _BY_SUFFIX: Final = {
     "form",
     type=click.Choice(FORMATS),
     help="Binary, JSON, a listing, a Graphviz drawing or a picture of trees step by step (SVG); tables of "
-    "network interfaces, as JSON or as a listing; by default as the file's name ends, else weft.",
+    "network interfaces, as JSON or as a listing; by default as the file's name ends.",
 )
 @click.option(
     "--chunk",
@@ -96,8 +97,7 @@ def command(
     """
     check_outputs(output, as_json=as_json)
     name = PurePath(output).name.lower()
-    by_name = next((kind for suffix, kind in _BY_SUFFIX.items() if name.endswith(suffix)), "weft")
-    chosen = form or by_name
+    chosen = form or _format_of(name)
     _check_chunks(chosen, chunks)
     with progress("export") as report:
         if chosen in _TABLES:
@@ -127,6 +127,20 @@ def _check_chunks(form: str, chunks: tuple[int, ...]) -> None:
         raise InputError(f"--chunk: only a drawing shows one, this is {form}; try --format dot or trees")
     if len(chunks) > 1 and form == "dot":
         raise InputError("--chunk: a dot file draws one chunk; give one, or --format trees for several")
+
+
+def _format_of(name: str) -> str:
+    """The format that a file's name asks for by its ending; one without an ending is binary."""
+    for suffix, form in _BY_SUFFIX.items():
+        if name.endswith(suffix):
+            return form
+    ending = PurePath(name).suffix
+    if ending:
+        known = ", ".join(_BY_SUFFIX)
+        raise InputError(
+            f"-o {quote(name)}: no format ends in {quote(ending)}; give --format, or one of {known}"
+        )
+    return "weft"
 
 
 def _facts(fields: dict[str, Any]) -> list[tuple[str, str]]:
