@@ -105,15 +105,22 @@ class Pump:
         self.done = False
         self._open = 2
         self._read_all = threading.Event()
+        self._carried_out = threading.Event()
         self._lock = threading.Lock()
         for target in (self._carry_out, self._carry_in):
             threading.Thread(target=target, daemon=True).start()
+
+    def was_damaged(self) -> bool:
+        """Whether the damage was done, once all that the library has sent was carried."""
+        self._carried_out.wait(_LONGEST_S)
+        return self.done
 
     def _carry_out(self) -> None:
         with suppress(OSError):
             goes_on = self._damage is None or self._carry_damaged(self._damage)
             while goes_on and (data := self._outer.recv(_READ_BYTES)):
                 self._connection.sendall(data)
+        self._carried_out.set()
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
         self._end_one()

@@ -111,7 +111,8 @@ def suffer(damage: Damage | None) -> dict[str, Any]:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             facts |= {"end": type(error).__name__, **describe(error)}
         facts["seconds"] = round(time.monotonic() - began, 4)
-    facts["damaged"] = any(pump.done for pump in pumps)
+    # The library has closed its end, so that each pump comes to the end of what it carries.
+    facts["damaged"] = any(pump.was_damaged() for pump in pumps)
     return facts
 
 
