@@ -1,11 +1,11 @@
 // The packet engine as Python sees it.
-// Python half: src/weft/packets/execution.py.
+// Python half: src/weft/packets/packet_simulator.py.
 #include <nanobind/typing.h>
 
 #include "bindings/arrays.hpp"
 #include "bindings/constructor.hpp"
 #include "bindings/module.hpp"
-#include "packets/execution.hpp"
+#include "packets/packet_simulator.hpp"
 
 namespace weft {
 namespace {

@@ -1,4 +1,4 @@
-// Python half: src/weft/packets/execution.py (channels are laid out by network_channels.py).
+// Python half: src/weft/packets/packet_simulator.py (channels are laid out by network_channels.py).
 #include "packets/flit_network.hpp"
 
 #include <algorithm>
@@ -50,6 +50,13 @@ std::pair<int32_t, int32_t> FlitNetwork::choices(const Worm& worm) const {
         first += count * shape_.path_class[shape_.path_offsets[worm.path] + worm.hop - 1];
     }
     return {first, first + count};
+}
+
+// Flits of the first packet of a worm: it asks only for virtual channels that have room for all of them.
+int64_t FlitNetwork::first_packet_flits(const Worm& worm) const {
+    const Message& message = messages_[worm.message];
+    int64_t packet = shape_.hold ? message.flits + message.first_more : worm.flits;
+    return std::min({packet, worm.flits, shape_.buffer_flits});
 }
 
 void FlitNetwork::tick_at(int64_t when) {
@@ -126,8 +133,9 @@ bool FlitNetwork::deal_virtual_channels(int64_t now) {
         Buffer& buffer = buffers_[number];
         if (buffer.out != kNobody || buffer.worms.front().ready > now + cycle_) continue;
         auto [first, last] = choices(buffer.worms.front());
+        int64_t needed = first_packet_flits(buffer.worms.front());
         for (int32_t i = first; i < last; ++i) {
-            if (!buffers_[i].taken) offers_.emplace_back(i, number);
+            if (!buffers_[i].taken && buffers_[i].room >= needed) offers_.emplace_back(i, number);
         }
     }
     if (offers_.empty()) return false;
@@ -180,8 +188,7 @@ bool FlitNetwork::pass(int64_t now) {
         auto chosen =
             in_turn(begin, end, channels_[begin->output].next_input, [](const Request& r) { return r.input; });
         auto other = std::find_if(chosen, end, [&](const Request& r) { return r.input != chosen->input; });
-        granted_.push_back(
-            *in_turn(chosen, other, channels_[chosen->input].next_buffer, [](const Request& r) { return r.buffer; }));
+        granted_.push_back(first_asking(chosen, other));
         begin = end;
     }
     std::sort(granted_.begin(), granted_.end(), [](const Request& a, const Request& b) {
@@ -202,6 +209,19 @@ bool FlitNetwork::pass(int64_t now) {
         return !buffers_[number].listed;
     });
     return true;
+}
+
+// Of the virtual channels of one input that ask for one output: the earliest step if steps have priority, then in turn.
+FlitNetwork::Request FlitNetwork::first_asking(std::vector<Request>::const_iterator begin,
+                                               std::vector<Request>::const_iterator end) {
+    auto step_of = [&](const Request& r) { return messages_[buffers_[r.buffer].worms.front().message].priority; };
+    int32_t turn = channels_[begin->input].next_buffer;
+    auto best = begin;
+    for (auto other = begin + 1; other != end; ++other) {
+        auto rank = [&](const Request& r) { return std::make_tuple(step_of(r), r.buffer < turn, r.buffer); };
+        if (rank(*other) < rank(*best)) best = other;
+    }
+    return *best;
 }
 
 // One flit of the first worm of a buffer goes on to the next channel.
@@ -262,7 +282,7 @@ bool FlitNetwork::begin(int32_t number, int64_t now) {
     for (int32_t i = 1; i <= shape_.virtual_channels; ++i) {
         int32_t place = (port.turn + i) % shape_.virtual_channels;
         int32_t behind = number * shape_.virtual_channels + place;
-        if (buffers_[behind].taken || buffers_[behind].room == 0) continue;
+        if (buffers_[behind].taken) continue;
         int64_t packets = shape_.hold ? message.packets : 1;
         int64_t flits = packets * message.flits + (message.injected == 0 ? message.first_more : 0);
         bool is_last = message.injected + packets == message.packets;
@@ -270,7 +290,9 @@ bool FlitNetwork::begin(int32_t number, int64_t now) {
         int64_t turn = shape_.hold ? index : message.injected;
         auto path = static_cast<int32_t>(message.path + turn % message.paths);
         // What has neither head nor data still goes through, as one flit.
-        port.worm = {index, path, 0, std::max<int64_t>(flits, 1), is_last};
+        Worm worm{index, path, 0, std::max<int64_t>(flits, 1), is_last};
+        if (buffers_[behind].room < first_packet_flits(worm)) continue;
+        port.worm = worm;
         port.injecting = behind;
         port.turn = place;
         buffers_[behind].taken = true;

@@ -4,7 +4,7 @@
 // output grants to the next input in turn that asks, an input accepts the next output in turn that granted, and turns
 // move on only where a grant was accepted. docs/packets.md has the rules.
 //
-// Python half: src/weft/packets/execution.py (channels are laid out by network_channels.py).
+// Python half: src/weft/packets/packet_simulator.py (channels are laid out by network_channels.py).
 #pragma once
 
 #include "common/work_limit.hpp"
@@ -78,6 +78,7 @@ private:
         return worm.hop > shape_.path_offsets[worm.path + 1] - shape_.path_offsets[worm.path];
     }
     std::pair<int32_t, int32_t> choices(const Worm& worm) const;
+    int64_t first_packet_flits(const Worm& worm) const;
     void tick_at(int64_t when);
     void receive(int64_t now);
     bool deal_virtual_channels(int64_t now);
@@ -85,6 +86,7 @@ private:
     bool inject(int64_t now);
     bool begin(int32_t channel, int64_t now);
     void send(int32_t channel, int32_t behind, Worm& worm, int64_t now);
+    Request first_asking(std::vector<Request>::const_iterator begin, std::vector<Request>::const_iterator end);
     void move(const Request& request, int64_t now);
     void list(int32_t buffer);
     int64_t next_time(bool moved, int64_t now);

@@ -1,4 +1,4 @@
-// Python half: src/weft/packets/execution.py (channels are laid out by network_channels.py).
+// Python half: src/weft/packets/packet_simulator.py (channels are laid out by network_channels.py).
 #include "packets/packet_network.hpp"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 // A channel is an injection port, a link or an ejection port. What it carries is a *unit*: a packet, or as many of a
 // message as move together where less detail is wanted. docs/packets.md has the rules.
 //
-// Python half: src/weft/packets/execution.py (channels are laid out by network_channels.py).
+// Python half: src/weft/packets/packet_simulator.py (channels are laid out by network_channels.py).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A queue in one piece of memory that is used again and again: std::deque allocates all the time.
-// Python half: src/weft/packets/execution.py.
+// Python half: src/weft/packets/packet_simulator.py.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@ from weft import limits
 from weft.cli import options
 from weft.cli.busiest import busiest, busy_cells, print_busiest_links
 from weft.cli.inputs import ScheduleSource, make_tables_of, table_facts, takes_schedule
-from weft.cli.output import human_speed, make_table, present, progress, warn_of
+from weft.cli.output import check_outputs, human_speed, make_table, present, progress, warn_of, write_page
 from weft.errors import printable
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     "--codesigned", is_flag=True, help="As MultiTree's interface: message flow control, strict, lockstep."
 )
 @options.max_work(limits.MAX_PACKET_WORK)
+@options.report
 @options.as_json
 def command(
     source: ScheduleSource,
@@ -70,6 +71,7 @@ def command(
     detail: str,
     codesigned: bool,
     max_work: float | None,
+    page: str | None,
     as_json: bool,
     **rules: Any,
 ) -> None:
@@ -82,6 +84,7 @@ def command(
     from weft.packets import CODESIGNED, Rules, find_hardware, simulate_tables
     from weft.verification import inspect
 
+    check_outputs(page, as_json=as_json)
     chosen = find_hardware(hardware)
     if codesigned:
         reason = "--codesigned says that already; leave one of the two out"
@@ -98,6 +101,7 @@ def command(
     warn_of(problem)
     verified = None if schedule is None else problem is None
     present(result, _show, as_json=as_json, verified=verified)
+    write_page(page, result, as_json=as_json)
 
 
 def _show(result: PacketResult, console: Console) -> None:

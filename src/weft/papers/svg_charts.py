@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeVar
-from xml.sax.saxutils import escape
+
+from weft.svg import Markup, document, element, hint, label, series_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +17,8 @@ _LEFT: Final = 64
 _RIGHT: Final = 190
 _TOP: Final = 44
 _BOTTOM: Final = 52
-_COLOURS: Final = ("#3465a4", "#cc5500", "#2e8b57", "#8b3a8b", "#a0862c", "#555555", "#b22222", "#20908d")
 _DASHED: Final = "6 4"
+_SCOPE: Final = "weft-chart"
 
 _Cell = TypeVar("_Cell")
 
@@ -66,19 +67,15 @@ def line_chart(
     scale = _Scale(min(xs), max(xs), y_from, max(y for _, y in points), log_x=log_x)
     parts = [*_frame(title, x_label, y_label, scale), *_x_numbers(scale, joined)]
     for number, (name, line) in enumerate(series.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
-        dash = _DASHED if name in dashed else ""
+        colour = series_class(number)
+        dash = _DASHED if name in dashed else None
         path = " ".join(f"{scale.x(x):.1f},{scale.y(y):.1f}" for x, y in sorted(line))
         if name not in loose:
-            parts.append(
-                f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" '
-                f'stroke-dasharray="{dash}"/>'
-            )
+            look = {"stroke_width": 2, "stroke_dasharray": dash}
+            parts.append(element("polyline", class_=f"line {colour}", points=path, **look))
         if name not in dashed:
-            parts += [
-                f'<circle cx="{scale.x(x):.1f}" cy="{scale.y(y):.1f}" r="3" fill="{colour}"/>'
-                for x, y in line
-            ]
+            places = [(scale.x(x), scale.y(y)) for x, y in line]
+            parts += [element("circle", class_=f"area {colour}", cx=x, cy=y, r=3) for x, y in places]
         parts += _legend(number, name, colour)
     return _svg(title, parts)
 
@@ -98,23 +95,21 @@ def bar_chart(
     room = (scale.x(1) - scale.x(0)) * 0.8
     width = room / max(1, len(series))
     for number, (name, values) in enumerate(series.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = series_class(number)
         for group, value in enumerate(values):
             if value is None:
                 continue
             left = scale.x(group) + room / 8 + number * width
             top = scale.y(value)
-            parts.append(
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{width * 0.9:.1f}" '
-                f'height="{scale.y(0) - top:.1f}" fill="{colour}">'
-                f"<title>{escape(name)}: {value:.3g}</title></rect>"
-            )
+            size = {"width": width * 0.9, "height": scale.y(0) - top}
+            words = hint(f"{name}: {value:.3g}")
+            parts.append(element("rect", words, class_=f"area {colour}", x=left, y=top, **size))
         parts += _legend(number, name, colour)
     for group, text in enumerate(groups):
         middle = (scale.x(group) + scale.x(group + 1)) / 2
-        parts.append(_text(middle, HEIGHT - _BOTTOM + 18, text, "middle"))
+        parts.append(_words(middle, HEIGHT - _BOTTOM + 18, text, "middle"))
     if line_at is not None:
-        parts.append(_level(scale.y(line_at), 'stroke="#333" stroke-dasharray="4 3"'))
+        parts.append(_level(scale.y(line_at), "axis", "4 3"))
     return _svg(title, parts)
 
 
@@ -154,33 +149,40 @@ def map_chart(
     parts += [*_frame(title, x_label, y_label, scale), *_x_numbers(scale, _decades(*x_range))]
     line = 0
     for number, (_, name) in enumerate(bands):
-        parts += _legend(line, name, _BANDS[number])
+        parts += _legend(line, name, f"b{number}")
         line += 1
     for number, (name, level) in enumerate(levels.items()):
-        colour = _COLOURS[number]
+        colour = series_class(number)
         path = " ".join(
             f"M{scale.x(x):.1f},{scale.y(y):.1f}L{scale.x(other_x):.1f},{scale.y(other_y):.1f}"
             for (x, y), (other_x, other_y) in _contour(xs, ys, numbers, level)
         )
-        parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(element("path", class_=f"line {colour}", stroke_width=2, d=path))
         parts += _legend(line, name, colour)
         line += 1
     labels: list[tuple[str, float, float]] = []
     for number, (name, marks) in enumerate(points.items()):
-        colour = _COLOURS[len(levels) + number]
+        colour = series_class(len(levels) + number)
         parts += _legend(line, name, colour)
         line += 1
         for text, x, y in marks:
             left, top = scale.x(x), scale.y(y)
             labels.append((text, left, top))
-            parts.append(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="4" fill="{colour}" stroke="#fff"/>')
+            parts.append(element("circle", class_=f"area halo {colour}", cx=left, cy=top, r=4))
     parts += _labels(labels)
     return _svg(title, parts)
 
 
 _COLUMNS: Final = 120
 _ROWS: Final = 48
-_BANDS: Final = ("#e8d3d0", "#f4f4f0", "#dcebdc", "#b9d9bd", "#8fc39a")
+_BANDS: Final = (
+    ("#e8d3d0", "#4a3230"),
+    ("#f4f4f0", "#23292f"),
+    ("#dcebdc", "#20342a"),
+    ("#b9d9bd", "#2a5038"),
+    ("#8fc39a", "#3a7550"),
+)
+"""Colours of bands from the lowest number on, for light and for dark pages."""
 _LETTER: Final = 5.3
 _LINE: Final = 9.5
 _DOT: Final = 4.5
@@ -193,7 +195,7 @@ def _bands(
     ys: Sequence[float],
     numbers: Sequence[Sequence[float]],
     mosts: Sequence[float],
-) -> Iterator[str]:
+) -> Iterator[Markup]:
     """Rectangles of one colour, each as wide as its band goes on in its row."""
     for row in range(len(ys) - 1):
         middles = [(numbers[row][column] + numbers[row + 1][column + 1]) / 2 for column in range(len(xs) - 1)]
@@ -208,10 +210,8 @@ def _bands(
                 scale.y(ys[row + 1]),
                 scale.y(ys[row]),
             )
-            yield (
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left + 0.4:.1f}" '
-                f'height="{bottom - top + 0.4:.1f}" fill="{_BANDS[found[begin]]}"/>'
-            )
+            size = {"width": right - left + 0.4, "height": bottom - top + 0.4}
+            yield element("rect", class_=f"area b{found[begin]}", x=left, y=top, **size)
             begin = column
 
 
@@ -236,7 +236,7 @@ def _contour(
             yield from zip(crossings[::2], crossings[1::2], strict=True)
 
 
-def _labels(labels: Sequence[tuple[str, float, float]]) -> Iterator[str]:
+def _labels(labels: Sequence[tuple[str, float, float]]) -> Iterator[Markup]:
     """Write beside each point, where neither a point nor anything else is; nearest places first."""
     taken = [(x - _DOT, y + 3, 2 * _DOT) for _, x, y in labels]
     for text, x, y in labels:
@@ -259,10 +259,7 @@ def _labels(labels: Sequence[tuple[str, float, float]]) -> Iterator[str]:
         )
         left, top = next(free, beside[0])
         taken.append((left, top, width))
-        yield (
-            f'<text x="{left:.1f}" y="{top:.1f}" font-size="9.5" stroke="#fff" stroke-width="2" '
-            f'paint-order="stroke">{escape(text)}</text>'
-        )
+        yield label(text, left, top, "ink halo", font_size=9.5, stroke_width=2)
 
 
 def _decades(low: float, high: float) -> list[float]:
@@ -307,53 +304,51 @@ def _ticks(low: float, high: float) -> list[float]:
     return [low + step * number for number in range(math.ceil(span / step) + 1)]
 
 
-def _frame(title: str, x_label: str, y_label: str, scale: _Scale) -> Iterator[str]:
-    yield _text(_LEFT, 24, title, "start", size=16)
+def _frame(title: str, x_label: str, y_label: str, scale: _Scale) -> Iterator[Markup]:
+    yield label(title, _LEFT, 24, "title")
     for tick in scale.ticks:
         y = scale.y(tick)
-        yield _level(y, 'stroke="#ddd"')
-        yield _text(_LEFT - 6, y + 4, f"{tick:g}", "end")
+        yield _level(y, "grid")
+        yield _words(_LEFT - 6, y + 4, f"{tick:g}", "end")
     middle = (_LEFT + WIDTH - _RIGHT) / 2
-    yield _text(middle, HEIGHT - 12, x_label, "middle")
+    if x_label:
+        yield _words(middle, HEIGHT - 12, x_label, "middle")
     height = (_TOP + HEIGHT - _BOTTOM) / 2
-    yield (
-        f'<text x="16" y="{height:.1f}" text-anchor="middle" transform="rotate(-90 16 {height:.1f})">'
-        f"{escape(y_label)}</text>"
-    )
+    turn = f"rotate(-90 16 {height:.1f})"
+    yield label(y_label, 16, height, "ink", font_size=12, text_anchor="middle", transform=turn)
 
 
-def _level(y: float, look: str) -> str:
-    return f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" {look}/>'
+def _level(y: float, class_: str, dash: str | None = None) -> Markup:
+    ends = {"x1": _LEFT, "x2": WIDTH - _RIGHT, "y1": y, "y2": y}
+    return element("line", class_=class_, stroke_dasharray=dash, **ends)
 
 
-def _x_numbers(scale: _Scale, xs: Sequence[float]) -> Iterator[str]:
+def _x_numbers(scale: _Scale, xs: Sequence[float]) -> Iterator[Markup]:
     last = -math.inf
     for x in xs:
         place = scale.x(x)
         if place - last >= 34:
             last = place
-            yield _text(place, HEIGHT - _BOTTOM + 18, f"{x:g}", "middle")
+            yield _words(place, HEIGHT - _BOTTOM + 18, f"{x:g}", "middle")
 
 
-def _legend(number: int, name: str, colour: str) -> list[str]:
+def _legend(number: int, name: str, colour: str) -> list[Markup]:
     y = _TOP + 20 * number
     left = WIDTH - _RIGHT + 14
-    return [
-        f'<rect x="{left}" y="{y - 9}" width="12" height="12" fill="{colour}"/>',
-        _text(left + 18, y + 2, name, "start"),
-    ]
+    sample = element("rect", class_=f"area {colour}", x=left, y=y - 9, width=12, height=12)
+    return [sample, _words(left + 18, y + 2, name, "start")]
 
 
-def _text(x: float, y: float, text: str, anchor: str, size: int = 12) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
+def _words(x: float, y: float, text: str, anchor: str) -> Markup:
+    return label(text, x, y, "ink", text_anchor=anchor, font_size=12)
 
 
-def _svg(title: str, parts: Sequence[str]) -> str:
-    label = escape(title, {'"': "&quot;"})
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" font-family="sans-serif" font-size="12" fill="#222" role="img" '
-        f'aria-label="{label}">'
-    )
-    back = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
-    return "\n".join([head, back, *parts, "</svg>\n"])
+def _svg(title: str, parts: Sequence[Markup]) -> str:
+    light, dark = ("".join(_band_rules(shade)) for shade in (0, 1))
+    style = f"{light}@media (prefers-color-scheme:dark){{\n{dark}}}\n"
+    return document(WIDTH, HEIGHT, *parts, scope=_SCOPE, title=title, style=style)
+
+
+def _band_rules(shade: int) -> Iterator[str]:
+    for number, colours in enumerate(_BANDS):
+        yield f".{_SCOPE} .b{number}{{color:{colours[shade]}}}\n"

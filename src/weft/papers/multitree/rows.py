@@ -179,6 +179,10 @@ _READING: Final = (
     ". The paper speaks of time, but at its own mean speed-up of 2.3x no share of communication saves 81 % "
     "of it"
 )
+_SAME_READING: Final = (
+    ". It stands in one sentence with the 81 %, which can only be iterations, so it is read as they are; "
+    "the other reading is a variant"
+)
 
 
 def training_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
@@ -197,9 +201,16 @@ def training_rows(rows: Sequence[Trained]) -> Iterator[ClaimRow]:
             f"training, one after the other, {what}: more iterations a second",
             f"8x8 torus, MultiTree with messages; the most, by {name}",
             by[name] - 1,
-            f"read as less time it is {100 * (1 - 1 / by[name]):.1f} %{_READING if number == 81 else ''}",
+            f"read as less time it is {100 * (1 - 1 / by[name]):.1f} %"
+            f"{({81: _READING, 30: _SAME_READING}).get(number, '')}",
             f"multitree-{claim_id}",
             up_to=number,
+        )
+        yield percent_row(
+            f"variant: training, one after the other, {what}: less time",
+            f"8x8 torus, MultiTree with messages; the most, by {name}",
+            1 - 1 / by[name],
+            "the other reading of the same claim, which does not count",
         )
 
 

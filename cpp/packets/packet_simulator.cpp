@@ -1,5 +1,5 @@
-// Python half: src/weft/packets/execution.py.
-#include "packets/execution.hpp"
+// Python half: src/weft/packets/packet_simulator.py.
+#include "packets/packet_simulator.hpp"
 
 #include <algorithm>
 #include <memory>

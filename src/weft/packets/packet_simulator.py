@@ -1,7 +1,7 @@
 """Tables carried out packet by packet, on hardware that is described to the flit.
 
-docs/packets.md has the rules. The C++ half is ``cpp/packets/execution.cpp``, which executes tables, with
-``cpp/packets/packet_network.cpp``, which moves packets.
+docs/packets.md has the rules. The C++ half is ``cpp/packets/packet_simulator.cpp``, which executes tables,
+with ``cpp/packets/packet_network.cpp``, which moves packets.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft import _core, limits, units
 from weft.errors import InputError, LimitError, SimulationError, check_choice
+from weft.notebook_display import ShortRepr
 from weft.packets.engine_input import Program
-from weft.packets.execution_work import estimate_preparation, estimate_run
 from weft.packets.hardware import Hardware, find_hardware
 from weft.packets.network_channels import Channels, Ways, make_channels
+from weft.packets.simulation_work import estimate_preparation, estimate_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,8 +77,8 @@ _NUMBERS: Final = (*_DERIVED, *_COUNTED, *_WORK)
 """Fields and properties of a result that are numbers of its document."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PacketResult:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PacketResult(ShortRepr):
     """Times of one run.
 
     Parameters
@@ -276,8 +277,6 @@ def _run(
         raise limits.too_long(name)
     if detail == "flit":
         _check_cycles(name, channels, hardware)
-        if rules.prioritised:
-            raise InputError(f"{name}: allocators of flits know no priority; use detail='packet' for it")
     pieces = {"flit": _FLIT_BY_FLIT, "packet": 0, "message": _PIECES}[detail]
     columns, paths = program.table_columns(), network.ways.columns()
     # By flits, each unit that passes a channel is one.
@@ -299,7 +298,7 @@ def _run(
                 credit_ps=hardware.credit_cycles * hardware.cycle_ps,
             ),
             _packet_form(hardware, rules),
-            _execution_rules(tables, hardware, rules, biggest, network.switched, max_work),
+            _simulation_rules(tables, hardware, rules, biggest, network.switched, max_work),
             pieces,
         )
     except OverflowError as error:
@@ -335,7 +334,7 @@ def _packet_form(hardware: Hardware, rules: Rules) -> _core.PacketForm:
     )
 
 
-def _execution_rules(
+def _simulation_rules(
     tables: Tables, hardware: Hardware, rules: Rules, biggest: int, switched: bool, max_work: float | None
 ) -> _core.ExecutionRules:
     """The rules of the network interfaces and the limits of a run, as the engine takes them.

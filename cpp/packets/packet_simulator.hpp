@@ -3,7 +3,7 @@
 // A table has steps; a step has entries, or none (a NOP); an entry waits for messages and then sends some. Who may
 // send when is docs/packets.md.
 //
-// Python half: src/weft/packets/execution.py.
+// Python half: src/weft/packets/packet_simulator.py.
 #pragma once
 
 #include <cstdint>
