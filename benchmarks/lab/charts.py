@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
+
+from weft.svg import document, element, label
 
 WIDTH, LABEL, RIGHT, ROW, TOP = 860, 265, 165, 30, 52
-OWN, OTHER, TEXT, FAINT, MARK = "#1f7a8c", "#b8bfc6", "#1d2329", "#6b747c", "#d1495b"
+SCOPE = "weft-bars"
+STYLE = f"""
+.{SCOPE} .own{{fill:#1f7a8c}}
+.{SCOPE} .other{{fill:#b8bfc6}}
+@media (prefers-color-scheme:dark){{
+.{SCOPE} .own{{fill:#3fa9bd}}
+.{SCOPE} .other{{fill:#5b6670}}
+}}
+"""
 
 
 @dataclass(frozen=True)
@@ -25,41 +34,29 @@ def draw_bars(title: str, bars: list[Bar]) -> str:
     longest = max(max(bar.spread[1], bar.predicted or 0) for bar in bars)
     scale = (WIDTH - LABEL - RIGHT) / longest
     height = TOP + ROW * len(bars) + 34
-    parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
-            f'height="{height}" font-family="system-ui, sans-serif" font-size="13">'
-        ),
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="14" y="28" font-size="15" font-weight="600" fill="{TEXT}">{escape(title)}</text>',
-    ]
+    parts = [label(title, 14, 28, "title", style="font-size:15px")]
     own = bars[0].median
     for index, bar in enumerate(bars):
         y = TOP + ROW * index
         middle = y + 10
         low, high = (LABEL + one * scale for one in bar.spread)
         ends = "".join(f"M{x:.1f} {middle - 4}v8" for x in (low, high))
+        look = "own" if bar.own else "other"
         parts += [
-            f'<text x="{LABEL - 8}" y="{y + 15}" text-anchor="end" fill="{TEXT}">{escape(bar.name)}</text>',
-            (
-                f'<rect x="{LABEL}" y="{y}" width="{bar.median * scale:.1f}" height="20" '
-                f'fill="{OWN if bar.own else OTHER}"/>'
-            ),
-            (f'<path d="M{low:.1f} {middle}H{high:.1f}{ends}" stroke="{TEXT}" fill="none"/>'),
+            label(bar.name, LABEL - 8, y + 15, "ink", text_anchor="end", font_size=13),
+            element("rect", class_=look, x=LABEL, y=y, width=bar.median * scale, height=20),
+            element("path", class_="axis", d=f"M{low:.1f} {middle}H{high:.1f}{ends}"),
         ]
         if bar.predicted is not None:
             x = LABEL + bar.predicted * scale
-            parts.append(f'<path d="M{x:.1f} {y - 3}v26" stroke="{MARK}" stroke-width="2"/>')
+            parts.append(element("path", class_="mark", stroke_width=2, d=f"M{x:.1f} {y - 3}v26"))
         end = max(high, LABEL + (bar.predicted or 0) * scale) + 8
         times = "" if index == 0 else f", {bar.median / own:.2f} times"
-        parts.append(f'<text x="{end:.1f}" y="{y + 15}" fill="{TEXT}">{bar.median:.3f} s{times}</text>')
+        parts.append(label(f"{bar.median:.3f} s{times}", end, y + 15, "ink", font_size=13))
     below = TOP + ROW * len(bars) + 18
+    words = "predicted; bars: median of what was measured, from fastest to slowest"
     parts += [
-        f'<path d="M{LABEL} {below - 11}v14" stroke="{MARK}" stroke-width="2"/>',
-        (
-            f'<text x="{LABEL + 8}" y="{below}" fill="{FAINT}">predicted; bars: median of what was measured, '
-            "from fastest to slowest</text>"
-        ),
-        "</svg>",
+        element("path", class_="mark", stroke_width=2, d=f"M{LABEL} {below - 11}v14"),
+        label(words, LABEL + 8, below, style="font-size:13px"),
     ]
-    return "\n".join(parts) + "\n"
+    return document(WIDTH, height, *parts, scope=SCOPE, title=title, style=STYLE)

@@ -132,3 +132,44 @@ def test_the_flow_between_the_halves(spec: str, expected: float | None) -> None:
 
 def test_runs_of_ranks_are_short() -> None:
     assert describe_group((0, 2, 3, 4, 9)) == "0, 2-4, 9"
+
+
+def test_a_load_is_drawn_with_its_unit_and_printed(weft: Run) -> None:
+    spec = "torus:4x4@bw=16GB/s,lat=150ns+fail=5-6"
+    given = ("--load", "ring", "--size", "64MiB", "--segment", "none")
+    outcome = weft("topology", spec, *given, "--svg", "load.svg")
+    assert outcome.code == 0
+    assert "ring all_reduce of 64MiB: 7.869 ms" in outcome.out
+    assert "46 of 62 links carry nothing" in outcome.out
+    picture = Path("load.svg").read_text("utf-8")
+    assert "≤ 7.86 ms busy" in picture
+    assert "ring all_reduce of 64MiB, whole messages: 7.869 ms" in picture
+    stored = Path(__file__).parents[2] / "docs" / "images" / "load-ring.svg"
+    assert picture == stored.read_text("utf-8"), "the picture of the README; draw it with tools/pictures.py"
+
+
+def test_the_document_of_a_load_has_the_time_of_every_link(weft: Run) -> None:
+    given = ("--load", "ring", "--size", "1MiB", "--collective", "all_gather")
+    found = weft("topology", "ring:4", *given, "--json").document
+    assert found["load"]["collective"] == "all_gather"
+    assert len(found["load"]["link_busy_ps"]) == found["links"]
+    assert max(found["load"]["link_busy_ps"]) <= found["load"]["time_ps"]
+    assert "load" not in weft("topology", "ring:4", "--json").document
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--load", "ring"], "give --size, such as --size 64MiB"),
+        (["--size", "1MiB"], "--size: is for a load; give --load"),
+        (["--segment", "none"], "--segment: is for a load"),
+        (["--load", "rings", "--size", "1MiB"], "did you mean ring"),
+        (["--load", "bucket", "--size", "1MiB"], ""),
+        (["--load", "ring", "--size", "1MiB", "--root", "1"], "all_reduce has no root"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(weft: Run, given: list[str], complaint: str) -> None:
+    outcome = weft("topology", "switch:5", *given)
+    assert outcome.code == 2
+    assert complaint in outcome.err
+    assert outcome.err.count("\n") == 1

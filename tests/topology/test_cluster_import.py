@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from weft.errors import InputError, WeftError
-from weft.topology.cluster_fabric import ClusterOptions, share_out
+from weft.topology.cluster_fabric import ClusterOptions, _usable_names, share_out
 from weft.topology.cluster_import import import_cluster
-from weft.topology.load import read_topology
+from weft.topology.load import load_topology, parse_topology
 
 DATA = Path(__file__).parents[1] / "data" / "topology"
 TREE, YAML, RAILS = (DATA / n for n in ("tree.slurm.conf", "several.slurm.yaml", "rails.ibnetdiscover.txt"))
 GRAPH, DGX = DATA / "hgx.ncclgraph.xml", DATA / "dgx-a100.nccl.xml"
 GB = 10**9
-MUTATED = 150
+MUTATED = 40
 """Of each sample; tools/fuzz.py tries very many more."""
 
 
@@ -27,9 +27,17 @@ def test_boxes_of_a_spec_are_put_into_a_slurm_tree() -> None:
     assert (cluster.ranks, cluster.switches) == (512, 5 + 64)
     assert cluster.hosts[1] == tuple(range(8, 16))
     speeds = {cluster.link_name(link): int(cluster.bandwidth[link]) for link in range(cluster.links)}
-    assert speeds["0->s5"] == 450 * GB
-    assert speeds["0->s0"] == 50 * GB
-    assert speeds["s0->s4"] == 16 * 8 * 50 * GB // 2
+    assert speeds["0->node001.nvswitch"] == 450 * GB
+    assert speeds["0->leaf1"] == 50 * GB
+    assert speeds["leaf1->core"] == 16 * 8 * 50 * GB // 2
+
+
+def test_names_that_a_topology_cannot_have_are_changed() -> None:
+    names = _usable_names(["leaf1", "s0", "12", "a, b+c", "a_ b>c", "", "leaf1", "leaf1"])
+    assert names[:4] == ["leaf1", "switch-s0", "switch-12", "a_ b_c"]
+    assert len(set(names)) == len(names)
+    text = "SwitchName=s0 Nodes=n[1-2]\nSwitchName=s1 Nodes=n[3-4]\nSwitchName=s2 Switches=s[0-1]\n"
+    assert parse_topology(text, "x").switch_names == ("switch-s0", "switch-s1", "switch-s2")
 
 
 def test_nics_that_no_file_knows_come_from_options() -> None:
@@ -69,8 +77,9 @@ def test_nics_of_a_dump_meet_the_ports_of_the_fabric() -> None:
     cluster = import_cluster([RAILS], boxes=[str(GRAPH)]).topology
     speeds = {cluster.link_name(link): int(cluster.bandwidth[link]) for link in range(cluster.links)}
     # The graph's NICs are of 48 GB/s and next to GPUs 0 and 2; the cables of 50 GB/s lead to two leaves.
-    assert speeds["0->s0"] == speeds["2->s1"] == 48 * GB
-    assert "1->s0" not in speeds
+    leaf, other = cluster.switch_names[:2]
+    assert speeds[f"0->{leaf}"] == speeds[f"2->{other}"] == 48 * GB
+    assert f"1->{leaf}" not in speeds
     with pytest.raises(InputError, match=r"node01 has 2 ports on the fabric, but .* has \d NICs"):
         import_cluster([RAILS], boxes=[str(DGX)])
 
@@ -88,8 +97,8 @@ def test_a_later_box_replaces_an_earlier_one_on_its_hosts() -> None:
     [
         ([TREE, DGX], {}, "describes no network between machines; give a file .* with --box"),
         ([TREE, DATA / "block.slurm.conf"], {}, "are both of the kind topology.conf"),
-        ([TREE], {"boxes": [str(RAILS)]}, "describes a network between machines; --box is for one machine"),
-        ([TREE], {"boxes": ["dgx-h100:2"]}, "has 16 GPUs on 2 machines; --box is for one machine"),
+        ([TREE], {"boxes": [str(RAILS)]}, "describes a network between machines; a box is one machine"),
+        ([TREE], {"boxes": ["dgx-h100:2"]}, "has 16 GPUs on 2 machines; a box is one machine"),
         ([TREE], {"wanted": "x"}, "only a topology.yaml has several"),
         ([], {}, "nothing to import"),
     ],
@@ -114,27 +123,47 @@ def test_gpus_and_nics_are_shared_out_evenly(gpus: int, nics: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize(
-    "sample",
-    sorted(p for p in DATA.iterdir() if any(word in p.name for word in ("slurm", "ibnet", "ncclgraph"))),
-    ids=lambda path: path.name,
-)
-def test_a_damaged_sample_is_a_topology_or_one_line_of_error(sample: Path) -> None:
-    chance = random.Random(sample.name)
+SAMPLES = sorted(path for path in DATA.iterdir() if path.is_file())
+
+
+def damage(whole: bytes, chance: random.Random) -> bytes:
+    data = bytearray(whole)
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at = chance.randrange(len(data))
+        data[at : at + chance.choice((0, 1, 8, 60))] = chance.choice(
+            (b"", b"[", b"]", b",", b"-", b" ", b"\n", b'"', b"9", b"99999", b"=", b"\xff", b"#", b":")
+        )
+    return bytes(data)
+
+
+def outcomes(sample: Path, count: int, file: Path) -> Counter[str]:
+    """Read so many damaged copies of a sample, alone and as one of two machines, and count what comes out."""
+    chance, found = random.Random(sample.name), Counter[str]()
     whole = sample.read_bytes()
-    taken = 0
-    for _ in range(MUTATED):
-        data = bytearray(whole)
-        for _ in range(chance.choice((1, 1, 2, 5))):
-            at = chance.randrange(len(data))
-            data[at : at + chance.choice((0, 1, 8, 60))] = chance.choice(
-                (b"", b"[", b"]", b",", b"-", b" ", b"\n", b'"', b"9", b"99999", b"=", b"\xff", b"#", b":")
-            )
-        problem = ""
-        try:
-            read_topology(io.BytesIO(bytes(data)), "input")
-        except WeftError as error:
-            problem = str(error)
-        assert "\n" not in problem
-        taken += not problem
-    assert 0 < taken < MUTATED
+    for _ in range(count):
+        file.write_bytes(damage(whole, chance))
+        for name in (str(file), f"{file}*2@nic=10GB/s"):
+            kind = "alone" if name == str(file) else "as a box"
+            problem = "none"
+            try:
+                load_topology(name)
+            except WeftError as error:
+                problem = str(error)
+            assert len(problem.splitlines()) == 1, repr(problem)
+            found[f"{kind}, {'taken' if problem == 'none' else 'refused'}"] += 1
+    return found
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_a_damaged_sample_is_a_topology_or_one_line_of_error(sample: Path, tmp_path: Path) -> None:
+    found = outcomes(sample, MUTATED, tmp_path / "input")
+    assert 0 < found["alone, taken"] < MUTATED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_ten_thousand_damaged_samples_are_topologies_or_one_line_of_error(
+    sample: Path, tmp_path: Path
+) -> None:
+    found = outcomes(sample, 10_000, tmp_path / "input")
+    assert found["alone, taken"] + found["alone, refused"] == 10_000

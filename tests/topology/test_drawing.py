@@ -19,6 +19,7 @@ from support.examples import examples
 
 from weft.errors import InputError
 from weft.topology import Topology, load_topology
+from weft.topology.cluster_import import import_cluster
 from weft.topology.drawing import draw_svg
 from weft.topology.layout import lay_out
 
@@ -146,18 +147,20 @@ def test_the_same_topology_is_drawn_the_same() -> None:
     assert load_topology("ring:4")._repr_svg_() == draw_svg(load_topology("ring:4"))
 
 
-def test_a_large_cluster_has_dots_instead_of_numbers_and_stays_small() -> None:
-    text = draw_svg(load_topology("torus:32x32"))
-    assert classes(parse(text))["number"] == 0
-    assert len(text) < 200_000
+def test_a_grid_of_many_ranks_that_differ_has_dots_instead_of_numbers_and_stays_small() -> None:
+    broken = draw_svg(load_topology("torus:32x32+fail=40-41"))
+    loaded = draw_svg(load_topology("torus:32x32"), load=range(4096))
+    for text, most in ((broken, 200_000), (loaded, 350_000)):
+        assert classes(parse(text))["rank"] > 1000
+        assert classes(parse(text))["number"] == 0
+        assert len(text) < most
 
 
-def test_a_huge_cluster_is_only_summed_up() -> None:
-    text = draw_svg(load_topology("torus:64x64"))
-    assert "4,096 ranks" in text
+def test_a_cluster_without_parts_that_are_alike_is_only_summed_up_where_it_is_too_large() -> None:
+    text = draw_svg(load_topology("fullmesh:200"))
+    assert "200 ranks" in text
     assert "too large to draw" in text
     assert len(text) < 5000
-    assert "too large to draw" in draw_svg(load_topology("fullmesh:200"))
 
 
 def test_a_grid_stands_in_rows_and_columns() -> None:
@@ -310,3 +313,44 @@ def test_cables_past_a_router_of_a_dragonfly_bow() -> None:
     bend = lay_out(topology).bend
     assert (first, first + 1) not in bend
     assert bend[first, first + 3] < 0
+
+
+def speed_labels(spec: str) -> list[str]:
+    return re.findall(r'<text class="speed"[^>]*>([^<]*)</text>', draw_svg(load_topology(spec)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "label"),
+    [
+        ("dgx-h100:2+fail=host0.nic5", "slowest: 50 GB/s"),
+        ("leafspine:16x8@oversub=3", "slowest: 50 GB/s"),
+        ("dgx-h100:4@spines=2+speed=leaf0-spine1:10GB/s", "slowest: 10 GB/s x 2"),
+        ("torus:4x4+speed=5-6:1GB/s", "1 GB/s"),
+        ("torus:4x4+speed=5>6:1GB/s", "5 → 6: 1 GB/s"),
+        ("torus:4x4x4+speed=0-1:1GB/s", "slowest: 1 GB/s"),
+        ("torus:32x32+speed=0-1:1GB/s", "1 GB/s"),
+        ("dragonfly:9,4,2@global=5GB/s", "slowest: 5 GB/s"),
+        (f"{DATA}/tree.slurm.conf", "slowest: 50 GB/s"),
+    ],
+)
+def test_the_slowest_cable_of_a_large_drawing_has_a_label(spec: str, label: str) -> None:
+    assert speed_labels(spec) == [label]
+
+
+def test_a_network_of_one_speed_needs_no_label() -> None:
+    assert speed_labels("tpu-v4:4x4x4") == []
+
+
+def test_the_slowest_cable_of_a_small_drawing_has_a_label_even_where_there_is_no_room() -> None:
+    assert "1.234 KB/s" in speed_labels("switch:3+speed=0-s0:1234B/s")
+    assert any("1 → 0: 10 MB/s" in text for text in speed_labels("mesh:4+speed=1>0:10MB/s"))
+
+
+def test_imported_machines_are_frames_with_their_names() -> None:
+    cluster = import_cluster([DATA / "rails.ibnetdiscover.txt"], boxes=["switch:4@bw=100GB/s"]).topology
+    layout = lay_out(cluster)
+    assert [box.label for box in layout.boxes] == ["node01", "node02", "node03", "node04"]
+    text = draw_svg(cluster)
+    assert all(f">{name}</text>" in text for name in ("leaf1", "leaf2", "spine1", "node03"))
+    height = {name: layout.at[cluster.parse_node(name)][1] for name in ("leaf1", "spine1", "node01.switch0")}
+    assert height["spine1"] < height["leaf1"] < layout.at[0][1] < height["node01.switch0"]

@@ -41,7 +41,7 @@ def test_eighteen_links_to_everyone_are_an_nvswitch() -> None:
 
 def test_what_was_assumed_is_said() -> None:
     assert load_topology(DATA / "h100.nvidia-smi.txt").notes == (
-        "nominal speed of each direction: one NVLink 25GB/s, PCIe 31.5GB/s, between CPUs 16GB/s",
+        "nominal speed of each direction: one NVLink 25GB/s, PCIe 63GB/s, between CPUs 16GB/s",
         "GPUs 0, 1, 2, 3, 4, 5, 6, 7 are on an NVSwitch: cables to all others would be too many",
         "PCIe, CPUs and NICs are left out: NVLink joins all GPUs",
         "latency of a link: NVLink 500ns",

@@ -22,8 +22,8 @@ def test_a_tree_of_64_nodes_has_its_leaves_below_one_core() -> None:
     assert (cluster.ranks, cluster.switches, cluster.links) == (64, 5, 136)
     assert [len(group) for group in cluster.groups] == [16] * 4
     speeds = {cluster.link_name(link): int(cluster.bandwidth[link]) for link in range(cluster.links)}
-    assert speeds["0->s0"] == 50 * GB
-    assert speeds["s0->s4"] == speeds["s4->s0"] == 16 * 50 * GB
+    assert speeds["0->leaf1"] == 50 * GB
+    assert speeds["leaf1->core"] == speeds["core->leaf1"] == 16 * 50 * GB
 
 
 def test_everything_that_a_tree_does_not_say_is_noted() -> None:
@@ -69,7 +69,7 @@ def test_uplinks_are_shared_out_over_several_switches_above() -> None:
     spines = TREE.replace("SwitchName=top", "SwitchName=top[1-2]")
     cluster = parse_topology(spines, "spines")
     speeds = {cluster.link_name(link): int(cluster.bandwidth[link]) for link in range(cluster.links)}
-    assert speeds["s0->s2"] == speeds["s0->s3"] == 50 * GB
+    assert speeds["a->top1"] == speeds["a->top2"] == 50 * GB
 
 
 @pytest.mark.parametrize(

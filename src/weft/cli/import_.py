@@ -61,7 +61,7 @@ def command(
     A FILE is Slurm's topology.conf or topology.yaml, or the output of ibnetdiscover, or both: Slurm then says
     which machines there are and in which order, ibnetdiscover how they are cabled. Slurm ignores
     topology.conf where topology.yaml exists, and so does this command. A single FILE may also be anything
-    else that weft topology reads.
+    else that weft topology takes, such as one machine many times: topo.xml*16@fabric=rails.
 
     WHAT is a file or spec of one machine: an NCCL topology or graph XML file, the output of nvidia-smi topo
     -m, a TOML file, or a spec such as dgx-h100:1. Without it a machine is one rank.

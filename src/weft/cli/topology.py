@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
+from weft.cli.link_load import LoadOptions, load_document, show_load
 from weft.cli.output import check_outputs, make_console, make_table, print_json, write_output
 from weft.errors import printable
 
@@ -25,23 +26,47 @@ _MOST_CLASSES = 12
     epilog=options.examples(
         "weft topology torus:4x4",
         "weft topology hosts:8,4,2@intra=100GB/s,uplink=10GB/s --svg cluster.svg",
+        "weft topology torus:4x4+fail=5-6 --load ring --size 64MiB --svg load.svg",
         "weft topology dgx-h100:2+fail=host0.nic1 --routes 1 9",
         "weft topology nccl-topo.xml --toml cluster.toml",
+        "weft topology 'nccl-topo.xml*16@fabric=leafspine,oversub=3' --svg cluster.svg",
     ),
 )
 @click.argument("topology")
 @click.option("--svg", metavar="FILE", help="Write a drawing.")
 @click.option("--toml", metavar="FILE", help="Write a topology file; - for standard output.")
 @click.option("--routes", nargs=2, metavar="A B", help="Show the path from rank A to rank B.")
+@click.option(
+    "--load",
+    cls=options.AlgorithmOption,
+    metavar=options.OR_OWN,
+    help="Simulate this algorithm; the drawing shows how long each link is busy.",
+)
+@click.option("--size", type=options.SIZE, help="Bytes per rank for --load, such as 64MiB.")
+@options.collective
+@options.root
+@options.segment
 @options.as_json
 def command(
-    topology: str, svg: str | None, toml: str | None, routes: tuple[str, str] | None, as_json: bool
+    topology: str,
+    svg: str | None,
+    toml: str | None,
+    routes: tuple[str, str] | None,
+    load: str | None,
+    size: int | None,
+    collective: str,
+    root: int,
+    segment: str | int,
+    as_json: bool,
 ) -> None:
     """Describe, draw or convert a cluster.
 
     TOPOLOGY is a spec KIND:SHAPE[@option=value,...][+fail=A-B,...], a TOML file, an NCCL XML file, the output
     of nvidia-smi topo -m or ibnetdiscover, Slurm's topology.conf or topology.yaml, a plan, or - for one of
     these on standard input. weft import joins several of these.
+
+    With --load, the links of the drawing have the colour of the time that each is busy in one collective.
+    --collective, --root and --segment are for --load.
 
     \b
     ring:8  mesh:4x4  torus:4x4x4  hypercube:6  fullmesh:8    ranks wired to ranks
@@ -53,6 +78,7 @@ def command(
     leafspine:16x8@oversub=3  threetier:16x8@pods=4           boxes x GPUs on leaves, spines, cores
     dgx-a100:K  dgx-h100:K  dgx-b200:K  mi300x:K              K boxes on rails, @fabric=leafspine ..
     gb200-nvl72:K                                             K racks of 72 GPUs on rails
+    topo.xml*16@fabric=leafspine,oversub=3                    16 machines as a file describes one
     tpu-v4:4x4x8  tpu-v5p:4x4x8  ocs:4x4x8  trn2:K            tori; a slice closes by whole blocks
     spark-ring:4  mac-mesh:4                                  at home
     hosts:8,4,2                                               uneven hosts behind one core
@@ -66,20 +92,27 @@ def command(
     from weft.cli.inputs import obtain_topology
 
     check_outputs(svg, toml, as_json=as_json)
+    asked = LoadOptions(load, size, collective, root, segment)
+    asked.check()
     found = obtain_topology(topology)
     path_links = None if routes is None else _find_path(found, *routes)
+    result = asked.simulate(found)
     if svg is not None:
         from weft.topology.drawing import draw_svg
 
-        write_output(svg, draw_svg(found).encode())
+        write_output(svg, (draw_svg(found) if result is None else result.to_svg()).encode())
     if toml is not None:
         from weft.topology.toml_file import format_toml
 
         write_output(toml, format_toml(found).encode())
     if as_json:
-        print_json(_as_dict(found, path_links))
+        document = _as_dict(found, path_links)
+        print_json(document if result is None else document | {"load": load_document(result)})
     elif "-" not in (svg, toml):
-        _show(found, path_links, make_console())
+        console = make_console()
+        _show(found, path_links, console)
+        if result is not None:
+            show_load(result, console)
         written = [printable(path) for path in (svg, toml) if path is not None]
         if written:
             click.echo(f"\nwrote {', '.join(written)}")
@@ -112,10 +145,10 @@ def _show(topology: Topology, path: tuple[int, ...] | None, console: Console) ->
 
 def _facts(topology: Topology, distances: Distances | None) -> list[tuple[str, str]]:
     from weft.cli import facts
-    from weft.units import count, format_bandwidth, format_time
+    from weft.units import count, format_time, human_bandwidth
 
     degree, speed = facts.rank_degrees(topology)
-    noun, speeds = "link" if int(degree.max()) == 1 else "links", facts.span(speed, format_bandwidth)
+    noun, speeds = "link" if int(degree.max()) == 1 else "links", facts.span(speed, human_bandwidth)
     before = (
         f", numbered anew; before: {facts.describe_group(topology.rank_labels)}"
         if topology.rank_labels
@@ -134,7 +167,7 @@ def _facts(topology: Topology, distances: Distances | None) -> list[tuple[str, s
         ]
     halves = facts.half_to_half(topology)
     if halves is not None:
-        found.append(("halves", f"{format_bandwidth(halves)} from the first half of the ranks to the second"))
+        found.append(("halves", f"{human_bandwidth(halves)} from the first half of the ranks to the second"))
     if distances is None:
         found.append(("distances", f"not measured above {facts.MOST_RANKS:,} ranks"))
     groups = [facts.describe_group(members) for members in topology.groups]
@@ -149,15 +182,13 @@ def _facts(topology: Topology, distances: Distances | None) -> list[tuple[str, s
 
 def _show_links(topology: Topology, console: Console) -> None:
     from weft.cli.facts import link_classes
-    from weft.units import format_bandwidth, format_time
+    from weft.units import format_time, human_bandwidth
 
     classes = link_classes(topology)
     console.print()
     table = make_table("links", "from-to", "bandwidth", "latency", left=("from-to",))
     for row in classes[:_MOST_CLASSES]:
-        table.add_row(
-            f"{row.count:,}", row.kind, format_bandwidth(row.bandwidth), format_time(row.latency_ps)
-        )
+        table.add_row(f"{row.count:,}", row.kind, human_bandwidth(row.bandwidth), format_time(row.latency_ps))
     if len(classes) > _MOST_CLASSES:
         rest = sum(row.count for row in classes[_MOST_CLASSES:])
         table.add_row(f"{rest:,}", f"{len(classes) - _MOST_CLASSES} more kinds", "", "")
@@ -165,14 +196,14 @@ def _show_links(topology: Topology, console: Console) -> None:
 
 
 def _show_path(topology: Topology, path: tuple[int, ...], console: Console) -> None:
-    from weft.units import count, format_bandwidth, format_time
+    from weft.units import count, format_time, human_bandwidth
 
     ends = f"{topology.link_src[path[0]]} to {topology.link_dst[path[-1]]}"
     latency = format_time(int(topology.latency_ps[list(path)].sum()))
-    speed = format_bandwidth(int(topology.bandwidth[list(path)].min()))
+    speed = human_bandwidth(int(topology.bandwidth[list(path)].min()))
     table = make_table("hop", "link", "name", "bandwidth", "latency", left=("name",))
     for hop, link in enumerate(path, 1):
-        wire = format_bandwidth(int(topology.bandwidth[link])), format_time(int(topology.latency_ps[link]))
+        wire = human_bandwidth(int(topology.bandwidth[link])), format_time(int(topology.latency_ps[link]))
         table.add_row(str(hop), str(link), topology.link_name(link), *wire)
     console.print(f"\nroute {ends}: {count(len(path), 'hop')}, {latency}, {speed}")
     console.print_table(table)

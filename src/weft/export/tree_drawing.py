@@ -15,7 +15,8 @@ import numpy as np
 from weft import limits
 from weft.errors import ScheduleError
 from weft.schedule.ir import Op
-from weft.topology.drawing_style import NAMESPACE, STYLE, clean_text
+from weft.svg import Markup, document, element, join, label, shifted
+from weft.topology.drawing_style import SCOPE, STYLE
 from weft.topology.layout import Layout, lay_out
 from weft.topology.line_shapes import arrow_data, draw_course, path_data, point_along
 
@@ -105,23 +106,22 @@ def draw_trees(schedule: Schedule, chunks: Sequence[int] = (0,)) -> str:
     blocks, y = [], _HEAD
     for chunk in chunks:
         block, height = pen.block(chunk, columns)
-        blocks.append(f'<g transform="translate({_MARGIN:.0f} {y:.1f})">{block}</g>')
+        blocks.append(shifted(_MARGIN, y, block))
         y += height
     tall = y + 30
-    name = clean_text(f"{schedule.collective} by {schedule.algorithm} on {topology.name}")
-    box = f'viewBox="0 0 {wide:.0f} {tall:.0f}" width="{wide:.0f}" height="{tall:.0f}"'
+    name = f"{schedule.collective} by {schedule.algorithm} on {topology.name}"
     note = "circles are ranks, filled where the chunk is, or a part of its sum; a ring marks where it belongs"
-    parts = [
-        f'<svg xmlns="{NAMESPACE}" class="weft-topology" role="img" {box} style="max-width:100%">',
-        f"<title>{name}</title><style>{STYLE}{_TREE_STYLE}</style>",
-        f'<rect class="page" x="0.5" y="0.5" width="{wide - 1:.0f}" height="{tall - 1:.0f}" rx="10"/>',
-        f'<text class="title" x="{_MARGIN:.0f}" y="32">{name}</text>',
-        f'<text class="note" x="{_MARGIN:.0f}" y="51">{note}</text>',
+    return document(
+        wide,
+        tall,
+        label(name, _MARGIN, 32, "title"),
+        label(note, _MARGIN, 51),
         *blocks,
-        f'<g transform="translate({_MARGIN:.0f} {tall - 16:.1f})">{_legend(schedule.steps)}</g>',
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+        shifted(_MARGIN, tall - 16, _legend(schedule.steps)),
+        scope=SCOPE,
+        title=name,
+        style=STYLE + _TREE_STYLE,
+    )
 
 
 def _colour(step: int, steps: int) -> str:
@@ -133,20 +133,19 @@ def _colour(step: int, steps: int) -> str:
     return "#" + bytes(round((1 - part) * a + part * b) for a, b in zip(*ends, strict=True)).hex()
 
 
-def _legend(steps: int) -> str:
+def _legend(steps: int) -> Markup:
     count = min(steps, _LEGEND_STEPS)
     shown = [round(place * (steps - 1) / max(count - 1, 1)) for place in range(count)]
     parts = [
-        '<path class="link past" stroke-width="2" d="M0 -4H20"/>',
-        '<text class="note" x="26" y="0">used before</text>',
+        element("path", class_="link past", stroke_width=2, d="M0 -4H20"),
+        label("used before", 26, 0),
     ]
     for place, step in enumerate(shown):
         x = 112 + 74 * place
-        parts.append(
-            f'<path class="link" stroke-width="4" style="color:{_colour(step, steps)}" d="M{x} -4h20"/>'
-        )
-        parts.append(f'<text class="note" x="{x + 26}" y="0">step {step}</text>')
-    return "".join(parts)
+        look = f"color:{_colour(step, steps)}"
+        parts.append(element("path", class_="link", stroke_width=4, style=look, d=f"M{x} -4h20"))
+        parts.append(label(f"step {step}", x + 26, 0))
+    return join(parts)
 
 
 class _TreePen:
@@ -166,13 +165,13 @@ class _TreePen:
         self.wires = "".join(path_data(draw_course(layout, *pair)) for pair in self.cables)
         self.size = min(layout.radius * 0.82, 13.0)
 
-    def block(self, chunk: int, columns: int) -> tuple[str, float]:
+    def block(self, chunk: int, columns: int) -> tuple[Markup, float]:
         """All networks of a chunk, and how much room they take downwards."""
         schedule = self.schedule
         rows = np.flatnonzero(schedule.chunk == chunk).tolist()
         hops = [hop for row in rows for hop in self._hops(row)]
         title = f"chunk {chunk} of 0..{schedule.chunks - 1}, {len(rows)} transfers"
-        parts = [f'<text class="title" x="0" y="14">{title}</text>']
+        parts = [label(title, 0, 14, "title")]
         networks = [("all steps", self._whole(hops), self._holders(chunk, rows, schedule.steps))]
         for step in range(schedule.steps):
             kinds = {int(schedule.op[row]) for row in rows if schedule.step[row] == step}
@@ -182,14 +181,11 @@ class _TreePen:
         across, down = self.width + _GAP, self.height + _CAPTION + 12
         for place, (caption, lines, holders) in enumerate(networks):
             x, y = place % columns * across, 30 + place // columns * down
-            body = f'<path class="wire" stroke-width="1.2" d="{self.wires}"/>{"".join(lines)}'
-            body += "".join(self._node(chunk, node, holders) for node in range(self.topology.nodes))
-            shift = f"translate({-self.left:.1f} {_CAPTION - self.top:.1f})"
-            parts.append(
-                f'<g class="network" transform="translate({x:.1f} {y:.1f})">'
-                f'<text class="note" x="0" y="14">{caption}</text><g transform="{shift}">{body}</g></g>'
-            )
-        return "\n".join(parts), 30 + -(-len(networks) // columns) * down + 14
+            wires = element("path", class_="wire", stroke_width=1.2, d=self.wires)
+            nodes = [self._node(chunk, node, holders) for node in range(self.topology.nodes)]
+            network = shifted(-self.left, _CAPTION - self.top, wires, *lines, *nodes)
+            parts.append(shifted(x, y, label(caption, 0, 14), network, class_="network"))
+        return join(parts, "\n"), 30 + -(-len(networks) // columns) * down + 14
 
     def _hops(self, row: int) -> Iterator[_Hop]:
         """Links of a transfer."""
@@ -210,28 +206,27 @@ class _TreePen:
                     found.discard(int(schedule.src[row]))
         return found
 
-    def _whole(self, hops: Sequence[_Hop]) -> Iterator[str]:
-        steps = self.schedule.steps
+    def _whole(self, hops: Sequence[_Hop]) -> Iterator[Markup]:
         for hop in hops:
-            yield self._line(hop, f'style="color:{_colour(hop.step, steps)}"', 2.6)
+            yield self._line(hop, 2.6)
         taken: dict[tuple[int, int, int], list[_Hop]] = {}
         for hop in hops:
             taken.setdefault((hop.low, hop.high, hop.way), []).append(hop)
         for used in taken.values():
             first, last = used[0], used[-1]
             x, y, _ = point_along(self._course(last), 0.5 - 0.13 * last.way * self._both_ways)
-            label = str(last.step) if first.step == last.step else f"{first.step}..{last.step}"
-            size = f'font-size="{self.size:.1f}" style="fill:{_colour(last.step, steps)}"'
-            yield f'<text class="step" x="{x:.1f}" y="{y + self.size * 0.36:.1f}" {size}>{label}</text>'
+            numbers = str(last.step) if first.step == last.step else f"{first.step}..{last.step}"
+            look = f"fill:{_colour(last.step, self.schedule.steps)}"
+            yield label(numbers, x, y + self.size * 0.36, "step", font_size=self.size, style=look)
 
-    def _step(self, hops: Sequence[_Hop], step: int) -> Iterator[str]:
+    def _step(self, hops: Sequence[_Hop], step: int) -> Iterator[Markup]:
         for hop in hops:
             if hop.step < step:
                 data = path_data(draw_course(self.layout, hop.low, hop.high))
-                yield f'<path class="link past" stroke-width="2" d="{data}"/>'
+                yield element("path", class_="link past", stroke_width=2, d=data)
         for hop in hops:
             if hop.step == step:
-                yield self._line(hop, f'style="color:{_colour(step, self.schedule.steps)}"', 3.6)
+                yield self._line(hop, 3.6)
 
     def _course(self, hop: _Hop) -> list[tuple[float, float]]:
         """A little beside the middle where the chunk takes a cable both ways."""
@@ -241,29 +236,27 @@ class _TreePen:
     def _both_ways(self) -> bool:
         return self.schedule.collective == "all_reduce"
 
-    def _line(self, hop: _Hop, look: str, width: float) -> str:
-        points = self._course(hop)
-        line = f'<path class="link" stroke-width="{width}" {look} d="{path_data(points)}"/>'
-        return f'{line}<path class="arrow" {look} d="{arrow_data(points, hop.way, 2.6 + width)}"/>'
+    def _line(self, hop: _Hop, width: float) -> Markup:
+        points, look = self._course(hop), f"color:{_colour(hop.step, self.schedule.steps)}"
+        line = element("path", class_="link", stroke_width=width, style=look, d=path_data(points))
+        head = arrow_data(points, hop.way, 2.6 + width)
+        return join([line, element("path", class_="arrow", style=look, d=head)])
 
-    def _node(self, chunk: int, node: int, holders: set[int]) -> str:
+    def _node(self, chunk: int, node: int, holders: set[int]) -> Markup:
         x, y = self.layout.at[node]
         radius = self.layout.radius * 0.8
         if node >= self.topology.ranks:
-            side = 2 * radius
-            shape = f'<rect class="switch" x="{x - radius:.1f}" y="{y - radius:.1f}" '
-            shape += f'width="{side:.1f}" height="{side:.1f}" rx="{radius * 0.3:.1f}"/>'
+            size = {"width": 2 * radius, "height": 2 * radius, "rx": radius * 0.3}
+            parts = [element("rect", class_="switch", x=x - radius, y=y - radius, **size)]
             kind = "switch-number"
         else:
             held = node in holders
             kind = "number" if held else "empty-number"
-            look = "rank" if held else "empty"
-            shape = f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
+            parts = [element("circle", class_="rank" if held else "empty", cx=x, cy=y, r=radius)]
             if node in (int(self.schedule.source[chunk]), int(self.schedule.target[chunk])):
-                rim = radius + 3.2
-                shape += f'<circle class="home" cx="{x:.1f}" cy="{y:.1f}" r="{rim:.1f}" stroke-width="1.6"/>'
-        if not self.layout.labels:
-            return shape
-        size = radius * 0.9
-        place = f'x="{x:.1f}" y="{y + size * 0.36:.1f}" font-size="{size:.1f}"'
-        return f'{shape}<text class="{kind}" {place}>{self.topology.node_name(node)}</text>'
+                parts.append(element("circle", class_="home", cx=x, cy=y, r=radius + 3.2, stroke_width=1.6))
+        if self.layout.labels:
+            letter = radius * 0.9
+            name = self.topology.node_name(node)
+            parts.append(label(name, x, y + letter * 0.36, kind, font_size=letter))
+        return join(parts)

@@ -25,7 +25,7 @@ from weft.probing.measurements import (
 from weft.topology.cable_notes import CableNotes
 from weft.topology.graph import Routing
 from weft.topology.toml_file import format_toml
-from weft.units import PS_PER_S, format_bandwidth
+from weft.units import PS_PER_S, human_bandwidth
 
 if TYPE_CHECKING:
     from weft.probing.measurements import Measurements
@@ -245,6 +245,6 @@ def _summary(finding: ProbeFinding) -> str:
 
 
 def _remark(estimate: Estimate) -> str:
-    speed = format_bandwidth(readable(estimate.value))
+    speed = human_bandwidth(readable(estimate.value))
     spread = "spread unknown" if estimate.spread is None else f"spread {estimate.spread:.1%}"
     return f"measured {speed}, {spread}, {estimate.samples} of {estimate.seen} samples"

@@ -19,15 +19,16 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weft import limits
 from weft.topology.cable_notes import CableNotes
-from weft.topology.gpu_boxes import BOX_OPTIONS, BoxParts, GpuBox
+from weft.topology.gpu_boxes import BOX_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.topology.gpu_boxes import BoxParts
     from weft.topology.graph import Topology
     from weft.topology.spec_parser import Spec
 
@@ -38,12 +39,34 @@ _RADIX: Final = 64
 _FLAT_LATENCY_PS: Final = 10**6
 
 
+class FabricBox(Protocol):
+    """What a fabric has to know of the boxes that it joins; all of them are alike."""
+
+    @property
+    def nics(self) -> int:
+        """Network interfaces of a box."""
+
+    @property
+    def nic(self) -> int:
+        """Bytes per second of the cable of each."""
+
+    @property
+    def nic_latency_ps(self) -> int:
+        """Picoseconds of that cable, and of one between switches."""
+
+    def cables(self, *, alone: bool) -> int:
+        """Cables inside the box, without those of the network."""
+
+    def draw(self, wiring: CableNotes, number: int, *, alone: bool) -> list[int]:
+        """Draw box `number`; return its NICs, or nothing for a box alone, which needs none."""
+
+
 @dataclass
 class Tiers:
     """Draws the switches above the NICs of boxes."""
 
     spec: Spec
-    box: GpuBox
+    box: FabricBox
     wiring: CableNotes
     radix: int
     rails: int
@@ -177,25 +200,46 @@ def connect(spec: Spec, boxes: int, parts: BoxParts, *, fabric: str) -> Topology
     LimitError
         If there would be too many parts.
     """
-    name = spec.text
-    limits.check(f"{name}: ranks", boxes * parts.gpus, limits.MAX_RANKS)
-    hosts = tuple(tuple(range(box * parts.gpus, (box + 1) * parts.gpus)) for box in range(boxes))
+    limits.check(f"{spec.text}: ranks", boxes * parts.gpus, limits.MAX_RANKS)
     if boxes > 1 and fabric == "flat":
-        return _flat(spec, boxes, parts, hosts)
+        return _flat(spec, boxes, parts)
     box = parts.read(spec)
+    return join_boxes(spec, boxes, parts.gpus, box, fabric=fabric, rail_count=parts.rails or box.nics)
+
+
+def join_boxes(
+    spec: Spec, boxes: int, gpus: int, box: FabricBox, *, fabric: str, rail_count: int, **others: Any
+) -> Topology:
+    """So many boxes of so many GPUs on rails, leaves and spines, or three tiers; errors as of `connect`.
+
+    `others` are further values of the topology.
+    """
+    name = spec.text
+    limits.check(f"{name}: ranks", boxes * gpus, limits.MAX_RANKS)
     alone = boxes == 1
     given = [option for option in FABRIC_OPTIONS.split(", ") if option in spec.values]
     if alone and given:
         raise spec.error(f"one box alone has no network, so {given[0]} has no meaning; leave it out")
-    wiring = CableNotes.sized(name, boxes * box.gpus, cables=boxes * (box.cables(alone=alone) + box.nics))
+    wiring = CableNotes.sized(name, boxes * gpus, cables=boxes * (box.cables(alone=alone) + box.nics))
     nics = [box.draw(wiring, number, alone=alone) for number in range(boxes)]
     if not alone:
-        tiers = Tiers(spec, box, wiring, spec.count("radix", _RADIX, least=2), parts.rails or box.nics)
+        tiers = Tiers(spec, box, wiring, spec.count("radix", _RADIX, least=2), rail_count)
         {"rails": rails, "leafspine": leafspine, "threetier": threetier}[fabric](tiers, nics)
-    return wiring.build(name, hosts=hosts)
+    return wiring.build(name, hosts=hosts_of(boxes, gpus), **others)
 
 
-def _flat(spec: Spec, boxes: int, parts: BoxParts, hosts: tuple[tuple[int, ...], ...]) -> Topology:
+def hosts_of(boxes: int, gpus: int) -> tuple[tuple[int, ...], ...]:
+    """Ranks of each box.
+
+    Examples
+    --------
+    >>> hosts_of(2, 3)
+    ((0, 1, 2), (3, 4, 5))
+    """
+    return tuple(tuple(range(box * gpus, (box + 1) * gpus)) for box in range(boxes))
+
+
+def _flat(spec: Spec, boxes: int, parts: BoxParts) -> Topology:
     """GPUs on an NVSwitch for each box, and one switch for a cable of each GPU."""
     if parts.inside != "nvswitch":
         raise spec.error("fabric=flat is for boxes with an NVSwitch")
@@ -209,4 +253,4 @@ def _flat(spec: Spec, boxes: int, parts: BoxParts, hosts: tuple[tuple[int, ...],
         wiring.cable(rank, inside, bandwidth=box.near, latency_ps=box.near_latency_ps)
     for rank in range(wiring.ranks):
         wiring.cable(rank, wiring.switch(boxes), bandwidth=box.nic, latency_ps=box.nic_latency_ps)
-    return wiring.build(spec.text, hosts=hosts)
+    return wiring.build(spec.text, hosts=hosts_of(boxes, box.gpus))

@@ -7,6 +7,7 @@ What neither says comes from `ClusterOptions`, and is noted.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from weft import limits, units
 from weft.errors import InputError, TopologyError, list_some
+from weft.topology.box_wiring import BoxWiring
 from weft.topology.cable_notes import CableNotes
 from weft.topology.gpu_machine import PCIE_LATENCY_PS
 from weft.topology.hostlist import format_hostlist
@@ -30,6 +32,7 @@ LATENCY_PS: Final = 1_000_000
 """Of one link of the network, as in specs."""
 
 MOST_OVERSUBSCRIBED: Final = 1000.0
+_LONGEST_NAME: Final = 200
 
 
 @dataclass(frozen=True)
@@ -180,13 +183,30 @@ class BoxNic:
 
 @dataclass(frozen=True)
 class ImportedBox:
-    """The inside of one machine; `inside` is None where it has a single GPU."""
+    """The inside of one machine.
+
+    Parameters
+    ----------
+    source
+        Name of the file.
+    gpus
+        How many.
+    inside
+        Links between the GPUs; None where there is a single one.
+    nics
+        NICs with the GPUs nearest to them; None where the file does not say.
+    notes
+        What was assumed.
+    wired
+        The machine with PCIe and NICs as parts; None where the file does not say how they are cabled.
+    """
 
     source: str
     gpus: int
     inside: Topology | None = None
     nics: tuple[BoxNic, ...] | None = None
     notes: tuple[str, ...] = ()
+    wired: BoxWiring | None = None
 
 
 ONE_GPU: Final = ImportedBox("", 1)
@@ -250,8 +270,11 @@ def join_cluster(
     nics = [_nics_of(node, box, ports, options) for node, box, ports in machines]
     shared = sum(len(nic.gpus) > 1 for row in nics for nic, _ in row)
     within = sum(box.inside.switches for box in placed if box.inside is not None)
-    wiring = CableNotes(ranks, len(fabric.switches) + within + shared)
-    hosts = _draw_machines(wiring, len(fabric.switches), placed, nics, options)
+    limits.check(f"{fabric.source}: switches", len(fabric.switches) + within + shared, limits.MAX_SWITCHES)
+    wiring = CableNotes(ranks)
+    for called in _usable_names(fabric.switches):
+        wiring.named(called)
+    hosts = _draw_machines(wiring, fabric.nodes, placed, nics, options)
     supply = [sum(nic.bandwidth for nic, _ in row) for row in nics]
     for trunk, speed in zip(fabric.trunks, _trunk_speeds(fabric, supply, options), strict=True):
         below, above = wiring.switch(trunk.below), wiring.switch(trunk.above)
@@ -268,22 +291,43 @@ def join_cluster(
         raise type(error)(f"{fabric.source}: {error}") from error
 
 
+def _usable_names(names: Sequence[str]) -> list[str]:
+    """Names of switches as a topology takes them: no bare numbers, no ``s0``, no signs with a meaning.
+
+    Examples
+    --------
+    >>> _usable_names(["leaf1", "s0", "a, b"])
+    ['leaf1', 'switch-s0', 'a_ b']
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        plain = re.sub(r"[,+>\x00-\x1f\x7f]", "_", name).strip()[:_LONGEST_NAME]
+        plain = f"switch-{plain}" if re.fullmatch(r"s?[0-9]*|host[0-9]+\.gpu[0-9]+", plain) else plain
+        number = len(found)
+        found.append(plain if plain not in taken else f"{plain} ({number})")
+        taken.add(found[-1])
+    return found if len(taken) == len(found) else [f"switch-{number}" for number in range(len(found))]
+
+
 def _draw_machines(
     wiring: CableNotes,
-    free: int,
+    nodes: Sequence[str],
     placed: list[ImportedBox],
     nics: list[list[tuple[BoxNic, FabricPort]]],
     options: ClusterOptions,
 ) -> tuple[tuple[int, ...], ...]:
-    """Draw machines and the cables of their NICs; switches are free from `free` on. Return the ranks."""
+    """Draw machines and the cables of their NICs; return the ranks of each."""
     hosts: list[tuple[int, ...]] = []
     first, latency_ps = 0, options.latency_ps
-    for box, row in zip(placed, nics, strict=True):
-        free = _draw_inside(wiring, box, first, free)
-        for nic, port in row:
+    # Several machines may have one name only after signs with a meaning were taken out of it.
+    for node, box, row in zip(_usable_names(nodes), placed, nics, strict=True):
+        if box.inside is not None:
+            BoxWiring.of(box.inside).draw_at(wiring, first, node)
+        for number, (nic, port) in enumerate(row):
             end = first + nic.gpus[0]
             if len(nic.gpus) > 1:
-                end, free = wiring.switch(free), free + 1
+                end = wiring.named(f"{node}.nic{number}")
                 for gpu in nic.gpus:
                     wiring.cable(first + gpu, end, bandwidth=nic.bandwidth, latency_ps=PCIE_LATENCY_PS)
             wiring.cable(end, wiring.switch(port.switch), bandwidth=nic.bandwidth, latency_ps=latency_ps)
@@ -314,19 +358,6 @@ def _nics_of(
         (BoxNic(gpus, min(most, port.bandwidth or options.nic_speed)), port)
         for gpus, most, port in zip(nearest, limit, ports, strict=True)
     ]
-
-
-def _draw_inside(wiring: CableNotes, box: ImportedBox, first: int, free: int) -> int:
-    """Draw the links inside of one machine; return the number of the next free switch."""
-    inside = box.inside
-    if inside is None:
-        return free
-    nodes = [first + rank for rank in range(inside.ranks)]
-    nodes += [wiring.switch(free + switch) for switch in range(inside.switches)]
-    for link in range(inside.links):
-        src, dst = nodes[int(inside.link_src[link])], nodes[int(inside.link_dst[link])]
-        wiring.link(src, dst, int(inside.bandwidth[link]), int(inside.latency_ps[link]))
-    return free + inside.switches
 
 
 def _trunk_speeds(fabric: ClusterFabric, supply: list[int], options: ClusterOptions) -> list[int]:
@@ -361,7 +392,7 @@ def _assumptions(
         found.append(f"ranks are GPUs, {' or '.join(map(str, counts))} of each machine, machine by machine")
     unknown = any(port.bandwidth is None for ports in fabric.ports for port in ports)
     if unknown and any(box.nics is None for box in placed):
-        speed = units.format_bandwidth(options.nic_speed)
+        speed = units.human_bandwidth(options.nic_speed)
         number = "one for each GPU" if options.nics is None else f"{options.nics} in each machine"
         found.append(f"NICs: {number}, {speed} each (--nics, --nic-speed)")
     if any(trunk.bandwidth is None for trunk in fabric.trunks):

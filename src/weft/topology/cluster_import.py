@@ -83,7 +83,7 @@ def import_cluster(
         At least one. Of a network: Slurm's topology.conf or topology.yaml, the output of ibnetdiscover, or
         both, where Slurm then says which machines there are and in which order, and ibnetdiscover how they
         are cabled. Where topology.yaml is given topology.conf is not used, as in Slurm. A single file of
-        another kind is read as `weft.load_topology` reads it.
+        another kind, or a spec, is read as `weft.load_topology` reads it.
     boxes
         Files or specs of a machine, with ``HOSTS=`` before those that are not for all machines.
     nodes
@@ -98,6 +98,10 @@ def import_cluster(
     InputError
         If a file cannot be read, or the files do not fit together.
     """
+    if len(files) == 1 and not boxes and nodes is None and _is_no_file(str(files[0])):
+        from weft.topology.load import load_topology
+
+        return ClusterImport(load_topology(str(files[0])))
     texts = {}
     for file in files:
         source, data = read_source(str(file), limits.MAX_TEXT_BYTES)
@@ -120,6 +124,14 @@ def import_cluster(
     topology = join_cluster(name_after(fabric.source, "cluster"), fabric, placed, options, notes)
     gpus = tuple(placed[node].gpus if node in placed else 1 for node in fabric.nodes)
     return ClusterImport(topology, fabric.nodes, gpus)
+
+
+def _is_no_file(text: str) -> bool:
+    """Whether a text is a spec, or one machine many times, rather than the name of a file."""
+    from weft.topology.repeated_box import split_repeated
+    from weft.topology.spec_parser import is_spec
+
+    return text != "-" and not exists(Path(text)) and (is_spec(text) or split_repeated(text) is not None)
 
 
 def _merge_fabrics(
@@ -160,8 +172,8 @@ def _place_boxes(boxes: Sequence[str], fabric: ClusterFabric) -> dict[str, Impor
     return placed
 
 
-def read_box(text: str) -> ImportedBox:
-    """Read the file or spec of one machine.
+def read_box(text: str, rating: str = "nominal") -> ImportedBox:
+    """Read the file or spec of one machine; `rating` is as for `weft.topology.load.read_topology`.
 
     Raises
     ------
@@ -173,19 +185,24 @@ def read_box(text: str) -> ImportedBox:
     >>> read_box("dgx-h100:1").gpus
     8
     """
-    from weft.topology.load import load_topology
+    from weft.topology.load import is_nvidia_smi, load_topology, parse_topology
     from weft.topology.nccl_xml import parse_nccl_box
+    from weft.topology.nvidia_smi import parse_nvidia_smi_box
     from weft.topology.spec_parser import is_spec
 
-    if not is_spec(text) and exists(Path(text)):
+    if text == "-" or (not is_spec(text) and exists(Path(text))):
         source, data = read_source(text, limits.MAX_TEXT_BYTES)
         content = decode_text(source, data)
         if fabric_kind(content) is not None:
-            raise FormatError(source, "describes a network between machines; --box is for one machine")
+            raise FormatError(source, "describes a network between machines; a box is one machine")
         if content.lstrip("\ufeff \t\r\n").startswith("<"):
-            return parse_nccl_box(content, source)
-    inside = load_topology(text)
+            return parse_nccl_box(content, source, rating)
+        if is_nvidia_smi(content):
+            return parse_nvidia_smi_box(content, source, rating)
+        inside = parse_topology(content, source)
+    else:
+        source, inside = text, load_topology(text)
     if inside.ranks > limits.MAX_GPUS or len(inside.hosts) > 1:
-        problem = f"has {inside.ranks} GPUs on {max(1, len(inside.hosts))} machines; --box is for one machine"
-        raise FormatError(text, problem)
-    return ImportedBox(text, inside.ranks, inside, None, inside.notes)
+        problem = f"has {inside.ranks} GPUs on {max(1, len(inside.hosts))} machines; a box is one machine"
+        raise FormatError(source, problem)
+    return ImportedBox(source, inside.ranks, inside, None, inside.notes)

@@ -1,21 +1,13 @@
-"""How drawings look: colours for light and dark pages, and words.
-
-Class names start with the drawing's own, because a style inside an SVG reaches the whole page it is put into.
-"""
+"""How drawings of networks look: colours of nodes and links for light and dark pages, and speeds in words."""
 
 from __future__ import annotations
 
-import re
-from html import escape
 from typing import Final
 
-NAMESPACE: Final = "http://www.w3.org/2000/svg"
+SCOPE: Final = "weft-topology"
+"""Class of these drawings."""
 
 STYLE: Final = """
-.weft-topology{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
-.weft-topology .page{fill:#fff;stroke:#e3e8ef}
-.weft-topology .title{fill:#1a2433;font-size:16px;font-weight:600}
-.weft-topology .note{fill:#5d6b7e;font-size:12px}
 .weft-topology .box{fill:#f4f6fa;stroke:#d9e0ea}
 .weft-topology .rank{fill:#4353c9;stroke:#fff}
 .weft-topology .switch{fill:#f0a63c;stroke:#fff}
@@ -29,6 +21,8 @@ STYLE: Final = """
 .weft-topology .failed+.switch-number{fill:#c0392b}
 .weft-topology .speed{fill:#3a4759;font-size:11px;text-anchor:middle}
 .weft-topology .speed{paint-order:stroke;stroke:#fff;stroke-width:4px}
+.weft-topology .count{fill:#1a2433;font-size:12px;font-weight:600}
+.weft-topology .gap{fill:none;stroke:#93a1b3;stroke-width:1.6;stroke-dasharray:2 5;stroke-linecap:round}
 .weft-topology .link{fill:none;stroke:currentColor;stroke-linecap:round}
 .weft-topology .arrow{fill:currentColor}
 .weft-topology .s0{color:#a5b3c5}
@@ -43,15 +37,14 @@ STYLE: Final = """
 .weft-topology .l4{color:#d9472f}
 .weft-topology .l5{color:#8e1540}
 @media (prefers-color-scheme:dark){
-.weft-topology .page{fill:#151b23;stroke:#2a3441}
-.weft-topology .title{fill:#eef3f9}
-.weft-topology .note{fill:#9aa8b9}
 .weft-topology .box{fill:#1c242e;stroke:#313d4b}
 .weft-topology .rank{fill:#6272e8;stroke:#151b23}
 .weft-topology .switch{fill:#e3993a;stroke:#151b23}
 .weft-topology .failed{fill:#151b23;stroke:#e5786d}
 .weft-topology .failed+.switch-number{fill:#e5786d}
 .weft-topology .speed{fill:#cdd8e5;stroke:#151b23}
+.weft-topology .count{fill:#eef3f9}
+.weft-topology .gap{stroke:#66768a}
 .weft-topology .s0{color:#5d6e83}
 .weft-topology .s1{color:#6884a6}
 .weft-topology .s2{color:#6f97c9}
@@ -76,15 +69,3 @@ def speed_text(bandwidth: int) -> str:
         if bandwidth >= scale:
             return f"{bandwidth / scale:.4g} {unit}"
     return f"{bandwidth} B/s"
-
-
-def clean_text(text: str, longest: int = 200) -> str:
-    """Make text safe in XML: no control characters, no lone surrogates, nothing that looks like markup.
-
-    Examples
-    --------
-    >>> clean_text("a<b & c"), clean_text("a" * 20, longest=5)
-    ('a&lt;b &amp; c', 'aaaa…')
-    """
-    plain = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
-    return escape(plain if len(plain) <= longest else plain[: max(longest - 1, 1)] + "…")

@@ -119,9 +119,10 @@ class GpuBox:
                 wiring.cable(a, b, **near)
         if alone and self.inside != "pcie":
             return []
-        return self._draw_pcie(wiring, ranks, name, alone=alone)
+        return self.draw_pcie(wiring, ranks, name, alone=alone)
 
-    def _draw_pcie(self, wiring: CableNotes, ranks: range, name: str, *, alone: bool) -> list[int]:
+    def draw_pcie(self, wiring: CableNotes, ranks: range, name: str, *, alone: bool) -> list[int]:
+        """Draw what is between the GPUs and the network; return the NICs, or nothing for a box alone."""
         hubs = [wiring.named(f"{name}.{self.hub_name}{hub}") for hub in range(self.hubs)]
         wire = {"bandwidth": self.pcie, "latency_ps": self.pcie_latency_ps}
         for index, rank in enumerate(ranks):

@@ -7,6 +7,8 @@ collects it; `GpuMachine.build` decides what of it is a network between ranks:
   there, and counting those wires would promise a speed that nobody can have.
 - Otherwise everything stays. A bridge that has only two cables is a piece of wire and becomes one.
 
+`GpuMachine.build_box` keeps the NICs as well, because a network between machines is to be plugged into them.
+
 Neither format knows latencies; the constants here are typical values for one hop, and assumptions. What is
 assumed is said in the topology's `notes`.
 """
@@ -24,14 +26,18 @@ from weft.errors import TopologyError
 from weft.topology.cable_notes import CableNotes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from weft.topology.box_wiring import BoxWiring
     from weft.topology.graph import Topology
 
 GB: Final = 10**9
 NVLINK_LATENCY_PS: Final = 500_000
 PCIE_LATENCY_PS: Final = 250_000
 NETWORK_LATENCY_PS: Final = 2_500_000
+
+_DRAWN: Final = ("gpu", "pcie", "cpu")
+"""Cables that are no NVLinks are drawn in this order of their lower ends, those of NICs last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +68,14 @@ class GpuMachine:
     """
 
     source: str
-    parts: int = 0
+    roles: list[str] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self) -> int:
-        """Count one more part and return its number."""
-        self.parts += 1
-        return self.parts - 1
+    def add(self, role: str = "pcie") -> int:
+        """Add one more part and return its number; `role` is its name in a box, without a number."""
+        self.roles.append(role)
+        return len(self.roles) - 1
 
     def wire(self, src: int, dst: int, bandwidth: int, latency_ps: int, *, nvlink: bool = False) -> None:
         """Draw one direction; several between the same parts are bonded into one later."""
@@ -109,6 +115,78 @@ class GpuMachine:
             return wiring.build(name, hosts=tuple(host for host in members if host), notes=tuple(notes))
         except TopologyError as error:
             raise type(error)(f"{self.source}: {error}") from error
+
+    def build_box(self, gpus: Sequence[int], nics: Sequence[int]) -> BoxWiring:
+        """One machine with its NICs, each of which is a switch at the end of a cable.
+
+        CPUs are left out where NVLink joins all GPUs and each NIC is behind a PCIe switch with one of them.
+        Switches are called ``nvswitch``, ``pcie0``, ``cpu0``, ``nic0`` and so on, and everything stands in
+        the order in which `weft.topology.gpu_boxes` draws it.
+        """
+        from weft.topology.box_wiring import BoxWiring
+
+        kept = [*gpus, *nics]
+        near = [wire for wire in self.wires if wire.nvlink]
+        if _joins_all(gpus, near):
+            far = [wire for wire in self.wires if not wire.nvlink]
+            short = [wire for wire in far if "cpu" not in (self.roles[wire.src], self.roles[wire.dst])]
+            if _reach(gpus, short) >= set(nics):
+                used = _reach(nics, short)
+                far = [wire for wire in short if wire.src in used]
+            wires = [*near, *_without_dead_ends(kept, far)]
+        else:
+            wires = _without_dead_ends(kept, self.wires)
+        wires = _paired(_without_pass_through(kept, _bonded(wires), beside=nics))
+        order, names = self._arrange(gpus, nics, wires)
+        number = {part: node for node, part in enumerate(order)}
+        rows = sorted(wires, key=lambda wire: _drawn_when(wire, number, self.roles))
+        links = ((number[row.src], number[row.dst], row.bandwidth, row.latency_ps) for row in rows)
+        return BoxWiring(len(gpus), tuple(names[part] for part in order[len(gpus) :]), tuple(links))
+
+    def _arrange(
+        self, gpus: Sequence[int], nics: Sequence[int], wires: list[Wire]
+    ) -> tuple[list[int], dict[int, str]]:
+        """Parts in the order of their nodes, and the name of each that is a switch."""
+        found = list(dict.fromkeys(_in_order(gpus, wires)))
+        first = {part: place for place, part in enumerate(found)}
+        near = {wire.src: first[wire.dst] for wire in wires if self.roles[wire.src] == "nic"}
+        order, names = list(gpus), dict[int, str]()
+        for role in ("nvswitch", "pcie", "cpu"):
+            parts = [part for part in found if self.roles[part] == role]
+            alone = role == "nvswitch" and len(parts) == 1
+            names |= {part: role if alone else f"{role}{number}" for number, part in enumerate(parts)}
+            order += parts
+        ordered = sorted(nics, key=lambda nic: near.get(nic, 0))
+        return [*order, *ordered], names | {nic: f"nic{number}" for number, nic in enumerate(ordered)}
+
+
+def _in_order(gpus: Sequence[int], wires: list[Wire]) -> Iterator[int]:
+    """Parts by their distance from the GPUs, those of the first GPU first."""
+    out: dict[int, list[int]] = {}
+    for wire in wires:
+        out.setdefault(wire.src, []).append(wire.dst)
+    seen, ring = set(gpus), list(gpus)
+    yield from ring
+    while ring:
+        ring = [part for part in dict.fromkeys(b for a in ring for b in out.get(a, ())) if part not in seen]
+        seen.update(ring)
+        yield from ring
+
+
+def _reach(starts: Sequence[int], wires: list[Wire]) -> set[int]:
+    """Parts that these reach."""
+    return set(_in_order(starts, wires))
+
+
+def _drawn_when(wire: Wire, number: dict[int, int], roles: list[str]) -> tuple[int, int, int, int]:
+    """Place of a wire among those of a box: NVLinks, PCIe of GPUs, PCIe above, CPUs, NICs."""
+    low, high = sorted((number[wire.src], number[wire.dst]))
+    kinds = {roles[wire.src], roles[wire.dst]}
+    group = (
+        0 if wire.nvlink else 4 if "nic" in kinds else 1 if "gpu" in kinds else 2 if "pcie" in kinds else 3
+    )
+    ends = (high, low) if "nic" in kinds else (low, high)
+    return (group, *ends, int(number[wire.src] > number[wire.dst]))
 
 
 def _latency_note(wires: list[Wire]) -> str:
@@ -164,16 +242,19 @@ def _without_dead_ends(gpus: Sequence[int], wires: list[Wire]) -> list[Wire]:
     return [wire for wire in wires if wire.src in alive and wire.dst in alive]
 
 
-def _without_pass_through(gpus: Sequence[int], wires: list[Wire]) -> list[Wire]:
-    """Join the two cables of a bridge that has only two: the slower speed, both latencies."""
-    kept = set(gpus)
+def _without_pass_through(gpus: Sequence[int], wires: list[Wire], beside: Sequence[int] = ()) -> list[Wire]:
+    """Join the two cables of a bridge that has only two: the slower speed, both latencies.
+
+    The bridge next to a part of `beside` stays.
+    """
+    kept, fixed = set(gpus), set(beside)
     leaving: dict[int, list[Wire]] = {}
     for wire in wires:
         leaving.setdefault(wire.src, []).append(wire)
     into = {(wire.src, wire.dst): wire for wire in wires}
     for part in list(leaving):
         ends = sorted({wire.dst for wire in leaving[part]})
-        if part in kept or len(leaving[part]) != 2 or len(ends) != 2:
+        if part in kept or len(leaving[part]) != 2 or len(ends) != 2 or not fixed.isdisjoint(ends):
             continue
         a, b = ends
         if not into.keys() >= {(a, part), (b, part)} or (a, b) in into or (b, a) in into:

@@ -24,6 +24,7 @@ import numpy as np
 from weft import _core, limits, units
 from weft.columns import Immutable, freeze, whole, whole_tuple
 from weft.errors import DisconnectedError, InputError, TopologyError, check_choice
+from weft.notebook_display import data_frame, short_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -330,7 +331,19 @@ class Topology(Immutable):
         return sha.hexdigest()
 
     def __repr__(self) -> str:
-        return f"<Topology {self.name}: {self.ranks} ranks, {self.switches} switches, {self.links} links>"
+        parts = f"{self.ranks} ranks, {self.switches} switches, {self.links} links"
+        return short_line(f"<Topology {self.name}: {parts}>")
+
+    def _repr_html_(self) -> str:
+        from weft.topology.tables import topology_card
+
+        return topology_card(self)
+
+    def to_pandas(self) -> Any:
+        """The links as a ``pandas.DataFrame``, one row each."""
+        from weft.topology.tables import link_columns
+
+        return data_frame("Topology.to_pandas", link_columns(self))
 
     def _repr_svg_(self) -> str:
         from weft.topology.drawing import draw_svg

@@ -34,11 +34,15 @@ Builder: TypeAlias = "Callable[[Spec], Topology]"
 
 
 class Kind(NamedTuple):
-    """One kind of network: what builds it, a shape that is an example, and what it takes after ``@``."""
+    """One kind of network: what builds it, a shape that is an example, and what it takes after ``@``.
+
+    `boxes` is set for kinds of boxes full of GPUs: it reads how many there are, and what each is made of.
+    """
 
     build: Builder
     example: str
     own_options: str
+    boxes: Callable[[Spec], tuple[int, gpu_boxes.BoxParts]] | None = None
 
     @property
     def options(self) -> str:
@@ -287,12 +291,14 @@ def mac_mesh(spec: Spec) -> Topology:
 def _boxes(name: str, parts: gpu_boxes.BoxParts) -> None:
     """List a preset of boxes, ``NAME:K``."""
 
-    def build(spec: Spec) -> Topology:
-        (boxes,) = spec.sizes(1, f"{name}:BOXES")
-        fabric = spec.choice("fabric", box_fabrics.FABRICS, "rails")
-        return box_fabrics.connect(spec, boxes, parts, fabric=fabric)
+    def boxes(spec: Spec) -> tuple[int, gpu_boxes.BoxParts]:
+        return spec.sizes(1, f"{name}:BOXES")[0], parts
 
-    KINDS[name] = Kind(build, "1", box_fabrics.ALL_OPTIONS)
+    def build(spec: Spec) -> Topology:
+        fabric = spec.choice("fabric", box_fabrics.FABRICS, "rails")
+        return box_fabrics.connect(spec, *boxes(spec), fabric=fabric)
+
+    KINDS[name] = Kind(build, "1", box_fabrics.ALL_OPTIONS, boxes)
 
 
 _boxes("dgx-a100", gpu_boxes.A100_BOX)
@@ -307,14 +313,17 @@ _INSIDE: Final = {"nvswitch": gpu_boxes.H100_BOX, "xgmi": gpu_boxes.MI300X_BOX, 
 def _fabric(name: str, example: str) -> None:
     """List a fabric for boxes of any sort, ``NAME:BOXESxGPUS``."""
 
-    def build(spec: Spec) -> Topology:
-        boxes, gpus = spec.sizes(2, f"{name}:BOXESxGPUS, such as {name}:{example}")
+    def boxes(spec: Spec) -> tuple[int, gpu_boxes.BoxParts]:
+        count, gpus = spec.sizes(2, f"{name}:BOXESxGPUS, such as {name}:{example}")
         parts = _INSIDE[spec.choice("inside", gpu_boxes.INSIDES, "nvswitch")]
         limits.check(f"{spec.text}: GPUs of a box", gpus, limits.MAX_GPUS)
-        fitting = parts if gpus == parts.gpus else parts.with_gpus(gpus)
-        return box_fabrics.connect(spec, boxes, fitting, fabric=name)
+        return count, parts if gpus == parts.gpus else parts.with_gpus(gpus)
 
-    KINDS[name] = Kind(build, example, f"inside, {box_fabrics.FABRIC_OPTIONS}, {gpu_boxes.BOX_OPTIONS}")
+    def build(spec: Spec) -> Topology:
+        return box_fabrics.connect(spec, *boxes(spec), fabric=name)
+
+    options = f"inside, {box_fabrics.FABRIC_OPTIONS}, {gpu_boxes.BOX_OPTIONS}"
+    KINDS[name] = Kind(build, example, options, boxes)
 
 
 _fabric("rails", "4x8")
@@ -325,13 +334,15 @@ _fabric("threetier", "16x8")
 def _domain(name: str, parts: gpu_boxes.BoxParts) -> None:
     """List one box alone, ``NAME:GPUS``."""
 
-    def build(spec: Spec) -> Topology:
+    def boxes(spec: Spec) -> tuple[int, gpu_boxes.BoxParts]:
         (gpus,) = spec.sizes(1, f"{name}:GPUS")
         limits.check(f"{spec.text}: GPUs", gpus, limits.MAX_NVLINK_GPUS)
-        fitting = parts if gpus == parts.gpus else parts.with_gpus(gpus)
-        return box_fabrics.connect(spec, 1, fitting, fabric="rails")
+        return 1, parts if gpus == parts.gpus else parts.with_gpus(gpus)
 
-    KINDS[name] = Kind(build, "8", gpu_boxes.BOX_OPTIONS)
+    def build(spec: Spec) -> Topology:
+        return box_fabrics.connect(spec, *boxes(spec), fabric="rails")
+
+    KINDS[name] = Kind(build, "8", gpu_boxes.BOX_OPTIONS, boxes)
 
 
 _domain("nvlink", gpu_boxes.H100_BOX)

@@ -21,6 +21,8 @@ from weft.topology.spec_parser import is_spec, parse_spec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from weft.topology.graph import Grid, Topology
 
 LABELLED_NODES: Final = 300
@@ -39,6 +41,18 @@ class Box:
     """Room for what is drawn below the nodes, the title among it if there is any; else that is above them."""
     pad: float = 0.0
     """Room on all sides; 0 for the usual."""
+    stands_for: int = 1
+    """How many alike there are, of which it is the one that is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutNote:
+    """Words at a place of a drawing; `strong` ones are headings."""
+
+    x: float
+    y: float
+    text: str
+    strong: bool = False
 
 
 @dataclass
@@ -48,6 +62,10 @@ class Layout:
     `bend` has, for pairs of nodes whose cable should not be straight, how far it bows to the left of the way
     from the lower to the higher node; `faint` draws those more lightly. The nodes in `dots` have the radius
     `dot` and no name.
+
+    Where some nodes stand for all, `nodes` are those that are drawn, `notes` say what they stand for, `gaps`
+    are lines across what is left out, and `link_kinds` has a number for each link that is the same for links
+    which one line stands for.
     """
 
     at: list[tuple[float, float]]
@@ -58,6 +76,14 @@ class Layout:
     faint: bool = False
     dots: set[int] = field(default_factory=set)
     dot: float = 0.0
+    nodes: list[int] | None = None
+    notes: list[LayoutNote] = field(default_factory=list)
+    gaps: list[tuple[float, float, float, float]] = field(default_factory=list)
+    link_kinds: NDArray[np.int64] | None = None
+
+    def drawn(self, topology: Topology) -> list[int]:
+        """The nodes that are drawn, ascending."""
+        return list(range(topology.nodes)) if self.nodes is None else self.nodes
 
     def frame(self, box: Box) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of a box, with room for its title."""
@@ -84,9 +110,9 @@ def lay_out(topology: Topology) -> Layout:
     radius = 17.0 if topology.nodes <= 48 else 13.0 if labels else 4.0
     before = _before_failure(topology)
     if topology.grid is not None:
-        layout = _grid(topology.grid.shape, topology.grid.wrap, radius)
+        layout = place_grid(topology.grid.shape, topology.grid.wrap, radius)
     elif before is not None:
-        layout = _with_holes(_grid(before.shape, before.wrap, radius), topology.rank_labels)
+        layout = _with_holes(place_grid(before.shape, before.wrap, radius), topology.rank_labels)
     elif topology.switches:
         layout = _switched(topology, radius)
     else:
@@ -118,7 +144,8 @@ def _circle(count: int, radius: float) -> list[tuple[float, float]]:
     return [(reach * math.cos(turn), reach * math.sin(turn)) for turn in turns]
 
 
-def _grid(shape: tuple[int, ...], wrap: tuple[bool, ...], radius: float) -> Layout:
+def place_grid(shape: tuple[int, ...], wrap: tuple[bool, ...], radius: float) -> Layout:
+    """Rows and columns, oblique stacks of them, or a circle for one dimension that is closed."""
     sizes = [size for size in shape if size > 1]
     closed = [bent for size, bent in zip(shape, wrap, strict=True) if size > 1]
     count = math.prod(shape)
@@ -184,7 +211,7 @@ def _shadow(dimensions: int, radius: float) -> list[tuple[float, float]]:
 
 
 @dataclass
-class _Tree:
+class RankTree:
     """How ranks hang on switches."""
 
     home: list[int]
@@ -193,7 +220,7 @@ class _Tree:
     joined: set[tuple[int, int]]
 
 
-def _hang(topology: Topology) -> _Tree:
+def hang_ranks(topology: Topology) -> RankTree:
     """Find the switch that is nearest to each rank, and how far above it the others are."""
     joined = {(node, other) for node in range(topology.nodes) for other in topology.neighbours[node]}
     joined |= {(b, a) for a, b in joined}
@@ -217,11 +244,11 @@ def _hang(topology: Topology) -> _Tree:
         frontier, height = sorted(fresh), height + 1
     for switch in range(topology.ranks, topology.nodes):
         level.setdefault(switch, height)
-    return _Tree(home, members, level, joined)
+    return RankTree(home, members, level, joined)
 
 
 def _switched(topology: Topology, radius: float) -> Layout:
-    tree = _hang(topology)
+    tree = hang_ranks(topology)
     flat = set(tree.level.values()) == {1} and -1 not in tree.members
     if flat and topology.switches > (4 if len(topology.hosts) > 1 else 2):
         halves = _halves(tree)
@@ -261,7 +288,7 @@ def _place_ranks(
     return middles, x - step - gap
 
 
-def _tiers(topology: Topology, tree: _Tree, radius: float) -> Layout:
+def _tiers(topology: Topology, tree: RankTree, radius: float) -> Layout:
     """Put ranks below the switch they hang on, and the other switches above.
 
     Where ranks reach those themselves, the switch they hang on goes below them instead.
@@ -290,7 +317,7 @@ def _tiers(topology: Topology, tree: _Tree, radius: float) -> Layout:
     return layout
 
 
-def _bend_between_ranks(topology: Topology, tree: _Tree, layout: Layout) -> None:
+def _bend_between_ranks(topology: Topology, tree: RankTree, layout: Layout) -> None:
     """Bow cables that would otherwise run through the nodes of a row."""
     rows: dict[int, list[float]] = {}
     for x, y in layout.at:
@@ -304,7 +331,7 @@ def _bend_between_ranks(topology: Topology, tree: _Tree, layout: Layout) -> None
             layout.bend[a, b] = -bow if (xb > xa) == (a < topology.ranks) else bow
 
 
-def _frame_hosts(topology: Topology, tree: _Tree, layout: Layout, homes: Sequence[int]) -> None:
+def _frame_hosts(topology: Topology, tree: RankTree, layout: Layout, homes: Sequence[int]) -> None:
     """Draw a box around each machine, with the switches that only it uses."""
     if len(topology.hosts) < 2:
         return
@@ -332,7 +359,7 @@ def _overlap(frames: Sequence[tuple[float, float, float, float]]) -> bool:
     return int(meet.sum()) > len(frames)
 
 
-def _halves(tree: _Tree) -> tuple[list[int], list[int]] | None:
+def _halves(tree: RankTree) -> tuple[list[int], list[int]] | None:
     """Two sets of switches, each wired to all of the other and to none of its own."""
     switches = sorted(tree.level)
     below = {switch for switch in switches if (switches[0], switch) in tree.joined}
@@ -343,7 +370,7 @@ def _halves(tree: _Tree) -> tuple[list[int], list[int]] | None:
     return (upper, lower) if lower else None
 
 
-def _facing(topology: Topology, tree: _Tree, halves: tuple[list[int], list[int]], radius: float) -> Layout:
+def _facing(topology: Topology, tree: RankTree, halves: tuple[list[int], list[int]], radius: float) -> Layout:
     layout = Layout([(0.0, 0.0)] * topology.nodes, radius)
     rise = max(5.0 * radius, 30.0)
     gap = rise + 0.12 * _WIDE if topology.nodes > 40 else 1.9 * rise
@@ -356,7 +383,7 @@ def _facing(topology: Topology, tree: _Tree, halves: tuple[list[int], list[int]]
     return layout
 
 
-def _routers(topology: Topology, tree: _Tree, radius: float) -> Layout:
+def _routers(topology: Topology, tree: RankTree, radius: float) -> Layout:
     """Routers in a circle with their ranks outside; a gap where a group of fully joined ones ends."""
     layout = Layout([(0.0, 0.0)] * topology.nodes, radius)
     routers = sorted(tree.level)

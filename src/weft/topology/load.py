@@ -13,6 +13,7 @@ from weft.files import decode_text, exists, name_after, read_bytes, standard_inp
 from weft.topology.graph import Topology
 from weft.topology.kinds import KINDS
 from weft.topology.rated_links import RATINGS
+from weft.topology.repeated_box import parse_repeated, split_repeated
 from weft.topology.spec_parser import is_spec, parse_spec, read_suffixes, with_changes
 
 _CHANGED_FILE: Final = re.compile(
@@ -26,7 +27,8 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
     Parameters
     ----------
     source
-        A spec such as ``"torus:8x8@bw=16GB/s"``; the name of a TOML file, an NCCL XML file, the saved output
+        A spec such as ``"torus:8x8@bw=16GB/s"``; one machine many times on a fabric,
+        ``"node.xml*16@fabric=rails"``; the name of a TOML file, an NCCL XML file, the saved output
         of ``nvidia-smi topo -m`` or ``ibnetdiscover``, or Slurm's topology.conf or topology.yaml, with
         ``+fail=3-4`` behind it if something broke, and ``@speed=effective`` behind a machine's file for what
         links achieve; ``"-"`` for any of those files on standard input; a
@@ -56,6 +58,9 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
         raise InputError("the topology is empty; a spec looks like torus:8x8 or hosts:8,4,2")
     if source == "-":
         return read_topology(standard_input(), "<stdin>")
+    repeated = split_repeated(source)
+    if repeated is not None:
+        return parse_repeated(source, repeated)
     if is_spec(source):
         return parse_spec(source)
     match = _CHANGED_FILE.match(source)
@@ -104,6 +109,12 @@ def read_topology(stream: Path | BinaryIO, source: str, rating: str = "nominal")
     return parse_topology(decode_text(source, data), source, rating)
 
 
+def is_nvidia_smi(text: str) -> bool:
+    """Whether a text is the table of ``nvidia-smi topo -m``."""
+    start = text.lstrip("\ufeff \t\r\n")
+    return start.split(None, 1)[:1] == ["GPU0"] or start.startswith("\x1b")
+
+
 def parse_topology(text: str, source: str, rating: str = "nominal") -> Topology:
     """Read the text of a topology file; formats are told apart by their first words, not by file endings."""
     check_choice("speed", rating, RATINGS, TopologyError)
@@ -112,7 +123,7 @@ def parse_topology(text: str, source: str, rating: str = "nominal") -> Topology:
         from weft.topology.nccl_xml import parse_nccl_xml
 
         return parse_nccl_xml(text, source, rating)
-    if start.split(None, 1)[:1] == ["GPU0"] or start.startswith("\x1b"):
+    if is_nvidia_smi(text):
         from weft.topology.nvidia_smi import parse_nvidia_smi
 
         return parse_nvidia_smi(text, source, rating)

@@ -101,9 +101,9 @@ class _GraphReader:
 
 def _join(source: str, ways: list[list[int]], speed: int, *, nvlink: bool) -> Topology:
     machine = GpuMachine(source)
-    gpus = [machine.add() for _ in ways[0]]
+    gpus = [machine.add("gpu") for _ in ways[0]]
     if nvlink:
-        hub = machine.add()
+        hub = machine.add("nvswitch")
         for gpu in gpus:
             machine.cable(gpu, hub, speed * len(ways), NVLINK_LATENCY_PS, nvlink=True)
     else:

@@ -37,6 +37,7 @@ from weft.topology.nccl_graph import read_graph_box
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from weft.topology.box_wiring import BoxWiring
     from weft.topology.graph import Topology
 
 
@@ -113,11 +114,12 @@ def parse_nccl_box(text: str, source: str, rating: str = "nominal") -> ImportedB
     reader = _read_system(root, source, rating)
     machines = len({gpu.host for gpu in reader.gpus})
     if machines > 1:
-        reader.fail(root, f"holds {machines} machines; --box is for one machine")
+        reader.fail(root, f"holds {machines} machines; a box is one machine")
     nics = reader.nearest_nics()
     inside = reader.build(_name(root, source)) if len(reader.gpus) > 1 else None
     notes = tuple(note for note in inside.notes if "left out" not in note) if inside else ()
-    return ImportedBox(source, len(reader.gpus), inside, nics or None, notes)
+    wired = _read_system(root, source, rating).build_box() if nics else None
+    return ImportedBox(source, len(reader.gpus), inside, nics or None, notes, wired)
 
 
 def _read_system(root: Element, source: str, rating: str) -> _Reader:
@@ -181,6 +183,7 @@ class _Reader:
         self.cpus: list[tuple[int, str, int]] = []
         self.arches: set[str] = set()
         self.ports: list[tuple[int, int, int]] = []
+        self.slots: list[tuple[int, int, int]] = []
 
     def fail(self, element: Element, problem: str) -> NoReturn:
         raise FormatError(self.source, f"<{element.name}>: {problem}", f"line {element.line}")
@@ -188,7 +191,7 @@ class _Reader:
     def read(self, root: Element) -> None:
         for cpu in root.named("cpu"):
             host = cpu.attributes.get("host_hash", "")
-            part = self.machine.add()
+            part = self.machine.add("cpu")
             self.arches.add(cpu.attributes.get("arch", ""))
             self.cpus.append((part, host, _interconnect_speed(self, cpu)))
             for child in cpu.children:
@@ -211,12 +214,12 @@ class _Reader:
         speed = self.pci_speed(pci)
         gpus = list(pci.named("gpu"))
         if gpus:
-            device = self.machine.add()
+            device = self.machine.add("gpu" if len(gpus) == 1 else "pcie")
             self.machine.cable(device, parent, speed, PCIE_LATENCY_PS)
             for gpu in gpus:
                 part = device
                 if len(gpus) > 1:
-                    part = self.machine.add()
+                    part = self.machine.add("gpu")
                     self.machine.cable(part, device, LOCAL_SPEED, 0)
                 self.gpus.append(Gpu(gpu, self.bus(pci), host, device, cpu, part))
             return
@@ -233,7 +236,10 @@ class _Reader:
             self.read_pci(child, pci, below, host, cpu)
 
     def read_ports(self, nic: Element, parent: int, limit: int) -> None:
-        for net in nic.named("net"):
+        nets = list(nic.named("net"))
+        if nets:
+            self.slots.append((parent, limit, len(nets)))
+        for net in nets:
             megabits = self.integer(net, "speed", 0)
             speed = rated_links.network_port(megabits if megabits > 0 else 10_000).rated(self.rating)
             latency = _microseconds(net.attributes.get("latency", "")) or NETWORK_LATENCY_PS
@@ -281,6 +287,22 @@ class _Reader:
             members[hosts[gpu.host]].append(gpu.part)
         return self.machine.build(name, [gpu.part for gpu in ordered], members)
 
+    def build_box(self) -> BoxWiring:
+        """The machine with its NICs, which are cabled to the bridges that they are on."""
+        self.join_nvlinks(rack=False)
+        self.join_cpus()
+        nics = []
+        for parent, limit, ports in self.slots:
+            slot = parent
+            if ports > 1:
+                slot = self.machine.add()
+                self.machine.cable(slot, parent, limit, PCIE_LATENCY_PS)
+            for _ in range(ports):
+                nics.append(self.machine.add("nic"))
+                self.machine.cable(slot, nics[-1], limit, PCIE_LATENCY_PS)
+        ordered = self.in_rank_order({gpu.host: 0 for gpu in self.gpus})
+        return self.machine.build_box([gpu.part for gpu in ordered], nics)
+
     def in_rank_order(self, hosts: dict[str, int]) -> list[Gpu]:
         """By ``rank`` where those are given and differ, else machine by machine, by ``rank`` or ``dev``."""
         key = "rank" if all("rank" in gpu.element.attributes for gpu in self.gpus) else "dev"
@@ -318,7 +340,7 @@ class _Reader:
                 else:
                     domain = "" if rack else gpu.host
                     if domain not in nvswitches:
-                        nvswitches[domain] = self.machine.add()
+                        nvswitches[domain] = self.machine.add("nvswitch")
                     self.machine.cable(gpu.device, nvswitches[domain], speed, NVLINK_LATENCY_PS, nvlink=True)
 
     def join_cpus(self) -> None:

@@ -16,7 +16,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from weft import limits, units
-from weft.errors import InputError, TopologyError
+from weft.errors import InputError, MissingPackageError, TopologyError
 from weft.topology.cable_notes import CableNotes
 from weft.topology.graph import Routing, Topology
 from weft.topology.kinds import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS
@@ -95,8 +95,8 @@ def to_networkx(topology: Topology) -> Any:
     """
     try:
         import networkx as nx
-    except ImportError:
-        raise InputError("networkx is not installed; pip install networkx") from None
+    except ImportError as error:
+        raise MissingPackageError("a graph of networkx", "networkx", error) from error
     graph = nx.MultiDiGraph(name=topology.name, routing=topology.routing.kind, seed=topology.routing.seed)
     if topology.grid is not None:
         graph.graph["grid"] = list(topology.grid.shape)

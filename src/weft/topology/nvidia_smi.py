@@ -12,13 +12,15 @@ wrong, write the topology down with `weft.topology.toml_file.format_toml` and co
 
 - ``NV#``: 25 GB/s for each of # bonded NVLinks (V100 to H100; Blackwell has twice that);
 - ``PIX``, ``PXB``: GPUs behind one PCIe switch, or behind several; ``PHB``, ``NODE``: below one CPU. PCIe
-  gives 31.5 GB/s (generation 4, 16 lanes);
+  gives 31.5 GB/s (generation 4, 16 lanes), and 63 GB/s (generation 5) where a GPU has more NVLinks than an
+  A100, which tells that it is an H100 or later;
 - ``SYS``: between CPUs, 16 GB/s between any two.
 
 These are nominal; `weft.topology.rated_links` has the effective ones, and the sources of both.
 
 NVLinks are cables between two GPUs, unless that cannot be: where every two of a set of GPUs show them and a
-GPU would need more than 18, there is an NVSwitch. NIC rows and columns are read past: one machine needs none.
+GPU would need more than 18, there is an NVSwitch. One machine needs no NICs, so their columns are read only
+by `parse_nvidia_smi_box`, whose machine is to be put into a network.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from weft import limits, units
 from weft.errors import FormatError
 from weft.files import name_after
 from weft.topology import rated_links
+from weft.topology.cluster_fabric import ImportedBox
 from weft.topology.gpu_machine import NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 from weft.topology.graph import Topology
 
@@ -50,11 +53,20 @@ _PCIE_SWITCH, _PCIE_TREE, _CPU = 0, 1, 2
 
 @dataclass
 class NvidiaSmiTable:
-    """What the table says about GPUs."""
+    """What the table says: NVLinks and nearness of pairs, the NUMA node of each GPU, and how many NICs.
+
+    NICs are numbered behind the GPUs in `nearness`.
+    """
 
     nvlinks: dict[tuple[int, int], int]
     nearness: dict[tuple[int, int], int]
     numa: list[str]
+    nics: int = 0
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return len(self.numa)
 
 
 def parse_nvidia_smi(text: str, source: str, rating: str = "nominal") -> Topology:
@@ -79,22 +91,48 @@ def parse_nvidia_smi(text: str, source: str, rating: str = "nominal") -> Topolog
     >>> parse_nvidia_smi("     GPU0 GPU1\nGPU0  X   NV12\nGPU1 NV12  X\n", "pair.txt")
     <Topology pair: 2 ranks, 0 switches, 2 links>
     """
-    table = _read_table(text, source)
-    gpus = len(table.numa)
+    machine, gpus, _ = _read_machine(_read_table(text, source), source, rating)
+    return machine.build(name_after(source, "nvidia-smi"), gpus, [gpus])
+
+
+def parse_nvidia_smi_box(text: str, source: str, rating: str = "nominal") -> ImportedBox:
+    """Build the machine of a table with its NICs, to be put into a larger network.
+
+    The table does not say how fast NICs are. Where it has no columns of NICs that can be read, the box says
+    nothing of them.
+
+    Raises
+    ------
+    FormatError
+        If this is no such table; says in which line.
+    """
+    table = _read_table(text, source, nics=True)
+    inside = parse_nvidia_smi(text, source, rating) if table.gpus > 1 else None
+    wired = None
+    machine, gpus, nics = _read_machine(table, source, rating)
+    if nics:
+        wired = machine.build_box(gpus, nics)
+    return ImportedBox(source, table.gpus, inside, None, tuple(machine.notes), wired)
+
+
+def _read_machine(table: NvidiaSmiTable, source: str, rating: str) -> tuple[GpuMachine, list[int], list[int]]:
+    """Parts of the machine; its GPUs; its NICs, where the table was read with them."""
     machine = GpuMachine(source)
-    parts = [machine.add() for _ in range(gpus)]
-    most = max(table.nvlinks.values(), default=0)
-    nvlink = rated_links.NVLINK[4 if most > _FEW_NVLINKS else 3].rated(rating)
-    pcie, between = rated_links.PCIE_X16[16.0].rated(rating), rated_links.BETWEEN_CPUS.rated(rating)
-    _join_nvlinks(machine, parts, table.nvlinks, nvlink)
-    _join_pcie(machine, parts, table, pcie, between)
+    gpus = [machine.add("gpu") for _ in range(table.gpus)]
+    nics = [machine.add("nic") for _ in range(table.nics)]
+    late = max(table.nvlinks.values(), default=0) > _FEW_NVLINKS
+    nvlink = rated_links.NVLINK[4 if late else 3].rated(rating)
+    pcie = rated_links.PCIE_X16[32.0 if late else 16.0].rated(rating)
+    between = rated_links.BETWEEN_CPUS.rated(rating)
+    _join_nvlinks(machine, gpus, table.nvlinks, nvlink)
+    _join_pcie(machine, [*gpus, *nics], table, pcie, between)
     speeds = {"one NVLink": nvlink, "PCIe": pcie, "between CPUs": between}
-    said = ", ".join(f"{name} {units.format_bandwidth(speed)}" for name, speed in speeds.items())
+    said = ", ".join(f"{name} {units.human_bandwidth(speed)}" for name, speed in speeds.items())
     machine.notes.insert(0, f"{rating} speed of each direction: {said}")
-    return machine.build(name_after(source, "nvidia-smi"), parts, [parts])
+    return machine, gpus, nics
 
 
-def _read_table(text: str, source: str) -> NvidiaSmiTable:
+def _read_table(text: str, source: str, *, nics: bool = False) -> NvidiaSmiTable:
     raw = text.removeprefix("\ufeff").split("\n")
     preamble = enumerate(raw[: limits.MAX_PREAMBLE_LINES])
     start = next((index for index, line in preamble if _words(line)[:1] == ["GPU0"]), None)
@@ -127,7 +165,23 @@ def _read_table(text: str, source: str) -> NvidiaSmiTable:
             if column < row and entry != entries[column][row]:
                 problem = f"GPU{row} to GPU{column} is {entry}, but the other way {entries[column][row]}"
                 raise FormatError(source, problem, place)
+    if nics:
+        _read_nics(table, header, lines[1 : 1 + gpus])
     return table
+
+
+def _read_nics(table: NvidiaSmiTable, header: list[str], rows: list[list[str]]) -> None:
+    """Add how near the NICs are to the GPUs, unless columns run into each other or hold something else."""
+    first, last = table.gpus, header.index("CPU") if "CPU" in header else len(header)
+    if last == first or any(len(words) < 1 + last for words in rows):
+        return
+    entries = [words[1 + first : 1 + last] for words in rows]
+    if last - first > limits.MAX_GPUS or not all(entry in _NEARNESS for row in entries for entry in row):
+        return
+    table.nics = last - first
+    for gpu, row in enumerate(entries):
+        for nic, entry in enumerate(row):
+            table.nearness[gpu, first + nic] = _NEARNESS[entry]
 
 
 def _words(line: str) -> list[str]:
@@ -158,7 +212,7 @@ def _join_nvlinks(
         pairs = list(combinations(group, 2))
         everyone = all(pair in nvlinks for pair in pairs)
         if everyone and max(total[gpu] for gpu in group) > MAX_NVLINKS:
-            nvswitch = machine.add()
+            nvswitch = machine.add("nvswitch")
             members = ", ".join(map(str, group))
             machine.notes.append(f"GPUs {members} are on an NVSwitch: cables to all others would be too many")
             for gpu in group:
@@ -173,22 +227,23 @@ def _join_nvlinks(
 
 def _join_pcie(machine: GpuMachine, parts: list[int], table: NvidiaSmiTable, pcie: int, between: int) -> None:
     """Draw the tree: GPUs, PCIe switches, PCIe switches above those, CPUs; every two CPUs are joined."""
-    gpus = range(len(parts))
+    members = range(len(parts))
+    gpus = range(table.gpus)
     same_numa = [(a, b) for a, b in combinations(gpus, 2) if table.numa[a] and table.numa[a] == table.numa[b]]
     top = list(parts)
     for level in (_PCIE_SWITCH, _PCIE_TREE, _CPU):
         near = [pair for pair, nearness in table.nearness.items() if nearness <= level]
         if level == _CPU:
             near += same_numa
-        for group in _components(gpus, near):
-            below = dict.fromkeys(top[gpu] for gpu in group)
+        for group in _components(members, near):
+            below = dict.fromkeys(top[member] for member in group)
             if len(below) == 1 and level != _CPU:
                 continue
-            above = machine.add()
+            above = machine.add("cpu" if level == _CPU else "pcie")
             for part in below:
                 machine.cable(part, above, pcie, PCIE_LATENCY_PS)
-            for gpu in group:
-                top[gpu] = above
+            for member in group:
+                top[member] = above
     for a, b in combinations(dict.fromkeys(top), 2):
         machine.cable(a, b, between, PCIE_LATENCY_PS)
 

@@ -148,22 +148,28 @@ def parse_spec(text: str) -> Topology:
         known = ", ".join(kinds.KINDS)
         raise TopologyError(f"spec {quote(text)}: unknown kind {quote(kind)}{hint} Known: {known}")
     changes = read_suffixes(text, suffixes)
-    spec = Spec(text, _read_shape(text, shape), _read_options(text, options))
+    spec = Spec(text, read_shape(text, shape), read_options(text, options))
+    return with_changes(build_routed(spec, found.build, kind, found.options), changes)
+
+
+def build_routed(spec: Spec, build: Callable[[Spec], Topology], kind: str, options: str) -> Topology:
+    """Build with the routing that a spec asks for; an option that nobody took is an error.
+
+    `kind` and `options` say in messages what is built and what it takes.
+    """
     routing = spec.take("routing")
     seeded = "seed" in spec.values
     seed = spec.count("seed", 0, least=0)
     if seeded and routing != "ecmp":
         raise spec.error("seed belongs to routing=ecmp; the other rules have nothing to seed")
-    topology = found.build(spec)
+    topology = build(spec)
     if spec.values:
         unknown = next(iter(spec.values))
-        names = [name for name in found.options.split(", ") if name != "seed"]  # nobody means it by "speed"
+        names = [name for name in options.split(", ") if name != "seed"]  # nobody means it by "speed"
         close = difflib.get_close_matches(unknown[:40], names, 1, cutoff=0.8)
         hint = f"did you mean {close[0]}? It" if close else "it"
-        raise spec.error(f"unknown option {unknown!r} for {kind}; {hint} takes {found.options}")
-    if routing is not None:
-        topology = topology.with_routing(routing, seed)
-    return with_changes(topology, changes)
+        raise spec.error(f"unknown option {unknown!r} for {kind}; {hint} takes {options}")
+    return topology if routing is None else topology.with_routing(routing, seed)
 
 
 def with_changes(topology: Topology, changes: Sequence[tuple[str, str]]) -> Topology:
@@ -174,7 +180,8 @@ def with_changes(topology: Topology, changes: Sequence[tuple[str, str]]) -> Topo
     return apply_faults(topology, faults) if faults else topology
 
 
-def _read_shape(spec: str, text: str) -> list[int]:
+def read_shape(spec: str, text: str) -> list[int]:
+    """The numbers of a shape, each at least 1."""
     parts = re.split(r"[x,]", text)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         msg = f"{spec}: shape {text!r} must be whole numbers joined by 'x' or ',', such as 8x8 or 4,8"
@@ -185,7 +192,8 @@ def _read_shape(spec: str, text: str) -> list[int]:
     return shape
 
 
-def _read_options(spec: str, text: str | None) -> dict[str, str]:
+def read_options(spec: str, text: str | None) -> dict[str, str]:
+    """What stands behind ``@``, by name."""
     values: dict[str, str] = {}
     for part in () if text is None else text.split(","):
         name, equals, value = part.partition("=")
