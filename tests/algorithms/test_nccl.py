@@ -34,6 +34,8 @@ def test_rings_on_three_boxes_visit_gpus_in_the_order_that_nccl_logs(channel: in
         ("dgx-h100:2", 8),
         ("dgx-h100:2@nics=4", 4),
         ("dgx-h100:3@fabric=leafspine", 8),
+        ("leafspine:16x8@oversub=3", 8),
+        ("leafspine:2x8@per_leaf=1,oversub=3", 8),
         ("dgx-a100:2", 8),
         ("dgx-h100:2@fabric=flat", 8),
         ("rails:2x8@inside=pcie", 2),

@@ -18,6 +18,7 @@ from weft.simulation.segment_sizes import SEGMENT_BUDGET, segment_candidates
 from weft.topology import Topology, load_topology
 
 DOCUMENT = [
+    "version",
     "topology",
     "size_bytes",
     "bound_seconds",
@@ -46,6 +47,7 @@ ROW = [
     "untried_segment_bytes",
     "label",
     "library",
+    "problem",
 ]
 
 
@@ -361,6 +363,16 @@ def test_without_a_size_four_sizes_stand_side_by_side(weft: Run) -> None:
     assert "--size SIZE shows one of them in full" in outcome.out
 
 
+def test_sizes_that_are_named_stand_side_by_side_and_are_few(weft: Run) -> None:
+    words = ("compare", "ring:4", "--algorithm", "ring", "--size", "2MiB", "--size", "1MiB")
+    assert "1MiB" in weft(*words).out
+    assert "2MiB" in weft(*words).out
+    assert [one["size_bytes"] for one in weft(*words, "--json").document["sizes"]] == [1 << 20, 2 << 20]
+    many = [word for size in range(1, 10) for word in ("--size", f"{size}KiB")]
+    refused = weft("compare", "ring:4", *many)
+    assert (refused.code, refused.err) == (2, "weft: error: --size: 9 sizes; at most 8 stand side by side\n")
+
+
 def test_the_document_of_four_sizes_has_that_of_each(weft: Run) -> None:
     words = ("compare", "ring:4", "--algorithm", "ring", "--json")
     found = weft(*words).document
@@ -372,6 +384,7 @@ def test_the_document_of_four_sizes_has_that_of_each(weft: Run) -> None:
         for row in one["results"]:
             for name in timed:
                 row.pop(name, None)
+    assert alone.pop("version") == 1
     assert found["sizes"][1] == alone
 
 

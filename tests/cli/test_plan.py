@@ -111,8 +111,9 @@ def test_a_plan_stands_for_its_topology(weft: Run, plan_file: Path) -> None:
 def test_a_plan_is_shown_again(weft: Run, plan_file: Path) -> None:
     found = load_plan(plan_file)
     assert weft("plan", plan_file).out == f"{found.explain()}\n"
-    assert weft("plan", plan_file, "--json").document == found.to_dict()
-    assert weft("plan", "-", "--json", stdin=plan_file.read_bytes()).document == found.to_dict()
+    document = {"version": 1, **found.to_dict()}
+    assert weft("plan", plan_file, "--json").document == document
+    assert weft("plan", "-", "--json", stdin=plan_file.read_bytes()).document == document
 
 
 def test_a_schedule_is_no_topology(weft: Run) -> None:

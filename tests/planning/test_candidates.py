@@ -30,7 +30,7 @@ def test_every_declared_variant_is_taken_by_some_collective(line: Algorithm) -> 
 def test_every_algorithm_of_a_collective_is_tried(collective: str) -> None:
     recipes = list_recipes(collective)
     assert {recipe.algorithm.name for recipe in recipes} == {
-        line.name for line in registry.for_collective(collective)
+        line.name for line in registry.for_collective(collective) if not line.yardstick
     }
     labels = [recipe.label for recipe in recipes]
     assert len(set(labels)) == len(labels)

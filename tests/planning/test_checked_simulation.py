@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import pytest
@@ -31,3 +32,8 @@ def test_a_correct_schedule_has_the_time_of_the_engine_and_no_warning() -> None:
         warnings.simplefilter("error")
         found = weft.simulate(ring, "1MiB")
     assert found.time_ps == weft.simulation.simulate(ring, "1MiB").time_ps
+
+
+def test_it_has_the_parameters_of_the_function_without_the_check() -> None:
+    assert inspect.signature(weft.simulate) == inspect.signature(weft.simulation.simulate)
+    assert weft.simulate.__doc__ != weft.simulation.simulate.__doc__

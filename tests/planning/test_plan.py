@@ -12,6 +12,7 @@ import weft
 from weft.errors import InputError, TopologyError, UnsupportedError, VerificationError
 from weft.planning import Plan, compare, plan, plan_steps
 from weft.planning.candidates import PROMPT, Candidate
+from weft.planning.fastest_by_size import RANGE_TOLERANCE
 from weft.planning.plan_text import human_size
 from weft.planning.plans import Contender
 from weft.schedule import COLLECTIVES
@@ -55,7 +56,7 @@ def test_points_are_simulated_and_choose_repeats_them(torus: Plan) -> None:
         assert point.bound_seconds <= point.seconds
         assert point.runner_up_seconds is not None
         # The plan may take what is a little slower, to have fewer ranges.
-        assert point.runner_up_seconds > 0.985 * point.seconds
+        assert point.runner_up_seconds > point.seconds / RANGE_TOLERANCE
 
 
 def test_a_size_is_chosen_for_whatever_it_is(torus: Plan) -> None:
@@ -384,3 +385,21 @@ def test_contenders_that_were_not_simulated_are_marked() -> None:
     found = plan("ring:8", "64MiB", algorithms=["ring", "bidirectional_ring"])
     guessed = tuple(replace(one, simulated=False) for one in found.contenders)
     assert "ring ~+100.5 % at 64MiB" in replace(found, contenders=guessed).explain()
+
+
+def test_a_runner_up_that_is_faster_is_explained_and_taken_where_its_size_is_asked_for() -> None:
+    found = plan("fullmesh:8", algorithms=["multitree", "direct"])
+    faster = [
+        point
+        for point in found.points
+        if point.runner_up_seconds is not None and point.runner_up_seconds < point.seconds
+    ]
+    assert faster, "this is about a cluster where ranges are merged"
+    assert all(point.seconds < RANGE_TOLERANCE * (point.runner_up_seconds or 0) for point in faster)
+    text = " ".join(found.explain().split())
+    assert "switching a runner-up that is faster is so by less than 1.5 %" in text
+    asked = plan("fullmesh:8", faster[0].size_bytes, algorithms=["multitree", "direct"])
+    assert asked.seconds < faster[0].seconds
+    assert asked.headline.runner_up_seconds is not None
+    assert asked.seconds <= asked.headline.runner_up_seconds
+    assert "switching" not in asked.explain()

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.algorithms.common.host_groups import check_rows
+from weft.algorithms.common.scatter_rounds import staggered
 from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -112,7 +115,7 @@ def all_to_all(topology: Topology) -> Schedule:
     of it.
     """
     builder = ScheduleBuilder(topology, "all_to_all", _NAME)
-    step, src, dst = _staggered(topology.ranks)
+    step, src, dst = _meetings(topology.ranks)
     builder.add(step=step, chunk=src * topology.ranks + dst, src=src, dst=dst, op=Op.COPY)
     return builder.build()
 
@@ -153,7 +156,7 @@ def broadcast(topology: Topology, *, root: int = 0) -> Schedule:
     others = topology.ranks - 1
     builder = ScheduleBuilder(topology, "broadcast", _NAME, chunks=others, root=root)
     rank = (root + 1 + np.arange(others)) % topology.ranks
-    step, owner, other = _staggered(others)
+    step, owner, other = _meetings(others)
     builder.add(step=np.arange(others), chunk=np.arange(others), src=root, dst=rank, op=Op.COPY)
     builder.add(step=others + step, chunk=owner, src=rank[owner], dst=rank[other], op=Op.COPY)
     return builder.build()
@@ -185,17 +188,14 @@ def reduce(topology: Topology, *, root: int = 0) -> Schedule:
     return passes.reverse(broadcast(topology.transpose(), root=root))
 
 
-def _staggered(ranks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Step, sender and receiver of an exchange in which every rank meets every other."""
+def _meetings(ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     check_rows(_NAME, ranks * (ranks - 1))
-    step = np.arange(ranks - 1)[:, None]
-    src = np.arange(ranks)
-    return step, src, (src + step + 1) % ranks
+    return staggered(ranks)
 
 
 def _phases(topology: Topology, collective: str, phases: tuple[Op, ...]) -> Schedule:
     builder = ScheduleBuilder(topology, collective, _NAME)
-    step, src, dst = _staggered(topology.ranks)
+    step, src, dst = _meetings(topology.ranks)
     for index, op in enumerate(phases):
         chunk = dst if op == Op.REDUCE else src
         builder.add(step=index * len(step) + step, chunk=chunk, src=src, dst=dst, op=op)

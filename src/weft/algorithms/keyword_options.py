@@ -7,7 +7,8 @@ names, types and defaults are read from the signatures.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+import math
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from weft import limits, units
 from weft.errors import InputError, no_such, printable, quote, shorten
@@ -84,7 +85,11 @@ def format_options(known: Mapping[str, inspect.Parameter]) -> str:
     >>> format_options(find_options(multitree, ["all_reduce"]))
     'trees_per_root=1, paper_order=false'
     """
-    return ", ".join(f"{name}={format_value(one.default)}" for name, one in known.items())
+    shown = {
+        name: "VALUE" if one.default is one.empty else format_value(one.default)
+        for name, one in known.items()
+    }
+    return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 def format_value(value: object) -> str:
@@ -105,14 +110,24 @@ def _example(known: Mapping[str, inspect.Parameter]) -> str:
 
 
 def _read(given: str, text: str, parameter: inspect.Parameter) -> Any:
-    kind = str(parameter.annotation)
+    kind = _kind(parameter)
     if kind.endswith(" | None"):
         if text == "none":
             return None
         kind = kind.removesuffix(" | None")
     if parameter.name.endswith("_bytes"):
         return units.parse_size(text)
+    if kind not in _READERS:  # a function of the user's own may have any
+        raise InputError(f"{given}: options of type {kind!r:.40} cannot be read, only {', '.join(_READERS)}")
     return _READERS[kind](given, text)
+
+
+def _kind(parameter: inspect.Parameter) -> str:
+    """Name of a parameter's type, as it is written; without one, that of its default, or text."""
+    found = parameter.annotation
+    if found is parameter.empty:
+        found = str if parameter.default in (parameter.empty, None) else type(parameter.default)
+    return found.__name__ if isinstance(found, type) and not get_args(found) else str(found)
 
 
 def _read_flag(given: str, text: str) -> bool:
@@ -127,6 +142,16 @@ def _read_whole(given: str, text: str) -> int:
     return int(text)
 
 
+def _read_number(given: str, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise InputError(f"{given}: expected a number")
+    return found
+
+
 def _read_ranks(given: str, text: str) -> list[int]:
     words = text.split("-")
     limits.check(f"{given}: ranks", len(words), limits.MAX_RANKS)
@@ -136,7 +161,9 @@ def _read_ranks(given: str, text: str) -> list[int]:
 _READERS: Final[dict[str, Callable[[str, str], Any]]] = {
     "bool": _read_flag,
     "int": _read_whole,
+    "float": _read_number,
     "str": lambda _given, text: text,
     "Sequence[int]": _read_ranks,
+    "list[int]": _read_ranks,
 }
 """By the type of an argument; a test asks for one for each option of each algorithm."""

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from weft.algorithms.common import halving_rounds
+from weft.algorithms.common.folded_rounds import add_recursive_doubling
 from weft.algorithms.common.host_groups import host_major
-from weft.schedule import Op, ScheduleBuilder
+from weft.schedule import ScheduleBuilder
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
@@ -56,17 +55,7 @@ def all_reduce(topology: Topology) -> Schedule:
        MPICH", IJHPCA 19(1), 2005.
     """
     builder = ScheduleBuilder(topology, "all_reduce", _NAME, chunks=1)
-    placement = host_major(topology)
-    doublings = topology.ranks.bit_length() - 1
-    surplus = topology.ranks - (1 << doublings)
-    idle, busy = placement[: 2 * surplus : 2], placement[1 : 2 * surplus : 2]
-    core = np.concatenate([busy, placement[2 * surplus :]])
-    first = int(surplus > 0)
-    builder.add(step=0, chunk=0, src=idle, dst=busy, op=Op.REDUCE)
-    for bit in range(doublings):
-        partner = core[np.arange(len(core)) ^ (1 << bit)]
-        builder.add(step=first + bit, chunk=0, src=core, dst=partner, op=Op.REDUCE)
-    builder.add(step=first + doublings, chunk=0, src=busy, dst=idle, op=Op.COPY)
+    add_recursive_doubling(builder, host_major(topology))
     return builder.build()
 
 

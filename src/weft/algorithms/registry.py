@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from weft.algorithms.keyword_options import find_options, format_value, read_options
-from weft.errors import LimitError, ScheduleError, UnsupportedError, look_up
+from weft.errors import InputError, LimitError, ScheduleError, UnsupportedError, look_up, printable
+from weft.notebook_display import ShortRepr
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
     from weft.topology import Topology
 
-_ROOTED: Final = ("broadcast", "reduce")
+ROOTED: Final = ("broadcast", "reduce")
+"""Collectives with a root."""
+
+_FILE_ENDINGS: Final = (".py", ".weft", ".json")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+@dataclass(frozen=True, slots=True, repr=False)
+class Refusal(ShortRepr):
     """An algorithm that does not apply somewhere or was not tried, and why.
 
     Parameters
@@ -70,12 +74,24 @@ class Algorithm:
         Roughly its transfers on a large cluster, over the number of ranks squared: what is cheap is tried
         first where time is short.
     sized
-        Whether it decides by the size of the buffer, where that is known: its functions take ``size_bytes``.
+        Whether it decides by the size of the buffer, where that is known: functions of it take
+        ``size_bytes``.
     given
         Options that were asked for, as names and values; see `find`.
     library
         The communication library whose schedule this is, such as ``"nccl"``; empty for all others. The first
-        note of such a schedule says what the library chose on that cluster, such as its channels.
+        note of such a schedule, if it has any, says what the library chose on that cluster, such as its
+        channels.
+    title
+        Words for the name of a library's algorithm in tables; by default those of `name`.
+    yardstick
+        Whether it is there to compare with and for nothing else: plans do not choose it unless it is named,
+        comparisons show it where `weft.planning.library_rows` says, and nothing cuts its messages, because
+        its schedule has them as the library sends them.
+    is_own
+        Whether it is the user's own: a wrong schedule is then shown as such, and is no bug of Weft's.
+    max_work
+        Operations that verifying its schedule may take, by estimate; None for any number.
     """
 
     name: str
@@ -85,6 +101,10 @@ class Algorithm:
     sized: bool = False
     given: tuple[tuple[str, Any], ...] = ()
     library: str = ""
+    title: str = ""
+    yardstick: bool = False
+    is_own: bool = False
+    max_work: float | None = None
 
     def label(self, schedule: Schedule) -> str:
         """Name for people: that of the registry, or for a library's schedule its words and what it chose.
@@ -96,7 +116,10 @@ class Algorithm:
         >>> line.label(line.build(load_topology("dgx-h100:2"), "all_reduce"))
         'nccl ring (8 channels)'
         """
-        return f"{self.name.replace('_', ' ')} ({schedule.notes[0]})" if self.library else self.name
+        if not self.library:
+            return self.name
+        words = self.title or self.name.replace("_", " ")
+        return f"{words} ({schedule.notes[0]})" if schedule.notes else words
 
     @property
     def module(self) -> ModuleType:
@@ -113,6 +136,10 @@ class Algorithm:
         ['trees_per_root', 'paper_order']
         """
         return find_options(self.module, self.collectives)
+
+    def offers(self, topology: Topology, collective: str) -> bool:  # noqa: ARG002
+        """Whether it has a collective; what depends on the topology is said by `build`."""
+        return collective in self.collectives
 
     def build(
         self,
@@ -165,9 +192,9 @@ class Algorithm:
                     self.name, f"{collective} has no option {name}", f"{', '.join(having)} has it"
                 )
             options.setdefault(name, value)
-        if collective in _ROOTED:
+        if collective in ROOTED:
             options["root"] = root
-        if self.sized and expected_bytes is not None:
+        if self.sized and expected_bytes is not None and "size_bytes" in taken:
             options.setdefault("size_bytes", expected_bytes)
         schedule: Schedule = getattr(module, collective)(topology, **options)
         return schedule
@@ -186,7 +213,7 @@ class Algorithm:
         --------
         >>> from weft.topology import load_topology
         >>> find("swing").try_build(load_topology("ring:6"), "all_reduce")
-        Refusal(algorithm='swing', reason='needs a power of two ranks, there are 6')
+        <Refusal algorithm='swing', reason='needs a power of two ranks, there are 6'>
         """
         try:
             return self.build(topology, collective, root, **options)
@@ -264,12 +291,49 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
             0.5,
             library="nccl",
         ),
+        Algorithm(
+            "gloo_ring",
+            ("all_reduce", "all_gather"),
+            "Gloo's ring: segments of at most 1 MiB, ranks in their order",
+            4.0,
+            sized=True,
+            library="gloo",
+            yardstick=True,
+        ),
+        Algorithm(
+            "gloo_halving_doubling",
+            ("all_reduce",),
+            "Gloo's halving-doubling: binary blocks of ranks",
+            library="gloo",
+            title="gloo halving-doubling",
+            yardstick=True,
+        ),
+        Algorithm(
+            "open_mpi_choice",
+            ("all_reduce", "all_gather"),
+            "Open MPI's choice by number of ranks and size (coll/tuned)",
+            sized=True,
+            library="open mpi",
+            title="open mpi",
+            yardstick=True,
+        ),
+        Algorithm(
+            "mpich_choice",
+            (*_HALVES, "broadcast"),
+            "MPICH's choice by number of ranks and size",
+            sized=True,
+            library="mpich",
+            title="mpich",
+            yardstick=True,
+        ),
     )
 }
 
 
 def find(name: str) -> Algorithm:
-    """Line of an algorithm, by its name or by its name and options.
+    """Line of an algorithm of Weft's, by its name or by its name and options.
+
+    `weft.algorithms.resolver` reads more: also functions and schedules of the user's own.
 
     Parameters
     ----------
@@ -292,6 +356,9 @@ def find(name: str) -> Algorithm:
     5
     """
     base, colon, text = name.partition(":")
+    if base not in ALGORITHMS and base.lower().endswith(_FILE_ENDINGS):
+        advice = "weft export writes the schedule of one's own, which schedule= takes"
+        raise InputError(f"{printable(name)}: only a name of an algorithm can stand here; {advice}")
     line = look_up("algorithm", base, ALGORITHMS)
     if not colon:
         return line

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
-from weft.algorithms.common.ring_orders import places_behind, ring_order
+from weft.algorithms.common.ring_orders import ring_order
+from weft.algorithms.common.ring_rounds import add_ring_round
 from weft.errors import InputError
 from weft.schedule import Op, ScheduleBuilder, passes
 
@@ -199,16 +200,8 @@ def _ring(
     limits.check("ring: transfers", len(rounds) * ranks * (ranks - 1), limits.MAX_TRANSFERS)
     builder = ScheduleBuilder(topology, collective, "ring")
     order, note = ring_order(topology) if given is None else (list(given), "ring order: as asked for")
-    ring = np.array(order, np.int32)
-    place = np.argsort(ring).astype(np.int32)
-    for index, op in enumerate(rounds):
-        # A chunk that is summed starts behind its owner and ends at it; one that is handed out starts there.
-        builder.add(
-            step=np.arange(index * (ranks - 1), (index + 1) * (ranks - 1))[:, None],
-            chunk=ring[places_behind(place, first=int(op == Op.REDUCE))],
-            src=np.arange(ranks),
-            dst=ring[(place + 1) % ranks],
-            op=op,
-        )
+    step = 0
+    for op in rounds:
+        step = add_ring_round(builder, order, op, step=step)
     builder.note(note)
     return builder.build()

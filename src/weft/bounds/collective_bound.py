@@ -39,6 +39,7 @@ from weft.bounds.demands import Demand, SingleBound
 from weft.bounds.distances import longest_path
 from weft.bounds.divisions import divisions
 from weft.errors import InputError, check_choice
+from weft.notebook_display import ShortRepr
 from weft.schedule import COLLECTIVES
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ _MOST_EQUALS: Final = 4
 """Sets that are looked at to name the best of equals: two hosts, in either direction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+@dataclass(frozen=True, slots=True, repr=False)
+class Bound(ShortRepr):
     """A time that no schedule of a collective beats.
 
     Parameters
@@ -241,7 +242,7 @@ def _certified(topology: Topology, demand: Demand, certificate: Certificate) -> 
     if not per_byte:
         # Prices of one direction alone bound packings of trees; of other schedules they prove nothing.
         return SingleBound(per_byte, "certificate", "prices of the links, which are of one direction alone")
-    rate = units.format_bandwidth(int(1 / per_byte))
+    rate = units.human_bandwidth(int(1 / per_byte))
     text = f"prices of the links: no packing of trees carries more than {rate}"
     return SingleBound(per_byte * demand.size_bytes, "certificate", text)
 

@@ -47,7 +47,7 @@ def _divide(
     demand: Demand, sets: int, speed: int, kind: str, what: str, over: str | None = None
 ) -> SingleBound:
     crossings = demand.passes * (sets - 1)
-    over = over or f"what leaves them ({units.format_bandwidth(speed)} together)"
+    over = over or f"what leaves them ({units.human_bandwidth(speed)} together)"
     text = f"{what}: {crossings} x {units.format_size(demand.size_bytes)} over {over}"
     return SingleBound(Fraction(crossings * demand.size_bytes, speed), kind, text)
 
@@ -122,6 +122,6 @@ def _divide_best(topology: Topology, demand: Demand) -> Iterator[SingleBound]:
         alone = int((sizes == 1).sum())
         most = node_sets.name_ranks(division.part == sizes.argmax())
         what = f"{division.parts} sets, {alone} of them single ranks, the largest {most}"
-        speed = units.format_bandwidth(division.capacity)
+        speed = units.human_bandwidth(division.capacity)
         over = f"what {'leaves' if outward else 'enters'} them ({speed} together)"
         yield _divide(demand, division.parts, division.capacity, "partition", what, over)

@@ -78,7 +78,7 @@ def cut_speeds(topology: Topology, masks: list[Mask], *, outward: bool) -> list[
 
 def name_links(topology: Topology, links: NDArray[np.int64]) -> str:
     """Name a few links, or count many, and say how fast they are together."""
-    speed = units.format_bandwidth(capacity(topology, links))
+    speed = units.human_bandwidth(capacity(topology, links))
     if len(links) > 2:
         return f"{len(links)} links ({speed} together)"
     names = " and ".join(topology.link_name(link) for link in links.tolist())

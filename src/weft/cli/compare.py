@@ -12,6 +12,7 @@ from weft.cli.output import (
     SPEED_UNITS,
     WIDE,
     aligned_number,
+    check_outputs,
     largest_unit,
     make_console,
     make_table,
@@ -19,9 +20,10 @@ from weft.cli.output import (
     present,
     print_json,
     progress,
+    write_page,
 )
 from weft.cli.size_table import TIME_UNITS, show_sizes
-from weft.errors import LONGEST_MESSAGE, printable
+from weft.errors import LONGEST_MESSAGE, InputError, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,12 +39,9 @@ _DROP_WIDE = (5, 8, 7, 6, 2, 3, 4)
 """Columns that go first where a terminal is narrow, with and without the bar; name, time and verdict stay."""
 DEFAULT_SECONDS = 60.0
 """As in `weft.planning`, which is not imported here because it brings numpy along."""
+_MOST_SIZES: Final = 8
 SIZES: Final = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
 """What is compared where no size is given: latency counts at the first, speed alone at the last."""
-
-DOCUMENT_VERSION: Final = 1
-"""Of the JSON document with several sizes; raised when a field changes its meaning or goes."""
-
 
 _TIME_LIMIT = options.number(
     "SECONDS|none", lambda seconds: 0 < seconds < math.inf, "give more than 0 seconds, such as 60, or none"
@@ -56,14 +55,18 @@ _TIME_LIMIT = options.number(
         "weft compare torus:8x8 --size 64MiB",
         "weft compare cluster.toml --size 1GB --collective all_gather",
         "weft compare hosts:8,4,2@intra=100GB/s --size 64MiB --algorithm ring --algorithm hierarchical",
+        "weft compare torus:8x8 --size 64MiB --algorithm mine.py:function --algorithm all",
         "weft compare fattree:64+fail=s0-s9 --size 64MiB --json",
     ),
 )
 @click.argument("topology")
 @click.option(
     "--size",
+    "given",
     type=options.SIZE,
-    help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6); by default four sizes side by side.",
+    multiple=True,
+    help="Bytes per rank, such as 64MiB (2^20) or 100MB (10^6); may be repeated, for sizes side by side;"
+    " by default four.",
 )
 @options.collective
 @options.algorithms
@@ -76,13 +79,15 @@ _TIME_LIMIT = options.number(
     default=f"{DEFAULT_SECONDS:g}",
     help="Wall-clock time: skip algorithms that would not be done by then; those of few transfers go first.",
 )
+@options.report
 @options.as_json
 def command(
     topology: str,
-    size: int | None,
+    given: tuple[int, ...],
     collective: Collective,
     algorithms: tuple[str, ...],
     segment: str | int,
+    page: str | None,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -92,29 +97,36 @@ def command(
     reads, a plan, or - for one of these on standard input.
 
     Each algorithm is built, verified, and simulated; % of bound says how near its time is to what no
-    algorithm can beat. Rows such as nccl ring (8 channels) are what a library would run. Without --size that
-    is done at four sizes, each in a quarter of the time limit. Exit code 1 if the verifier rejects a
+    algorithm can beat. Rows such as nccl ring (8 channels) or open mpi (ring) are what a library would run.
+    Several sizes, or the four without --size, share the time limit. Exit code 1 if the verifier rejects a
     schedule.
     """
+    from weft.algorithms.resolver import resolve_algorithms
     from weft.cli.inputs import obtain_topology
     from weft.planning import compare
 
+    check_outputs(page, as_json=as_json)
     options.check_root(collective)
     with progress("compare") as report:
-        network, only = obtain_topology(topology), algorithms or None
-        sizes = SIZES if size is None else (size,)
+        network = obtain_topology(topology)
+        # Once for all sizes, because it may run a script.
+        only = resolve_algorithms(algorithms, collective) if algorithms else None
+        sizes = tuple(sorted(set(given))) or SIZES
+        if len(sizes) > _MOST_SIZES:
+            raise InputError(f"--size: {len(sizes)} sizes; at most {_MOST_SIZES} stand side by side")
         if how["time_limit"] is not None:
             how["time_limit"] /= len(sizes)
         found = [
             compare(network, one, collective, only, segment_bytes=segment, progress=report, **how)
             for one in sizes
         ]
-    if size is not None:
+    if len(sizes) == 1:
         present(found[0], show, as_json=as_json)
     elif as_json:
-        print_json({"version": DOCUMENT_VERSION, "sizes": [one.to_dict() for one in found]})
+        print_json({"sizes": [one.to_dict() for one in found]})
     else:
         show_sizes(found, make_console())
+    write_page(page, *found, as_json=as_json)
     for row in (row for one in found for row in one.results if row.problem is not None):
         problem = one_line(str(row.problem), LONGEST_MESSAGE)
         click.echo(f"weft: error: {row.algorithm}: {problem}", err=True)
@@ -191,19 +203,20 @@ def _bar(fraction: float) -> str:
 def _notes(found: Comparison) -> list[tuple[str, str]]:
     from weft.bounds.collective_bound import kind_text
     from weft.simulation.segment_sizes import SEGMENT_BUDGET
-    from weft.units import format_bandwidth, format_size, human_seconds
+    from weft.units import format_size, human_bandwidth, human_seconds
 
     bound, best, topology = found.bound, found.best, found.topology
     kind = kind_text(topology, found.collective, bound.kind)
     notes = [("bound", f"{human_seconds(bound.seconds)} ({kind}); {printable(bound.explanation)}")]
     if best is not None and best.bottleneck is not None:
         link, share = best.bottleneck
-        name, speed = topology.link_name(link), format_bandwidth(int(topology.bandwidth[link]))
+        name, speed = topology.link_name(link), human_bandwidth(int(topology.bandwidth[link]))
         notes.append(("busiest", f"link {name} ({speed}), {100 * share:.1f} % of the time of {best.label}"))
     theirs, ours, gain = found.best_of_libraries, found.best_of_others, found.gain_over_libraries
     if theirs is not None and theirs.seconds is not None:
-        # What sums in switches is none of the rows, and faster on some machines: docs/nccl.md.
-        line = f"best of a library, without NVLS and SHARP: {theirs.label}, {human_seconds(theirs.seconds)}"
+        # What sums in switches is none of the rows of NCCL, and faster on some machines: docs/nccl.md.
+        without = ", without NVLS and SHARP" if any(row.library == "nccl" for row in found.results) else ""
+        line = f"best of a library{without}: {theirs.label}, {human_seconds(theirs.seconds)}"
         if ours is not None and gain is not None:
             faster = f"is {gain:.2f} times as fast" if gain >= 1 else f"takes {1 / gain:.2f} times as long"
             line += f"; {ours.label} {faster}"

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from weft.cli import options
-from weft.cli.output import check_outputs, present, progress, write_output
+from weft.cli.output import check_outputs, present, progress, write_output, write_page
 from weft.errors import printable
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     help="Wall-clock time: return the best plan found by then.",
 )
 @click.option("--warm-start", metavar="FILE", help="A plan of a similar cluster: try first what it chose.")
+@options.report
 @options.as_json
 def command(
     topology: str,
@@ -53,6 +54,7 @@ def command(
     algorithms: tuple[str, ...],
     output: str | None,
     warm_start: str | None,
+    page: str | None,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -70,11 +72,12 @@ def command(
     from weft.planning import Plan, load_plan, plan_steps
     from weft.planning.plan_file import encode_plan
 
-    check_outputs(output, as_json=as_json)
+    check_outputs(output, page, as_json=as_json)
     network = obtain_network(topology)
     if isinstance(network, Plan):
         if not _given():
             present(network, _show, as_json=as_json)
+            write_page(page, network, as_json=as_json)
             return
         network = network.topology
     known = None if warm_start is None else load_plan(warm_start)
@@ -89,6 +92,7 @@ def command(
         present(found, _show, as_json=as_json)
     if output is not None and output != "-" and not as_json:
         click.echo(f"\nwrote {printable(output)}, {len(data):,} bytes")
+    write_page(page, found, as_json=as_json or output == "-")
     if is_interrupted:
         # As an interrupt ends every command, but after the plan is safe.
         raise KeyboardInterrupt
@@ -112,7 +116,7 @@ def _last_of(steps: Iterator[Plan]) -> tuple[Plan, bool]:
 def _given() -> bool:
     """Whether options ask for a plan to be made, rather than for one to be shown."""
     ctx = click.get_current_context()
-    names = [name for name in ctx.params if name not in ("topology", "as_json")]
+    names = [name for name in ctx.params if name not in ("topology", "page", "as_json")]
     return any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.algorithms import registry
-from weft.algorithms.registry import Refusal
-from weft.errors import InputError, VerificationError, check_choice
+from weft.algorithms.registry import Refusal, for_collective
+from weft.algorithms.resolver import resolve_algorithms
+from weft.errors import InputError, LimitError, VerificationError, check_choice
 from weft.planning.plans import PlannedSchedule, make_label
 from weft.planning.segment_shares import message_shares, segments_of
 from weft.schedule import COLLECTIVES
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.algorithms.registry import Algorithm
+    from weft.algorithms.resolver import AlgorithmLike
     from weft.topology import Topology
 
 PROMPT: Final = ("multitree", "ring", "double_binary_tree")
@@ -71,7 +72,7 @@ class Candidate(PlannedSchedule):
 
 def list_recipes(
     collective: str,
-    names: str | Sequence[str] | None = None,
+    names: AlgorithmLike | Sequence[AlgorithmLike] | None = None,
     first: Iterable[str] = (),
     soon: Iterable[str] = (),
 ) -> list[Recipe]:
@@ -82,7 +83,8 @@ def list_recipes(
     collective
         One of `weft.schedule.COLLECTIVES`.
     names
-        Registry name or names; by default all that offer the collective.
+        What to choose from, as for `weft.compare`; by default all of Weft's that offer the collective and are
+        not yardsticks.
     first, soon
         Labels of recipes that were good on a similar network, and quick or slow to build: the former come
         before everything, the latter after what is always quick.
@@ -98,14 +100,13 @@ def list_recipes(
     ['multitree', 'ring', 'multitree (trees_per_root=2)', 'multitree (paper_order=True)']
     """
     check_choice("collective", collective, COLLECTIVES)
-    offered = registry.for_collective(collective)
-    names = [names] if isinstance(names, str) else names
-    if names:
-        known = (registry.find(name) for name in dict.fromkeys(names))
-        offered = [line for line in known if collective in line.collectives]
+    known = resolve_algorithms(names, collective)
+    offered = [line for line in known if collective in line.collectives and (names or not line.yardstick)]
     if not offered:
-        others = ", ".join(line.name for line in registry.for_collective(collective))
-        raise InputError(f"{', '.join(names or ())}: no {collective} there; it is offered by {others}")
+        asked, others = (
+            ", ".join(line.name for line in some) for some in (known, for_collective(collective))
+        )
+        raise InputError(f"{asked}: no {collective} there; it is offered by {others}")
     families = [[Recipe(line, options) for options in line.variants(collective)] for line in offered]
     defaults = [family[0] for family in families]
     variants = [recipe for family in families for recipe in family[1:]]
@@ -132,7 +133,7 @@ def build(
     Raises
     ------
     VerificationError
-        If the algorithm made a wrong schedule; names it.
+        If an algorithm of Weft's made a wrong schedule; names it. One of the user's own is refused instead.
     """
     began = time.process_time()
     schedule = recipe.algorithm.try_build(
@@ -141,14 +142,14 @@ def build(
     if isinstance(schedule, Refusal):
         return schedule
     seconds = time.process_time() - began
+    line = recipe.algorithm
     try:
-        verify(schedule, max_work=None)  # Weft's own, and the caller keeps to a time
+        verify(schedule, max_work=line.max_work)
+    except LimitError as error:
+        return Refusal.of(line.name, error)
     except VerificationError as error:
-        raise VerificationError(
-            error.check,
-            f"{recipe.label} on {topology.name} made a wrong schedule: {error.problem}",
-            transfer=error.transfer,
-            rank=error.rank,
-            chunk=error.chunk,
-        ) from error
+        named = error.naming(f"{recipe.label} on {topology.name} made a wrong schedule")
+        if line.is_own:
+            return Refusal(line.name, f"is not correct: {error}", named)
+        raise named from error
     return Candidate(recipe.algorithm.name, recipe.variant, schedule, seconds)

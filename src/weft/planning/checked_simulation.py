@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
+import inspect as signatures
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from weft import limits
 from weft.simulation import simulate as run_schedule
-from weft.simulation.segment_sizes import AUTO
 from weft.verification import inspect
 
 if TYPE_CHECKING:
-    from weft.schedule import Schedule
+    from collections.abc import Callable
+
     from weft.simulation import SimulationResult
-    from weft.simulation.simulator import Sharing
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 
-def simulate(
-    schedule: Schedule,
-    size: str | int,
-    *,
-    segment_bytes: int | str | None = AUTO,
-    sharing: Sharing = "queue",
-    element_bytes: int = 1,
-    record: bool = False,
-    max_work: float | None = limits.MAX_WORK,
-) -> SimulationResult:
+def _takes_arguments_of(
+    other: Callable[_Given, _Result],
+) -> Callable[[Callable[..., _Result]], Callable[_Given, _Result]]:
+    """Give a function the parameters of another, for type checkers and for `help`."""
+
+    def adorn(function: Callable[..., _Result]) -> Callable[_Given, _Result]:
+        function.__signature__ = signatures.signature(other)  # type: ignore[attr-defined]
+        return function
+
+    return adorn
+
+
+@_takes_arguments_of(run_schedule)
+def simulate(*given: Any, **named: Any) -> SimulationResult:
     """Run a schedule on the topology it was made for, as ``weft simulate`` does.
 
     A schedule that the verifier rejects has a time as well, which may be shorter than that of any correct
     one: a `RuntimeWarning` says so, and `weft.verify` says more. `weft.simulation.simulate` is
-    the same without the check.
-
-    Parameters
-    ----------
-    schedule, size, segment_bytes, sharing, element_bytes, record, max_work
-        As for `weft.simulation.simulate`.
-
-    Raises
-    ------
-    LimitError
-        As for `weft.simulation.simulate`.
+    the same without the check, and documents the parameters and errors.
 
     Examples
     --------
@@ -49,16 +46,8 @@ def simulate(
     >>> weft.simulate(ring, "4MB", segment_bytes=None).seconds
     0.006006
     """
-    result = run_schedule(
-        schedule,
-        size,
-        segment_bytes=segment_bytes,
-        sharing=sharing,
-        element_bytes=element_bytes,
-        record=record,
-        max_work=max_work,
-    )
-    problem = inspect(schedule, max_work=max_work).problem
+    result = run_schedule(*given, **named)
+    problem = inspect(result.schedule, max_work=named.get("max_work", limits.MAX_WORK)).problem
     if problem is not None:
         msg = f"this is the time of a schedule that is not correct: {problem}"
         warnings.warn(msg, RuntimeWarning, stacklevel=2)

@@ -1,7 +1,8 @@
 """Every algorithm on one topology: built, verified, timed, and set beside the physical limit.
 
 A candidate is simulated whole and cut into segments of a few sizes, because no single size suits a ring of a
-hundred steps and a tree of six; its best time counts. A candidate that does not apply, is too large or would
+hundred steps and a tree of six; its best time counts. The schedules of Gloo and of MPI libraries are not cut,
+because these send the messages that the schedule has. A candidate that does not apply, is too large or would
 take too long is listed with its reason, and one that the verifier rejects without a time: how fast a wrong
 schedule is does not matter.
 """
@@ -17,12 +18,15 @@ import numpy as np
 from weft import units
 from weft.algorithms import registry
 from weft.algorithms.registry import Refusal
+from weft.algorithms.resolver import resolve_algorithms
 from weft.bounds.collective_bound import condition_of, lower_bound
 from weft.errors import InputError, LimitError, check_choice
+from weft.notebook_display import ShortRepr, html_card, record_frame, short_line, short_name
 from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_rows, expect_schedule
+from weft.planning.library_rows import refuse_by_default
 from weft.planning.refusals import refuse_as_not_offered, refuse_as_too_slow
 from weft.schedule import COLLECTIVES
-from weft.simulation.segment_sizes import parse_segment
+from weft.simulation.segment_sizes import AUTO, parse_segment
 from weft.simulation.simulator import search_segments
 from weft.topology import load_topology
 from weft.verification import inspect
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.algorithms.registry import Algorithm
+    from weft.algorithms.resolver import AlgorithmLike
     from weft.bounds.collective_bound import Bound
     from weft.collective_names import Collective
     from weft.errors import VerificationError
@@ -43,14 +48,14 @@ NEAR_ENOUGH: Final = 0.999
 """A candidate this near the bound is not cut further."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonRow:
+@dataclass(frozen=True, slots=True, repr=False)
+class ComparisonRow(ShortRepr):
     """What one algorithm does.
 
     Parameters
     ----------
     algorithm
-        Its registry name.
+        Its name in the registry, or that of the user's own function or schedule.
     steps, transfers
         Size of the schedule, both halves counted.
     synthesis_seconds
@@ -115,6 +120,7 @@ class ComparisonRow:
             "untried_segment_bytes": list(self.untried_segments),
             "label": self.label,
             "library": self.library,
+            "problem": None if self.problem is None else str(self.problem),
         }
 
 
@@ -159,12 +165,41 @@ class Comparison:
         return all(row.verified for row in self.results)
 
     def __repr__(self) -> str:
-        what = f"{self.collective} of {units.format_size(self.size_bytes)} on {self.topology.name}"
+        name = short_name(self.topology.name)
+        what = f"{self.collective} of {units.format_size(self.size_bytes)} on {name}"
         best = self.best
         if best is None or best.seconds is None or best.fraction_of_bound is None:
             return f"<Comparison {what}: none of {len(self.results)} is correct>"
         good = f"{units.human_seconds(best.seconds)}, {100 * best.fraction_of_bound:.1f} % of the bound"
-        return f"<Comparison {what}: {best.algorithm} is the fastest of {len(self.results)}; {good}>"
+        first = f"{short_name(best.algorithm)} is the fastest of {len(self.results)}"
+        return short_line(f"<Comparison {what}: {first}; {good}>")
+
+    def _repr_html_(self) -> str:
+        size = units.format_size(self.size_bytes)
+        bound = f"{units.human_seconds(self.bound.seconds)}: {self.bound.explanation}"
+        facts = [("bound", bound), ("sharing", self.sharing)]
+        if self.skipped:
+            facts.append(("left out", f"{len(self.skipped):,} algorithms; .skipped has the reasons"))
+        columns = ("algorithm", "time", "algbw", "busbw", "of bound", "steps", "transfers", "verified")
+        rows = [
+            [
+                row.label,
+                "-" if row.seconds is None else units.human_seconds(row.seconds),
+                "-" if row.algbw_GBps is None else f"{row.algbw_GBps:.2f} GB/s",
+                "-" if row.busbw_GBps is None else f"{row.busbw_GBps:.2f} GB/s",
+                "-" if row.fraction_of_bound is None else f"{100 * row.fraction_of_bound:.1f} %",
+                f"{row.steps:,}",
+                f"{row.transfers:,}",
+                "yes" if row.verified else "NO",
+            ]
+            for row in self.results
+        ]
+        title = f"{self.collective} of {size} on {self.topology.name}"
+        return html_card(title, facts, columns=columns, rows=rows)
+
+    def to_pandas(self) -> Any:
+        """The rows as a ``pandas.DataFrame``, with the fields of `ComparisonRow.to_dict`."""
+        return record_frame("Comparison.to_pandas", [row.to_dict() for row in self.results])
 
     def to_dict(self) -> dict[str, Any]:
         """Make the document that ``weft compare --json`` prints."""
@@ -188,7 +223,7 @@ def compare(
     topology: str | Path | Topology,
     size: str | int,
     collective: Collective = "all_reduce",
-    algorithms: str | Sequence[str] | None = None,
+    algorithms: AlgorithmLike | Sequence[AlgorithmLike] | None = None,
     *,
     root: int = 0,
     sharing: Sharing = "queue",
@@ -205,7 +240,10 @@ def compare(
     collective, root
         One of `weft.schedule.COLLECTIVES`; the root counts for broadcast and reduce.
     algorithms
-        Registry name or names; by default all that offer the collective.
+        One or several of: a name, a function that takes a topology and returns a schedule, a schedule, or a
+        file of these, as `weft.algorithms.resolver.resolve_algorithm` reads them. ``"all"`` stands for all of
+        Weft's that offer the collective, which is the default; those of Gloo and MPI libraries are then shown
+        only where `weft.planning.library_rows` has them.
     sharing
         How links are shared, ``queue`` or ``fluid``.
     segment_bytes
@@ -234,10 +272,13 @@ def compare(
     cut = parse_segment(segment_bytes)
     budget = Budget(time_limit)
     topology.check_root(root)
-    chosen = _choose(collective, algorithms)
+    check_choice("collective", collective, COLLECTIVES)
+    chosen = resolve_algorithms(algorithms, collective)
     bound = lower_bound(topology, collective, size_bytes, root)
+    refused = {} if algorithms else refuse_by_default(chosen, topology, collective)
     trial = _Trial(topology, collective, root, size_bytes, cut, sharing, bound, budget)
-    rows, skipped = trial.run_all(chosen, progress)
+    rows, skipped = trial.run_all([line for line in chosen if line.name not in refused], progress)
+    skipped += refused.values()
     if not algorithms:
         others = [line.name for line in registry.ALGORITHMS.values() if line not in chosen]
         skipped += [refuse_as_not_offered(name, collective) for name in others]
@@ -279,7 +320,9 @@ class _Trial:
                 rows.append(found)
         if not rows and skipped[0].error is not None:
             raise skipped[0].error
-        rows.sort(key=lambda row: (row.seconds is None, row.seconds or 0.0, row.algorithm))
+        rows.sort(
+            key=lambda row: (row.seconds is None, row.seconds or 0.0, row.library is not None, row.algorithm)
+        )
         return rows, skipped
 
     def run(self, algorithm: Algorithm, *, must: bool) -> ComparisonRow | Refusal:
@@ -315,7 +358,7 @@ class _Trial:
             steps=schedule.steps,
             transfers=schedule.transfers,
             synthesis_seconds=synthesis_seconds,
-            problem=inspect(schedule, max_work=None).problem,
+            problem=inspect(schedule, max_work=algorithm.max_work).problem,
             label=algorithm.label(schedule),
             library=algorithm.library or None,
         )
@@ -325,7 +368,7 @@ class _Trial:
         search = search_segments(
             schedule,
             self.size_bytes,
-            segment=self.segment,
+            segment=None if algorithm.yardstick and self.segment == AUTO else self.segment,
             sharing=self.sharing,
             good_enough_s=self.bound.seconds / NEAR_ENOUGH,
             time_left=lambda: self.budget.left,
@@ -344,14 +387,3 @@ class _Trial:
             bottleneck=(link, float(result.link_busy_ps[link]) / result.time_ps),
             untried_segments=result.untried_segments,
         )
-
-
-def _choose(collective: str, names: str | Sequence[str] | None) -> list[Algorithm]:
-    check_choice("collective", collective, COLLECTIVES)
-    if names:
-        given = [names] if isinstance(names, str) else names
-        return [registry.find(name) for name in dict.fromkeys(given)]
-    chosen = registry.for_collective(collective)
-    if not chosen:
-        raise InputError(f"no algorithm offers {collective} yet")
-    return chosen

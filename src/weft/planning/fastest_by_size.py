@@ -44,7 +44,10 @@ _FEW_EVENTS: Final = 6_000
 
 SEARCH_TOLERANCE: Final = 1.004
 MERGE_TOLERANCE: Final = 1.01
-"""What the search may leave on the table, and what fewer ranges may cost; together well below 2 %."""
+"""What the search may leave on the table, and what fewer ranges may cost."""
+
+RANGE_TOLERANCE: Final = 1.015
+"""What both may cost together at a size that nobody named: for less than this, no new range begins."""
 
 _SMOOTH: Final = 1.012
 _EXACT: Final = 1.0005

@@ -7,7 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from weft.bounds.collective_bound import kind_text
-from weft.units import count, format_bandwidth, format_size, human_seconds
+from weft.notebook_display import html_card
+from weft.planning.fastest_by_size import RANGE_TOLERANCE
+from weft.planning.plans import make_label
+from weft.units import count, format_size, human_bandwidth, human_seconds
 
 if TYPE_CHECKING:
     from weft.planning.plans import Contender, Plan, PlanPoint
@@ -16,6 +19,9 @@ WIDTH: Final = 80
 _SECONDS: Final = 3
 _LABEL: Final = 12
 _LONG_NAME: Final = 8
+_TOLERATED: Final = (
+    "for which no new range of sizes begins; a plan that is asked for the size takes the best one there"
+)
 
 
 def explain(plan: Plan, width: int = WIDTH) -> str:
@@ -114,7 +120,7 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
     point, topology = plan.headline, plan.topology
     at = human_size(point.size_bytes)
     link = point.busiest_link
-    speed = format_bandwidth(int(topology.bandwidth[link]))
+    speed = human_bandwidth(int(topology.bandwidth[link]))
     kind = kind_text(topology, plan.collective, point.bound_kind)
     notes = [
         ("bound", f"{human_seconds(point.bound_seconds)} at {at} ({kind})"),
@@ -135,6 +141,9 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
     if best:
         texts = [_compared(contender, point.seconds) for contender in list(best.values())[:_SECONDS]]
         notes.append(("others", f"{', '.join(texts)} at {at}"))
+    if any((second := one.runner_up_seconds) is not None and second < one.seconds for one in plan.points):
+        limit = f"{100 * (RANGE_TOLERANCE - 1):g} %"
+        notes.append(("switching", f"a runner-up that is faster is so by less than {limit}, {_TOLERATED}"))
     names: dict[str, list[str]] = {}
     for one in plan.skipped:
         # The topology's name is in the first line, and may be long; a short one may be a part of other words.
@@ -169,3 +178,32 @@ def human_size(size_bytes: int) -> str:
     while value >= 1000 and unit < 4:
         value, unit = value / 1024, unit + 1
     return f"{value:.3g}{('', 'Ki', 'Mi', 'Gi', 'Ti')[unit]}B"
+
+
+def plan_card(plan: Plan) -> str:
+    """What is chosen at which size, with its time and the bound, as a notebook shows it."""
+    columns = ("size", "algorithm", "segment", "time", "bound", "of bound", "second")
+    rows = []
+    for point in plan.points:
+        choice = plan.choose(point.size_bytes)
+        second = "-"
+        if point.runner_up is not None and point.runner_up_seconds is not None:
+            second = f"{point.runner_up}, {human_seconds(point.runner_up_seconds)}"
+        rows.append(
+            [
+                format_size(point.size_bytes),
+                make_label(choice.algorithm, choice.variant),
+                "-" if choice.segment_bytes is None else format_size(choice.segment_bytes),
+                human_seconds(point.seconds),
+                human_seconds(point.bound_seconds),
+                f"{100 * point.fraction_of_bound:.1f} %",
+                second,
+            ]
+        )
+    facts = [
+        ("complete", "yes" if plan.complete else "no: a time limit ended the search, or more may follow"),
+        ("schedules", f"{len(plan.schedules):,}, each verified"),
+        ("planning", f"{plan.simulations:,} simulations in {plan.cpu_seconds:.1f} CPU seconds"),
+    ]
+    title = f"plan of {plan.collective} on {plan.topology.name}"
+    return html_card(title, facts, columns=columns, rows=rows)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from weft.algorithms.resolver import AlgorithmLike
     from weft.bounds.collective_bound import Bound
     from weft.collective_names import Collective
     from weft.planning.curves import TimeCurve
@@ -61,7 +62,7 @@ def plan(
     *,
     collective: Collective = "all_reduce",
     root: int = 0,
-    algorithms: str | Sequence[str] | None = None,
+    algorithms: AlgorithmLike | Sequence[AlgorithmLike] | None = None,
     time_limit: float | None = None,
     warm_start: Plan | str | Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -79,7 +80,8 @@ def plan(
     collective, root
         One of `weft.schedule.COLLECTIVES`; the root counts for broadcast and reduce.
     algorithms
-        Registry name or names to choose from; by default all.
+        What to choose from, as for `weft.compare`; by default all of Weft's. A wrong schedule of one's own is
+        listed as skipped, with the reason.
     time_limit
         Seconds of wall-clock time after which the best plan so far is returned. A plan is always returned:
         what was begun when time ran out, and a first candidate in any case, is finished.
@@ -123,7 +125,7 @@ def plan_steps(
     *,
     collective: Collective = "all_reduce",
     root: int = 0,
-    algorithms: str | Sequence[str] | None = None,
+    algorithms: AlgorithmLike | Sequence[AlgorithmLike] | None = None,
     time_limit: float | None = None,
     warm_start: Plan | str | Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -178,7 +180,7 @@ def plan_steps(
 def _recipes(
     topology: Topology,
     collective: str,
-    algorithms: str | Sequence[str] | None,
+    algorithms: AlgorithmLike | Sequence[AlgorithmLike] | None,
     warm_start: Plan | None,
     time_limit: float | None,
 ) -> list[Recipe]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
 from weft.errors import InputError, TopologyError
+from weft.notebook_display import ShortRepr, record_frame, short_line, short_name
 from weft.planning.segment_shares import LEAST_SEGMENT, segment_size
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class Range:
     segment_share: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedSchedule:
+@dataclass(frozen=True, eq=False, repr=False)
+class PlannedSchedule(ShortRepr):
     """A verified schedule of a plan, which algorithm and options made it, and in how many CPU seconds."""
 
     algorithm: str
@@ -75,8 +76,8 @@ class PlannedSchedule:
         return {**self.names, **size, "verified": True}
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPoint:
+@dataclass(frozen=True, slots=True, repr=False)
+class PlanPoint(ShortRepr):
     """What the plan does at one size.
 
     Parameters
@@ -127,8 +128,8 @@ class Contender:
         return make_label(self.algorithm, self.variant)
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
+@dataclass(frozen=True, eq=False, repr=False)
+class Choice(ShortRepr):
     """What to run for a buffer of one size."""
 
     algorithm: str
@@ -301,10 +302,20 @@ class Plan:
             "busiest_link": self.topology.link_name(point.busiest_link),
         }
 
+    def to_pandas(self) -> Any:
+        """The planned sizes as a ``pandas.DataFrame``: what is chosen, its time, bound and runner-up."""
+        return record_frame("Plan.to_pandas", [self._point_dict(point) for point in self.points])
+
+    def _repr_html_(self) -> str:
+        from weft.planning.plan_text import plan_card
+
+        return plan_card(self)
+
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(self.schedules[span.schedule].algorithm for span in self.ranges))
         good = f"{100 * self.fraction_of_bound:.1f} % of the bound"
-        return f"<Plan {self.collective} on {self.topology.name}: {names}; {good}>"
+        what = f"{self.collective} on {short_name(self.topology.name)}"
+        return short_line(f"<Plan {what}: {short_name(names)}; {good}>")
 
 
 _BUSIEST: Final = 1.001

@@ -9,7 +9,7 @@ results can be repeated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from weft import limits
 from weft.algorithms import registry
@@ -20,7 +20,7 @@ from weft.schedule.passes import halves
 from weft.simulation import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from weft.schedule import Schedule
     from weft.topology import Topology
@@ -45,6 +45,10 @@ _RATIO_BITS: Final = 2
 _HALVES: Final = ("reduce_scatter", "all_gather")
 
 
+Timer: TypeAlias = "Callable[[Schedule, int], tuple[int | None, float]]"
+"""Gives for a schedule and a size the bytes of a segment, or None, and seconds."""
+
+
 class _Timed(NamedTuple):
     """A schedule, the bytes of a segment or None, and its seconds."""
 
@@ -65,6 +69,9 @@ class QuickChooser:
         The cluster.
     algorithms
         Names to choose from; by default all whose schedules are not too large, or `FEW` on many ranks.
+    timer
+        Gives the bytes of a segment, or None, and the seconds of a schedule at a size; by default those of
+        `weft.simulate`.
 
     Examples
     --------
@@ -75,8 +82,11 @@ class QuickChooser:
     ('swing', None)
     """
 
-    def __init__(self, topology: Topology, algorithms: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, topology: Topology, algorithms: Sequence[str] | None = None, *, timer: Timer | None = None
+    ) -> None:
         self.topology = topology
+        self._timer = timer or _simulate
         self._slow = algorithms is None and topology.ranks <= SLOW_RANKS
         if algorithms is None:
             algorithms = FEW if topology.ranks > MANY_RANKS else _affordable(topology.ranks)
@@ -102,12 +112,12 @@ class QuickChooser:
 
     def _choose(self, collective: str, size_bytes: int) -> _Timed:
         """Find the fastest schedule of a collective."""
-        best = _fastest(self._build(collective), size_bytes)
+        best = self._fastest(self._build(collective), size_bytes)
         if not self._slow or collective not in registry.find(SLOW).collectives:
             return best
         if best.seconds <= NEAR * lower_bound(self.topology, collective, size_bytes).seconds:
             return best
-        others = [_fastest([schedule], size_bytes) for schedule in self._build_slow(collective)]
+        others = [self._fastest([schedule], size_bytes) for schedule in self._build_slow(collective)]
         return min([best, *others], key=lambda one: one.seconds)
 
     def _choose_halves(self, size_bytes: int) -> list[_Timed]:
@@ -125,10 +135,14 @@ class QuickChooser:
             wholes += self._build_slow("all_reduce")
         for whole in wholes:
             try:
-                pairs.append([_fastest([half], size_bytes) for half in halves(whole)])
+                pairs.append([self._fastest([half], size_bytes) for half in halves(whole)])
             except ScheduleError:
                 continue  # an all-reduce that is not one half after the other
         return min(pairs, key=lambda pair: sum(one.seconds for one in pair))
+
+    def _fastest(self, schedules: Iterable[Schedule], size_bytes: int) -> _Timed:
+        found = [_Timed(schedule, *self._timer(schedule, size_bytes)) for schedule in schedules]
+        return min(found, key=lambda one: one.seconds)
 
     def _build_slow(self, collective: str) -> list[Schedule]:
         key = f"{SLOW} {collective}"
@@ -160,12 +174,11 @@ class QuickChooser:
 
 def _affordable(ranks: int) -> list[str]:
     """Algorithms whose schedules on so many ranks are not too large, without the slowest."""
-    lines = registry.ALGORITHMS.values()
-    return [line.name for line in lines if line.name != SLOW and line.cost * ranks**2 <= MOST_ROWS]
+    lines = [line for line in registry.ALGORITHMS.values() if not line.yardstick and line.name != SLOW]
+    return [line.name for line in lines if line.cost * ranks**2 <= MOST_ROWS]
 
 
-def _fastest(schedules: Iterable[Schedule], size_bytes: int) -> _Timed:
-    """The fastest of some schedules, in the segments that suit it."""
-    found = [simulate(schedule, size_bytes, max_work=None) for schedule in schedules]
-    best = min(found, key=lambda result: result.time_ps)
-    return _Timed(best.schedule, best.segment_bytes, best.seconds)
+def _simulate(schedule: Schedule, size_bytes: int) -> tuple[int | None, float]:
+    """Time a schedule by itself, in the segments that suit it."""
+    found = simulate(schedule, size_bytes, max_work=None)
+    return found.segment_bytes, found.seconds

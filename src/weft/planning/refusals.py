@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.algorithms.registry import Refusal
-from weft.errors import UnsupportedError
+from weft.errors import UnsupportedError, VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -52,9 +52,13 @@ def require_candidates(candidates: Sequence[Candidate], refusals: Sequence[Refus
     ------
     UnsupportedError
         If there is no candidate; has the first refusal's reason.
+    VerificationError
+        If the first one is that a schedule of the user's own is wrong.
     """
     if not candidates:
         first = refusals[0]
+        if isinstance(first.error, VerificationError):
+            raise first.error
         others = dict.fromkeys(one.algorithm for one in refusals if one.algorithm != first.algorithm)
         parts = [f"{' and '.join(others)} cannot either"] if others else []
         if chosen:

@@ -36,6 +36,7 @@ from weft import _core, limits
 from weft.collective_names import COLLECTIVES
 from weft.columns import Immutable, freeze, whole
 from weft.errors import ScheduleError, check_choice
+from weft.notebook_display import data_frame, short_line, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -221,10 +222,21 @@ class Schedule(Immutable):
         return sha.hexdigest()
 
     def __repr__(self) -> str:
-        return (
-            f"<Schedule {self.algorithm} {self.collective} on {self.topology.name}: "
-            f"{self.chunks} chunks, {self.steps} steps, {self.transfers} transfers>"
-        )
+        what = f"{short_name(self.algorithm)} {self.collective} on {short_name(self.topology.name)}"
+        size = f"{self.chunks} chunks, {self.steps} steps, {self.transfers} transfers"
+        return short_line(f"<Schedule {what}: {size}>")
+
+    def _repr_html_(self) -> str:
+        from weft.schedule.text import schedule_card
+
+        return schedule_card(self)
+
+    def to_pandas(self) -> Any:
+        """The transfers as a ``pandas.DataFrame``, one row each, with ``copy`` or ``reduce`` as `op`."""
+        columns = {name: getattr(self, name) for name in TRANSFER_COLUMNS}
+        columns["op"] = np.array([op.name.lower() for op in Op])[self.op]
+        found = {name: column.copy() for name, column in columns.items() if column is not None}
+        return data_frame("Schedule.to_pandas", found)
 
     def __str__(self) -> str:
         from weft.schedule.text import format_schedule

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.errors import printable
+from weft.notebook_display import html_card
 from weft.schedule.chunks import owners
 from weft.schedule.ir import DEFAULT_ROUTE, Op
 from weft.units import count
@@ -142,3 +143,25 @@ def _via(schedule: Schedule, row: int) -> list[str]:
 def _listed(values: Sequence[int], total: int) -> str:
     words = [str(value) for value in values[:_MAX_LISTED]]
     return " ".join([*words, "..."] if total > _MAX_LISTED else words)
+
+
+_SHOWN_TRANSFERS: Final = 10
+
+
+def schedule_card(schedule: Schedule) -> str:
+    """Facts and the first transfers, as a notebook shows them."""
+    facts = [
+        ("ranks", f"{schedule.ranks:,}"),
+        ("chunks", f"{schedule.chunks:,}"),
+        ("steps", f"{schedule.steps:,}"),
+        ("transfers", f"{schedule.transfers:,}, in {schedule.messages:,} messages"),
+        ("digest", schedule.digest[:16]),
+        *(("note", note) for note in schedule.notes[:3]),
+    ]
+    names = ("step", "chunk", "src", "dst")
+    rows = [
+        [*(str(getattr(schedule, name)[row]) for name in names), Op(int(schedule.op[row])).name.lower()]
+        for row in range(min(schedule.transfers, _SHOWN_TRANSFERS))
+    ]
+    title = f"{schedule.algorithm} {schedule.collective} on {schedule.topology.name}"
+    return html_card(title, facts, columns=(*names, "op"), rows=rows, total=schedule.transfers)

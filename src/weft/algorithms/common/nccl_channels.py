@@ -6,7 +6,9 @@ rule, and that rule is used here instead:
 
 - A channel for each GPU of a box that has a way to its counterpart in the next box, as short as any of them,
   that shares no link with those of the channels before. That counts the network interfaces: the counterparts
-  are on one rail.
+  are on one rail. NCCL knows nothing of the switches between boxes, so cables between those may be shared
+  where the names of switches tell that they are in no box (``leaf0``, not ``host0.nic0``) and there are too
+  few of them.
 - Channel c enters a box at that GPU, goes down the numbers of the GPUs, cyclically, and leaves at the one
   above it.
 - The last GPU sends by the interface of the channel's rail, not by its own. Where NVLink joins the two, its
@@ -79,6 +81,7 @@ class NcclChannels:
         for link, (src, dst) in enumerate(ends):
             self._out[src].append((link, dst))
         self._ways: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+        self._between_boxes = _links_between_boxes(topology)
         self.rails = self._find_rails()
 
     def inside(self, rail: int, box: int) -> list[int]:
@@ -128,7 +131,7 @@ class NcclChannels:
         taken: set[int] = set()
         found = set()
         for place, ((src, dst), default) in enumerate(zip(ends, own, strict=True)):
-            way = self._free_way(src, dst, default, shortest, taken)
+            way = self._own_way(src, dst, default, shortest, taken)
             if way is not None:
                 found.add(place)
                 taken.update(way)
@@ -141,10 +144,17 @@ class NcclChannels:
         for place in places:
             src, dst = self.boxes[src_box][place], self.boxes[dst_box][place]
             default = self.topology.route(src, dst)
-            way = self._free_way(src, dst, default, len(default), taken) or default
+            way = self._own_way(src, dst, default, len(default), taken) or default
             taken.update(way)
             ways.append(way)
         return ways
+
+    def _own_way(
+        self, src: int, dst: int, default: tuple[int, ...], longest: int, taken: set[int]
+    ) -> tuple[int, ...] | None:
+        """A way that shares no link with `taken`, else one that shares only cables between boxes."""
+        way = self._free_way(src, dst, default, longest, taken)
+        return way or self._free_way(src, dst, default, longest, taken - self._between_boxes)
 
     def _free_way(
         self, src: int, dst: int, default: tuple[int, ...], longest: int, taken: set[int]
@@ -179,6 +189,14 @@ class NcclChannels:
                 kept.append(link)
                 nodes.append(node)
         return tuple(kept)
+
+
+def _links_between_boxes(topology: Topology) -> set[int]:
+    """Links both of whose ends are switches that, by their names, are in no box; none without names."""
+    outside = np.zeros(topology.nodes, bool)
+    for number, name in enumerate(topology.switch_names):
+        outside[topology.ranks + number] = "." not in name
+    return set(np.flatnonzero(outside[topology.link_src] & outside[topology.link_dst]).tolist())
 
 
 def _check_boxes(topology: Topology, algorithm: str) -> None:

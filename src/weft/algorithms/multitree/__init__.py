@@ -86,7 +86,7 @@ def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     builder.note(f"trees grown {trees.way}")
     left_out = topology.links - len(trees.usage.links)
     if left_out:
-        slowest = units.format_bandwidth(int(trees.usage.topology.bandwidth.min()))
+        slowest = units.human_bandwidth(int(trees.usage.topology.bandwidth.min()))
         builder.note(f"{left_out} of {topology.links} links left out, slower than {slowest}")
     return builder.build((trees.route_offsets, trees.route_links))
 
