@@ -80,6 +80,14 @@ def test_fusion_and_options_reach_the_policy(weft: Run) -> None:
     assert cut["seconds"] != whole["seconds"]
 
 
+def test_the_size_of_buckets_is_printed_as_it_was_given(weft: Run) -> None:
+    words = ("train", "switch:4@bw=100GB/s,lat=1us", "--model", "resnet50", "--policy", "ddp")
+    given = " ".join(weft(*words, "--fusion", "500MB").out.split())
+    assert "bucket_bytes 500MB, first_bucket_bytes 500MB: PyTorch's buckets (by default 25 MiB" in given
+    odd = " ".join(weft(*words, "--fusion", "123456789").out.split())
+    assert "bucket_bytes 117.7 MiB," in odd
+
+
 def test_every_policy_runs_and_none_beats_its_line(weft: Run) -> None:
     from weft.training import policies
 
@@ -167,6 +175,32 @@ def test_the_trace_shows_layers_collectives_and_links(weft: Run, tmp_path: Path)
         track = event["pid"], event["tid"]
         assert event["ts"] >= by_track.get(track, 0.0) - 1e-6, event
         by_track[track] = event["ts"] + event["dur"]
+
+
+def test_a_trace_shows_the_ranks_and_links_that_are_named(weft: Run, tmp_path: Path) -> None:
+    words = ("train", "ring:4", "--model", "multitree-ncf", "--policy", "wfbp", "--trace", "t.json")
+    done = weft(*words, "--trace-ranks", "1,3", "--trace-links", "0->1", "--trace-iteration", "1")
+    assert (done.code, done.err) == (0, "")
+    events = json.loads((tmp_path / "t.json").read_text("utf-8"))["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["ph"] == "M" and "name" in event["args"]}
+    assert names == {"rank 1", "rank 3", "links", "computing", "waiting", "collectives", "0->1"}
+
+
+def test_a_trace_that_is_cut_down_says_what_it_leaves_out(weft: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.limits.MAX_TRACE_EVENTS", 200)
+    done = weft("train", "ring:4", "--model", "multitree-ncf", "--policy", "wfbp", "--trace", "t.json")
+    assert done.code == 0
+    assert done.err.startswith("weft: the trace leaves out all iterations but number 2")
+    assert "wrote t.json" in done.out
+
+
+def test_a_trace_of_what_is_not_there_is_refused_before_the_work(weft: Run) -> None:
+    words = ("train", "ring:4", "--model", "multitree-ncf", "--trace", "t.json")
+    done = weft(*words, "--policy", "no such policy", "--trace-ranks", "7")
+    assert done.code == 2
+    assert "there are ranks 0 to 3" in done.err
+    done = weft(*words[:-2], "--trace-ranks", "1")
+    assert (done.code, "give --trace FILE" in done.err) == (2, True)
 
 
 def test_a_sweep_has_every_combination_in_order(weft: Run) -> None:

@@ -177,3 +177,20 @@ def test_a_task_knows_what_it_is() -> None:
     assert len(graph.starts) == 4
     assert [graph.tasks[number].iteration for number in graph.starts] == [0, 1, 2, 3]
     assert all(graph.tasks[number].layer == 0 for number in graph.starts)
+
+
+@pytest.mark.parametrize("iterations", [6, 7, 8])
+def test_the_time_of_an_iteration_is_a_mean_where_iterations_take_turns(iterations: int) -> None:
+    graph = Graph()
+    before: tuple[int, ...] = ()
+    for number in range(iterations):
+        graph.begin()
+        forward = graph.compute("a", 1.0, before, phase="forward", layer=0)
+        # Every other iteration sends four times as much, as where parts of two iterations mix.
+        sent = graph.collective("all_reduce", 4000 if number % 2 else 1000, (forward,), group=0)
+        before = (sent,)
+    graph.finish(before)
+    found = run(graph, Linear.ring(2, alpha_s=0.0, beta_s_per_byte=0.001))
+    assert sorted(trace(graph, Linear.ring(2, 0.0, 0.001)).iteration_s[-2:]) == pytest.approx([2.0, 5.0])
+    assert found.seconds == pytest.approx(3.5)
+    assert found.exposed_s == pytest.approx(2.5)

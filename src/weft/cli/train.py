@@ -12,7 +12,7 @@ import click
 from weft import units
 from weft.cli import options
 from weft.cli.inputs import obtain_network
-from weft.cli.output import check_outputs, make_console, make_table, print_json, progress
+from weft.cli.output import check_outputs, make_console, make_table, print_json, progress, write_page
 from weft.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -22,12 +22,20 @@ if TYPE_CHECKING:
     from weft.training.job import TrainingJob, TrainingResult
     from weft.training.sweep import SweepPoint
 
+_SHORT_DIGITS = 3
 _ALL = "all"
 _BASELINES = 3
 """Of the endpoints that are compared, the first are baselines."""
 
 _FEW_TIMES = 4
 """Times of iterations that take turns which are printed."""
+
+_MEMORY_PARTS = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "optimizer": "Adam",
+    "activation": "activations",
+}
 
 _network = lru_cache(maxsize=4)(obtain_network)
 """Topologies and plans by their names; a process that simulates many jobs reads each once."""
@@ -173,12 +181,29 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
     "--executor", type=click.Choice(["processes", "mpi"]), default="processes", help="Where a sweep runs."
 )
 @options.trace
+@click.option(
+    "--trace-ranks", metavar="RANKS", help="Ranks in the trace, such as 0,1,8-15; by default the first 8."
+)
+@click.option(
+    "--trace-links", metavar="LINKS", help="Links in it, such as 0->1,1->2; by default all, or the busiest."
+)
+@click.option(
+    "--trace-iteration",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The only iteration in it, from 0; by default all, or the last full one.",
+)
+@options.report
 @options.as_json
 def command(
     axes: dict[str, list[str]],
     jobs: int | None,
     executor: str,
     trace: str | None,
+    trace_ranks: str | None,
+    trace_links: str | None,
+    trace_iteration: int | None,
+    page: str | None,
     as_json: bool,
     **fields: Any,
 ) -> None:
@@ -190,7 +215,10 @@ def command(
     """
     from weft.training.job import TrainingJob
 
-    check_outputs(trace, as_json=as_json)
+    check_outputs(trace, page, as_json=as_json)
+    if trace is None:
+        reason = "there is no trace to choose for; give --trace FILE"
+        options.refuse_unused("trace_ranks", "trace_links", "trace_iteration", reason=reason)
     job = TrainingJob(**fields)
     compared = _compared_endpoints(str(job.endpoint))
     if compared and "endpoint" in axes:
@@ -198,21 +226,41 @@ def command(
     if compared or axes:
         if trace is not None:
             raise InputError("--trace: a sweep writes none; trace one of its jobs by itself")
-        _sweep(job, axes | ({"endpoint": compared} if compared else {}), executor, jobs, as_json)
+        _sweep(job, axes | ({"endpoint": compared} if compared else {}), executor, jobs, page, as_json)
         return
     options.refuse_unused("jobs", "executor", reason="one job runs by itself; they are for --sweep")
+    shown = {"ranks": trace_ranks, "links": trace_links, "iteration": trace_iteration}
+    _simulate(job, trace, shown, page, as_json=as_json)
+
+
+def _simulate(
+    job: TrainingJob, trace: str | None, shown: dict[str, Any], page: str | None, *, as_json: bool
+) -> None:
+    """Simulate one job, print its result, and write its trace and its page."""
+    from weft.planning import Plan
+    from weft.topology import Topology
+    from weft.training.trace_selection import select_trace
+
     with progress("train") as report:
         report("simulating", 0, 0)
-        result = read_inputs(job).run(record=trace is not None)
-    # First what was asked for in any case: a trace may be too large to be written.
+        ready = read_inputs(job)
+        network = ready.topology.topology if isinstance(ready.topology, Plan) else ready.topology
+        assert isinstance(network, Topology)
+        select_trace(network, **shown)  # what cannot be shown is refused before minutes of work
+        result = ready.run(record=trace is not None)
+    # First what was asked for in any case: the disk may be too full for a trace.
     if as_json:
         print_json(result.to_dict())
     elif trace != "-":
         _show(result, make_console())
     if trace is not None:
-        result.save_trace(trace)
+        left_out = result.save_trace(trace, **shown)
         if trace != "-" and not as_json:
             click.echo(f"\nwrote {printable(trace)}")
+        if left_out:
+            choose = "choose with --trace-ranks, --trace-links and --trace-iteration"
+            click.echo(f"weft: the trace leaves out {left_out}; {choose}", err=True)
+    write_page(page, result, as_json=as_json or trace == "-")
 
 
 def _compared_endpoints(name: str) -> list[str]:
@@ -252,9 +300,11 @@ def _show(result: TrainingResult, console: Console) -> None:
         ("model", _model(found)),
         ("policy", f"{found['policy']}{f', {settings}' if settings else ''}: {result.policy.summary}"),
         *([("advice", printable(result.reason))] if result.reason else []),
+        ("memory", _memory(found)),
         ("endpoint", f"{found['endpoint']}: {result.cluster.endpoint.summary}"),
         ("schedules", by or "none"),
         ("iteration", _iteration(found)),
+        *([("simplified", result.simplified)] if result.simplified else []),
         ("computing", share(found["computing_s"])),
         ("exposed", share(found["exposed_s"])),
         ("sending", f"{human_seconds(found['communication_s'])} in all, seen from rank 0"),
@@ -284,7 +334,29 @@ def _iteration(found: dict[str, Any]) -> str:
 def _model(found: dict[str, Any]) -> str:
     count = found["layers"]
     what = f"{count:,} layer{'s' * (count != 1)}, {_size(found['parameter_bytes'])} of gradients"
-    return f"{what}; {found['batch']:,} samples per rank on {found['device']}"
+    batch = f"{found['batch']:,} sample{'s' * (found['batch'] != 1)}"
+    return f"{what}; {batch} per rank on {found['device']}"
+
+
+def _memory(found: dict[str, Any]) -> str:
+    """What each device keeps and whether it fits; what would fit, if it does not."""
+    memory = found["memory"]
+    parts = ", ".join(
+        f"{_gigabytes(memory[f'{key}_bytes'])} {name}"
+        for key, name in _MEMORY_PARTS.items()
+        if memory[f"{key}_bytes"] is not None
+    )
+    text = f"{_gigabytes(memory['total_bytes'])} a rank: {parts}"
+    if memory["activation_bytes"] is None:
+        text += ", and activations, which are not counted for this model"
+    if memory["fits"] is not None:
+        room = f"the {_gigabytes(memory['capacity_bytes'])} of {found['device']}"
+        text += f"; fits {room}" if memory["fits"] else f"; does not fit {room}. {memory['advice']}"
+    return text
+
+
+def _gigabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1e9:,.3g} GB" if size_bytes < 10**11 else f"{size_bytes / 1e9:,.0f} GB"
 
 
 def _schedules(collective: str, algorithms: list[str], planned: str | None) -> str:
@@ -307,11 +379,24 @@ def _rate(samples_per_s: float) -> str:
 def _plain(name: str, value: Any) -> str:
     if value is None:
         return "none"
-    return _size(value) if name.endswith("_bytes") else f"{value:g}"
+    return _given_size(value) if name.endswith("_bytes") else f"{value:g}"
+
+
+def _given_size(size_bytes: int) -> str:
+    """A size as somebody would have given it, 500MB or 25MiB, where its number is a short one."""
+    from weft.units import format_size
+
+    exact = format_size(size_bytes)
+    return exact if len(exact.rstrip("kKMGTiB")) <= _SHORT_DIGITS else _size(size_bytes)
 
 
 def _sweep(
-    job: TrainingJob, axes: dict[str, list[str]], executor: str, jobs: int | None, as_json: bool
+    job: TrainingJob,
+    axes: dict[str, list[str]],
+    executor: str,
+    jobs: int | None,
+    page: str | None,
+    as_json: bool,
 ) -> None:
     from weft.training.sweep import expand, heeding_interrupts, open_executor, sweep
 
@@ -331,6 +416,7 @@ def _sweep(
     else:
         chosen = ["runs as"] if any(point.job.policy == "auto" for point in points) else []
         _show_sweep(found, list(axes), chosen, make_console())
+    write_page(page, {"results": found}, as_json=as_json)
     if all("error" in row for row in found):  # an error, as that of one job would be
         msg = f"none of the {len(found):,} jobs could be simulated; the first: {found[0]['error']}"
         raise InputError(msg)

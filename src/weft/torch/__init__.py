@@ -5,10 +5,12 @@ Importing this registers the backend (in process_group.py): ``torch.distributed.
 
 from __future__ import annotations
 
+from weft.errors import MissingPackageError
+
 try:
     import torch.distributed  # noqa: F401 - so that what is missing is named in one line
 except ImportError as error:
-    raise ImportError(f"weft.torch needs torch ({error}); pip install torch") from error
+    raise MissingPackageError("weft.torch", "torch", error) from error
 
 from weft.torch.dear import DeAR
 from weft.torch.hook import ddp_hook

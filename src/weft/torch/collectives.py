@@ -6,6 +6,8 @@ Inputs are read then and not before, because they may be results of earlier oper
 
 Every operation has torch's name of the collective and the type of the tensors in its fingerprint. Ranks that
 differ in them get a `DesyncError` also where the runtime would move the same bytes.
+
+The methods that torch calls are in `group_methods.py`: a new operation needs one there, and a function here.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from weft.errors import DesyncError, LinkLost, PeerLost, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.group_store import AnsweringStore
-from weft.runtime.bootstrap.members import lost
+from weft.runtime.bootstrap.members import peer_lost
 from weft.runtime.byte_exchange import CommunicatorWords, broadcast_bytes
 from weft.torch.messages import RECEIVER, SENDER, Expiry, Inbox, MessageThread, Outbox, Receive
 from weft.torch.monitored_barrier import MonitoredBarrier
@@ -255,7 +255,7 @@ class Connection:
         while not self._notes.has(self._wanted_there):
             # A rank that leaves has left its other notes before: look once more.
             if self._notes.has_left(self.peer) and not self._notes.has(self._wanted_there):
-                raise lost(self._group.members[self.peer], op, "it has left the process group")
+                raise peer_lost(self._group.members[self.peer], op, "it has left the process group")
             self._group.check()
             if time.monotonic() > deadline:
                 raise TimedOut(op, timeout, [self.peer], "it has not called the other half")

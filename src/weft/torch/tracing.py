@@ -10,15 +10,8 @@ layer reads the data itself), and one and a half times for the rest, as `weft.tr
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
-import os
-import sys
-import traceback
 from collections import Counter
-from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import torch
@@ -30,14 +23,13 @@ from weft import limits
 from weft.errors import InputError
 from weft.torch.internals import DispatchMode, changes_inputs, family, storage, without_fused_kernels
 from weft.training.workloads import Operator, Workload
+from weft.user_script import UserFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 WANTED: Final = "return (model, example_input), the input with samples along its first dimension"
 """What a function that is traced must do."""
-
-_numbers = itertools.count()
 
 
 def trace(make_model: str | Callable[[], Any]) -> Workload:
@@ -63,21 +55,21 @@ def trace(make_model: str | Callable[[], Any]) -> Workload:
     (16, 36, 64)
     """
     if isinstance(make_model, str):
-        with _output_on_stderr(), _loaded(make_model) as (function, script):
-            return _trace(function, make_model, script)
-    return _trace(make_model, getattr(make_model, "__name__", "model"), None)
+        return _trace(UserFunction.load(make_model))
+    return _trace(UserFunction.of(make_model))
 
 
-def _trace(function: Callable[[], Any], name: str, script: Path | None) -> Workload:
-    with _explained(f"{name} failed", script):
-        made = function()
+def _trace(maker: UserFunction) -> Workload:
+    name = maker.name
+    with maker.running():
+        made = maker.function()
     model, example = _unpack(made, name)
     if any(isinstance(parameter, nn.UninitializedParameter) for parameter in model.parameters()):
-        with _explained(f"forward of the model of {name} failed", script):
+        with maker.running(f"forward of the model of {name} failed"):
             values, named = _arguments(example)
             model(*values, **named)  # lazy modules have shapes from then on
     layers = _Layers(model)
-    with _explained(f"forward of the model of {name} failed", script):
+    with maker.running(f"forward of the model of {name} failed"):
         layers.run(*_arguments(example))
     batch = _batch(example, name)
     summary = f"{type(model).__name__} of {name}"
@@ -104,67 +96,6 @@ def _batch(example: Any, name: str) -> int:
         if isinstance(value, torch.Tensor) and value.dim() and len(value):
             return limits.check(f"samples of the input of {name}", len(value), limits.MAX_BATCH)
     raise InputError(f"the example input of {name} has no tensor with samples; {WANTED}")
-
-
-@contextmanager
-def _output_on_stderr() -> Iterator[None]:
-    """Send what a script prints to standard error: on standard output it would be taken for the answer."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        with open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace") as apart:  # noqa: PTH123
-            os.dup2(2, 1)
-            with redirect_stdout(apart):
-                yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
-@contextmanager
-def _loaded(target: str) -> Iterator[tuple[Callable[[], Any], Path]]:
-    """Run a script and give its function; the script may import what lies beside it."""
-    file, _, wanted = target.rpartition(":")
-    if not file or not wanted:
-        raise InputError(f"{target!r} names no function; expected script.py:function")
-    path = Path(file).absolute()
-    if not path.is_file():
-        raise InputError(f"there is no script {file}; expected script.py:function")
-    name = f"weft_traced_{path.stem}_{next(_numbers)}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{file} is no Python script; expected script.py:function")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    sys.path.insert(0, str(path.parent))
-    try:
-        with _explained(f"{file} cannot be imported", path):
-            spec.loader.exec_module(module)
-        function = getattr(module, wanted, None)
-        if not callable(function):
-            known = [key for key, value in vars(module).items() if callable(value) and key[0] != "_"]
-            raise InputError(f"{file} has no function {wanted!r}; it has {', '.join(known[:20]) or 'none'}")
-        yield function, path
-    finally:
-        sys.path.remove(str(path.parent))
-        del sys.modules[name]
-
-
-@contextmanager
-def _explained(what: str, script: Path | None) -> Iterator[None]:
-    """Turn whatever the user's code raises into one line with the place in the script."""
-    try:
-        yield
-    except (InputError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a script may raise anything, and that is an error of its own
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if script is not None and Path(frame.filename) == script]
-        place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
-        if isinstance(error, SyntaxError) and error.filename:
-            place = f"{error.filename}:{error.lineno}: "
-        text = " ".join(str(error).split())[:500]
-        raise InputError(f"{what}: {place}{type(error).__name__}{f': {text}' if text else ''}") from error
 
 
 _Count: TypeAlias = Counter[Literal["flops", "elements", "weights", "kernels"]]

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import limits, units
 from weft.errors import InputError, SimulationError
+from weft.notebook_display import ShortRepr
 from weft.simulation import LocalWork
 from weft.training.endpoint_resources import CHANNEL, COMPUTE, Equipment
 from weft.training.endpoints import ENDPOINTS, Endpoint
@@ -92,8 +93,8 @@ class Noise:
                 raise InputError(f"straggler {rank}, {factor} times as slow: {allowed}")
 
 
-@dataclass(frozen=True, eq=False)
-class ClusterRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterRun(ShortRepr):
     """The times of a graph on a cluster.
 
     Parameters
@@ -149,8 +150,8 @@ class ClusterRun:
         return found | {"links": float(self.link_use.mean())}
 
 
-@dataclass(frozen=True)
-class Cluster:
+@dataclass(frozen=True, repr=False)
+class Cluster(ShortRepr):
     """A network with endpoints and schedules, on which graphs of tasks run.
 
     Parameters

@@ -12,6 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
 
 from weft.errors import InputError, look_up
+from weft.notebook_display import ShortRepr
 from weft.training.workloads.operators import ELEMENT_BYTES
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class OperatorTimer(Protocol):
         """Seconds of the forward and the backward pass over a batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+@dataclass(frozen=True, slots=True, repr=False)
+class Device(ShortRepr):
     """A processor with a memory.
 
     Parameters
@@ -71,6 +72,9 @@ class Device:
         Where these are from.
     core_efficiency, tensor_efficiency, memory_efficiency, launch_s
         See the constants of this module.
+    memory_bytes
+        What its memory holds, by the same source; None if that is not known. A GB of a data sheet counts as
+        10^9 bytes: what chips have beyond that, drivers and libraries take.
 
     Raises
     ------
@@ -87,6 +91,7 @@ class Device:
     tensor_efficiency: float = TENSOR_EFFICIENCY
     memory_efficiency: float = MEMORY_EFFICIENCY
     launch_s: float = LAUNCH_S
+    memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         unknown = [dtype for dtype in self.dtypes if dtype not in ELEMENT_BYTES]
@@ -96,6 +101,8 @@ class Device:
         figures = (self.memory_bytes_per_s, *(peak for _, peak in self.flops_per_s))
         if not all(0 < figure < float("inf") for figure in figures) or self.units < 1:
             raise InputError(f"device {self.name}: speeds and units are above 0")
+        if self.memory_bytes is not None and self.memory_bytes < 1:
+            raise InputError(f"device {self.name}: a memory of {self.memory_bytes} bytes; it has at least 1")
         shares = (self.core_efficiency, self.tensor_efficiency, self.memory_efficiency)
         if not all(0 < share <= 1 for share in shares) or not 0 <= self.launch_s < float("inf"):
             msg = f"device {self.name}: efficiencies are above 0 and at most 1, launches at least 0 s"
@@ -288,6 +295,7 @@ class SystolicArray:
 
 
 _GIGA: Final = 1e9
+_GB: Final = 10**9
 
 
 def _tera(**peaks: float) -> tuple[tuple[str, float], ...]:
@@ -298,13 +306,21 @@ def _tera(**peaks: float) -> tuple[tuple[str, float], ...]:
 DEVICES: Final[dict[str, Device | SystolicArray]] = {
     device.name: device
     for device in (
-        Device("v100", _tera(fp32=15.7, fp16=125), 900 * _GIGA, 80, "NVIDIA Tesla V100 SXM2 data sheet"),
+        Device(
+            "v100",
+            _tera(fp32=15.7, fp16=125),
+            900 * _GIGA,
+            80,
+            "NVIDIA Tesla V100 SXM2 data sheet; the larger of its two memories",
+            memory_bytes=32 * _GB,
+        ),
         Device(
             "rtx2080ti",
             _tera(fp32=13.45, fp16=53.8),
             616 * _GIGA,
             68,
             "NVIDIA Turing architecture white paper: reference clock, fp16 with sums in fp32",
+            memory_bytes=11 * _GB,
         ),
         Device(
             "a100",
@@ -312,6 +328,7 @@ DEVICES: Final[dict[str, Device | SystolicArray]] = {
             2039 * _GIGA,
             108,
             "NVIDIA A100 80 GB SXM data sheet, without sparsity",
+            memory_bytes=80 * _GB,
         ),
         Device(
             "h100",
@@ -319,6 +336,7 @@ DEVICES: Final[dict[str, Device | SystolicArray]] = {
             3352 * _GIGA,
             132,
             "NVIDIA H100 SXM5 data sheet, without sparsity",
+            memory_bytes=80 * _GB,
         ),
         Device(
             "ace-npu",

@@ -72,9 +72,10 @@ def passages(endpoint: Endpoint) -> tuple[list[Passage], list[Passage]]:
 
 
 def phase_steps(schedule: Schedule) -> list[int]:
-    """Steps at which the second and later phases of a schedule begin; none but for ``four_phase``."""
+    """Steps at which the second and later phases of a schedule begin; none but for a whole ``four_phase``."""
     grid = schedule.topology.grid
-    if schedule.algorithm != "four_phase" or grid is None:
+    is_whole = schedule.collective == "all_reduce"  # and not one of its halves
+    if schedule.algorithm != "four_phase" or not is_whole or grid is None:
         return []
     inside, *outside = (size for size in grid.shape if size > 1)
     begins = [inside - 1]

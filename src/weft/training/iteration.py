@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from weft.errors import InputError
+from weft.notebook_display import ShortRepr
 from weft.training.layers import backward_seconds, check_layers, forward_seconds, total_bytes
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ COLLECTIVES: Final = ("reduce_scatter", "all_gather", "all_reduce")
 """Those of `weft.schedule.COLLECTIVES` that gradients travel by, in the order of DeAR's iteration."""
 
 
-@dataclass(frozen=True, slots=True)
-class IterationTimeline:
+@dataclass(frozen=True, slots=True, repr=False)
+class IterationTimeline(ShortRepr):
     """An iteration in the steady state.
 
     Parameters

@@ -7,27 +7,36 @@ device, the schedules from a plan, an algorithm or a quick choice, the policy by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft import units
+from weft import limits, units
+from weft.algorithms.registry import Algorithm
+from weft.errors import InputError
+from weft.notebook_display import ShortRepr, data_frame, html_card, short_line, short_name
 from weft.planning import Plan
 from weft.planning.quick import QuickChooser
+from weft.schedule import Schedule
 from weft.topology import load_topology
 from weft.training.choice import AUTO, choose_policy
 from weft.training.cluster import Cluster, Noise
 from weft.training.costs import Bounded, Simulated
+from weft.training.device_memory import advise_on_memory, count_memory, zero_stage
 from weft.training.devices import find_device
+from weft.training.endpoint_choice import by_endpoint
 from weft.training.endpoint_cost import layers_under
 from weft.training.endpoints import Endpoint, find_endpoint
 from weft.training.layers import backward_seconds, forward_seconds, total_bytes
 from weft.training.policies import LINES
 from weft.training.schedules import by_algorithm, by_plan, verified
+from weft.training.segment_budget import count_spans, fit_segments, fits
+from weft.training.timeline_drawing import draw_timeline
 from weft.training.timeline_trace import write_training_trace
+from weft.training.trace_selection import select_trace
 from weft.training.workloads import load_workload
 
 if TYPE_CHECKING:
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 
     from weft.topology import Topology
     from weft.training.cluster import ClusterRun
+    from weft.training.device_memory import DeviceMemory
     from weft.training.devices import OperatorTimer
     from weft.training.layers import Layer
     from weft.training.policies import Policy
@@ -48,8 +58,8 @@ MOST_ITERATIONS: Final = 16
 """A job that is not asked for a number simulates up to this many until their times repeat."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainingJob(ShortRepr):
     """A job to simulate.
 
     Every rank computes the layers of the model on its device and sends its gradients by the policy, over the
@@ -72,8 +82,10 @@ class TrainingJob:
     endpoint
         Name of what communication costs a rank, or an endpoint of one's own.
     algorithm
-        Of the collectives. ``"auto"`` takes the fastest of a few, or what the plan says; a function is asked
-        for the schedule of each collective and size, and the bytes of a segment or None.
+        Of the collectives. ``"auto"`` takes the fastest of a few, or what the plan says. A name, the file of
+        one's own function or schedule, or a `Schedule`, as for `weft.compare`; a function of one's own as
+        `weft.algorithms.resolver.resolve_algorithm` gives it back. A plain function is asked for the schedule
+        of each collective and size, and the bytes of a segment or None.
     channels, overhead_s
         Collectives under way at a time, and seconds that each takes before it sends.
     iterations
@@ -93,7 +105,7 @@ class TrainingJob:
     fusion: str | int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     endpoint: str | Endpoint = "free"
-    algorithm: str | Chooser = AUTO
+    algorithm: str | Schedule | Algorithm | Chooser = AUTO
     channels: int = 1
     overhead_s: float = 0.0
     iterations: int | None = None
@@ -103,6 +115,8 @@ class TrainingJob:
 
     def run(self, *, record: bool = False) -> TrainingResult:
         """Simulate the job; `record` keeps what every link and resource did, for a trace.
+
+        Of a job with more than `weft.limits.MAX_RECORDED_SPANS` of these, a trace has the ranks alone.
 
         Raises
         ------
@@ -118,8 +132,8 @@ class TrainingJob:
         network = self.topology if isinstance(self.topology, Plan) else load_topology(self.topology)
         topology = network.topology if isinstance(network, Plan) else network
         choose = (
-            _schedules(network, self.algorithm)
-            if isinstance(self.algorithm, str)
+            _schedules(network, self.algorithm, endpoint)
+            if isinstance(self.algorithm, str | Schedule | Algorithm)
             else verified(self.algorithm)
         )
         costs = Simulated(choose)
@@ -128,20 +142,28 @@ class TrainingJob:
         noise = Noise(self.jitter, self.stragglers, self.seed)
         cluster = Cluster(topology, choose, endpoint, self.channels, self.overhead_s, noise)
 
-        def simulate(iterations: int | None) -> tuple[Graph, ClusterRun]:
-            graph = policy.build(layers, iterations=iterations, costs=costs, **options)
-            return graph, cluster.run(graph, record=record, slowdowns=slowdowns)
+        def build(iterations: int | None) -> Graph:
+            return policy.build(layers, iterations=iterations, costs=costs, **options)
 
-        graph, run = simulate(self.iterations)
+        fitted = fit_segments(cluster, build, self.iterations)
+        cluster, graph = fitted.cluster, build(fitted.iterations)
+
+        def simulate(graph: Graph) -> tuple[Graph, ClusterRun]:
+            kept = record and count_spans(graph, cluster) <= limits.MAX_RECORDED_SPANS
+            return graph, cluster.run(graph, record=kept, slowdowns=slowdowns)
+
+        graph, run = simulate(graph)
         # With jitter no two iterations are alike, and more of them would not change that.
         while self.iterations is None and not (run.steady.settled or self.jitter):
-            if 2 * run.iterations > MOST_ITERATIONS:
+            more = build(2 * run.iterations)
+            if 2 * run.iterations > MOST_ITERATIONS or not fits(more, cluster):
                 break
-            graph, run = simulate(2 * run.iterations)
-        return TrainingResult(self, workload, device, layers, policy, options, reason, graph, cluster, run)
+            graph, run = simulate(more)
+        made = (graph, cluster, run, fitted.note, record)
+        return TrainingResult(self, workload, device, layers, policy, options, reason, *made)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TrainingResult:
     """The outcome of a job.
 
@@ -155,6 +177,10 @@ class TrainingResult:
         The policy that ran, its options, and why it was chosen or what speaks against it.
     graph, cluster, run
         The tasks of every rank, where they ran, and when.
+    simplified
+        What was made coarser to stay within the limits of the engine; empty if nothing was.
+    recorded
+        Whether the job ran with ``record=True``.
     """
 
     job: TrainingJob
@@ -167,6 +193,8 @@ class TrainingResult:
     graph: Graph
     cluster: Cluster
     run: ClusterRun
+    simplified: str = ""
+    recorded: bool = False
 
     @property
     def seconds(self) -> float:
@@ -182,6 +210,20 @@ class TrainingResult:
     def samples_per_s(self) -> float | None:
         """Samples that all ranks train on in a second; None if an iteration takes no time."""
         return self.cluster.topology.ranks * self.batch / self.seconds if self.seconds else None
+
+    @property
+    def memory(self) -> DeviceMemory:
+        """What each device keeps, and whether it has room for that."""
+        return count_memory(*self._kept())
+
+    @property
+    def memory_advice(self) -> str:
+        """What would fit where this job does not; empty where it does, or nobody knows."""
+        return advise_on_memory(*self._kept())
+
+    def _kept(self) -> tuple[Workload, OperatorTimer, int, str | None, int, int]:
+        stage = zero_stage(self.policy, self.options)
+        return self.workload, self.device, self.batch, self.job.dtype, self.cluster.topology.ranks, stage
 
     @property
     def planned(self) -> str | None:
@@ -207,9 +249,89 @@ class TrainingResult:
             for link in np.argsort(-use, kind="stable")[:_BUSIEST].tolist()
         ]
 
-    def save_trace(self, path: str | Path) -> None:
-        """Write a trace for ui.perfetto.dev of a job that ran with ``record=True``."""
-        write_training_trace(self.graph, self.run, path)
+    def save_trace(
+        self,
+        path: str | Path,
+        *,
+        ranks: str | Iterable[int] | None = None,
+        links: str | Iterable[str | int] | None = None,
+        iteration: int | None = None,
+    ) -> str:
+        """Write a trace for ui.perfetto.dev of a job that ran with ``record=True``.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        ranks, links, iteration
+            What to show, as for `select_trace`. By default the first eight ranks, all links and all
+            iterations, and of these no more than viewers can open.
+
+        Returns
+        -------
+        str
+            What was left out because there is too much of it; empty if nothing was.
+
+        Raises
+        ------
+        InputError
+            If the job was not recorded, there is no such rank or link, or the file cannot be written.
+        """
+        if not self.recorded:
+            raise InputError("nothing was recorded; run with record=True")
+        selection = select_trace(self.cluster.topology, ranks, links, iteration)
+        left_out = write_training_trace(self.graph, self.run, path, selection)
+        if self.run.flow.spans is None:
+            most = f"{limits.MAX_RECORDED_SPANS:,} spans"
+            left_out = ", ".join(
+                filter(None, (left_out, f"links and endpoints, which have more than {most}"))
+            )
+        return left_out
+
+    def to_svg(self) -> str:
+        """Draw the last iteration as rank 0 saw it: computing and network over time, as an SVG document."""
+        return draw_timeline(self.run.timeline, self.layers, self._what())
+
+    def to_pandas(self) -> Any:
+        """The last iteration as rank 0 saw it, as a ``pandas.DataFrame``: a row for each span of time.
+
+        `kind` is ``forward``, ``backward``, ``wait`` or a collective, `number` that of a layer or of a group
+        of gradients, and `layer` the name of a layer that computes.
+        """
+        spans = self.run.timeline.spans
+        computed = ("forward", "backward")
+        names = [self.layers[span.number].name if span.kind in computed else None for span in spans]
+        columns = (
+            {field: [getattr(span, field) for span in spans] for field in spans[0]._fields} if spans else {}
+        )
+        return data_frame("TrainingResult.to_pandas", {**columns, "layer": names})
+
+    def _what(self) -> str:
+        return f"{self.workload.name} with {self.policy.name} on {self.cluster.topology.name}"
+
+    def _repr_html_(self) -> str:
+        rate = self.samples_per_s
+        facts = [
+            ("iteration", units.human_seconds(self.seconds)),
+            ("computing", units.human_seconds(self.run.computing_s)),
+            ("exposed", units.human_seconds(self.run.exposed_s)),
+            (
+                "samples",
+                "-" if rate is None else f"{rate:,.1f} per second on {self.cluster.topology.ranks:,} ranks",
+            ),
+            ("device", f"{self.device.name}, batch {self.batch}"),
+            *((name, ", ".join(found)) for name, found in self.algorithms().items()),
+        ]
+        facts += [(name, text) for name, text in (("why", self.reason), ("note", self.simplified)) if text]
+        rows = [[one["link"], f"{100 * one['busy']:.1f} %"] for one in self.busiest_links()]
+        title = self._what()
+        columns = ("busiest link", "busy")
+        return html_card(title, facts, columns=columns, rows=rows, drawing=self.to_svg())
+
+    def __repr__(self) -> str:
+        where = f"{short_name(self.workload.name)} on {short_name(self.cluster.topology.name)}"
+        times = f"{units.human_seconds(self.seconds)}, {units.human_seconds(self.run.exposed_s)} exposed"
+        return short_line(f"<TrainingResult {where}: {self.policy.name}, {times}>")
 
     def to_dict(self) -> dict[str, Any]:
         """Figures of the job, ready for JSON; ``lines`` are times that no policy of their kind can beat."""
@@ -233,6 +355,8 @@ class TrainingResult:
             "planned": self.planned,
             "algorithms": self.algorithms(),
             **{name: getattr(run, name) for name in ("iterations", "seconds", "computing_s", "exposed_s")},
+            "simplified": self.simplified,
+            "memory": self.memory.to_dict() | {"advice": self.memory_advice},
             "steady_s": list(run.steady.intervals_s),
             "settled": run.steady.settled,
             "samples_per_s": self.samples_per_s,
@@ -258,7 +382,7 @@ def train(
     fusion: str | int | None = None,
     options: Mapping[str, Any] | None = None,
     endpoint: str | Endpoint = "free",
-    algorithm: str | Chooser = AUTO,
+    algorithm: str | Schedule | Algorithm | Chooser = AUTO,
     channels: int = 1,
     overhead_s: float = 0.0,
     iterations: int | None = None,
@@ -302,10 +426,13 @@ def train(
 
 
 @lru_cache(maxsize=4)
-def _schedules(network: Topology | Plan, algorithm: str) -> Chooser:
-    """Give verified schedules by name; the jobs of a sweep that share a network share them."""
+def _schedules(
+    network: Topology | Plan, algorithm: str | Schedule | Algorithm, endpoint: Endpoint
+) -> Chooser:
+    """Give verified schedules of an algorithm; the jobs of a sweep that share a network share them."""
     topology = network.topology if isinstance(network, Plan) else network
     if algorithm != AUTO:
         return verified(by_algorithm(topology, algorithm))
-    quick = QuickChooser(topology)
+    whole = endpoint.chunk_bytes is None and endpoint.read_bandwidth is None
+    quick = QuickChooser(topology) if whole else by_endpoint(topology, endpoint)
     return verified(by_plan(network, quick) if isinstance(network, Plan) else quick)

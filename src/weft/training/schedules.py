@@ -5,14 +5,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from weft.algorithms import registry
-from weft.errors import ScheduleError, UnsupportedError
+from weft.algorithms.registry import find
+from weft.algorithms.resolver import resolve_algorithm
+from weft.errors import ScheduleError, UnsupportedError, VerificationError
 from weft.schedule.passes import halves
 from weft.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from weft.algorithms.resolver import AlgorithmLike
     from weft.planning import Plan
     from weft.schedule import Schedule
     from weft.topology import Topology
@@ -24,7 +26,7 @@ _HALVES: Final = ("reduce_scatter", "all_gather")
 
 
 def by_algorithm(
-    topology: Topology, algorithm: str, segment_bytes: int | None = None, *, halved: bool = False
+    topology: Topology, algorithm: AlgorithmLike, segment_bytes: int | None = None, *, halved: bool = False
 ) -> Chooser:
     """Choose the schedules of one algorithm for every collective and size.
 
@@ -33,7 +35,7 @@ def by_algorithm(
     Parameters
     ----------
     topology, algorithm
-        Where, and its name.
+        Where, and its name or whatever else `resolve_algorithm` takes.
     segment_bytes
         Of every collective; None for whole messages.
     halved
@@ -45,20 +47,26 @@ def by_algorithm(
     UnsupportedError
         If the algorithm does not apply to the topology; when it is asked for halves that it does not have.
     """
-    line = registry.find(algorithm)
+    line = resolve_algorithm(algorithm)
+
+    @cache
+    def has(collective: str) -> bool:
+        # Both halves or none: they must agree on who owns which part.
+        wanted = _HALVES if collective in _HALVES else (collective,)
+        return all(line.offers(topology, one) for one in wanted)
 
     @cache
     def build(collective: str, expected: int | None) -> Schedule:
-        if collective in line.collectives and not (halved and collective in _HALVES):
+        if not (halved and collective in _HALVES) and has(collective):
             return line.build(topology, collective, expected_bytes=expected)
         if collective == "all_to_all":
-            return registry.find("direct").build(topology, collective)
+            return find("direct").build(topology, collective)
         try:
             whole = line.build(topology, "all_reduce", expected_bytes=expected)
             return halves(whole)[collective == "all_gather"]
         except ScheduleError as error:
             why = f"has no {collective}, and its all-reduce is not two halves"
-            raise UnsupportedError(algorithm, why, "use a policy that sends all-reduces") from error
+            raise UnsupportedError(line.name, why, "use a policy that sends all-reduces") from error
 
     def choose(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
         # Powers of two: one schedule for many sizes, and the same one for both halves of a collective.
@@ -96,7 +104,10 @@ def verified(choose: Chooser) -> Chooser:
 
     @cache
     def check(schedule: Schedule) -> None:
-        verify(schedule, max_work=None)
+        try:
+            verify(schedule, max_work=None)
+        except VerificationError as error:
+            raise error.naming(f"{schedule.algorithm} made a wrong schedule") from error
 
     def choose_verified(collective: str, size_bytes: int) -> tuple[Schedule, int | None]:
         schedule, segment_bytes = choose(collective, size_bytes)

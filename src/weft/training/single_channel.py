@@ -11,13 +11,17 @@ first; then the one that comes first in the graph.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from weft.errors import InputError
 from weft.training.iteration import IterationTimeline, TimelineSpan
+from weft.training.steady_state import find_period
 from weft.training.task_graph import TaskKind
 
 if TYPE_CHECKING:
@@ -50,7 +54,7 @@ def run(
     channels: int = 1,
     slowdowns: Slowdowns | None = None,
 ) -> IterationTimeline:
-    """Run a graph and give its last full iteration, from the start of the last but one to that of the last.
+    """Run a graph and give an iteration in its steady state.
 
     Parameters
     ----------
@@ -68,9 +72,11 @@ def run(
 
     Returns
     -------
-    Timeline
-        Spans count from the start of the iteration: what it computes, what it waits for, and the collectives
-        that begin in it.
+    IterationTimeline
+        Its seconds, and those in which nothing computes, are means over the period with which iterations
+        repeat, as for a cluster (`weft.training.steady_state`). The spans are those of the last full
+        iteration and count from its start: what it computes, what it waits for, and the collectives that
+        begin in it.
 
     Raises
     ------
@@ -86,7 +92,15 @@ def run(
     7.0
     """
     done = trace(graph, costs, overhead_s, channels, slowdowns)
-    return last_iteration(graph, done)
+    last = last_iteration(graph, done)
+    starts = np.array([done.began_s[number] for number in graph.starts])
+    count = find_period(starts)
+    if count == 1:
+        return last
+    full = len(graph.starts) - 1
+    exposed = [last_iteration(graph, done, number).exposed_s for number in range(full - count, full)]
+    seconds = float(starts[-1] - starts[-1 - count]) / count
+    return replace(last, seconds=seconds, exposed_s=math.fsum(exposed) / count)
 
 
 def trace(
@@ -243,14 +257,15 @@ def _prices(costs: Costs) -> Callable[[str, int], float]:
     return price
 
 
-def last_iteration(graph: Graph, done: TaskTimes) -> IterationTimeline:
-    """The last full iteration, counted from its start."""
-    iteration = len(graph.starts) - 2
-    start, end = (done.began_s[number] for number in graph.starts[-2:])
+def last_iteration(graph: Graph, done: TaskTimes, number: int | None = None) -> IterationTimeline:
+    """The last full iteration, or that of a number, counted from its start."""
+    iteration = len(graph.starts) - 2 if number is None else number
+    first, following = graph.starts[iteration : iteration + 2]
+    start, end = done.began_s[first], done.began_s[following]
     computing = [
         number
         for number, task in enumerate(graph.tasks)
-        if task.kind is TaskKind.COMPUTE and (task.iteration == iteration or number == graph.starts[-1])
+        if task.kind is TaskKind.COMPUTE and (task.iteration == iteration or number == following)
     ]
     computing.sort(key=lambda number: (done.began_s[number], number))
     spans: list[TimelineSpan] = []
@@ -261,7 +276,7 @@ def last_iteration(graph: Graph, done: TaskTimes) -> IterationTimeline:
             cause = max(task.after, key=lambda other: done.ended_s[other])
             spans.append(TimelineSpan("wait", graph.tasks[cause].group, free - start, began - start))
             exposed += began - free
-        if number != graph.starts[-1]:
+        if number != following:
             spans.append(TimelineSpan(task.phase, task.layer, began - start, done.ended_s[number] - start))
         free = done.ended_s[number]
     spans.extend(

@@ -51,13 +51,32 @@ def find_steady_window(starts_ps: NDArray[np.int64]) -> SteadyWindow:
     >>> find_steady_window(np.array([[0], [5], [9]]))
     SteadyWindow(intervals_s=(4e-12,), settled=False)
     """
-    steps = np.diff(starts_ps, axis=0)
+    period = _shortest_period(np.diff(starts_ps, axis=0))
+    if period is None:
+        return _window(starts_ps, len(starts_ps) // 2, settled=False)
+    return _window(starts_ps, period, settled=True)
+
+
+def find_period(starts_s: NDArray[np.float64]) -> int:
+    """Count the last iterations whose mean is the time of an iteration, from when each of them began.
+
+    Examples
+    --------
+    >>> find_period(np.array([0.0, 5.0, 9.0, 12.0, 16.0, 19.0]))
+    2
+    """
+    period = _shortest_period(np.diff(starts_s)[:, np.newaxis])
+    return len(starts_s) // 2 if period is None else period
+
+
+def _shortest_period(steps: NDArray[np.int64] | NDArray[np.float64]) -> int | None:
+    """After how many iterations (rows) the last times repeat at every rank (columns); None if never."""
     count = len(steps)
     allowed = SAME * float(steps[-1].max())
     for period in range(1, count // 2 + 1):
         if np.abs(steps[-period:] - steps[-2 * period : count - period]).max() <= allowed:
-            return _window(starts_ps, period, settled=True)
-    return _window(starts_ps, (count + 1) // 2, settled=False)
+            return period
+    return None
 
 
 def _window(starts_ps: NDArray[np.int64], count: int, *, settled: bool) -> SteadyWindow:

@@ -15,7 +15,7 @@ from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
-from weft.errors import InputError, WeftError
+from weft.errors import InputError, MissingPackageError, WeftError
 from weft.training.job import TrainingJob
 
 if TYPE_CHECKING:
@@ -103,7 +103,10 @@ def open_executor(kind: str, jobs: int | None) -> Iterator[Executor]:
             from mpi4py import MPI
             from mpi4py.futures import MPIPoolExecutor
         except ImportError as error:
-            raise InputError(f"--executor mpi needs mpi4py: {error}; pip install mpi4py") from error
+            raise MissingPackageError("--executor mpi", "mpi4py", error) from error
+        except RuntimeError as error:  # mpi4py is there, and finds no MPI library
+            msg = f"--executor mpi needs an MPI library ({error}); install Open MPI or MPICH"
+            raise InputError(msg) from error
         if MPI.COMM_WORLD.size < 2:
             how = "mpirun -n 4 python -m mpi4py.futures -m weft train ..."
             raise InputError(f"--executor mpi has no workers; start it as {how}")

@@ -1,7 +1,7 @@
 """A simulated training job as a Chrome trace, for ui.perfetto.dev or chrome://tracing.
 
-One process for each of the first ranks, with a track of what it computes, one of what it waits for and tracks
-of its collectives; one process with a track for every link; one for other resources of these ranks.
+One process for each chosen rank, with a track of what it computes, one of what it waits for and tracks
+of its collectives; one process with a track for every chosen link; one for other resources of these ranks.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft.errors import InputError
-from weft.export.chrome_trace import Tracks, check_count, process, write_events
+from weft.export.chrome_trace import Tracks, process, write_events
 from weft.training.task_graph import TaskKind
+from weft.training.trace_selection import TraceSelection, find_shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
     from weft.training.cluster import ClusterRun
     from weft.training.task_graph import Graph
-
-MOST_RANKS: Final = 8
-"""Ranks that have tracks of their own; the others do the same, or nearly."""
+    from weft.training.trace_selection import ShownPart
 
 _PS_PER_US: Final = 10**6
 _LINKS: Final = 1
 _RESOURCES: Final = 2
 _FIRST_RANK: Final = 3
-_WAY_OUT: Final = "use fewer --iterations, a smaller cluster or larger chunks"
 
 
-def write_training_trace(graph: Graph, run: ClusterRun, path: str | Path) -> None:
+def write_training_trace(
+    graph: Graph, run: ClusterRun, path: str | Path, selection: TraceSelection | None = None
+) -> str:
     """Write a trace; ``"-"`` is standard output.
 
     Parameters
@@ -39,41 +38,47 @@ def write_training_trace(graph: Graph, run: ClusterRun, path: str | Path) -> Non
     graph
         What ran.
     run
-        Of `Cluster.run` with ``record=True``.
+        Of `Cluster.run`; with ``record=True`` the trace has links and endpoints, else only ranks.
     path
         Of the file.
+    selection
+        What to show; by default as much as viewers can open.
+
+    Returns
+    -------
+    str
+        What was left out because viewers could not open it; empty if nothing was.
 
     Raises
     ------
     InputError
-        If nothing was recorded, or the file cannot be written.
-    LimitError
-        If viewers could not show it.
+        If the file cannot be written.
     """
-    if run.flow.spans is None:
-        raise InputError("nothing was recorded; run with record=True")
-    ranks = min(MOST_RANKS, run.equipment.flow.topology.ranks)
-    check_count(len(run.flow.spans.task) + ranks * len(graph.tasks), _WAY_OUT)
-    write_events(_events(graph, run, ranks), path)
+    shown = find_shown(graph, run, selection or TraceSelection())
+    write_events(_events(graph, run, shown), path)
+    return shown.left_out
 
 
-def _events(graph: Graph, run: ClusterRun, ranks: int) -> Iterator[dict[str, Any]]:
+def _events(graph: Graph, run: ClusterRun, shown: ShownPart) -> Iterator[dict[str, Any]]:
     tracks = Tracks()
-    yield from process(_LINKS, "links")
-    if len(run.equipment.flow.resources) > 1:
-        yield from process(_RESOURCES, "endpoints")
-    for rank in range(ranks):
+    if run.flow.spans is not None:
+        yield from process(_LINKS, "links")
+        if len(run.equipment.flow.resources) > 1:
+            yield from process(_RESOURCES, "endpoints")
+    for rank in shown.ranks:
         yield from process(_FIRST_RANK + rank, f"rank {rank}")
-        yield from _rank_events(graph, run, rank, tracks)
-    yield from _resource_events(run, ranks, tracks)
+        yield from rank_events(graph, run, rank, shown, tracks)
+    yield from _resource_events(run, shown, tracks)
 
 
-def _rank_events(graph: Graph, run: ClusterRun, rank: int, tracks: Tracks) -> Iterator[dict[str, Any]]:
+def rank_events(
+    graph: Graph, run: ClusterRun, rank: int, shown: ShownPart, tracks: Tracks
+) -> Iterator[dict[str, Any]]:
     """Yield what one rank computes, waits for and sends."""
-    began, ended = run.began_ps[:, rank], run.ended_ps[:, rank]
-    free = 0
-    for number in np.argsort(began, kind="stable").tolist():
-        task, start, end = graph.tasks[number], int(began[number]), int(ended[number])
+    began, ended = run.began_ps[shown.tasks, rank], run.ended_ps[shown.tasks, rank]
+    free = shown.window_ps[0]
+    for place in np.argsort(began, kind="stable").tolist():
+        task, start, end = graph.tasks[shown.tasks[place]], int(began[place]), int(ended[place])
         if task.kind is TaskKind.COMPUTE:
             if start > free:
                 yield from _place(tracks, _FIRST_RANK + rank, 1, "waiting", "wait", free, start, {})
@@ -85,20 +90,20 @@ def _rank_events(graph: Graph, run: ClusterRun, rank: int, tracks: Tracks) -> It
             facts = {"iteration": task.iteration, "group": task.group, "bytes": task.size_bytes}
             name = f"{task.name} {task.group}" if task.group >= 0 else task.name
             yield from _place(tracks, _FIRST_RANK + rank, 2, "collectives", name, start, end, facts)
+    end = shown.window_ps[1]
+    if free < end < run.run_ps:  # what ends this wait belongs to the next iteration, which is not shown
+        yield from _place(tracks, _FIRST_RANK + rank, 1, "waiting", "wait", free, end, {})
 
 
-def _resource_events(run: ClusterRun, ranks: int, tracks: Tracks) -> Iterator[dict[str, Any]]:
-    """Yield what links carry, and what endpoints of the first ranks do."""
+def _resource_events(run: ClusterRun, shown: ShownPart, tracks: Tracks) -> Iterator[dict[str, Any]]:
+    """Yield what links carry, and what endpoints of the chosen ranks do."""
     spans, flow = run.flow.spans, run.equipment.flow
-    assert spans is not None
-    links = flow.topology.links
-    for index in np.argsort(spans.start_ps, kind="stable").tolist():
+    if spans is None:
+        return
+    for index in shown.spans[np.argsort(spans.start_ps[shown.spans], kind="stable")].tolist():
         resource = int(spans.resource[index])
         start, end = int(spans.start_ps[index]), int(spans.end_ps[index])
-        kind, rank = divmod(resource - links, flow.topology.ranks)
-        if resource >= links and (kind == 0 or rank >= ranks):
-            continue  # computing has its track above
-        pid = _LINKS if resource < links else _RESOURCES
+        pid = _LINKS if resource < flow.topology.links else _RESOURCES
         facts = {"bytes": int(spans.size_bytes[index])}
         name = flow.names[int(spans.task[index])]
         yield from _place(tracks, pid, resource, flow.resource_name(resource), name, start, end, facts)

@@ -1,8 +1,9 @@
 """Fusion plans: which parameters share a bucket, and the order of the buckets.
 
-Parameters are fused by a threshold in bytes: `weft.training.fusion.fuse` has the rule, and `Tuner` (tuner.py)
-chooses the threshold and calls it. A `FusionPlan` must be the same on every rank. It is made from the
-measurements of rank 0, which it sends to all ranks, and its digest is compared before it is used.
+`Parameters.plan` fuses parameters by a threshold in bytes, which `Tuner` (tuner.py) chooses; the rule is
+`weft.training.fusion.fuse`, which the simulated policies use as well. A `FusionPlan` must be the same on
+every rank. It is made from the measurements of rank 0, which it sends to all ranks, and its digest is
+compared before it is used.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.errors import FormatError
+from weft.training import Layer, fuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,36 +144,39 @@ class Parameters:
     def group(self, members: Sequence[int]) -> FusionGroup:
         """Return a fusion group of some of the parameters."""
         names = tuple(self.names[member] for member in members)
-        return FusionGroup(tuple(members), names, sum(self.sizes[member] for member in members))
+        return FusionGroup(tuple(members), names, self.size_of(members))
 
     def plan(
         self,
-        layers: Sequence[Sequence[int]],
-        groups: Sequence[Sequence[int]],
+        layers: Sequence[tuple[str, Sequence[int]]],
         needed: Sequence[int],
         policy: str,
         threshold_bytes: int,
     ) -> FusionPlan:
-        """Make the plan that puts groups of layers together.
+        """Make the plan that fuses layers until their size reaches the threshold.
 
         Parameters
         ----------
         layers
-            The parameters of each layer.
-        groups
-            The numbers of the layers of each group, in the order in which their gradients become ready.
-            Parameters that differ in type or device get different buckets all the same.
+            The name and the parameters of each layer, from the one whose gradients become ready last to the
+            one whose gradients are ready first. Parameters that differ in type or device get different
+            buckets all the same.
         needed
             The position of each layer in the forward pass.
         """
+        sized = [Layer(name, self.size_of(members), 0.0, 0.0) for name, members in layers]
         found: list[tuple[int, FusionGroup]] = []
-        for together in groups:
+        for together in fuse(sized, threshold_bytes):
             by_kind: dict[Any, list[int]] = {}
             for layer in together:
-                for member in reversed(layers[layer]):
+                for member in reversed(layers[layer][1]):
                     tensor = self.tensors[member]
                     by_kind.setdefault((tensor.dtype, tensor.device), []).append(member)
             first = min(needed[layer] for layer in together)
             found += ((first, self.group(members)) for members in by_kind.values())
         gathering = sorted(range(len(found)), key=lambda number: (found[number][0], -number))
         return FusionPlan(tuple(group for _, group in found), tuple(gathering), policy, threshold_bytes)
+
+    def size_of(self, members: Sequence[int]) -> int:
+        """Return the size of some of the parameters in bytes."""
+        return sum(self.sizes[member] for member in members)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from weft.training import AlphaBeta, BoundedSearch, Layer, Linear, PolicyChoice, best, fit, fuse
+from weft.training import AlphaBeta, BoundedSearch, Layer, Linear, PolicyChoice, best, fit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -233,13 +233,15 @@ class Tuner:
         return None if threshold == now else self._fused(self.choice.policy, threshold)
 
     def _fused(self, policy: str, threshold_bytes: int) -> FusionPlan:
-        members = [self._members[module] for module in self._order]
-        groups = fuse([self._layer(module) for module in self._order], threshold_bytes)
-        return self._parameters.plan(members, groups, self._needed, policy, threshold_bytes)
+        layers = [(self._name(module), self._members[module]) for module in self._order]
+        return self._parameters.plan(layers, self._needed, policy, threshold_bytes)
 
-    def _layer(self, module: int, forward_s: float = 0.0, backward_s: float = 0.0) -> Layer:
-        size = sum(self._parameters.sizes[member] for member in self._members[module])
-        return Layer(self._modules[module].name or "model", size, forward_s, backward_s)
+    def _name(self, module: int) -> str:
+        return self._modules[module].name or "model"
+
+    def _layer(self, module: int, forward_s: float, backward_s: float) -> Layer:
+        size = self._parameters.size_of(self._members[module])
+        return Layer(self._name(module), size, forward_s, backward_s)
 
     def _threshold(self) -> int:
         """Return the fusion to begin with, before anything is measured."""

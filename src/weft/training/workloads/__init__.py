@@ -13,6 +13,7 @@ from weft.errors import InputError, look_up
 from weft.training.workloads.dlrm import dlrm
 from weft.training.workloads.gnmt import gnmt
 from weft.training.workloads.inception import inception_v4
+from weft.training.workloads.llama import llama2_7b
 from weft.training.workloads.multitree_networks import NETWORKS
 from weft.training.workloads.operators import Operator, OperatorWork, Product
 from weft.training.workloads.published import PublishedWorkload, published_dlrm, published_resnet50
@@ -42,6 +43,7 @@ WORKLOADS: Final[dict[str, Callable[..., Workload]]] = {
     "bert-base": bert_base,
     "bert-large": bert_large,
     "gpt2-medium": gpt2_medium,
+    "llama2-7b": llama2_7b,
     "gnmt": gnmt,
     "dlrm": dlrm,
     **NETWORKS,

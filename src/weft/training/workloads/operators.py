@@ -255,6 +255,16 @@ def normalisation(name: str, elements: int, features: int, *, over_batch: bool) 
     )
 
 
+def root_mean_square(name: str, elements: int, features: int) -> Operator:
+    """Normalisation by the root of the mean square, with a scale: as a layer norm, without its shift."""
+    return replace(
+        normalisation(name, elements, features, over_batch=False),
+        tensors=(features,),
+        forward_weights=features,
+        backward_weights=2 * features,
+    )
+
+
 def pointwise(name: str, elements: int, forward: int = 2, backward: int = 3) -> Operator:
     """Element by element; `forward` and `backward` say how often each element is read or written.
 
@@ -290,6 +300,18 @@ def attention(name: str, tokens: int, width: int, heads: int) -> Operator:
         backward_elements=2 * vectors + 11 * table,
         kernels=(6, 7),
     )
+
+
+def fused_attention(name: str, tokens: int, width: int, heads: int) -> Operator:
+    """Attention in one kernel that never writes the table of weights (FlashAttention, Dao et al. 2022).
+
+    Forward reads queries, keys and values and writes the result; backward reads these four and the gradient
+    and writes three gradients. The product that backward computes anew is not counted, nor is what a mask
+    saves.
+    """
+    whole = attention(name, tokens, width, heads)
+    vectors = tokens * width
+    return replace(whole, forward_elements=4 * vectors, backward_elements=8 * vectors, kernels=(1, 1))
 
 
 def embedding(name: str, rows: int, width: int, tokens: int) -> Operator:

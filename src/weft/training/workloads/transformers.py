@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.errors import InputError
 from weft.training.workloads.operators import Operator, attention, embedding, linear, normalisation, pointwise
-from weft.training.workloads.workload import Workload
+from weft.training.workloads.workload import KeptActivations, Workload
 
 _VOCABULARY = 30_528
 """BERT's 30,522 words, padded to a multiple of 64 as DeAR's benchmark does."""
@@ -47,7 +47,8 @@ def _bert(name: str, summary: str, depth: int, width: int, sequence: int, batch:
         pointwise("loss", sequence * _VOCABULARY),
     ]
     source = "transformers' BertForPreTraining, vocabulary 30,528; batch and sequence of DeAR's scripts"
-    return Workload(name, summary, tuple(operators), batch, source)
+    kept = _kept(depth, sequence, width, _VOCABULARY)
+    return Workload(name, summary, tuple(operators), batch, source, kept=kept)
 
 
 def _bert_layer(name: str, width: int, sequence: int) -> list[Operator]:
@@ -104,7 +105,23 @@ def gpt2_medium(sequence: int = 1024) -> Workload:
         pointwise("loss", sequence * vocabulary),
     ]
     source = "transformers' GPT2LMHeadModel, gpt2-medium; the batch is an assumption"
-    return Workload("gpt2-medium", "GPT-2 medium", tuple(operators), 4, source)
+    kept = _kept(depth, sequence, width, vocabulary)
+    return Workload("gpt2-medium", "GPT-2 medium", tuple(operators), 4, source, kept=kept)
+
+
+def _kept(depth: int, sequence: int, width: int, vocabulary: int) -> KeptActivations:
+    """What backward needs of one sample: `depth` layers of sbh (34 + 5 as / h) bytes in a format of two.
+
+    Of these, 2 and 1 are masks of a byte each. Behind the layers come inputs of the last norm and of the
+    output, and the output itself in fp32. Heads are 64 wide.
+    """
+    table = width // 64 * sequence * sequence
+    flow = sequence * width
+    return KeptActivations(
+        depth * (16 * flow + 2 * table) + 2 * flow,
+        depth * (2 * flow + table) + 4 * sequence * vocabulary,
+        "Korthikanti et al. 2022 (arXiv:2205.05198), Section 4: sbh (34 + 5 as / h) bytes a layer",
+    )
 
 
 def _check_sequence(name: str, sequence: int, positions: int) -> None:

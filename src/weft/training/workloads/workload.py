@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft import limits
 from weft.errors import InputError
+from weft.notebook_display import ShortRepr
 from weft.training.layers import Layer, LayerExchange
 from weft.training.workloads.operators import ELEMENT_BYTES, Operator
 
@@ -15,8 +16,20 @@ if TYPE_CHECKING:
     from weft.training.devices import OperatorTimer
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class KeptActivations(NamedTuple):
+    """What the forward pass of one sample keeps in memory for the backward pass.
+
+    `elements` are numbers in the format of the training, `fixed_bytes` come to these in any format (masks of
+    one byte, outputs in fp32), and `source` says how they were counted.
+    """
+
+    elements: int
+    fixed_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Workload(ShortRepr):
     """A model to train.
 
     Parameters
@@ -29,6 +42,8 @@ class Workload:
         Samples per rank and iteration, unless a job sets another number.
     source
         Where the shapes and the batch are from.
+    kept
+        What each sample keeps for the backward pass; None where that was not counted.
 
     Raises
     ------
@@ -41,6 +56,7 @@ class Workload:
     operators: tuple[Operator, ...]
     batch: int
     source: str
+    kept: KeptActivations | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not any(operator.starts_layer for operator in self.operators):
