@@ -11,6 +11,7 @@ import numpy as np
 
 from weft import units
 from weft.collective_names import bus_factor
+from weft.notebook_display import ShortRepr, data_frame, html_card, short_line, short_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from weft.schedule import Schedule
 
 WAITED_FOR: Final = ("start", "dependency", "link")
+
+_TIMES: Final = (("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3))
+"""Units of a legend, with their picoseconds."""
+
+_BUSIEST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,8 @@ class CriticalPath(Sequence[PathStep]):
         return dict(zip(WAITED_FOR, counts, strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Timeline(ShortRepr):
     """Every segment on every link it crossed, in columns; `row` is the first transfer of its message."""
 
     row: NDArray[np.int32]
@@ -195,6 +201,58 @@ class SimulationResult:
             "critical_path": [step.to_dict() for step in self.critical_path],
         }
 
+    def to_svg(self) -> str:
+        """Draw the network with its links coloured by how long each is busy, as an SVG document."""
+        from weft.topology.drawing import draw_svg
+
+        name, scale = next(((name, scale) for name, scale in _TIMES if self.time_ps >= scale), _TIMES[-1])
+        cut = "whole messages"
+        if self.segment_bytes is not None:
+            cut = f"segments of {units.format_size(self.segment_bytes)}"
+        caption = f"{self._what()}, {cut}: {units.human_seconds(self.seconds)}"
+        load = self.link_busy_ps / scale
+        return draw_svg(self.schedule.topology, load=load, unit=f"{name} busy", caption=caption)
+
+    def to_pandas(self) -> Any:
+        """The links as a ``pandas.DataFrame``: their ends and speed, seconds busy, and share of the time."""
+        from weft.topology.tables import link_columns
+
+        busy = self.link_busy_ps / units.PS_PER_S
+        use = busy / self.seconds if self.time_ps else np.zeros(len(busy))
+        columns = {**link_columns(self.schedule.topology), "busy_s": busy, "utilisation": use}
+        return data_frame("SimulationResult.to_pandas", columns)
+
+    def _what(self) -> str:
+        return f"{self.schedule.algorithm} {self.schedule.collective} of {units.format_size(self.size_bytes)}"
+
+    def _repr_html_(self) -> str:
+        topology = self.schedule.topology
+        busy = self.link_busy_ps
+        facts = [
+            ("time", units.human_seconds(self.seconds)),
+            ("algbw", f"{self.algbw_GBps:.2f} GB/s"),
+            ("busbw", f"{self.busbw_GBps:.2f} GB/s"),
+            ("steps", f"{self.schedule.steps:,}"),
+            ("sharing", self.sharing),
+            ("idle links", f"{int((busy == 0).sum()):,} of {topology.links:,}"),
+        ]
+        rows = [
+            [
+                topology.link_name(link),
+                units.human_bandwidth(int(topology.bandwidth[link])),
+                units.human_seconds(int(busy[link]) / units.PS_PER_S),
+                f"{100 * self.utilisation(link):.1f} %",
+            ]
+            for link in np.argsort(-busy, kind="stable")[:_BUSIEST].tolist()
+        ]
+        columns = ("busiest link", "bandwidth", "busy", "of the time")
+        title = f"{self._what()} on {topology.name}"
+        return html_card(title, facts, columns=columns, rows=rows, drawing=self.to_svg())
+
     def __repr__(self) -> str:
-        what = f"{self.schedule.algorithm} {self.schedule.collective} of {units.format_size(self.size_bytes)}"
-        return f"<SimulationResult {what}: {units.human_seconds(self.seconds)}, {self.algbw_GBps:.2f} GB/s>"
+        what = (
+            f"{short_name(self.schedule.algorithm)} {self.schedule.collective} "
+            f"of {units.format_size(self.size_bytes)}"
+        )
+        speed = f"{units.human_seconds(self.seconds)}, {self.algbw_GBps:.2f} GB/s"
+        return short_line(f"<SimulationResult {what}: {speed}>")

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft import _core, limits
 from weft.errors import InputError, LimitError, SimulationError
+from weft.notebook_display import ShortRepr
 from weft.schedule.paths import find_paths
 from weft.simulation.tasks import Collective, LocalWork, Part, Passage, Resource, Task, check_whole
 
@@ -46,8 +47,8 @@ class ResourceSpans:
     end_ps: NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class WorkflowResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class WorkflowResult(ShortRepr):
     """Times of one run.
 
     Parameters

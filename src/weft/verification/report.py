@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from weft.notebook_display import ShortRepr
+
 if TYPE_CHECKING:
     from weft.errors import VerificationError
     from weft.verification.contention import ContentionReport
@@ -19,8 +21,8 @@ SIZES: Final = ("digest", "ranks", "chunks", "steps", "transfers", "messages")
 """Fields of a report that are those of its schedule."""
 
 
-@dataclass(frozen=True)
-class VerificationReport:
+@dataclass(frozen=True, repr=False)
+class VerificationReport(ShortRepr):
     """Result of `weft.verification.inspect`.
 
     Parameters

@@ -1,0 +1,279 @@
+"""What a report reads, what it makes of it, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft
+from weft import limits
+from weft.reporting import make_document, make_page
+from weft.reporting.fabric_shape import find_shape
+from weft.reporting.motion import MOST_CROSSINGS, find_motion
+
+VENDOR = Path(weft.reporting.__file__).parent / "vendor"
+
+
+def sections(*sources: Any, kind: str | None = None, **how: Any) -> list[dict[str, Any]]:
+    found = make_document(sources, **how)["sections"]
+    return [section for section in found if kind in (None, section["kind"])]
+
+
+def text_of(found: list[dict[str, Any]]) -> str:
+    return json.dumps(found, ensure_ascii=False)
+
+
+@pytest.fixture(scope="module")
+def plan() -> weft.Plan:
+    return weft.plan("ring:4", ["64KiB", "1MiB"], algorithms=["ring", "recursive_doubling"])
+
+
+def test_a_plan_shows_times_against_size_reasons_fabric_and_path(plan: weft.Plan, tmp_path: Path) -> None:
+    plan.save(tmp_path / "plan.weft")
+    found = sections(tmp_path / "plan.weft")
+    assert [section["kind"] for section in found] == [
+        "chart", "table", "facts", "fabric", "words", "table", "text"
+    ]  # fmt: skip
+    chart = found[0]
+    assert chart["sizes"] == [64 << 10, 1 << 20]
+    assert chart["series"][0]["seconds"] == [point.seconds for point in plan.points]
+    assert chart["series"][-1] == {
+        "label": "bound", "seconds": [point.bound_seconds for point in plan.points], "bound": True
+    }  # fmt: skip
+    assert found[-1]["text"] == plan.explain()
+
+
+def test_a_schedule_file_runs_at_the_size_that_is_given(tmp_path: Path) -> None:
+    schedule = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4@bw=1GB/s,lat=1us"))
+    for name in ("ring.weft", "ring.json"):
+        weft.save_schedule(schedule, tmp_path / name)
+        facts = sections(tmp_path / name, size="4MB", kind="facts")[0]
+        assert facts["title"] == "ring all_reduce of 4MB on ring:4@bw=1GB/s,lat=1us"
+        assert ["verified", "yes"] in facts["facts"]
+
+
+def test_crossings_are_those_of_the_simulation() -> None:
+    topology = weft.load_topology("ring:4@bw=1GB/s,lat=1us")
+    schedule = weft.algorithms.ring.all_reduce(topology)
+    result = weft.simulate(schedule, "4MB", segment_bytes=None, record=True)
+    shape = find_shape(topology)
+    assert shape is not None
+    motion = find_motion(result, shape)
+    assert motion is not None
+    timeline = result.timeline
+    assert timeline is not None
+    expected = sorted(
+        zip(timeline.link.tolist(), timeline.start_ps.tolist(), timeline.end_ps.tolist(), strict=True)
+    )
+    ends = [start + took for start, took in zip(motion["start"], motion["took"], strict=True)]
+    assert sorted(zip(motion["line"], motion["start"], ends, strict=True)) == expected
+    assert motion["end"] == result.time_ps
+    assert motion["moments"] is None
+
+
+def test_of_a_long_run_all_that_is_under_way_at_its_moments_is_kept() -> None:
+    topology = weft.load_topology("torus:4x4")
+    schedule = weft.algorithms.bucket.all_reduce(topology)
+    result = weft.simulate(schedule, "64MiB", segment_bytes="64KiB", record=True)
+    shape, timeline = find_shape(topology), result.timeline
+    assert shape is not None
+    assert timeline is not None
+    assert len(timeline.link) > MOST_CROSSINGS
+    motion = find_motion(result, shape)
+    assert motion is not None
+    assert len(motion["line"]) <= MOST_CROSSINGS
+    kept = list(zip(motion["line"], motion["start"], motion["took"], strict=True))
+    for moment in motion["moments"][::17]:
+        under_way = (timeline.start_ps <= moment) & (moment < timeline.end_ps)
+        shown = [line for line, start, took in kept if start <= moment < start + took]
+        assert sorted(shown) == sorted(timeline.link[under_way].tolist())
+
+
+def test_of_many_hosts_a_few_are_drawn_and_one_stands_for_the_others() -> None:
+    topology = weft.load_topology("rails:128x8")
+    shape = find_shape(topology)
+    assert shape is not None
+    assert shape.topology.ranks == 4 * 8
+    assert "mean of 125 hosts" in shape.hosts
+    # Every link has its line, between the nodes that are drawn for its ends.
+    ends = [(int(a), int(b)) for a, b in zip(shape.topology.link_src, shape.topology.link_dst, strict=True)]
+    for link in range(topology.links):
+        pair = shape.node_of[topology.link_src[link]], shape.node_of[topology.link_dst[link]]
+        assert ends[shape.line_of[link]] == pair
+
+
+def test_the_line_of_many_links_has_their_mean_use() -> None:
+    topology = weft.load_topology("rails:64x8")
+    shape = find_shape(topology)
+    assert shape is not None
+    from weft.reporting.fabric_picture import LinkUse, fabric_section
+
+    use = [(link % 10) / 10 for link in range(topology.links)]
+    section = fabric_section(topology, [LinkUse("made up", use)])
+    for line in (0, 40, len(section["lines"]) - 1):
+        members = [use[link] for link in range(topology.links) if shape.line_of[link] == line]
+        assert section["runs"][0]["busy"][line] == pytest.approx(sum(members) / len(members), abs=1e-4)
+
+
+def test_uneven_hosts_are_represented_as_well() -> None:
+    topology = weft.load_topology(f"hosts:{','.join(str(8 + number % 3) for number in range(64))}")
+    shape = find_shape(topology)
+    assert shape is not None
+    assert shape.topology.nodes < 100
+    assert int(shape.node_of.max()) == shape.topology.nodes - 1
+
+
+def test_measured_times_stand_beside_what_a_plan_predicts(plan: weft.Plan) -> None:
+    series = {"median_seconds": 0.5}
+    row = {
+        "collective": "all_reduce",
+        "ranks": 4,
+        "size_bytes": 1 << 20,
+        "contestants": {"weft": {"in": series}},
+    }
+    bench = {"ranks": 4, "rows": [row], "versions": {"weft": {}}, "machine": "here", "rounds": 3}
+    chart = next(one for one in sections(bench, plan, kind="chart") if "measured" in one["title"])
+    choice = plan.choose("1MiB")
+    run = weft.simulate(choice.schedule, "1MiB", segment_bytes=choice.segment_bytes)
+    assert {line["label"]: line["seconds"] for line in chart["series"]} == {
+        "weft, measured": [0.5], "predicted": [run.seconds]
+    }  # fmt: skip
+
+
+def test_a_comparison_shows_the_fastest_and_the_ring() -> None:
+    found = weft.compare("torus:4x4", "1MiB", algorithms=["multitree", "bucket", "ring"])
+    fabric = sections(found, kind="fabric")[0]
+    best = found.best
+    assert best is not None
+    assert [run["label"].partition(":")[0] for run in fabric["runs"]] == [best.label, "ring"]
+    assert all(run["motion"]["line"] for run in fabric["runs"])
+
+
+def test_claims_are_shown_with_verdict_and_reason() -> None:
+    claim = {"paper": "dear", "id": "dear-x", "claim": "twice as fast", "paper_value": 2.0, "ours": 1.9,
+             "deviation": -0.05, "verdict": "within_10", "why": "rounding"}  # fmt: skip
+    table = sections({"version": 1, "claims": [claim]}, kind="table")[0]
+    assert table["rows"] == [["dear", "twice as fast", "within 10 %", "rounding", "2", "1.9", "-5 %"]]
+
+
+def test_a_trace_becomes_a_timeline(tmp_path: Path) -> None:
+    schedule = weft.algorithms.ring.all_reduce(weft.load_topology("ring:4"))
+    weft.export.write_trace(schedule, weft.simulate(schedule, "1MiB", record=True), tmp_path / "trace.json")
+    timeline = sections(tmp_path / "trace.json", kind="timeline")[0]
+    assert {track["process"] for track in timeline["tracks"]} == {"ranks", "links"}
+    assert len(timeline["tracks"]) == 4 + 4
+
+
+def test_the_policy_names_each_script_and_style_by_its_hash() -> None:
+    page = make_page(make_document([weft.load_topology("ring:4")]))
+    blocks = re.findall(r"<(script|style)>(.*?)</\1>", page, re.DOTALL)
+    assert len(blocks) == 3
+    for _, text in blocks:
+        assert f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" in page
+    assert "unsafe" not in page.partition("</head>")[0].partition('content="')[2].partition('"')[0]
+    assert not re.search(r"\s(?:src|href)=\"(?!data:)", page.partition('id="document"')[0])
+
+
+def test_a_page_without_data_is_below_300_kb() -> None:
+    assert len(make_page({"version": 1, "title": "empty", "sections": []}).encode()) < 300_000
+
+
+def test_the_library_comes_with_its_licence_and_version() -> None:
+    version = re.search(r"v(\d+\.\d+\.\d+)", (VENDOR / "uPlot.iife.min.js").read_text("utf-8")[:200])
+    assert version is not None
+    assert f"# uPlot {version[1]}" in (VENDOR / "README.md").read_text("utf-8")
+    assert "The MIT License" in (VENDOR / "LICENSE-uPlot").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"", "one.json: "),
+        (b"{", "one.json: is neither JSON nor a plan, schedule or trace"),
+        (b"[]3", "one.json: is not a Chrome trace"),
+        (b'{"traceEvents": 3}', "one.json: is not a Chrome trace"),
+        (b'{"a": 1}', "is not a result that a report shows; give what compare, plan, simulate"),
+        (b'{"claims": 3}', "one.json: Expected `array`, got `int` - at `$.claims`"),
+        (b'{"results": [], "bound_seconds": "x", "topology": "a", "size_bytes": 1}', "at `$.bound_seconds`"),
+    ],
+)
+def test_what_is_no_source_is_refused_with_its_place(tmp_path: Path, data: bytes, complaint: str) -> None:
+    (tmp_path / "one.json").write_bytes(data)
+    with pytest.raises(weft.InputError) as caught:
+        weft.report(tmp_path / "one.json")
+    assert complaint in str(caught.value)
+
+
+def test_nothing_or_something_else_is_refused() -> None:
+    with pytest.raises(weft.InputError, match="needs something to show"):
+        weft.report()
+    with pytest.raises(weft.InputError, match="cannot show int"):
+        weft.report(3)  # type: ignore[arg-type]
+
+
+def test_a_result_never_reads_a_file_that_it_names(tmp_path: Path) -> None:
+    weft.save_topology(weft.load_topology("ring:4"), tmp_path / "ring.toml")
+    row = {"algorithm": "ring", "verified": True, "seconds": 1.0}
+    named = {"topology": str(tmp_path / "ring.toml"), "size_bytes": 1, "bound_seconds": 0.1, "results": [row]}
+    assert sections(named, kind="fabric") == []
+    assert sections(named | {"topology": "ring:4"}, kind="fabric") != []
+
+
+def test_long_tables_are_cut_and_say_so() -> None:
+    rows = [{"algorithm": "x" * 5000, "verified": True, "seconds": 1.0}] * 5000
+    found = sections({"topology": "t", "size_bytes": 1, "bound_seconds": 0.1, "results": rows})
+    assert len(text_of(found)) < 400_000
+    assert "The first 200 of 5,000 rows." in text_of(found)
+
+
+def test_too_many_sources_are_refused() -> None:
+    with pytest.raises(weft.LimitError, match="sources of a report"):
+        make_document(["x"] * 65)
+    assert limits.MAX_REPORT_SOURCE_BYTES >= limits.MAX_SCHEDULE_BYTES
+
+
+def test_what_is_too_long_to_record_moves_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the middle of each step, what the schedule sends in it is on its first or second half of links."""
+    topology = weft.load_topology("switch:4")
+    schedule = weft.algorithms.ring.all_reduce(topology)
+    monkeypatch.setattr("weft.reporting.motion._MOST_RECORDED", 0)
+    result = weft.simulate(schedule, "1MiB", segment_bytes=None)
+    shape = find_shape(topology)
+    assert shape is not None
+    motion = find_motion(result, shape)
+    assert motion is not None
+    assert (motion["unit"], motion["end"]) == ("steps", 1000 * schedule.steps)
+    for step in range(schedule.steps):
+        up, down = (
+            {
+                line
+                for line, start, took in zip(motion["line"], motion["start"], motion["took"], strict=True)
+                if start <= 1000 * step + part < start + took
+            }
+            for part in (250, 750)
+        )
+        assert {topology.link_name(line) for line in up} == {f"{rank}->s0" for rank in range(4)}
+        assert {topology.link_name(line) for line in down} == {f"s0->{rank}" for rank in range(4)}
+
+
+def test_of_a_long_schedule_the_steps_at_its_moments_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = weft.load_topology("ring:64")
+    schedule = weft.algorithms.ring.all_reduce(topology)
+    monkeypatch.setattr("weft.reporting.motion._MOST_RECORDED", 0)
+    monkeypatch.setattr("weft.reporting.motion._MOST_MESSAGES", 1000)
+    monkeypatch.setattr("weft.reporting.motion.MOST_CROSSINGS", 700)
+    shape = find_shape(topology)
+    assert shape is not None
+    motion = find_motion(weft.simulate(schedule, "1MiB", segment_bytes=None), shape)
+    assert motion is not None
+    kept = list(zip(motion["start"], motion["took"], strict=True))
+    assert len(motion["moments"]) == 9
+    assert [sum(start <= moment < start + took for start, took in kept) for moment in motion["moments"]] == [
+        64
+    ] * 9
