@@ -9,13 +9,15 @@
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
+# make docs         the documentation site, in build/site; broken links fail
 # make claims [PAPERS="ace dear"]    make every claim of the papers anew, and write docs/papers/index.md
+# make notebooks    run the notebooks of examples/notebooks in Jupyter, and store their outputs
 # make package      build wheel and sdist, and try both in clean environments; they are left in build/package
 #
 # A fresh clone needs nothing first: each target makes what it lacks, in .venv and build.
 
 PYTHON ?= python3
-EXTRAS ?= graph,torch,mpi,dev
+EXTRAS ?= graph,torch,mpi,notebooks,dev
 JOBS ?= 2
 # Test processes: twice the cores, because tests of jobs wait longer than they compute.
 WORKERS ?= 4
@@ -38,14 +40,15 @@ comma := ,
 INSTALLED := $(BUILD)/installed-$(subst $(comma),-,$(EXTRAS)).stamp
 BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
-PYTEST := $(BIN)/python -m pytest -q -n $(JOBS)
+# A process that dies ends the run and is named: one in its place would confuse the groups of --dist loadgroup.
+PYTEST := $(BIN)/python -m pytest -q --dist loadgroup --max-worker-restart=0 -n $(JOBS)
 MAKEFLAGS += --no-print-directory
 # Folders of tests/ whose tests start no jobs, and what in them takes longest, because it runs mypy, pytest or the fuzzer.
 CHECKED := algorithms bounds export packets planning schedule simulation topology training unit verification
 UNCHECKED := test_typing test_python_blocks test_fuzz test_skips
 
 .PHONY: install build demo check test test-all test-suite test-slow explore package lint types stub sanitize \
-	torch-suite frameworks claims clean
+	torch-suite frameworks docs claims notebooks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -114,7 +117,7 @@ test-suite: $(BUILT)
 
 test-slow: $(BUILT)
 	@echo "test-slow: pytest, long matrices and more examples"
-	@WEFT_EXAMPLES=3 $(PYTEST) -n $(WORKERS) -m "slow or hypothesis"
+	@WEFT_EXAMPLES=3 $(PYTEST) -n $(WORKERS) -o timeout=900 -o faulthandler_timeout=1200 -m "slow or hypothesis"
 
 # Apart from make test: it compiles Weft twice more, and downloads what it needs.
 package: $(BUILT)
@@ -130,6 +133,7 @@ test-all:
 	@$(MAKE) sanitize SANITIZER=thread
 	@$(MAKE) torch-suite
 	@$(MAKE) frameworks
+	@$(MAKE) docs
 	@$(MAKE) package
 
 explore: $(BUILT)
@@ -168,6 +172,20 @@ frameworks:
 	@echo "frameworks: pytest tests/frameworks"
 	@build/frameworks/venv/bin/python -m pytest -q -o faulthandler_timeout=900 -n $(JOBS) tests/frameworks
 
+# Docstrings are read and not run, so Weft itself is not installed here: only what its extra docs names.
+DOCS := build/docs/venv
+build/docs/installed.stamp: pyproject.toml constraints.txt
+	@echo "docs: installing the extra docs in $(DOCS)"
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip --disable-pip-version-check -qq install -c constraints.txt \
+		$$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+	@touch $@
+
+docs: build/docs/installed.stamp
+	@echo "docs: mkdocs build --strict"
+	@NO_MKDOCS_2_WARNING=1 PATH=$(DOCS)/bin:$$PATH $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "docs: open build/site/index.html"
+
 # Apart from make test: it takes minutes, and judges the installed torch as much as Weft. docs/torch-suite.md
 torch-suite: $(BUILT)
 	@echo "torch-suite: shard $(SHARD)"
@@ -177,6 +195,10 @@ torch-suite: $(BUILT)
 # Some minutes; each study is stored when it is done. Commit first: the stored results name the commit that made them.
 claims: $(BUILT)
 	@$(BIN)/python tools/remake_claims.py $(PAPERS)
+
+# They are stored with their outputs: people read them on the web.
+notebooks: $(BUILT)
+	@$(BIN)/python tools/run_notebooks.py
 
 clean:
 	@echo "clean: build and caches (.venv stays)"

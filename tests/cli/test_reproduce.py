@@ -84,7 +84,7 @@ def test_rows_are_printed_while_the_study_goes_on(weft: Run, monkeypatch: pytest
 def test_json_is_one_document_and_charts_are_written(weft: Run, tmp_path: Path) -> None:
     done = weft("reproduce", "dear", "--json", "--charts", "pictures")
     assert done.code == 0
-    assert json.loads(done.out) == FOUND.to_dict()
+    assert json.loads(done.out) == {"version": 1, **FOUND.to_dict()}
     picture = (tmp_path / "pictures" / "dear-first.svg").read_text("utf-8")
     assert "a &lt;title&gt;" in picture
     assert "line &amp; more" in picture

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import docs_site
 import pytest
+
+import weft
 
 TREE = Path(__file__).parents[2]
 INDEX = TREE / "docs" / "index.md"
@@ -83,3 +87,68 @@ def test_the_readme_is_short() -> None:
 def test_every_page_is_in_the_index() -> None:
     named = {(INDEX.parent / link).resolve() for link in LINK.findall(INDEX.read_text("utf-8"))}
     assert [page.name for page in PAGES if page != INDEX and page not in named] == []
+
+
+def test_every_page_is_once_in_the_navigation_of_the_site() -> None:
+    lines = re.findall(r"^ +- (?:.*: )?(\S+\.md)$", (TREE / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    found = [line for line in lines if not line.startswith("reference/")]
+    pages = [*PAGES, TREE / "CHANGELOG.md"]
+    assert sorted(found) == sorted(docs_site.place_on_site(str(page.relative_to(TREE))) for page in pages)
+
+
+def test_every_public_package_has_its_page_in_the_reference() -> None:
+    packages = ["weft", *sorted(f"weft.{name}" for name in [*weft.__all__, "errors"] if is_package(name))]
+    assert docs_site.documented() == packages
+    page = (TREE / "docs" / "reference.md").read_text("utf-8")
+    table = re.findall(r"^\| \[(weft[.\w]*)\]\((\S+)\)", page, re.MULTILINE)
+    assert [name for name, _ in table] == packages
+    for name, link in table:
+        target = docs_site.resolve("docs/reference.md", link)
+        assert docs_site.place_on_site(target) == f"reference/{name}.md"
+        assert f"- {name}: reference/{name}.md\n" in (TREE / "mkdocs.yml").read_text("utf-8")
+
+
+def test_the_reference_of_weft_leads_to_the_very_objects() -> None:
+    found = docs_site.homes()
+    assert {"Plan", "compare", "init", "PeerLost"} <= set(found)
+    assert "simulate" not in found  # weft.simulate checks the schedule, weft.simulation.simulate does not
+    for name, home in found.items():
+        assert getattr(weft, name, None) is getattr(importlib.import_module(home), name)
+
+
+def is_package(name: str) -> bool:
+    path = TREE / "src" / "weft" / name
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def test_the_site_gives_headings_the_anchors_of_github() -> None:
+    for heading in ("Import nvidia-smi topo -m", "What NCCL would do?", '`sharing="queue"` (default)'):
+        assert docs_site.github_anchor(heading) == anchor(f"## {heading}")
+
+
+@pytest.mark.parametrize(
+    ("text", "loads"),
+    [
+        ('<script src="https://example.org/a.js"></script>', True),
+        ('<link rel="stylesheet" href="//example.org/a.css">', True),
+        ("@import url(https://example.org/a.css);", True),
+        ("a{background:url('https://example.org/a.png')}", True),
+        ('<a href="https://example.org">x</a>', False),
+        ('<link rel="canonical" href="https://example.org/">', False),
+        ('<img src="images/a.svg"><script src="assets/a.js"></script>', False),
+    ],
+)
+def test_the_site_notices_what_is_loaded_from_another_server(text: str, loads: bool) -> None:
+    assert bool(docs_site.LOADED.search(text)) is loads
+
+
+def test_links_of_the_site_lead_to_pages_of_the_site() -> None:
+    def place(page: str, link: str) -> str:
+        return docs_site.place_on_site(docs_site.resolve(page, link))
+
+    assert place("docs/papers/ace.md", "../bench.md") == "bench.md"
+    assert place("docs/index.md", "../README.md") == "repository/README.md"
+    assert place("docs/index.md", "../benchmarks") == "repository/benchmarks/README.md"
+    assert place("README.md", "src/weft/schedule/ir.py") == "repository/src/weft/schedule/ir.py.md"
+    assert place("README.md", "docs/bench.md") == "bench.md"
+    assert docs_site.links("[a](b.md#c) [d](https://e.f)\n```\n[g](h.md)\n```\n") == ["b.md"]

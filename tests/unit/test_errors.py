@@ -140,6 +140,7 @@ def test_a_limit_error_names_the_bound() -> None:
         UnsupportedError("ring2d", "needs a grid", "use ring"),
         VerificationError("hazard", "two writes meet", transfer=1, rank=2, chunk=3),
         LimitError("too many"),
+        errors.MissingPackageError("engine mpi", "mpi4py"),
         PeerLost(7, "n2", 4412, "all_reduce", 41),
         TimedOut("barrier", 5, [1, 3], "rank 0 waits"),
         DesyncError(2, "all_reduce #7"),

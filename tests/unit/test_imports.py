@@ -17,13 +17,18 @@ ROOT = Path(__file__).parents[2] / "src" / "weft"
 
 # Lowest first. Members of one level do not import one another, except along a chain, which is a tuple.
 LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
-    (("errors", "limits", "units", "files", "columns", "collective_names"),),
+    (
+        (
+            *("errors", "limits", "units", "files", "columns", "collective_names", "user_script"),
+            *("svg", "notebook_display"),
+        ),
+    ),
     ("topology",),
     ("schedule",),
     (("bounds", "algorithms"), "verification", ("simulation", "export"), "packets"),
     ("planning",),
     ("training", ("_runtime", "runtime", "bench", "lab")),  # the first is the extension that is for Linux
-    ("torch", "papers", "report", "probing", "soak"),
+    ("torch", "papers", "reporting", "probing", "soak"),
     (("cli", "__main__"),),
 )
 EVERYWHERE = {"_core"}  # the portable extension: no Python in it that could import anything
@@ -135,7 +140,7 @@ def test_the_check_finds_a_forbidden_import(module: str, source: str) -> None:
         ("weft.torch.dear", "import torch.distributed"),
         ("weft.runtime.engines", "def later():\n    import torch"),
         ("weft.bench.peers.gloo", "def later():\n    from torch import distributed"),
-        ("weft.cli.compare", "from weft.report import page"),
+        ("weft.cli.compare", "from weft.reporting import report"),
     ],
 )
 def test_the_check_lets_a_permitted_import_pass(module: str, source: str) -> None:

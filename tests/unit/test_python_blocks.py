@@ -14,7 +14,14 @@ BLOCK = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
 
 @pytest.mark.parametrize(
     ("page", "count"),
-    [("README.md", 1), ("docs/packets.md", 2), ("docs/planning.md", 1)],
+    [
+        ("README.md", 1),
+        ("docs/nccl.md", 1),
+        ("docs/packets.md", 2),
+        ("docs/planning.md", 1),
+        ("docs/own-algorithm.md", 2),
+        ("docs/report.md", 1),
+    ],
     ids=str,
 )
 def test_the_first_blocks_of_a_page_run(
@@ -24,7 +31,7 @@ def test_the_first_blocks_of_a_page_run(
     names: dict[str, object] = {}
     for number, block in enumerate(BLOCK.findall((ROOT / page).read_text("utf-8"))[:count]):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
-    assert {"schedule", "large", "plan"} & set(names)
+    assert {"schedule", "large", "plan", "found", "NcclCluster"} & set(names)
 
 
 def test_the_examples_of_the_page_on_verification_print_what_it_shows() -> None:
