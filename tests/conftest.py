@@ -44,8 +44,18 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ci" if UNDER_CI and not is_seeded else "dev")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of the package, which compile it, unless they are asked for by their marker."""
+    """Leave out the tests of the package unless they are asked for, and keep together what shares a fixture.
+
+    A fixture of a module is made once in every process that runs one of its tests, and some take half a
+    minute: under ``--dist loadgroup`` the tests that use one run in the same process.
+    """
+    for item in items:
+        fixtures = getattr(item, "_fixtureinfo", None)
+        used = fixtures.name2fixturedefs.values() if fixtures else ()
+        if any(one[-1].scope == "module" for one in used):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     if "packaging" in config.option.markexpr:
         return
     left_out = [item for item in items if item.get_closest_marker("packaging")]

@@ -1,10 +1,11 @@
 """Feed Weft what nobody should write: ``.venv/bin/python tools/fuzz.py --minutes 10 --seed 1``.
 
 Every reader of bytes from elsewhere (fuzzing/targets.py) gets inputs in turn, in a process of its own that
-is watched. A finding is an exception that is not a `WeftError`, a crash, one input that takes too long, or
-memory that grows beyond a bound. It is saved, printed with the command that repeats it, and fails the run.
-The same seed makes the same inputs. To find memory errors as well, run it with what ``make sanitize`` builds:
-``tools/sanitize address build/address tools/fuzz.py --minutes 10``.
+is watched. A finding is an exception that is not a `WeftError`, an error that is not one line of text, a
+crash, one input that takes too long, or memory that grows beyond a bound. It is saved, printed with the
+command that repeats it, and fails the run. The same seed makes the same inputs, and ``--inputs 10000`` ends
+the turn of a target after so many of them. To find memory errors as well, run it with what ``make sanitize``
+builds: ``tools/sanitize address build/address tools/fuzz.py --minutes 10``.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def save(folder: Path, target: str, seed: int, number: int, data: bytes, problem
 # the process that reads
 
 
-def serve(folder: Path, names: list[str], seed: int, first: int, seconds: float) -> None:
-    """Read inputs of each target in turn until the time is over."""
+def serve(folder: Path, names: list[str], seed: int, first: int, seconds: float, most: int) -> None:
+    """Read inputs of each target in turn until the time is over, or `most` inputs of it were read."""
     board, alike = Board(folder / "board"), Counter[str]()
     order = list(TARGETS)
     for name in names:  # what has to be made once is no part of anything's time
@@ -127,7 +128,7 @@ def serve(folder: Path, names: list[str], seed: int, first: int, seconds: float)
                 alike[name + place] += 1
                 if alike[name + place] <= MOST_ALIKE:
                     save(folder, name, seed, number, data, problem)
-            if time.monotonic() > until:
+            if time.monotonic() > until or board.done(index)[0] >= most:
                 break
 
 
@@ -154,6 +155,8 @@ class Watch:
         Seconds of processor time that one input may take, and six times as many on the clock.
     growth
         MiB that the reader may grow by.
+    most
+        Inputs after which the turn of a target ends.
     """
 
     folder: Path
@@ -161,6 +164,7 @@ class Watch:
     seed: int
     patience: float
     growth: int
+    most: int
     board: Board = field(init=False)
 
     def __post_init__(self) -> None:
@@ -171,9 +175,13 @@ class Watch:
         until = time.monotonic() + seconds
         for first in itertools.count(0, 1_000_000_000):
             self._round(first, min(ROUND_S, until - time.monotonic()))
-            if until - time.monotonic() < 1:
+            if until - time.monotonic() < 1 or self._enough():
                 return
             print(self.table(), flush=True)
+
+    def _enough(self) -> bool:
+        """Whether every target has had its inputs."""
+        return all(self.board.done(list(TARGETS).index(name))[0] >= self.most for name in self.names)
 
     def _round(self, first: int, seconds: float) -> None:
         """Let a reader serve all targets; another one goes on where one is lost."""
@@ -191,6 +199,7 @@ class Watch:
         self.board.rest()
         words = ["--serve", "--targets", ",".join(names), "--seed", str(self.seed), "--first", str(first)]
         words += ["--folder", str(self.folder), "--minutes", str(seconds / 60)]
+        words += ["--inputs", str(self.most)]
         with subprocess.Popen([sys.executable, __file__, *words]) as reader:
             try:
                 problem = self._look_after(reader)
@@ -268,6 +277,7 @@ def main() -> int:
     """Fuzz, or repeat a finding; 1 if there was any."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--inputs", type=int, default=1 << 62, help="Of each target, where time allows.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--targets", default=",".join(TARGETS), help="Some of: %(default)s.")
     parser.add_argument("--patience", type=float, default=10.0, help="Seconds that an input may take.")
@@ -288,10 +298,10 @@ def main() -> int:
         print(problem or ("taken" if taken else "refused"))
         return int(bool(problem))
     if words.serve:
-        serve(words.folder, names, words.seed, words.first, words.minutes * 60)
+        serve(words.folder, names, words.seed, words.first, words.minutes * 60, words.inputs)
         return 0
     words.folder.mkdir(parents=True, exist_ok=True)
-    watch = Watch(words.folder, names, words.seed, words.patience, words.growth)
+    watch = Watch(words.folder, names, words.seed, words.patience, words.growth, words.inputs)
     before = set(watch.findings())
     watch.run(words.minutes * 60)
     found = len(set(watch.findings()) - before)

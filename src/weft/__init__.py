@@ -15,6 +15,7 @@ from weft.errors import (
     LimitError,
     LinkCorrupted,
     LinkLost,
+    MissingPackageError,
     PeerLost,
     RuntimeFailure,
     ScheduleError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         packets,
         planning,
         probing,
+        reporting,
         runtime,
         schedule,
         simulation,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     )
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
     from weft.planning.checked_simulation import simulate
+    from weft.reporting import report
     from weft.runtime import Communicator, init
     from weft.schedule import Op, Schedule, ScheduleBuilder
     from weft.schedule.codec import load_schedule, save_schedule
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "weft.planning": ("Comparison", "Plan", "compare", "load_plan", "plan", "plan_steps"),
+    "weft.reporting": ("report",),
     "weft.runtime": ("Communicator", "init"),
     "weft.schedule": ("Op", "Schedule", "ScheduleBuilder"),
     "weft.schedule.codec": ("load_schedule", "save_schedule"),
@@ -77,6 +81,7 @@ __all__ = [
     "LimitError",
     "LinkCorrupted",
     "LinkLost",
+    "MissingPackageError",
     "Op",
     "PeerLost",
     "Plan",
@@ -108,6 +113,8 @@ __all__ = [
     "plan_steps",
     "planning",
     "probing",
+    "report",
+    "reporting",
     "runtime",
     "save_schedule",
     "save_topology",

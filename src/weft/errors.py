@@ -9,6 +9,7 @@ Each message says what is wrong, where, and what to do about it::
     │   │   └── DisconnectedError   ranks that cannot reach each other
     │   ├── FormatError             a file that cannot be read, with its place
     │   ├── LimitError              larger than a bound of `weft.limits`
+    │   ├── MissingPackageError     an optional package that is not installed; an ImportError
     │   ├── ScheduleError           rows that are not a schedule at all
     │   └── UnsupportedError        an algorithm that does not apply, and why
     ├── VerificationError           a schedule that is wrong: transfer, rank, chunk  exit code 1
@@ -38,6 +39,7 @@ LONGEST_MESSAGE: Final = 600
 
 _LONGEST_QUOTE: Final = 60
 _MOST_LISTED: Final = 8
+_MOST_BESIDE_CLOSE: Final = 16
 
 _Value = TypeVar("_Value")
 
@@ -125,6 +127,8 @@ class InputError(WeftError, ValueError):
 def no_such(kind: str, name: str, known: Iterable[str]) -> InputError:
     """Error about a name that is not known: which ones are close, and which there are.
 
+    Where one is close, a long list of the others ends early.
+
     Examples
     --------
     >>> print(no_such("fruit", "aple", ["apple", "cherry"]))
@@ -133,7 +137,8 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> InputError:
     names = list(known)
     close = difflib.get_close_matches(name, names, 3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? Known" if close else "known"
-    return InputError(f"there is no {kind} {quote(name)}; {hint}: {', '.join(names)}")
+    listed = list_some(names, _MOST_BESIDE_CLOSE) if close else ", ".join(names)
+    return InputError(f"there is no {kind} {quote(name)}; {hint}: {listed}")
 
 
 def look_up(kind: str, name: str, known: Mapping[str, _Value]) -> _Value:
@@ -211,6 +216,27 @@ class LimitError(InputError):
     """Something larger than Weft accepts; `weft.limits` has the table."""
 
 
+class MissingPackageError(InputError, ImportError):
+    """An optional package that cannot be imported.
+
+    Parameters
+    ----------
+    what
+        What needs it.
+    package
+        Its name for ``pip install``.
+    reason
+        What Python said when it was imported; None if it was only looked for.
+    """
+
+    def __init__(self, what: str, package: str, reason: ImportError | None = None) -> None:
+        self.package = package
+        absent = isinstance(reason, ModuleNotFoundError) and (reason.name or "").partition(".")[0] == package
+        # A package that is there and cannot be loaded has more to say than that it is missing.
+        why = "is not installed" if reason is None or absent else f"cannot be imported ({reason})"
+        super().__init__(f"{what} needs {package}, which {why}; pip install {package}")
+
+
 class ScheduleError(InputError):
     """Columns that do not form a schedule, or a pass that does not apply to one."""
 
@@ -267,6 +293,11 @@ class VerificationError(WeftError):
         named = (("transfer", transfer), ("rank", rank), ("chunk", chunk))
         place = ", ".join(f"{name} {value}" for name, value in named if value is not None)
         super().__init__(f"{check}: {place}: {problem}" if place else f"{check}: {problem}")
+
+    def naming(self, what: str) -> VerificationError:
+        """The same finding, with `what` is wrong before the problem."""
+        place = {"transfer": self.transfer, "rank": self.rank, "chunk": self.chunk}
+        return VerificationError(self.check, f"{what}: {self.problem}", **place)
 
 
 class SimulationError(WeftError):

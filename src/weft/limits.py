@@ -32,6 +32,12 @@ MAX_PLAN_ENTRIES: Final = 4096
 MAX_TRACE_EVENTS: Final = 5_000_000
 """Spans in one trace file; viewers give up long before."""
 
+MAX_RECORDED_SPANS: Final = 1 << 25
+"""Spans of links and endpoints that a simulated training job keeps for its trace: a gigabyte."""
+
+MAX_REPORT_SOURCE_BYTES: Final = 256 << 20
+"""Largest plan, result or trace that a report reads; a trace of a million spans has half of this."""
+
 MAX_PROFILE_SPANS: Final = 1_000_000
 """Spans that one rank's profile keeps: some ten thousand steps of ten groups."""
 

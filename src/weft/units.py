@@ -33,6 +33,10 @@ _QUANTITY: Final = re.compile(
 _BYTES: Final = re.compile(r"([kKMGTP]?)(i?)(bits?|bytes?|b|B)?\Z")
 
 
+_SHORT_SPEED: Final = len("99.99MiB/s")
+_SPEED_UNITS: Final = (("TB/s", 10**12), ("GB/s", 10**9), ("MB/s", 10**6), ("KB/s", 10**3))
+
+
 def parse_size(text: str | int) -> int:
     """Bytes in a size such as ``"64MiB"``, ``"1.5 GB"``, ``"64M"`` or ``4096``.
 
@@ -144,6 +148,22 @@ def format_bandwidth(bytes_per_s: int) -> str:
     ('25GB/s', '50GiB/s')
     """
     return _shortest(bytes_per_s, "B/s")
+
+
+def human_bandwidth(bytes_per_s: int) -> str:
+    """Write a speed for people: exactly where that is short, else in four digits; not meant to be read back.
+
+    Examples
+    --------
+    >>> human_bandwidth(12_500_000_000), human_bandwidth(133_333_333_333), human_bandwidth(999_999_999_999)
+    ('12.5GB/s', '133.3GB/s', '1TB/s')
+    """
+    exact = format_bandwidth(bytes_per_s)
+    if len(exact) <= _SHORT_SPEED:
+        return exact
+    rounded = float(f"{bytes_per_s:.4g}")
+    unit, scale = next((pair for pair in _SPEED_UNITS if rounded >= pair[1]), ("B/s", 1))
+    return f"{rounded / scale:.4g}{unit}"
 
 
 def format_time(time_ps: int) -> str:

@@ -175,6 +175,17 @@ def test_a_container_without_the_privileges_is_told_which_are_missing() -> None:
     assert json.loads(told.stdout)["problem"] in done.stderr
 
 
+@pytest.mark.namespaces
+def test_a_missing_privilege_is_told_also_where_a_killed_lab_left_namespaces() -> None:
+    left = "weftlab-1-1-0-h0"  # process 1 did not start at that tick
+    check("ip", "netns", "add", left)
+    try:
+        done = check(*without_privileges(str(WEFT), "lab", "check"))
+        assert "Operation not permitted" in done.stderr
+    finally:
+        check("ip", "netns", "del", left)
+
+
 def test_whether_clusters_can_be_emulated_here_is_told() -> None:
     done = check(str(WEFT), "lab", "check")
     possible = find_missing_privilege() is None

@@ -71,6 +71,13 @@ def test_compare_prints_its_table(installed: Installed) -> None:
     assert "multitree" in installed.run("weft", "compare", "torus:4x4", "--size", "1MiB")
 
 
+def test_an_algorithm_of_ones_own_stands_beside_the_others(installed: Installed) -> None:
+    script = "import weft\n\ndef make(topology):\n    return weft.algorithms.ring.all_reduce(topology)\n"
+    (installed.work / "mine.py").write_text(script, "utf-8")
+    words = ("--size", "1MiB", "--algorithm", "mine.py:make", "--algorithm", "ring")
+    assert "mine.py:make" in installed.run("weft", "compare", "torus:4x4", *words)
+
+
 def test_a_plan_is_written_and_verified(installed: Installed) -> None:
     installed.run("weft", "plan", "ring:4", "--time-limit", "10", "-o", "plan.weft")
     assert "semantics" in installed.run("weft", "verify", "plan.weft")

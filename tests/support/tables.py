@@ -16,7 +16,7 @@ from weft.packets import (
     find_hardware,
 )
 from weft.packets.engine_input import Program
-from weft.packets.execution import _run
+from weft.packets.packet_simulator import _run
 from weft.topology import Topology
 
 PLAIN = Hardware(

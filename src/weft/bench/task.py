@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Final, Literal
 
 import msgspec
 
 from weft.collective_names import ReduceOp, bus_factor
+from weft.errors import MissingPackageError
 
 Place = Literal["out", "in"]
 
@@ -83,11 +85,18 @@ def make_tasks(
 
     Sizes are rounded down to what the ranks can share out evenly, as in nccl-tests.
 
+    Raises
+    ------
+    MissingPackageError
+        If numbers are bfloat16, which numpy does not have, and torch is not installed.
+
     Examples
     --------
     >>> [task.size_bytes for task in make_tasks("all_gather", "float32", "sum", 3, 100, 400, 2)]
     [96, 192, 396]
     """
+    if dtype == "bfloat16" and importlib.util.find_spec("torch") is None:
+        raise MissingPackageError(f"type {dtype}", "torch")
     tasks = []
     step = ranks if collective in ("all_gather", "reduce_scatter") else 1
     while least <= most:

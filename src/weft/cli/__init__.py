@@ -43,6 +43,7 @@ VERBS: Final = {
     "packets": "Run the tables of network interfaces packet by packet.",
     "train": "Simulate an iteration of training on a cluster.",
     "reproduce": "Show what papers claim, beside what comes out here.",
+    "report": "Write plans, results and traces as one page of HTML.",
     "run": "Start the ranks of a job on this machine.",
     "probe": "Measure the cluster that a job runs on.",
     "bench": "Time collectives for real, beside other runtimes.",

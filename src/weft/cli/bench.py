@@ -13,7 +13,7 @@ from weft import limits
 from weft.bench.task import COLLECTIVES, ITEM_BYTES, OPS
 from weft.cli import options
 from weft.cli.bench_table import BenchTable
-from weft.cli.output import print_json
+from weft.cli.output import check_outputs, print_json, write_page
 from weft.cli.signals import heed_signals
 from weft.errors import InputError, quote
 
@@ -147,12 +147,13 @@ _COUNT: Final = options.OptionType("COUNT|auto", _read_count)
     help="Weft's tensors: of any origin, or from Communicator.empty, which the ranks of a machine share.",
 )
 @click.option("--transport", type=click.Choice(["auto", "copy", "tcp"]), default="auto")
-@options.names_algorithm(help="Weft's schedule, as for weft.init.")
+@options.names_algorithm(own=False, help="Weft's schedule, as for weft.init.")
 @click.option("--topology", metavar="SPEC|FILE", help="What it is built on; its speeds are the bound.")
 @click.option("--plan", metavar="FILE", help="What weft plan wrote.")
 @click.option("--schedule", metavar="FILE", help="Any schedule, such as weft export wrote; it is verified.")
 @options.against("gloo, mpi (Open MPI 5), mpi4 (Open MPI 4), mpich, oneccl")
 @options.timeout
+@options.report
 @options.as_json
 def command(**given: Any) -> None:
     """Time collectives for real, beside other runtimes.
@@ -165,6 +166,7 @@ def command(**given: Any) -> None:
     from weft.bench.measure import BenchEffort, measure
     from weft.runtime.bootstrap.environment import in_job
 
+    check_outputs(given["page"], as_json=given["as_json"])
     if given["least"] > given["most"]:
         raise InputError(f"-b {given['least']} is more than -e {given['most']}; there is no size to measure")
     places: tuple[Place, ...] = ("out", "in") if given["place"] == "both" else (given["place"],)
@@ -186,6 +188,8 @@ def command(**given: Any) -> None:
             print_json(_document(given, effort, performers, rows))
         else:
             table.end(rows)
+        found = [_document(given, effort, performers, rows), *([given["plan"]] if given["plan"] else [])]
+        write_page(given["page"], *found, as_json=given["as_json"])
     if any(one.wrong for row in rows for series in row.series.values() for one in series.values()):
         raise click.exceptions.Exit(1)
 

@@ -21,11 +21,11 @@ def print_busiest_links(
     console: Console, topology: Topology, busy_ps: NDArray[np.int64], time_ps: int
 ) -> None:
     """Print the links that are occupied longest, and how many carry nothing."""
-    from weft.units import format_bandwidth
+    from weft.units import human_bandwidth
 
     table = make_table("busiest link", "bandwidth", "busy", "% of time", left=("busiest link",))
     for link in busiest(busy_ps):
-        speed = format_bandwidth(int(topology.bandwidth[link]))
+        speed = human_bandwidth(int(topology.bandwidth[link]))
         table.add_row(topology.link_name(link), speed, *busy_cells(int(busy_ps[link]), time_ps))
     console.print_table(table)
     idle = int((busy_ps == 0).sum())

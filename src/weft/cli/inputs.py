@@ -111,15 +111,17 @@ class ScheduleSource:
         InputError
             If it is the one and should be the other, or cannot be read.
         """
+        from weft.topology.repeated_box import split_repeated
         from weft.topology.spec_parser import is_spec
 
         if self.algorithm is not None:
-            from weft.algorithms import registry
+            from weft.algorithms.resolver import resolve_algorithm
 
             options.check_root(self.collective)
-            chosen = registry.find(self.algorithm)
+            chosen = resolve_algorithm(self.algorithm)
             return chosen.build(obtain_topology(self.name), self.collective, self.root)
-        if is_spec(self.name) and not exists(Path(self.name)):
+        named = is_spec(self.name) and not exists(Path(self.name))
+        if named or split_repeated(self.name) is not None:
             raise _needs_algorithm(self.name)
         reason = "a schedule file has its own; it is for --algorithm"
         options.refuse_unused("collective", "root", reason=reason)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.cli import job_command, options
-from weft.cli.output import make_console, make_table, one_line, print_json, progress
+from weft.cli.output import (
+    check_outputs,
+    make_console,
+    make_table,
+    one_line,
+    print_json,
+    progress,
+    write_page,
+)
 from weft.cli.signals import heed_signals
 from weft.errors import LONGEST_MESSAGE, InputError, RuntimeFailure, WeftError
 from weft.units import count
@@ -17,6 +25,7 @@ from weft.units import count
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from weft.algorithms.registry import Algorithm
     from weft.lab.contest import Entrant, EntrantResult
     from weft.lab.network import Network
 
@@ -134,11 +143,12 @@ def run(topology: str, scale: float | None, words: tuple[str, ...], **given: Any
     "--size", type=options.SIZE, default="4MB", help="Bytes per rank, such as 4MB (10^6) or 4MiB (2^20)."
 )
 @options.names_algorithm(
-    "algorithms", multiple=True, help="Measure this algorithm of Weft's too; may be repeated."
+    "algorithms", multiple=True, help="Measure this algorithm on Weft's runtime too; may be repeated."
 )
 @options.against("gloo, mpi, mpi4")
 @click.option("-r", "--rounds", type=click.IntRange(1, 10_000), default=5)
 @options.timeout
+@options.report
 @options.as_json
 def bench(**given: Any) -> None:
     """Time all-reduce on an emulated cluster: what Weft plans, beside other algorithms and runtimes.
@@ -147,17 +157,18 @@ def bench(**given: Any) -> None:
     it is emulated. Gloo takes part twice: with the ranks as they are numbered, and in the order that suits
     its ring best.
     """
-    from weft.algorithms import registry
+    from weft.algorithms.resolver import resolve_algorithms
     from weft.bench.peers import find_peers
     from weft.lab.contest import hold
 
+    check_outputs(given["page"], as_json=given["as_json"])
     if given["size"] < _ELEMENT_BYTES:
         raise InputError(f"--size {given['size']}: a rank has at least one element of {_ELEMENT_BYTES} bytes")
     find_peers(given["against"])
-    for name in given["algorithms"]:
-        registry.find(name)
+    # Before a cluster is built: what cannot be read, and a script that fails, is told at once.
+    lines = resolve_algorithms(given["algorithms"], "all_reduce") if given["algorithms"] else []
     with _lab(given["topology"], given["scale"]) as network:
-        entrants = _entrants(network, given)
+        entrants = _entrants(network, lines, given["against"])
         with progress("lab") as report:
             outcomes = hold(
                 network,
@@ -171,35 +182,35 @@ def bench(**given: Any) -> None:
             print_json(_document(network, given, outcomes))
         else:
             _print(outcomes)
+        write_page(given["page"], _document(network, given, outcomes), as_json=given["as_json"])
     if any(outcome.wrong for outcome in outcomes):
         raise click.exceptions.Exit(1)
 
 
-def _entrants(network: Network, given: dict[str, Any]) -> list[Entrant]:
-    from weft.algorithms import registry
+def _entrants(network: Network, lines: list[Algorithm], peers: tuple[str, ...]) -> list[Entrant]:
     from weft.lab.contest import OWN, Entrant, peers_of
 
     own = [
-        Entrant(f"{OWN} {name}", schedule=registry.find(name).build(network.topology, "all_reduce", 0))
-        for name in given["algorithms"]
+        Entrant(f"{OWN} {line.name}", schedule=line.build(network.topology, "all_reduce", 0))
+        for line in lines
     ]
-    return [Entrant(OWN), *own, *peers_of(network, given["against"])]
+    return [Entrant(OWN), *own, *peers_of(network, peers)]
 
 
 def _print(outcomes: list[EntrantResult]) -> None:
     table = make_table(
-        "runtime", "algorithm", "median", "fastest", "slowest", "predicted", "off", "times weft's",
-        left=("runtime", "algorithm"),
+        "runtime", "algorithm", "median\ns", "fastest\ns", "slowest\ns", "pre-\ndicted", "off\n%",
+        "times\nweft's", left=("runtime", "algorithm"),
     )  # fmt: skip
     own = outcomes[0].median_seconds
     for one in outcomes:
-        predicted = "-" if one.predicted_seconds is None else f"{one.predicted_seconds:.3f} s"
-        off = "-" if one.deviation is None else f"{100 * one.deviation:+.1f} %"
+        predicted = "-" if one.predicted_seconds is None else f"{one.predicted_seconds:.3f}"
+        off = "-" if one.deviation is None else f"{100 * one.deviation:+.1f}"
         times = (one.median_seconds, min(one.seconds), max(one.seconds))
-        cells = [f"{seconds:.3f} s" for seconds in times]
-        table.add_row(
-            one.name, one.algorithm or "-", *cells, predicted, off, f"{one.median_seconds / own:.2f}"
-        )
+        cells = [f"{seconds:.3f}" for seconds in times]
+        # "weft ring" runs ring, which the next column says: the longest names leave room for all columns.
+        name = one.name.removesuffix(f" {one.algorithm}")
+        table.add_row(name, one.algorithm or "-", *cells, predicted, off, f"{one.median_seconds / own:.2f}")
     make_console().print_table(table, drop=(4, 3))
     for one in outcomes:
         if one.wrong:

@@ -66,6 +66,13 @@ def _read_collective(_option: str, text: str) -> str:
     raise InputError(f"collective {quote(text)} is unknown{hint} Known: {', '.join(COLLECTIVES)}")
 
 
+def _read_page(option: str, text: str) -> str:
+    """Name of a page's file; standard output has the result itself."""
+    if text == "-":
+        raise InputError(f"{option} -: give a file name; weft report -o - writes a page to standard output")
+    return text
+
+
 def read_names(_option: str, text: str) -> tuple[str, ...]:
     """Read names with commas between them."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
@@ -127,6 +134,13 @@ trace: Final = click.option(
     "--trace", metavar="FILE", help="Write a trace for ui.perfetto.dev or chrome://tracing."
 )
 
+report: Final = click.option(
+    "--report",
+    "page",
+    type=OptionType("FILE", _read_page),
+    help="Write the result as a page of HTML to look at.",
+)
+
 timeout: Final = click.option(
     "--timeout", type=TIMEOUT, default="300", help="For a job to start, and for each round."
 )
@@ -179,7 +193,9 @@ def against(known: str) -> Callable[[_Command], _Command]:
     )
 
 
-_ALGORITHM: Final = "NAME[:OPTION=VALUE,...]"
+ALGORITHM: Final = "NAME[:OPTION=VALUE,...]"
+OR_OWN: Final = f"{ALGORITHM}|FILE.py:FUNCTION[:...]|SCHEDULE"
+"""How the help shows the name of an algorithm, and that of one of the user's own."""
 
 
 class AlgorithmOption(click.Option):
@@ -202,14 +218,32 @@ class AlgorithmOption(click.Option):
         return record[0], f"{record[1]} Options and their defaults: {'; '.join(known)}."
 
 
-def names_algorithm(*names: str, **settings: Any) -> Callable[[_Command], _Command]:
-    """Declare an option that takes the name of an algorithm, with options of its own behind a colon."""
-    return click.option("--algorithm", *names, cls=AlgorithmOption, metavar=_ALGORITHM, **settings)
+def names_algorithm(*names: str, own: bool = True, **settings: Any) -> Callable[[_Command], _Command]:
+    """Declare an option that takes the name of an algorithm, with options of its own behind a colon.
+
+    Parameters
+    ----------
+    names, settings
+        As for `click.option`.
+    own
+        Whether a function or schedule of the user's own can be named as well, as for
+        `weft.algorithms.resolver`.
+    """
+    metavar = OR_OWN if own else ALGORITHM
+    return click.option("--algorithm", *names, cls=AlgorithmOption, metavar=metavar, **settings)
 
 
-algorithm: Final = names_algorithm(help="Build this on a topology, which the argument then is.")
+algorithm: Final = names_algorithm(
+    help="Build this on a topology, which the argument then is: a name, or a function or schedule file of "
+    "your own."
+)
 
-algorithms: Final = names_algorithm("algorithms", multiple=True, help="Only this one; may be repeated.")
+algorithms: Final = names_algorithm(
+    "algorithms",
+    multiple=True,
+    help="Only this one: a name, or a function or schedule file of your own. May be repeated; all stands for "
+    "every one of Weft's.",
+)
 
 ports: Final = click.option(
     "--ports",

@@ -85,9 +85,14 @@ def one_line(text: str, longest: int) -> str:
     return shorten(printable(" ".join(text.split())), longest)
 
 
+DOCUMENT_VERSION: Final = 1
+"""Of all JSON documents, docs/schemas; raised when a field of one changes its meaning, or goes."""
+
+
 def print_json(value: dict[str, Any]) -> None:
-    """Print one JSON document, and nothing else."""
-    click.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
+    """Print one JSON document with its version, and nothing else."""
+    document = {"version": DOCUMENT_VERSION, **value}
+    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
 
 
 def make_console() -> Console:
@@ -149,6 +154,18 @@ def write_output(path: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
     else:
         write_bytes(path, data)
+
+
+def write_page(path: str | None, *found: Any, as_json: bool) -> None:
+    """Write what was found as a page, if a file for one is given, and say so."""
+    if path is None:
+        return
+    from weft.reporting import report
+
+    data = report(*found).encode()
+    write_bytes(path, data)
+    if not as_json:
+        click.echo(f"\nwrote {printable(path)}, {len(data):,} bytes")
 
 
 class ProgressBar:

@@ -149,10 +149,10 @@ def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | No
 
 def _print_verdict(verdict: SpeedVerdict) -> None:
     from weft.probing.inferred_topology import readable
-    from weft.units import format_bandwidth
+    from weft.units import human_bandwidth
 
     for one in verdict.slow:
-        claimed, carried = format_bandwidth(one.claimed), format_bandwidth(readable(one.carried))
+        claimed, carried = human_bandwidth(one.claimed), human_bandwidth(readable(one.carried))
         click.echo(f"{one.link}: {carried}, claimed {claimed}, {one.missing:.0%} slower")
     click.echo(f"{len(verdict.slow)} of {verdict.judged} links are slower than claimed", nl=False)
     left = verdict.links - verdict.judged

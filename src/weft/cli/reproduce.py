@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from weft.cli import options
-from weft.cli.output import make_console, make_table, print_json, progress, write_output
+from weft.cli.output import (
+    check_outputs,
+    make_console,
+    make_table,
+    print_json,
+    progress,
+    write_output,
+    write_page,
+)
 from weft.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -37,8 +45,11 @@ QUICK_S: Final = 20.0
 @click.option("--claim", metavar="ID", help="Run only what one claim needs.")
 @click.option("--quick", is_flag=True, help=f"Run the claims that take {QUICK_S:.0f} CPU seconds together.")
 @click.option("--charts", metavar="FOLDER", help="Write the charts of PAPER there, as SVG.")
+@options.report
 @options.as_json
-def command(paper: str | None, claim: str | None, quick: bool, charts: str | None, as_json: bool) -> None:
+def command(
+    paper: str | None, claim: str | None, quick: bool, charts: str | None, page: str | None, as_json: bool
+) -> None:
     """Show what papers claim, beside what comes out here.
 
     Without PAPER a table of all claims is printed, from stored results. PAPER is dear, ace, multitree,
@@ -48,6 +59,7 @@ def command(paper: str | None, claim: str | None, quick: bool, charts: str | Non
     """
     from weft.papers.outcomes import find_claims, find_study
 
+    check_outputs(page, as_json=as_json)
     if paper is not None:
         find_claims(paper)
     if claim is not None and quick:
@@ -58,27 +70,28 @@ def command(paper: str | None, claim: str | None, quick: bool, charts: str | Non
         study = find_study(claim, paper)
         with progress(f"reproduce {claim}") as bar:
             outcomes, _ = study.remake(bar)
-        _show_claims(outcomes, [], as_json=as_json)
+        _show_claims(outcomes, [], page, as_json=as_json)
     elif quick:
-        _remake_quickly(paper, as_json=as_json)
+        _remake_quickly(paper, page, as_json=as_json)
     elif paper is None:
         from weft.papers.outcomes import stored
 
-        _show_claims([one for entry in stored().values() for one in entry.outcomes.values()], None, as_json)
+        outcomes = [one for entry in stored().values() for one in entry.outcomes.values()]
+        _show_claims(outcomes, None, page, as_json=as_json)
     else:
-        _run_all(paper, charts, as_json=as_json)
+        _run_all(paper, charts, page, as_json=as_json)
 
 
-def _remake_quickly(paper: str | None, *, as_json: bool) -> None:
+def _remake_quickly(paper: str | None, page: str | None, *, as_json: bool) -> None:
     """Run what is cheap, and say what was left out."""
     from weft.papers.quick_studies import remake_within
 
     with progress("reproduce --quick") as bar:
         outcomes, left_out = remake_within(QUICK_S, paper, bar)
-    _show_claims(outcomes, left_out, as_json=as_json)
+    _show_claims(outcomes, left_out, page, as_json=as_json)
 
 
-def _run_all(paper: str, charts: str | None, *, as_json: bool) -> None:
+def _run_all(paper: str, charts: str | None, page: str | None, *, as_json: bool) -> None:
     """Run all of a paper; rows are printed as they are finished."""
     from weft.papers import reproduce
 
@@ -99,10 +112,11 @@ def _run_all(paper: str, charts: str | None, *, as_json: bool) -> None:
             write_output(str(folder / f"{paper}-{name}.svg"), picture.encode())
     if printer is None:
         print_json(found.to_dict())
-        return
-    printer.print_end(found)
-    if charts is not None:
-        click.echo(f"\nwrote {len(found.charts)} charts to {printable(charts)}")
+    else:
+        printer.print_end(found)
+        if charts is not None:
+            click.echo(f"\nwrote {len(found.charts)} charts to {printable(charts)}")
+    write_page(page, found.to_dict(), as_json=as_json)
 
 
 class RowPrinter:
@@ -166,17 +180,24 @@ def _ours(row: ClaimRow) -> str:
     return text if row.deviation is None else f"{text} ({row.deviation:+.1%})"
 
 
-def _show_claims(outcomes: Sequence[ClaimOutcome], left_out: Sequence[str] | None, as_json: bool) -> None:
-    """Print claims as one table with the reasons below, or as one document.
+def _show_claims(
+    outcomes: Sequence[ClaimOutcome], left_out: Sequence[str] | None, page: str | None, *, as_json: bool
+) -> None:
+    """Print claims as one table with the reasons below, or as one document, and write them as a page.
 
     `left_out` names the claims that were not run; None if outcomes are the stored ones.
     """
-    from weft.papers.outcomes import VERSION, find_claims, stored
-
+    document: dict[str, Any] = {"claims": [one.to_dict() for one in outcomes]}
     if as_json:
-        document: dict[str, Any] = {"version": VERSION, "claims": [one.to_dict() for one in outcomes]}
         print_json(document | ({"left_out": list(left_out)} if left_out else {}))
-        return
+    else:
+        _print_claims(outcomes, left_out)
+    write_page(page, document, as_json=as_json)
+
+
+def _print_claims(outcomes: Sequence[ClaimOutcome], left_out: Sequence[str] | None) -> None:
+    from weft.papers.outcomes import find_claims, stored
+
     console = make_console()
     _print_table(outcomes, console)
     far = [one for one in outcomes if one.verdict != "within_10"] if left_out is None else outcomes

@@ -18,6 +18,7 @@ from weft.cli.output import (
     print_json,
     progress,
     warn_of,
+    write_page,
 )
 from weft.errors import printable
 
@@ -47,6 +48,7 @@ _JSON_WORK = 10_000.0
 @options.segment
 @options.sharing
 @options.trace
+@options.report
 @options.max_work(limits.MAX_WORK)
 @options.as_json
 def command(
@@ -55,6 +57,7 @@ def command(
     segment: str | int,
     sharing: Sharing,
     trace: str | None,
+    page: str | None,
     max_work: float | None,
     as_json: bool,
 ) -> None:
@@ -72,7 +75,7 @@ def command(
     from weft.simulation import simulate
     from weft.verification import inspect
 
-    check_outputs(trace, as_json=as_json)
+    check_outputs(trace, page, as_json=as_json)
     with progress("simulate") as report:
         report("schedule", 0, 0)
         found = source.obtain(max_work)
@@ -106,6 +109,7 @@ def command(
         _show(result, bound, fraction, make_console())
         if trace is not None:
             click.echo(f"\nwrote {printable(trace)}")
+    write_page(page, result, as_json=as_json or trace == "-")
 
 
 def _find_bound(plan: Schedule, size: int) -> Bound | None:

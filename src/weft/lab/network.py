@@ -166,7 +166,7 @@ class Network:
 def build(topology: Topology | str | Path, *, scale: float | None = 1.0) -> Iterator[Network]:
     """Build an emulated cluster, for as long as the block runs.
 
-    What earlier labs left behind because they were killed is removed first.
+    What earlier labs left behind because they were killed is removed as well.
 
     Parameters
     ----------
@@ -184,7 +184,6 @@ def build(topology: Topology | str | Path, *, scale: float | None = 1.0) -> Iter
     """
     blueprint = draw(fit(load_topology(topology), scale)[0])
     check_rights()
-    remove(find_leftovers())
     prefix = new_prefix()
     folder = make_folder(prefix)
     network = Network(blueprint, prefix, folder / "topology.toml")
@@ -194,6 +193,8 @@ def build(topology: Topology | str | Path, *, scale: float | None = 1.0) -> Iter
         for name in network.names:
             ip("netns", "add", name)
             made.append(name)
+        # Not before: without the privilege to make namespaces, that is what to say, not that old ones stay.
+        remove(find_leftovers())
         _wire(network)
         yield network
     finally:

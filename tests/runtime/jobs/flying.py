@@ -1,6 +1,7 @@
 """A job in which rank 1 does something wrong after some operations, so that all ranks write flight records.
 
-Usage: flying.py HOW TRANSPORT, where HOW is kill, freeze, close, slow, differs or signal.
+Usage: flying.py HOW TRANSPORT COUNT, where HOW is kill, freeze, close, slow, differs or signal, and COUNT the
+number of operations before that.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ CULPRIT = 1
 
 def main() -> None:
     """Reduce, then let the culprit go wrong."""
-    how, transport = sys.argv[1:]
+    how, transport, count = sys.argv[1:]
     comm = weft.init(transport=transport, timeout=20)
     array = np.ones(50_000, np.float32)
-    for _ in range(1500):  # more than the recorder keeps
+    for _ in range(int(count)):
         comm.all_reduce(array)
         array[:] = 1
     if comm.rank == CULPRIT:

@@ -24,7 +24,7 @@ import msgspec
 from weft import limits
 from weft.errors import InputError, PeerLost, RuntimeFailure, TimedOut, WeftError, quote
 from weft.runtime.bootstrap.handshake import FrameKind, Gone
-from weft.runtime.bootstrap.members import LossVerdict, announce, decode, lost
+from weft.runtime.bootstrap.members import LossVerdict, announce, decode, peer_lost
 from weft.runtime.launcher.failure_reports import FailureReporter
 from weft.runtime.resources import ran_out
 
@@ -155,7 +155,7 @@ class ControlPlane:
             return error
         me = self.members[self.rank]
         if not isinstance(error, RuntimeFailure) or ran_out(error):
-            self._report(lost(me, op, str(error)), op, 0.0)
+            self._report(peer_lost(me, op, str(error)), op, 0.0)
             return error
         named = isinstance(error, PeerLost | TimedOut)
         return self._report(error if named else RuntimeFailure(f"{me}: {error}"), op, VERDICT_GRACE_S)
@@ -255,7 +255,7 @@ class ControlPlane:
         try:
             return self._channels[rank].receive()
         except Gone as error:
-            raise lost(self.members[rank], op) from error
+            raise peer_lost(self.members[rank], op) from error
 
     def _judge(self, error: WeftError, op: str, reporter: int | None = None) -> WeftError:
         """Rank 0: what really happened, when it fails itself or a rank reports that it has.
@@ -276,7 +276,7 @@ class ControlPlane:
                         frame = self._channels[key.data].receive()
                     except Gone:
                         if key.data not in reports:
-                            return lost(self.members[key.data], op)
+                            return peer_lost(self.members[key.data], op)
                         selector.unregister(key.fileobj)  # it has said why it leaves
                         continue
                     if frame is not None and frame[0] is FrameKind.REPORT:
@@ -300,7 +300,7 @@ class ControlPlane:
             while frame is not None and frame[0] is not FrameKind.FAILED:
                 frame = next_frame(channel, wait_s)
         except Gone:
-            return lost(self.members[0], op)
+            return peer_lost(self.members[0], op)
         return error if frame is None else decode(frame[1], LossVerdict, "rank 0").error()
 
     def _check_part(
@@ -352,7 +352,7 @@ def await_frame(
             channel.queue(FrameKind.EXPIRED, b"")
             frame = next_frame(channel, VERDICT_GRACE_S)
     except Gone as error:
-        raise lost(rank_0, op) from error
+        raise peer_lost(rank_0, op) from error
     if frame is None:
         raise TimedOut(op, round(timeout, 1), [0])
     return frame

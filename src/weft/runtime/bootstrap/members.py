@@ -76,7 +76,7 @@ def host_identity() -> str:
     return "/".join((boot_id, *spaces))
 
 
-def lost(member: Member, op: str, reason: str | None = None, step: int | None = None) -> PeerLost:
+def peer_lost(member: Member, op: str, reason: str | None = None, step: int | None = None) -> PeerLost:
     """Error for a member that is gone, or that gives up for a reason, at a step of a schedule."""
     return PeerLost(member.rank, member.host, member.pid, op, step, reason)
 

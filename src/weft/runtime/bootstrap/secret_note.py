@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol
 import msgspec
 
 from weft import limits
-from weft.errors import InputError
+from weft.errors import InputError, MissingPackageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,8 +191,8 @@ class StoreExchange:
         try:
             from torch.distributed import TCPStore  # type: ignore[attr-defined]
         except ImportError as error:
-            msg = f"this job has no secret, and {self} cannot be asked without torch: set WEFT_SECRET"
-            raise InputError(msg) from error
+            what = f"this job has no secret (WEFT_SECRET), and to ask {self} for it"
+            raise MissingPackageError(what, "torch", error) from error
         try:
             wait = timedelta(seconds=max(timeout, 1.0))
             yield TCPStore(self.address, self.port, is_master=False, timeout=wait, wait_for_workers=False)

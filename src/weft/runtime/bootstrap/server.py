@@ -15,7 +15,7 @@ from weft.errors import RuntimeFailure, TimedOut, name_ranks
 from weft.runtime.bootstrap import handshake
 from weft.runtime.bootstrap.control_plane import ControlPlane, send_all
 from weft.runtime.bootstrap.handshake import FrameKind, Gone
-from weft.runtime.bootstrap.members import LossVerdict, Member, announce, decode, lost
+from weft.runtime.bootstrap.members import LossVerdict, Member, announce, decode, peer_lost
 
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.environment import Place
@@ -140,7 +140,7 @@ class BootstrapServer:
         try:
             frame = self._channels[rank].receive()
         except Gone as error:
-            raise lost(self._members[rank], "join") from error
+            raise peer_lost(self._members[rank], "join") from error
         if frame is not None and frame[0] is FrameKind.EXPIRED:
             self._deadline = time.monotonic()
         elif frame is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.errors import TimedOut
 from weft.runtime.bootstrap.group_store import AnsweringStore
-from weft.runtime.bootstrap.members import lost
+from weft.runtime.bootstrap.members import peer_lost
 from weft.runtime.transport.heartbeats import FROZEN_AFTER_MS
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def connect_gloo(store: Any, watch: PeerWatch, rank: int, name: str, timeout: fl
         said = str(found).partition("\n")[0]
         raise TimedOut("init", timeout, awaited, f"gloo cannot connect the ranks: {said}") from found
     if watch.lost is not None:
-        raise lost(watch.members[watch.lost], "init")
+        raise peer_lost(watch.members[watch.lost], "init")
     return found
 
 

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from weft.errors import DesyncError, RuntimeFailure, TimedOut
-from weft.runtime.bootstrap.members import lost
+from weft.runtime.bootstrap.members import peer_lost
 from weft.runtime.engines import B, Engine, PeerExchange, Prepared
 from weft.runtime.engines.interpreter import Interpreter, MessageChannel, Move, read_exchanges, read_script
 
@@ -147,7 +147,7 @@ class MessagingEngine(Engine[B]):
             raise DesyncError(failure.rank, what) from failure
         if not 0 <= failure.rank < self.size:
             raise RuntimeFailure(f"{what}: a rank was lost, and nobody knows which") from failure
-        raise lost(self.members[failure.rank], what, step=step) from failure
+        raise peer_lost(self.members[failure.rank], what, step=step) from failure
 
 
 def heard(words: tuple[int, int], teller: int, me: int) -> OperationFailure:

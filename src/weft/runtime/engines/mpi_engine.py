@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
-from weft.errors import InputError, TimedOut
+from weft.errors import InputError, MissingPackageError, TimedOut
 from weft.runtime.bootstrap.members import Member
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines.messaging import FAREWELL_S, FailureKind, MessagingEngine, OperationFailure, heard
@@ -47,9 +47,10 @@ def load_mpi() -> Any:
     """
     try:
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        msg = f"engine 'mpi' needs mpi4py and an MPI library ({error}); pip install mpi4py"
-        raise InputError(msg) from error
+    except ImportError as error:
+        raise MissingPackageError("engine 'mpi'", "mpi4py", error) from error
+    except RuntimeError as error:  # mpi4py is there, and finds no MPI library
+        raise InputError(f"engine 'mpi' needs an MPI library ({error}); install Open MPI or MPICH") from error
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
         raise InputError("MPI was started for one thread only; start it with MPI.THREAD_SERIALIZED or more")
     return MPI

@@ -27,7 +27,7 @@ from weft.errors import (
     RuntimeFailure,
     TimedOut,
 )
-from weft.runtime.bootstrap.members import lost
+from weft.runtime.bootstrap.members import peer_lost
 from weft.runtime.bootstrap.shrink import SurvivorMeeting
 from weft.runtime.buffers import Flat, flatten
 from weft.runtime.engines import AwaitedPeer, Engine
@@ -404,7 +404,7 @@ class NativeEngine(Engine[Flat]):
         gone = {rank for rank, _ in self._transport.host.losses()}
         for rank in ranks:
             if self._transport.job[rank] in gone:
-                raise lost(self.members[rank], "split")
+                raise peer_lost(self.members[rank], "split")
 
     def _name(self, prepared: Prepared) -> str:
         number = self.done_before + self._transport.executor.sequence
@@ -428,7 +428,7 @@ class NativeEngine(Engine[Flat]):
         if ending.rank < 0:
             raise RuntimeFailure(f"{what}: a rank was lost, and nobody knows which")
         left = "it has closed its communicator" if status == _runtime.Status.left else None
-        raise lost(self.members[ending.rank], what, left, _step(prepared, ending.row))
+        raise peer_lost(self.members[ending.rank], what, left, _step(prepared, ending.row))
 
     def _timed_out(self, ending: _runtime.OperationResult, what: str, wait: float) -> TimedOut:
         """The error of an operation that this rank, or before its own time was over another one, gave up."""

@@ -19,9 +19,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from weft.errors import InputError
+from weft.errors import InputError, MissingPackageError
 from weft.runtime.bootstrap.group_store import count_visit, find_place_in_group
-from weft.runtime.bootstrap.members import lost
+from weft.runtime.bootstrap.members import peer_lost
 from weft.runtime.engines.gloo_connections import VERDICT_S, connect_gloo
 from weft.runtime.engines.messaging import FAREWELL_S, FailureKind, MessagingEngine, OperationFailure, heard
 from weft.runtime.engines.peer_watch import Interrupter, PeerWatch
@@ -51,7 +51,7 @@ def find_group(group: Any) -> Any:
     try:
         import torch.distributed as dist
     except ImportError as error:
-        raise InputError(f"engine 'torch' needs torch ({error}); pip install torch") from error
+        raise MissingPackageError("engine 'torch'", "torch", error) from error
     if not dist.is_available() or not dist.is_initialized():
         raise InputError("there is no process group; call torch.distributed.init_process_group() first")
     found = dist.group.WORLD if group is None else group
@@ -171,7 +171,7 @@ class GlooChannel:
             return self._backend.recv([room], other, _FAREWELL)
         except RuntimeError as error:  # it was lost since gloo has connected it
             gone = self._watch.await_loss(VERDICT_S)
-            raise lost(self._watch.members[other if gone is None else gone], "init") from error
+            raise peer_lost(self._watch.members[other if gone is None else gone], "init") from error
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, Any]]:
         """Start sends and receives; for each its peer and what torch gave."""
