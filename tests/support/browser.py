@@ -127,15 +127,14 @@ class Tab:
     def first_paint_ms(self) -> float:
         """Milliseconds from opening the page to its first contentful paint.
 
-        Chromium reports a paint some time after it was made, so the entry is waited for. On a busy machine the
-        number says more about the machine than about the page; tests ask only that there is one.
+        Chromium reports a paint some time after it was made, so the entry is waited for. On a busy machine
+        the number says more about the machine than about the page; tests ask only that there is one.
         """
         found = self.run(
-            "new Promise((done) => { setTimeout(() => done(null), %d);"
+            f"new Promise((done) => {{ setTimeout(() => done(null), {500 * PATIENCE_S});"
             " new PerformanceObserver((list) => {"
             "   const entry = list.getEntriesByName('first-contentful-paint')[0];"
             "   if (entry) done(entry.startTime); }).observe({type: 'paint', buffered: true}); })"
-            % (1000 * PATIENCE_S / 2)
         )
         assert found is not None, f"nothing was painted in {PATIENCE_S / 2:.0f} s"
         return float(found)
