@@ -403,3 +403,17 @@ def test_a_runner_up_that_is_faster_is_explained_and_taken_where_its_size_is_ask
     assert asked.headline.runner_up_seconds is not None
     assert asked.seconds <= asked.headline.runner_up_seconds
     assert "switching" not in asked.explain()
+
+
+def test_a_plan_for_several_sizes_is_as_fast_as_a_comparison_at_each() -> None:
+    """FlexReduce chooses for a size, so a plan for several sizes has to ask it for each of them."""
+    spec = "hosts:8,4,2@intra=100GB/s,uplink=25GB/s/12GB/s/6GB/s"
+    sizes = ["64KiB", "1MiB", "64MiB"]
+    found = plan(spec, sizes, algorithms=["flexreduce"])
+    for size, point in zip(sizes, found.points, strict=True):
+        assert point.seconds <= compare(spec, size, algorithms=["flexreduce"]).results[0].seconds * (1 + 1e-9)
+
+
+def test_a_collective_that_does_not_look_at_the_size_is_planned_for_several() -> None:
+    found = plan("switch:4", ["64KiB", "1MiB"], collective="all_gather", algorithms=["gloo_ring"])
+    assert {planned.label for planned in found.schedules} == {"gloo_ring"}

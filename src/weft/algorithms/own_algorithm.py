@@ -89,6 +89,10 @@ class OwnFunction(Algorithm):
         words = ",".join(f"{option}={format_value(value)}" for option, value in given.items())
         return replace(self, name=f"{self.name}:{words}", given=tuple(given.items()))
 
+    def looks_at_size(self, collective: str) -> bool:  # noqa: ARG002
+        """Whether the function has a parameter of that name."""
+        return self.sized
+
     def offers(self, topology: Topology, collective: str) -> bool:
         """Whether the function makes a schedule of a collective, which is tried."""
         try:

@@ -141,6 +141,16 @@ class Algorithm:
         """Whether it has a collective; what depends on the topology is said by `build`."""
         return collective in self.collectives
 
+    def looks_at_size(self, collective: str) -> bool:
+        """Whether the schedule of a collective depends on the size of the buffer.
+
+        Examples
+        --------
+        >>> find("gloo_ring").looks_at_size("all_reduce"), find("gloo_ring").looks_at_size("all_gather")
+        (True, False)
+        """
+        return self.sized and "size_bytes" in find_options(self.module, (collective,))
+
     def build(
         self,
         topology: Topology,
@@ -194,7 +204,7 @@ class Algorithm:
             options.setdefault(name, value)
         if collective in ROOTED:
             options["root"] = root
-        if self.sized and expected_bytes is not None and "size_bytes" in taken:
+        if expected_bytes is not None and self.looks_at_size(collective):
             options.setdefault("size_bytes", expected_bytes)
         schedule: Schedule = getattr(module, collective)(topology, **options)
         return schedule

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 PROMPT: Final = ("multitree", "ring", "double_binary_tree")
 """Built first: they serve any network and take milliseconds, so that there is a plan at once."""
 
+_FEW_SIZES: Final = 4
+_SIZE_RATIO: Final = 16
+"""Of more sizes than a few, those closer than this share a schedule that is made for a size: what suits one
+suits the other nearly always, and building takes seconds on a large cluster."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -75,6 +80,7 @@ def list_recipes(
     names: AlgorithmLike | Sequence[AlgorithmLike] | None = None,
     first: Iterable[str] = (),
     soon: Iterable[str] = (),
+    sizes: Sequence[int] = (),
 ) -> list[Recipe]:
     """Everything to try, in the order in which to try it.
 
@@ -88,6 +94,9 @@ def list_recipes(
     first, soon
         Labels of recipes that were good on a similar network, and quick or slow to build: the former come
         before everything, the latter after what is always quick.
+    sizes
+        Bytes that the plan is for, ascending. Where there are several, an algorithm whose schedule depends on
+        the size of the buffer is tried for each of them, or for some if they are many.
 
     Raises
     ------
@@ -98,6 +107,8 @@ def list_recipes(
     --------
     >>> [recipe.label for recipe in list_recipes("all_gather", ["ring", "multitree"])]
     ['multitree', 'ring', 'multitree (trees_per_root=2)', 'multitree (paper_order=True)']
+    >>> [recipe.label for recipe in list_recipes("all_reduce", ["gloo_ring"], sizes=[1024, 65536])]
+    ['gloo_ring', 'gloo_ring (size_bytes=1024)', 'gloo_ring (size_bytes=65536)']
     """
     check_choice("collective", collective, COLLECTIVES)
     known = resolve_algorithms(names, collective)
@@ -107,7 +118,14 @@ def list_recipes(
             ", ".join(line.name for line in some) for some in (known, for_collective(collective))
         )
         raise InputError(f"{asked}: no {collective} there; it is offered by {others}")
-    families = [[Recipe(line, options) for options in line.variants(collective)] for line in offered]
+    apart = _apart(sizes)
+    families = [
+        [
+            Recipe(line, options)
+            for options in [*line.variants(collective), *_sized_variants(line, collective, apart)]
+        ]
+        for line in offered
+    ]
     defaults = [family[0] for family in families]
     variants = [recipe for family in families for recipe in family[1:]]
     order = list(dict.fromkeys([*first, *PROMPT, *soon]))
@@ -116,6 +134,24 @@ def list_recipes(
         return order.index(recipe.label) if recipe.label in order else len(order)
 
     return sorted([*defaults, *variants], key=rank)
+
+
+def _sized_variants(line: Algorithm, collective: str, sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Options of an algorithm that looks at the size; a single size is said to every recipe as it is."""
+    if len(sizes) < 2 or "size_bytes" in dict(line.given) or not line.looks_at_size(collective):
+        return []
+    return [{"size_bytes": size} for size in sizes]
+
+
+def _apart(sizes: Sequence[int]) -> list[int]:
+    """Leave out of many ascending sizes those that are close to the one before."""
+    if len(sizes) <= _FEW_SIZES:
+        return [*sizes]
+    found: list[int] = []
+    for size in sizes:
+        if not found or size >= _SIZE_RATIO * found[-1]:
+            found.append(size)
+    return found
 
 
 def build(

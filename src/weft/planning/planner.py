@@ -151,7 +151,7 @@ def plan_steps(
     topology.check_root(root)
     points = _points(size)
     known = load_plan(warm_start) if isinstance(warm_start, str | Path) else warm_start
-    recipes = _recipes(topology, collective, algorithms, known, time_limit)
+    recipes = _recipes(topology, collective, algorithms, known, time_limit, points)
     planner = _Planner(topology, collective, root, points, named=size is not None)
 
     def tell(what: str, done: int) -> None:
@@ -183,6 +183,7 @@ def _recipes(
     algorithms: AlgorithmLike | Sequence[AlgorithmLike] | None,
     warm_start: Plan | None,
     time_limit: float | None,
+    sizes: Sequence[int],
 ) -> list[Recipe]:
     """Everything to try: quick things first, and what another plan chose."""
     if warm_start is not None and warm_start.collective != collective:
@@ -192,7 +193,7 @@ def _recipes(
     quick = [planned.label for planned in known if planned.synthesis_seconds <= _QUICK_S]
     if time_limit is not None and expect_rows(2.0 * topology.ranks**2) > max(time_limit / 4, _NOTHING_S):
         quick = [*_SHORT, *quick]
-    return list_recipes(collective, algorithms, quick, [planned.label for planned in known])
+    return list_recipes(collective, algorithms, quick, [planned.label for planned in known], sizes)
 
 
 class _Planner:

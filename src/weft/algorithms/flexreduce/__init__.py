@@ -46,8 +46,8 @@ _NAME: Final = "flexreduce"
 _SHAPES: Final = ("auto", "ring", "levels")
 _PORTIONS: Final = ("balanced", "even")
 
-VARIANTS: Final = ({"size_bytes": 1 << 20}, {"shape": "levels"}, {"shape": "ring"})
-"""Further options that `weft.plan` tries."""
+VARIANTS: Final = ({"shape": "levels"}, {"shape": "ring"})
+"""Further options that `weft.plan` tries, besides the sizes that a plan is for."""
 
 _MOST_ROWS: Final = 1 << 21
 """Transfers beyond which portions are not cut any finer than they must be."""
