@@ -25,6 +25,8 @@ from support.rank_pool import PooledRank
 from weft.runtime.bootstrap.meeting_point import reserve_port
 
 LONGEST_S = 75.0
+STARTING_S = 40.0
+"""For the processes themselves, before the job begins: on a busy machine one takes many seconds."""
 EXITING_S = 60.0
 """Half a second of processor time is needed to unload torch, by each rank, on a machine that may be busy."""
 _POLL_S = 0.02
@@ -47,7 +49,7 @@ def run(
     network
         For the way ``hosts``: ranks are spread evenly over its hosts.
     longest
-        Seconds after which whatever is left of the job is killed.
+        Seconds, from when all processes have started, after which whatever is left of the job is killed.
     """
     with case_folder() as folder, ExitStack() as stack:
         case = Case(setting, fault, stack.enter_context(job_variables(folder, setting)))
@@ -118,7 +120,6 @@ def _run_ranks(
     case: Case, folder: Path, nursery: Nursery, network: Network | None, longest: float
 ) -> Outcome:
     ranks: list[PooledRank] = []
-    deadline = time.monotonic() + longest
     try:
         for rank in range(case.setting.ranks):
             variables = {**case.variables, "WEFT_RANK": str(rank)}
@@ -128,7 +129,12 @@ def _run_ranks(
                 variables |= {"WEFT_ADDRESS": network.address(0), "WEFT_INTERFACE": network.address(host)}
                 options["network"] = network.host(host)
             ranks.append(nursery.start_program(folder, rank, variables=variables, **options))
-        _see_through(case, folder, ranks, deadline)
+        numbers = range(case.setting.ranks)
+        _await(
+            lambda: all(_reported(folder, number, "started") is not None for number in numbers),
+            time.monotonic() + STARTING_S,
+        )
+        _see_through(case, folder, ranks, time.monotonic() + longest)
     finally:
         codes = {number: rank.returncode for number, rank in enumerate(ranks)}
         for rank in ranks:
