@@ -161,6 +161,22 @@ def test_a_plan_brings_its_schedules(weft: Run) -> None:
     assert found["algorithms"] == {"all_reduce": ["ring"]}
 
 
+def test_a_plan_that_was_written_anew_is_read_anew(weft: Run) -> None:
+    """A process that simulates many jobs keeps what it has read, but not what a file held before."""
+    for algorithm in ("ring", "multitree"):
+        words = ("plan", "torus:2x2", "--algorithm", algorithm, "--size", "1MB", "-o", "plan.weft")
+        assert weft(*words).code == 0
+        found = weft("train", "plan.weft", "--model", "small.py:make_model", "--policy", "wfbp", "--json")
+        assert found.document["algorithms"] == {"all_reduce": [algorithm]}
+
+
+def test_a_preset_computes_on_its_own_device(weft: Run) -> None:
+    words = ("--model", "small.py:make_model", "--policy", "wfbp", "--json")
+    assert weft("train", "dgx-h100:1", *words).document["device"] == "h100"
+    assert weft("train", "dgx-h100:1", "--device", "a100", *words).document["device"] == "a100"
+    assert weft("train", "ring:3", *words).document["device"] == "v100"
+
+
 def test_the_trace_shows_layers_collectives_and_links(weft: Run, tmp_path: Path) -> None:
     done = weft("train", "ring:3", "--model", "small.py:make_model", "--policy", "wfbp", "--trace", "t.json")
     assert done.code == 0

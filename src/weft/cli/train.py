@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.cli.console import Console
+    from weft.planning import Plan
+    from weft.topology import Topology
     from weft.training.job import TrainingJob, TrainingResult
     from weft.training.sweep import SweepPoint
 
@@ -37,8 +40,19 @@ _MEMORY_PARTS = {
     "activation": "activations",
 }
 
-_network = lru_cache(maxsize=4)(obtain_network)
-"""Topologies and plans by their names; a process that simulates many jobs reads each once."""
+
+@lru_cache(maxsize=4)
+def _read_network(source: str, stamp: tuple[int, ...] | None) -> Topology | Plan:  # noqa: ARG001
+    return obtain_network(source)
+
+
+def _network(source: str) -> Topology | Plan:
+    """Read a topology or plan; a process with many jobs reads each once, and a changed file anew."""
+    try:
+        found = Path(source).stat()
+    except (OSError, ValueError):  # a spec, or standard input
+        return _read_network(source, None)
+    return _read_network(source, (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size))
 
 
 def _pairs(read: Callable[[str, str, str], Any], twice: str) -> Callable[..., dict[Any, Any]]:
@@ -110,7 +124,7 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
     metavar="NAME|FILE:FUNCTION",
     help="A workload, or a function that returns a torch module.",
 )
-@click.option("--device", default="v100", metavar="NAME", help="What computes.")
+@click.option("--device", metavar="NAME", help="What computes; by default what a preset has, or v100.")
 @click.option("--batch", type=click.IntRange(min=1), help="Samples per rank; by default the model's own.")
 @click.option("--dtype", metavar="NAME", help="Number format; by default the device's usual one.")
 @click.option(
@@ -335,7 +349,7 @@ def _model(found: dict[str, Any]) -> str:
     count = found["layers"]
     what = f"{count:,} layer{'s' * (count != 1)}, {_size(found['parameter_bytes'])} of gradients"
     batch = f"{found['batch']:,} sample{'s' * (found['batch'] != 1)}"
-    return f"{what}; {batch} per rank on {found['device']}"
+    return f"{what}; {batch} per rank on {found['device']}, {found['dtype']}"
 
 
 def _memory(found: dict[str, Any]) -> str:

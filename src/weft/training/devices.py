@@ -7,6 +7,7 @@ the share of the data sheet's figures that real kernels reach, plus a little for
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Final, Protocol
@@ -349,6 +350,24 @@ DEVICES: Final[dict[str, Device | SystolicArray]] = {
     )
 }
 """Every device by its name."""
+
+
+USUAL: Final = "v100"
+"""What computes on a cluster that does not say what it is made of."""
+
+_OF_PRESETS: Final = {"dgx-a100": "a100", "dgx-h100": "h100"}
+
+
+def default_device(topology_name: str) -> Device | SystolicArray:
+    """Give the device that a cluster of this name has: a preset's own where it is known, else `USUAL`.
+
+    Examples
+    --------
+    >>> default_device("dgx-h100:2+fail=host0.nic5").name, default_device("torus:4x4").name
+    ('h100', 'v100')
+    """
+    preset = re.split("[:*@+]", topology_name, maxsplit=1)[0]
+    return find_device(_OF_PRESETS.get(preset, USUAL))
 
 
 def find_device(name: str) -> Device | SystolicArray:

@@ -26,7 +26,7 @@ from weft.training.choice import AUTO, choose_policy
 from weft.training.cluster import Cluster, Noise
 from weft.training.costs import Bounded, Simulated
 from weft.training.device_memory import advise_on_memory, count_memory, zero_stage
-from weft.training.devices import find_device
+from weft.training.devices import default_device, find_device
 from weft.training.endpoint_choice import by_endpoint
 from weft.training.endpoint_cost import layers_under
 from weft.training.endpoints import Endpoint, find_endpoint
@@ -72,7 +72,7 @@ class TrainingJob(ShortRepr):
     topology
         Whatever `weft.load_topology` takes, or a plan, which brings its schedules.
     device
-        Name of what computes, or a device of one's own.
+        Name of what computes, or a device of one's own; by default a preset's own, or a V100.
     batch, dtype
         Samples of each rank, and the number format; by default the model's own and the device's usual one.
     policy
@@ -98,7 +98,7 @@ class TrainingJob(ShortRepr):
 
     model: str | Workload
     topology: str | Path | Topology | Plan
-    device: str | OperatorTimer = "v100"
+    device: str | OperatorTimer | None = None
     batch: int | None = None
     dtype: str | None = None
     policy: str = AUTO
@@ -126,11 +126,12 @@ class TrainingJob(ShortRepr):
             If a schedule of a plan or of a function does not compute its collective.
         """
         endpoint = find_endpoint(self.endpoint) if isinstance(self.endpoint, str) else self.endpoint
-        device = find_device(self.device) if isinstance(self.device, str) else self.device
-        workload = load_workload(self.model) if isinstance(self.model, str) else self.model
-        layers, slowdowns = layers_under(workload, device, endpoint, self.batch, self.dtype)
         network = self.topology if isinstance(self.topology, Plan) else load_topology(self.topology)
         topology = network.topology if isinstance(network, Plan) else network
+        device = find_device(self.device) if isinstance(self.device, str) else self.device
+        device = device or default_device(topology.name)
+        workload = load_workload(self.model) if isinstance(self.model, str) else self.model
+        layers, slowdowns = layers_under(workload, device, endpoint, self.batch, self.dtype)
         choose = (
             _schedules(network, self.algorithm, endpoint)
             if isinstance(self.algorithm, str | Schedule | Algorithm)
@@ -309,6 +310,11 @@ class TrainingResult:
     def _what(self) -> str:
         return f"{self.workload.name} with {self.policy.name} on {self.cluster.topology.name}"
 
+    @property
+    def dtype(self) -> str:
+        """The number format that is computed in."""
+        return self.job.dtype or self.device.dtypes[0]
+
     def _repr_html_(self) -> str:
         rate = self.samples_per_s
         facts = [
@@ -319,7 +325,7 @@ class TrainingResult:
                 "samples",
                 "-" if rate is None else f"{rate:,.1f} per second on {self.cluster.topology.ranks:,} ranks",
             ),
-            ("device", f"{self.device.name}, batch {self.batch}"),
+            ("device", f"{self.device.name}, {self.dtype}, batch {self.batch}"),
             *((name, ", ".join(found)) for name, found in self.algorithms().items()),
         ]
         facts += [(name, text) for name, text in (("why", self.reason), ("note", self.simplified)) if text]
@@ -349,7 +355,7 @@ class TrainingResult:
             "options": dict(self.options),
             "reason": self.reason,
             "endpoint": self.cluster.endpoint.name,
-            "dtype": job.dtype or self.device.dtypes[0],
+            "dtype": self.dtype,
             **{name: getattr(job, name) for name in ("channels", "overhead_s", "jitter", "seed")},
             "stragglers": dict(job.stragglers),
             "planned": self.planned,
@@ -375,7 +381,7 @@ def train(
     model: str | Workload,
     topology: str | Path | Topology | Plan,
     *,
-    device: str | OperatorTimer = "v100",
+    device: str | OperatorTimer | None = None,
     batch: int | None = None,
     dtype: str | None = None,
     policy: str = AUTO,
