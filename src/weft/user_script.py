@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weft.errors import InputError, list_some, printable
+from weft.errors import InputError, LimitError, list_some, printable
 
 _EXPECTED: Final = "expected script.py:function"
 _LONGEST_TEXT: Final = 500
@@ -130,6 +130,8 @@ def explained(
     ------
     InputError
         With the type and text of the error, and the last line of the script that was running.
+    LimitError
+        The same, where something was too large or did not fit into memory.
     """
     try:
         yield
@@ -138,13 +140,28 @@ def explained(
             raise
         frames = traceback.extract_tb(error.__traceback__)
         lines = [(frame.filename, frame.lineno) for frame in frames if Path(frame.filename) == script]
-        if isinstance(error, SyntaxError) and error.filename:
+        if isinstance(error, SyntaxError) and isinstance(error.filename, str) and error.filename:
             lines.append((error.filename, error.lineno))
         if not lines and otherwise is not None:
             lines.append((str(otherwise[0]), otherwise[1]))
         place = f"{printable(lines[-1][0])}:{lines[-1][1]}: " if lines else ""
-        text = printable(" ".join(str(error).split())[:_LONGEST_TEXT])
-        raise InputError(f"{what}: {place}{type(error).__name__}{f': {text}' if text else ''}") from error
+        kind = LimitError if isinstance(error, LimitError | MemoryError) else InputError
+        raise kind(f"{what}: {place}{_describe(error)}") from error
+
+
+def _describe(error: BaseException) -> str:
+    """Type and text of an error of the user's, whose own code may fail at making the text."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - as for the error itself, anything may be raised here
+        return f"{name} (its message cannot be printed)"
+    if not text and isinstance(error, MemoryError):
+        text = "does not fit into memory"
+    text = printable(" ".join(text.split())[:_LONGEST_TEXT])
+    return f"{name}: {text}" if text else name
 
 
 @contextmanager

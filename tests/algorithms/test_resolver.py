@@ -141,7 +141,19 @@ def test_a_function_that_needs_too_much_is_refused() -> None:
 
     refused = resolve_algorithm(greedy).try_build(FOUR, "all_reduce")
     assert isinstance(refused, registry.Refusal)
-    assert refused.reason == "too many rows for ring:4"
+    assert refused.reason.startswith("greedy failed: ")
+    line = greedy.__code__.co_firstlineno + 1
+    assert refused.reason.endswith(f"test_resolver.py:{line}: LimitError: too many rows for ring:4")
+
+
+def test_a_function_that_runs_out_of_memory_is_refused_with_its_line() -> None:
+    def vast(topology: Topology) -> Schedule:
+        raise MemoryError
+
+    refused = resolve_algorithm(vast).try_build(FOUR, "all_reduce")
+    assert isinstance(refused, registry.Refusal)
+    line = vast.__code__.co_firstlineno + 1
+    assert refused.reason.endswith(f"test_resolver.py:{line}: MemoryError: does not fit into memory")
 
 
 def test_a_function_offers_the_collective_that_it_returns() -> None:

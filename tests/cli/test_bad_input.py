@@ -387,3 +387,18 @@ def test_the_executable_refuses_in_the_same_way(words: list[str], stdin: bytes, 
         [WEFT, *words], input=stdin, capture_output=True, timeout=60, check=False, cwd=tmp_path
     )
     assert_refused(Outcome(done.returncode, done.stdout.decode(), done.stderr.decode()))
+
+
+def test_an_output_that_would_wait_for_a_reader_is_refused(weft: Run, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    words = ("simulate", "ring:4", "--size", "1MiB", "--algorithm", "ring", "--trace")
+    assert_refused(weft(*words, "pipe"), "pipe: is a named pipe")
+    assert_refused(weft("topology", "ring:4", "--svg", "pipe"), "pipe: is a named pipe")
+    assert weft(*words, "/dev/null").code == 0
+
+
+def test_a_pipe_that_is_standard_output_is_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    check = "import sys; from weft.cli.output import check_outputs; check_outputs(sys.argv[1], as_json=False)"
+    for name in ("-", "/dev/stdout", "/dev/fd/1", str(tmp_path / "link")):
+        subprocess.run([sys.executable, "-c", check, name], stdout=subprocess.PIPE, timeout=60, check=True)

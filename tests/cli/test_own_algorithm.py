@@ -107,6 +107,21 @@ def test_an_error_of_the_script_names_its_line_in_every_command(own: Run, words:
     assert "bug" not in outcome.err
 
 
+def test_an_error_whose_message_cannot_be_printed_is_still_the_scripts_own(weft: Run, tmp_path: Path) -> None:
+    script = """
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+def mute(topology):
+    raise Mute
+"""
+    (tmp_path / "mute.py").write_text(script, "utf-8")
+    outcome = weft("compare", "switch:4", "--size", "1MiB", "--algorithm", "mute.py:mute")
+    assert outcome.code == 2
+    assert outcome.err.rstrip().endswith("mute.py:7: Mute (its message cannot be printed)")
+
+
 def test_plan_chooses_from_ones_own_and_skips_what_is_wrong(own: Run) -> None:
     words = ("--algorithm", "mine.py:star", "--algorithm", "mine.py:wrong", "--size", "1MiB")
     outcome = own("plan", "ring:4", *words, "-o", "plan.weft")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.errors import DisconnectedError, FormatError, TopologyError, WeftError
 from weft.topology import Topology, load_topology
-from weft.topology.nccl_xml import parse_nccl_xml
+from weft.topology.nccl_xml import parse_nccl_box, parse_nccl_xml
 
 DATA = Path(__file__).parents[1] / "data" / "topology"
 GB = 10**9
@@ -246,6 +246,24 @@ def test_hosts_are_told_apart_by_their_hash() -> None:
     assert 1_250_000_000 in unknown.bandwidth.tolist(), "NCCL takes an unknown speed for 10 Gbit/s"
     with pytest.raises(DisconnectedError, match=r"box\.xml: box: rank 0 cannot reach rank 2"):
         system(*[host.replace("<net ", "<other ") for host in hosts])
+
+
+@pytest.mark.parametrize("speed", ["-200000", "-2", "nan", "inf"])
+def test_a_port_needs_a_speed_that_can_be(speed: str) -> None:
+    nic = f'<nic><net name="a" dev="0" speed="{speed}"/></nic>'
+    with pytest.raises(FormatError, match=rf"<net>: speed must be .*, not '?{speed}"):
+        system(cpu(gpu(0) + gpu(1) + nic))
+    with pytest.raises(FormatError, match=rf"<net>: speed must be .*, not '?{speed}"):
+        parse_nccl_box(f"<system>{cpu(gpu(0) + gpu(1) + nic)}</system>", "box.xml")
+
+
+@pytest.mark.parametrize("speed", ["-16.0 GT/s PCIe", "0 GT/s", "0.0", "nan GT/s", "inf", "-200000"])
+def test_a_pcie_link_needs_a_speed_that_can_be(speed: str) -> None:
+    link = f'link_speed="{speed}" link_width="16"'
+    with pytest.raises(FormatError, match=f"<pci>: link_speed must be such as 16.0 GT/s, not '{speed}'"):
+        system(cpu(gpu(0, link=link) + gpu(1)))
+    unknown = link.replace(speed, "Unknown speed")
+    assert system(cpu(gpu(0, link=unknown) + gpu(1))).ranks == 2
 
 
 def machines(arch: str, capability: int) -> Topology:

@@ -89,7 +89,8 @@ def test_an_iteration_that_was_not_simulated_is_replaced_by_the_last(
     ("chosen", "problem"),
     [
         ({"ranks": "12"}, "there are ranks 0 to 11"),
-        ({"ranks": "3-1"}, "there are ranks 0 to 11"),
+        ({"ranks": "3-1"}, "the range '3-1' is reversed; write 1-3"),
+        ({"ranks": "3-12"}, "there are ranks 0 to 11"),
         ({"ranks": "x"}, "neither a rank nor a range"),
         ({"ranks": [-1]}, "neither a rank nor a range"),
         ({"ranks": "9" * 500}, "neither a rank nor a range"),

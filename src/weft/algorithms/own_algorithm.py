@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft.algorithms.keyword_options import format_value, read_options
 from weft.algorithms.registry import ROOTED, Algorithm
-from weft.errors import InputError, LimitError, UnsupportedError
+from weft.errors import InputError, UnsupportedError
 from weft.schedule import COLLECTIVES, Schedule
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class OwnFunction(Algorithm):
         ------
         UnsupportedError
             If the function raises it, or gives a schedule of another collective or root.
+        LimitError
+            If the function raises it or runs out of memory, with the place in the user's file.
         InputError
             If the function raises anything else, with the place in the user's file, or returns no schedule
             for the topology.
@@ -130,7 +132,7 @@ class OwnFunction(Algorithm):
             if one.default is one.empty and name not in named:
                 advice = "" if name in FILLED_IN else f"give {self.name}:{name}=VALUE, or "
                 raise InputError(f"{self.name}: has no value for {name}; {advice}let it have a default")
-        with self.user.running(passing=(UnsupportedError, LimitError, MemoryError)):
+        with self.user.running(passing=(UnsupportedError,)):
             made = self.user.function(topology, **named)
         if not isinstance(made, Schedule):
             raise InputError(f"{self.name}: returned {type(made).__name__}; {WANTED}")

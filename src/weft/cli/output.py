@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import sys
 import threading
 from contextlib import contextmanager
@@ -136,10 +137,26 @@ def check_outputs(*paths: str | None, as_json: bool) -> None:
                 raise InputError(f"{path}: is a directory; give a file name")
             if not target.parent.is_dir():
                 raise InputError(f"{path}: there is no directory {target.parent}; make it first")
+            kind = _special_kind(target)
+            if kind is not None:
+                raise InputError(f"{path}: is {kind}; give the name of a regular file, or - and a pipe")
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     if len({os.path.realpath(path) for path in files}) < len(files):
         raise InputError(f"{files[0]}: two outputs want this file; give each its own")
+
+
+def _special_kind(path: Path) -> str | None:
+    """What a file is that waits for others when it is opened, or is no place for a file; None for the rest.
+
+    Descriptors of this process, such as ``/dev/stdout`` and ``/dev/fd/63``, are open already: those are fine.
+    """
+    target = Path(os.path.realpath(path))  # of a pipe without a name, nothing that exists
+    descriptor = path.absolute().parts[1:2] in (("dev",), ("proc",)) and not path.is_block_device()
+    mode = target.stat().st_mode if target.exists() and not descriptor else 0
+    if stat.S_ISFIFO(mode):
+        return "a named pipe, which would wait for a reader"
+    return "a socket" if stat.S_ISSOCK(mode) else "a block device" if stat.S_ISBLK(mode) else None
 
 
 def warn_of(problem: Exception | None) -> None:

@@ -124,13 +124,14 @@ def leafspine(tiers: Tiers, nics: list[list[int]]) -> None:
 
 def _join_by_spines(tiers: Tiers, leaves: list[int], entering: int) -> None:
     spec = tiers.spec
+    given = "spines" in spec.values or "oversub" in spec.values
+    oversub = _ratio(spec, "oversub")
     if len(leaves) == 1:
-        if "spines" in spec.values or "oversub" in spec.values:
+        if given:
             raise spec.error(
                 "all NICs are on a single leaf, which needs no spines; leave spines and oversub out"
             )
         return
-    oversub = _ratio(spec, "oversub")
     count = spec.count("spines", tiers.enough(len(leaves), Fraction(entering), oversub))
     tiers.climb(leaves, tiers.add("spine", count), entering, oversub)
 

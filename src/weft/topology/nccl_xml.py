@@ -47,6 +47,12 @@ LOCAL_SPEED: Final = 5000 * GB
 _UNKNOWN_LANE: Final = 8.0
 """GT/s of a PCIe lane where the file does not say."""
 
+_UNKNOWN_PORT: Final = (-1, 0)
+"""What drivers say of a port whose speed they do not know; NCCL takes it for 10 Gbit/s."""
+
+_NO_SPEED: Final = re.compile(r"\s*(?:-|[+]?(?:nan|inf)|[+]?0+(?:\.0*)?(?![0-9.]))", re.IGNORECASE)
+"""Beginning of a text that is a number, and no speed; "Unknown" is none of these, and sysfs says it."""
+
 
 @dataclass
 class Element:
@@ -241,7 +247,10 @@ class _Reader:
             self.slots.append((parent, limit, len(nets)))
         for net in nets:
             megabits = self.integer(net, "speed", 0)
-            speed = rated_links.network_port(megabits if megabits > 0 else 10_000).rated(self.rating)
+            if megabits < min(_UNKNOWN_PORT):
+                self.fail(net, f"speed must be at least 1 Mbit/s, or -1 where it is unknown, not {megabits}")
+            known = 10_000 if megabits in _UNKNOWN_PORT else megabits
+            speed = rated_links.network_port(known).rated(self.rating)
             latency = _microseconds(net.attributes.get("latency", "")) or NETWORK_LATENCY_PS
             self.ports.append((parent, min(speed, limit), latency))
 
@@ -364,7 +373,10 @@ class _Reader:
             self.machine.notes.append(unsaid)
         if not 1 <= width <= 64:
             self.fail(pci, f"link_width {width} is not a number of lanes")
-        match = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?) GT/s", pci.attributes.get("link_speed", ""))
+        said = pci.attributes.get("link_speed", "")
+        if _NO_SPEED.match(said):
+            self.fail(pci, f"link_speed must be such as 16.0 GT/s, not {said[:40]!r}")
+        match = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?) GT/s", said)
         known, lane = rated_links.PCIE_X16, float(match[1]) if match else _UNKNOWN_LANE
         return width * known.get(lane, known[_UNKNOWN_LANE]).rated(self.rating) // 16
 

@@ -97,7 +97,10 @@ def _span(word: str, ranks: int) -> range:
     if not all(end.isascii() and end.isdigit() and len(end) < len(str(limits.MAX_RANKS)) + 1 for end in ends):
         raise InputError(f"ranks of a trace: {quote(word)} is neither a rank nor a range such as 0-7")
     low, high = map(int, ends)
-    if not low <= high < ranks:
+    if low > high:
+        problem = f"the range {quote(word)} is reversed; write {high}-{low}"
+        raise InputError(f"ranks of a trace: {problem}")
+    if high >= ranks:
         raise InputError(f"ranks of a trace: {quote(word)}; there are ranks 0 to {ranks - 1}")
     return range(low, high + 1)
 
