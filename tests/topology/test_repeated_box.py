@@ -166,6 +166,8 @@ def test_machines_of_one_gpu_may_be_multiplied(tmp_path: Path) -> None:
         (f"{DATA}/dgx-a100.nccl.xml*4@nics=4", "says how its NICs are cabled; leave nics out"),
         (f"{DATA}/dgx-a100.nccl.xml*0", "0 boxes; give at least 1"),
         (f"{DATA}/dgx-a100.nccl.xml*999999999", "ranks: 7,999,999,992 is more than the 65,536"),
+        (f"{DATA}/dgx-a100.nccl.xml*10000000000", "ranks: 80,000,000,000 is more than the 65,536"),
+        (f"{DATA}/dgx-a100.nccl.xml@nics=2", "machines on a fabric: .*dgx-a100.nccl.xml\\*2@nics=2"),
         (f"{DATA}/dgx-a100.nccl.xml*4@fabric=ring", "fabric=ring is unknown, expected rails or leafspine"),
         (f"{DATA}/dgx-a100.nccl.xml*4@oversubb=2", "unknown option 'oversubb' .* did you mean oversub"),
         (f"{DATA}/dgx-a100.nccl.xml*4@fabric=flat,pcie=4GB/s", "flat has no PCIe, so pcie has no meaning"),

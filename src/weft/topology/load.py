@@ -88,6 +88,8 @@ def _load_file(path: Path, rating: str = "nominal") -> Topology:
         hint = "a spec looks like torus:8x8 or hosts:8,4,2"
         if kind in KINDS:
             hint = f"did you mean {kind}:{KINDS[kind].example}{str(path)[len(kind) :]}?"
+        elif str(path)[len(kind) :].startswith("@") and exists(Path(kind)):
+            hint = f"options other than speed= are for machines on a fabric: {kind}*2{str(path)[len(kind) :]}"
         raise InputError(f"{path}: no such file, and not a spec either; {hint}")
     return read_topology(path, str(path), rating)
 

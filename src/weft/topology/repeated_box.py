@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _CHANGES: Final = re.compile(r"\+(?:fail|speed)=")
 _FORM: Final = re.compile(
-    r"(?P<box>.+?)\*(?P<count>[0-9]{1,9})(?:@(?P<options>[^*+]*))?(?P<changes>(?:\+.*)?)\Z", re.DOTALL
+    r"(?P<box>.+?)\*(?P<count>[0-9]{1,18})(?:@(?P<options>[^*+]*))?(?P<changes>(?:\+.*)?)\Z", re.DOTALL
 )
 _SPEC: Final = re.compile(r"([a-z][a-z0-9-]*):([^@+]*)(?:@([^+]*))?\Z")
 _BY_FILE: Final = "nics, hubs, pcie, pcie_lat"
