@@ -71,6 +71,7 @@ private:
     static constexpr int kWakeEvery = 4;  // rounds
     static constexpr int64_t kSpins = 2000, kYields = 20, kCrowdedYields = 20;
     static constexpr int64_t kSocketYields = 2;  // the kernel has nothing to tell until the peer gets to run
+    static constexpr std::chrono::microseconds kSocketSpin{300};  // from the start of an operation
     static constexpr int kSleepMs = 20;
     static constexpr int kLookMs = 250;  // from one look at what the kernel knows to the next
     static constexpr std::chrono::milliseconds kTellWait{500};  // until the ranks of other machines are told of a wait
@@ -250,12 +251,17 @@ private:
         }
     }
 
+    // To spin saves the microseconds of being woken, which count in short operations only. A look at a socket is a
+    // system call, and whoever trains computes meanwhile: a long operation leaves the processor to others.
+    bool may_spin() const { return !owner_.host_->crowded() && (!sockets_ || Clock::now() - began_ < kSocketSpin); }
+
     // Nothing to do: spin a little, let others run, and at last sleep until the doorbell rings.
     OperationResult rest() {
         if (++idle_ == 1) wake();
         Host& host = *owner_.host_;
-        int64_t spins = host.crowded() ? 0 : kSpins;
-        int64_t yields = !host.crowded() ? kYields : sockets_ ? kSocketYields : kCrowdedYields;
+        bool eager = may_spin();
+        int64_t spins = eager ? kSpins : 0;
+        int64_t yields = eager ? kYields : sockets_ ? kSocketYields : kCrowdedYields;
         if (idle_ < spins) {
             pause();
             return {};
