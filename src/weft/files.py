@@ -119,6 +119,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def _target(path: Path) -> tuple[Path, int | None]:
     """Where a name leads, links followed, and the mode of what is there."""
     try:
+        with suppress(FileNotFoundError):
+            mode = path.stat().st_mode
+            if not stat.S_ISREG(mode):  # of /dev/stdout in a pipeline only the link itself can be opened
+                return path, mode
         target = path.resolve()
         with suppress(FileNotFoundError):
             return target, target.stat().st_mode

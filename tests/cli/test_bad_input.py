@@ -402,3 +402,11 @@ def test_a_pipe_that_is_standard_output_is_not_refused(tmp_path: Path) -> None:
     check = "import sys; from weft.cli.output import check_outputs; check_outputs(sys.argv[1], as_json=False)"
     for name in ("-", "/dev/stdout", "/dev/fd/1", str(tmp_path / "link")):
         subprocess.run([sys.executable, "-c", check, name], stdout=subprocess.PIPE, timeout=60, check=True)
+
+
+def test_a_drawing_goes_into_a_pipe_by_the_name_of_standard_output(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    for name in ("/dev/stdout", "/dev/fd/1", "link"):
+        words = [WEFT, "topology", "ring:4", "--svg", name]
+        done = subprocess.run(words, capture_output=True, timeout=60, check=True, cwd=tmp_path)
+        assert b"</svg>" in done.stdout
