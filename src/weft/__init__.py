@@ -7,27 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import (
-    DesyncError,
-    DisconnectedError,
-    FormatError,
-    InputError,
-    LimitError,
-    LinkCorrupted,
-    LinkLost,
-    MissingPackageError,
-    PeerLost,
-    RuntimeFailure,
-    ScheduleError,
-    SimulationError,
-    TimedOut,
-    TopologyError,
-    UnitError,
-    UnsupportedError,
-    VerificationError,
-    WeftError,
-)
-
 if TYPE_CHECKING:
     from weft import (
         algorithms,
@@ -46,6 +25,26 @@ if TYPE_CHECKING:
         training,
         verification,
     )
+    from weft.errors import (
+        DesyncError,
+        DisconnectedError,
+        FormatError,
+        InputError,
+        LimitError,
+        LinkCorrupted,
+        LinkLost,
+        MissingPackageError,
+        PeerLost,
+        RuntimeFailure,
+        ScheduleError,
+        SimulationError,
+        TimedOut,
+        TopologyError,
+        UnitError,
+        UnsupportedError,
+        VerificationError,
+        WeftError,
+    )
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
     from weft.planning.checked_simulation import simulate
     from weft.reporting import report
@@ -58,6 +57,26 @@ if TYPE_CHECKING:
     from weft.verification import VerificationReport, verify
 
 _HOMES = {
+    "weft.errors": (
+        "DesyncError",
+        "DisconnectedError",
+        "FormatError",
+        "InputError",
+        "LimitError",
+        "LinkCorrupted",
+        "LinkLost",
+        "MissingPackageError",
+        "PeerLost",
+        "RuntimeFailure",
+        "ScheduleError",
+        "SimulationError",
+        "TimedOut",
+        "TopologyError",
+        "UnitError",
+        "UnsupportedError",
+        "VerificationError",
+        "WeftError",
+    ),
     "weft.planning": ("Comparison", "Plan", "compare", "load_plan", "plan", "plan_steps"),
     "weft.reporting": ("report",),
     "weft.runtime": ("Communicator", "init"),
@@ -69,7 +88,7 @@ _HOMES = {
     "weft.training": ("train",),
     "weft.verification": ("VerificationReport", "verify"),
 }
-"""The module that each name comes from; the public names that are neither here nor imported are packages."""
+"""The module that each name comes from; the public names that are not here are packages."""
 
 __all__ = [
     "Communicator",

@@ -39,3 +39,23 @@ print('ready', flush=True)
             process.kill()
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
+
+
+@pytest.mark.parametrize("module", ["weft.errors", "click", "weft.cli.compare", "weft.cli.options"])
+def test_ctrl_c_while_weft_imports_is_one_line(module: str) -> None:
+    program = f"""
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder())
+from weft.cli import main
+sys.exit(main(["compare", "switch:4"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "weft: interrupted\n")

@@ -17,17 +17,22 @@ any      of ``weft run``: that of the rank that failed first
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import io
-import keyword
-import os
 import sys
-from typing import TYPE_CHECKING, Final
 
-import click
+try:
+    import difflib
+    import importlib
+    import io
+    import keyword
+    import os
+    from typing import TYPE_CHECKING, Final
 
-from weft.errors import LONGEST_MESSAGE, InputError, WeftError, quote
+    import click
+
+    from weft.errors import LONGEST_MESSAGE, InputError, WeftError, quote
+except KeyboardInterrupt:  # `main`, which handles it otherwise, does not exist yet
+    sys.stderr.write("weft: interrupted\n")
+    sys.exit(130)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
