@@ -151,7 +151,10 @@ MAX_TASKS: Final = 1 << 20
 """Tasks of the iterations that are modelled: a thousand tensors, a thousand times."""
 
 MAX_SWEEP: Final = 10_000
-"""Jobs of one sweep."""
+"""Points of one sweep."""
+
+MAX_TASK_CHARACTERS: Final = 128 << 20
+"""JSON that a worker gets or gives back for one point: a schedule of the largest size, in base 64."""
 
 MAX_SAMPLES: Final = 1 << 20
 """Measured times that a line is fitted through."""
@@ -186,6 +189,28 @@ MAX_UNEXPECTED_BYTES: Final = 256 << 20
 
 MAX_OUTPUT_LINE_BYTES: Final = 64 << 10
 """``weft run`` cuts longer lines of its ranks into lines of this length."""
+
+MAX_STUDIO_SESSIONS: Final = 16
+MAX_STUDIO_EDITS: Final = 64
+"""Clusters that ``weft studio`` keeps at once, and edits of each."""
+
+MAX_STUDIO_RANKS: Final = 4096
+MAX_STUDIO_LINKS: Final = 65_536
+"""Of a cluster in the studio: every edit draws it anew."""
+
+MAX_STUDIO_BODY_BYTES: Final = 1 << 20
+"""Body of one request to the studio; an uploaded topology is a part of it."""
+
+MAX_STUDIO_ALGORITHMS: Final = 64
+MAX_STUDIO_WAITING: Final = 8
+"""Comparisons that wait for a worker; one more is refused."""
+
+MAX_STUDIO_REQUESTS: Final = 64
+MAX_STUDIO_CONNECTIONS: Final = 128
+"""Requests that the studio answers at once, and open connections; more are refused."""
+
+MAX_STUDIO_EVENT_BYTES: Final = 64 << 20
+"""One line that a worker of the studio writes: the page of a finished comparison is the longest."""
 
 
 def check(what: str, value: int, bound: int) -> int:

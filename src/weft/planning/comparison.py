@@ -230,6 +230,7 @@ def compare(
     segment_bytes: str | int | None = "auto",
     time_limit: float | None = DEFAULT_SECONDS,
     progress: Callable[[str, int, int], None] | None = None,
+    watch: Callable[[Comparison], None] | None = None,
 ) -> Comparison:
     """Build, verify and time every algorithm of a collective on a topology, those of few transfers first.
 
@@ -251,8 +252,9 @@ def compare(
     time_limit
         Seconds of wall-clock time that it should take; None is no limit. What would not fit is skipped with
         that reason, but the first algorithm that applies is always tried.
-    progress
-        Called as ``progress(algorithm, done, total)`` before each candidate.
+    progress, watch
+        Called as ``progress(algorithm, done, total)`` before each candidate, and with the comparison of what
+        was tried so far after it.
 
     Raises
     ------
@@ -277,12 +279,12 @@ def compare(
     bound = lower_bound(topology, collective, size_bytes, root)
     refused = {} if algorithms else refuse_by_default(chosen, topology, collective)
     trial = _Trial(topology, collective, root, size_bytes, cut, sharing, bound, budget)
-    rows, skipped = trial.run_all([line for line in chosen if line.name not in refused], progress)
+    rows, skipped = trial.run_all([line for line in chosen if line.name not in refused], progress, watch)
     skipped += refused.values()
     if not algorithms:
         others = [line.name for line in registry.ALGORITHMS.values() if line not in chosen]
         skipped += [refuse_as_not_offered(name, collective) for name in others]
-    return Comparison(topology, collective, size_bytes, sharing, bound, tuple(rows), tuple(skipped))
+    return trial.collect(rows, skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,18 +300,28 @@ class _Trial:
     bound: Bound
     budget: Budget
 
+    def collect(self, rows: list[ComparisonRow], skipped: list[Refusal]) -> Comparison:
+        """Put rows, the fastest first, and refusals into a comparison."""
+        rows.sort(
+            key=lambda row: (row.seconds is None, row.seconds or 0.0, row.library is not None, row.algorithm)
+        )
+        where = (self.topology, self.collective, self.size_bytes, self.sharing, self.bound)
+        return Comparison(*where, tuple(rows), tuple(skipped))
+
     def run_all(
-        self, algorithms: list[Algorithm], progress: Callable[[str, int, int], None] | None
+        self,
+        algorithms: list[Algorithm],
+        progress: Callable[[str, int, int], None] | None,
+        watch: Callable[[Comparison], None] | None,
     ) -> tuple[list[ComparisonRow], list[Refusal]]:
-        """Try all, those of few transfers first; rows are sorted by their time.
+        """Try all, those of few transfers first.
 
         Raises
         ------
         InputError
             If nothing applies: the first refusal's error.
         """
-        rows: list[ComparisonRow] = []
-        skipped: list[Refusal] = []
+        rows, skipped = list[ComparisonRow](), list[Refusal]()
         for index, algorithm in enumerate(sorted(algorithms, key=lambda line: line.cost)):
             if progress is not None:
                 progress(algorithm.name, index, len(algorithms))
@@ -318,11 +330,10 @@ class _Trial:
                 skipped.append(found)
             else:
                 rows.append(found)
+            if watch is not None:
+                watch(self.collect(rows, skipped))
         if not rows and skipped[0].error is not None:
             raise skipped[0].error
-        rows.sort(
-            key=lambda row: (row.seconds is None, row.seconds or 0.0, row.library is not None, row.algorithm)
-        )
         return rows, skipped
 
     def run(self, algorithm: Algorithm, *, must: bool) -> ComparisonRow | Refusal:

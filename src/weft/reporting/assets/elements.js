@@ -81,5 +81,11 @@ function redrawing(target, draw) {
       requestAnimationFrame(draw);
     }
   }).observe(target);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  target.dataset.redrawn = "";
+  target.redraw = draw;
 }
+
+// One listener for all, so that drawings that were replaced are not kept by one of their own.
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const target of document.querySelectorAll("[data-redrawn]")) target.redraw();
+});

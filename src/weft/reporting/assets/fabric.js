@@ -248,8 +248,8 @@ function drawChunks(context, section, state, scale) {
   }
 }
 
-// The link or node nearest to the pointer, in words.
-function describeAt(canvas, section, state, event) {
+// Number of the line nearest to the pointer; -1 where none is near.
+function lineAt(canvas, section, event) {
   const place = scaleOf(section, Math.max(canvas.clientWidth, 40));
   const x = (event.offsetX - place.x) / place.scale, y = (event.offsetY - place.y) / place.scale;
   let best = -1, nearest = 8 / place.scale;
@@ -260,6 +260,12 @@ function describeAt(canvas, section, state, event) {
       if (distance < nearest) { nearest = distance; best = index; }
     }
   });
+  return best;
+}
+
+// The link nearest to the pointer, in words.
+function describeAt(canvas, section, state, event) {
+  const best = lineAt(canvas, section, event);
   if (best < 0) return "";
   const run = section.runs[state.run];
   const use = run ? ", busy " + significant(100 * run.busy[best], 3) + " % of the time" : "";
