@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.errors import InputError
-from weft.training.devices import DEVICES, Device, SystolicArray, find_device
+from weft.topology import load_topology
+from weft.topology.kinds import KINDS
+from weft.training.devices import DEVICES, Device, default_device, find_device
+from weft.training.systolic_array import SystolicArray
 from weft.training.workloads import Operator, Product, load_workload
 from weft.training.workloads.operators import linear, pointwise
 
@@ -187,3 +190,37 @@ def test_an_unknown_device_is_named_with_those_that_are_known() -> None:
 def test_figures_that_cannot_be_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(gpu(), **change)  # type: ignore[arg-type]
+
+
+PRESETS = {
+    "dgx-a100": "a100",
+    "dgx-h100": "h100",
+    "dgx-b200": "b200",
+    "gb200-nvl72": "gb200",
+    "mi300x": "mi300x",
+    "tpu-v4": "tpu-v4",
+    "tpu-v5p": "tpu-v5p",
+    "trn2": "trainium2",
+    "spark-ring": "gb10",
+}
+
+GENERAL = {"rails", "leafspine", "threetier", "nvlink", "xgmi", "pcie"}
+"""Kinds with rated links that name no product."""
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_has_its_own_device_with_a_source(preset: str) -> None:
+    device = default_device(load_topology(f"{preset}:{KINDS[preset].example}").name)
+    assert isinstance(device, Device)
+    assert device.name == PRESETS[preset]
+    assert device.source
+    assert device.memory_bytes
+
+
+def test_every_preset_with_rated_links_has_a_device_or_says_why_not() -> None:
+    rated = {
+        name for name, kind in KINDS.items() if "speed" in kind.options.split(", ") and name not in GENERAL
+    }
+    assert rated == {*PRESETS, "mac-mesh"}
+    with pytest.raises(InputError, match=r"mac-mesh has no device of its own.*give --device, one of v100"):
+        default_device("mac-mesh:4")

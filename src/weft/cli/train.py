@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -14,7 +15,9 @@ from weft import units
 from weft.cli import options
 from weft.cli.inputs import obtain_network
 from weft.cli.output import check_outputs, make_console, make_table, print_json, progress, write_page
+from weft.cli.sweep_place import SweepPlace
 from weft.errors import InputError, printable
+from weft.files import exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +127,7 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
     metavar="NAME|FILE:FUNCTION",
     help="A workload, or a function that returns a torch module.",
 )
-@click.option("--device", metavar="NAME", help="What computes; by default what a preset has, or v100.")
+@click.option("--device", metavar="NAME", help="What computes; by default a preset's own, otherwise v100.")
 @click.option("--batch", type=click.IntRange(min=1), help="Samples per rank; by default the model's own.")
 @click.option("--dtype", metavar="NAME", help="Number format; by default the device's usual one.")
 @click.option(
@@ -188,12 +191,7 @@ def _read_sweep(_given: str, key: str, text: str) -> tuple[str, list[str]]:
     metavar="KEY=VALUE,..",
     help="Simulate every combination: policy, fusion, scale, batch, endpoint, device, algorithm, model.",
 )
-@click.option(
-    "--jobs", type=click.IntRange(1, 256), help="Processes of a sweep; by default one for each processor."
-)
-@click.option(
-    "--executor", type=click.Choice(["processes", "mpi"]), default="processes", help="Where a sweep runs."
-)
+@options.on_executor("a sweep runs", "processes")
 @options.trace
 @click.option(
     "--trace-ranks", metavar="RANKS", help="Ranks in the trace, such as 0,1,8-15; by default the first 8."
@@ -213,6 +211,7 @@ def command(
     axes: dict[str, list[str]],
     jobs: int | None,
     executor: str,
+    deadline: float | None,
     trace: str | None,
     trace_ranks: str | None,
     trace_links: str | None,
@@ -240,9 +239,11 @@ def command(
     if compared or axes:
         if trace is not None:
             raise InputError("--trace: a sweep writes none; trace one of its jobs by itself")
-        _sweep(job, axes | ({"endpoint": compared} if compared else {}), executor, jobs, page, as_json)
+        axes = axes | ({"endpoint": compared} if compared else {})
+        _sweep(job, axes, SweepPlace(executor, jobs, deadline), page, as_json)
         return
-    options.refuse_unused("jobs", "executor", reason="one job runs by itself; they are for --sweep")
+    reason = "one job runs by itself; they are for --sweep"
+    options.refuse_unused("jobs", "executor", "deadline", reason=reason)
     shown = {"ranks": trace_ranks, "links": trace_links, "iteration": trace_iteration}
     _simulate(job, trace, shown, page, as_json=as_json)
 
@@ -288,12 +289,32 @@ def _compared_endpoints(name: str) -> list[str]:
 
 def read_inputs(job: TrainingJob) -> TrainingJob:
     """Read the files that a job names: a plan or topology, and a script that makes the model."""
-    model = job.model
-    if isinstance(model, str) and ":" in model:
-        from weft.torch.tracing import trace
+    return _read_model_of(replace(job, topology=_network(str(job.topology))))
 
-        model = trace(model)
-    return replace(job, topology=_network(str(job.topology)), model=model)
+
+def _read_network_of(job: TrainingJob) -> TrainingJob:
+    """Read a plan or a file; a spec is left to the workers of a sweep."""
+    from weft.topology.repeated_box import split_repeated
+    from weft.topology.spec_parser import is_spec
+
+    source = str(job.topology)
+    is_plain = is_spec(source) and split_repeated(source) is None and not exists(Path(source))
+    return job if is_plain else replace(job, topology=_network(source))
+
+
+def _read_model_of(job: TrainingJob) -> TrainingJob:
+    if not isinstance(job.model, str) or ":" not in job.model:
+        return job
+    from weft.torch.tracing import trace
+
+    return replace(job, model=trace(job.model))
+
+
+def simulate_point(text: str) -> str:
+    """Simulate a job of a sweep in a worker of this machine, also one that names a script of the user's."""
+    from weft.training.job_text import read_job
+
+    return json.dumps(_read_model_of(read_job(text, scripts=True)).run().to_dict(), allow_nan=False)
 
 
 def _show(result: TrainingResult, console: Console) -> None:
@@ -407,22 +428,21 @@ def _given_size(size_bytes: int) -> str:
 def _sweep(
     job: TrainingJob,
     axes: dict[str, list[str]],
-    executor: str,
-    jobs: int | None,
+    place: SweepPlace,
     page: str | None,
     as_json: bool,
 ) -> None:
-    from weft.training.sweep import expand, heeding_interrupts, open_executor, sweep
+    from weft.sweeps.executors import is_local
+    from weft.training.sweep import expand, sweep
 
     points = expand(job, axes)
     if _ALL in str(job.endpoint).split(":"):
         points = [_overlapping_or_serial(point) for point in points]
-    with (
-        progress("train") as report,
-        heeding_interrupts() as stopped,
-        open_executor(executor, jobs and min(jobs, len(points))) as pool,
-    ):
-        found = sweep(points, pool, report=report, stopped=stopped, prepare=read_inputs)
+    with progress("train") as report, place.open(len(points)) as (pool, how):
+        local = is_local(pool)
+        function = "simulate_point" if local else "simulate_job"
+        prepare = _read_network_of if local else lambda one: _read_model_of(_read_network_of(one))
+        found = sweep(points, pool, report=report, prepare=prepare, function=function, **how)
     if as_json:
         print_json({"results": found})
     elif list(axes) == ["endpoint"] and _ALL in str(job.endpoint).split(":"):

@@ -72,7 +72,7 @@ class TrainingJob(ShortRepr):
     topology
         Whatever `weft.load_topology` takes, or a plan, which brings its schedules.
     device
-        Name of what computes, or a device of one's own; by default a preset's own, or a V100.
+        Name of what computes, or a device of one's own; by default a preset's own, otherwise a V100.
     batch, dtype
         Samples of each rank, and the number format; by default the model's own and the device's usual one.
     policy
