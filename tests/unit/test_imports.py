@@ -25,7 +25,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     ("topology",),
     ("schedule",),
-    (("bounds", "algorithms"), "verification", ("simulation", "export"), "packets"),
+    (("bounds", "algorithms"), "verification", ("simulation", "export"), "packets", "sweeps"),
     ("planning",),
     ("training", ("_runtime", "runtime", "bench", "lab")),  # the first is the extension that is for Linux
     ("torch", "papers", "reporting", "probing", "soak"),

@@ -23,6 +23,7 @@ from weft.cli.output import (
     write_page,
 )
 from weft.cli.size_table import TIME_UNITS, show_sizes
+from weft.cli.sweep_place import SweepPlace
 from weft.errors import LONGEST_MESSAGE, InputError, printable
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ _TIME_LIMIT = options.number(
     default=f"{DEFAULT_SECONDS:g}",
     help="Wall-clock time: skip algorithms that would not be done by then; those of few transfers go first.",
 )
+@options.on_executor("sizes are compared")
 @options.report
 @options.as_json
 def command(
@@ -87,6 +89,9 @@ def command(
     collective: Collective,
     algorithms: tuple[str, ...],
     segment: str | int,
+    executor: str | None,
+    jobs: int | None,
+    deadline: float | None,
     page: str | None,
     as_json: bool,
     **how: Any,
@@ -103,9 +108,11 @@ def command(
     """
     from weft.algorithms.resolver import resolve_algorithms
     from weft.cli.inputs import obtain_topology
-    from weft.planning import compare
+    from weft.planning import compare, compare_points
 
     check_outputs(page, as_json=as_json)
+    if executor is None:
+        options.refuse_unused("jobs", "deadline", reason="it is for --executor, which is not given")
     options.check_root(collective)
     with progress("compare") as report:
         network = obtain_topology(topology)
@@ -116,10 +123,14 @@ def command(
             raise InputError(f"--size: {len(sizes)} sizes; at most {_MOST_SIZES} stand side by side")
         if how["time_limit"] is not None:
             how["time_limit"] /= len(sizes)
-        found = [
-            compare(network, one, collective, only, segment_bytes=segment, progress=report, **how)
-            for one in sizes
-        ]
+        how["segment_bytes"] = segment
+        if executor is None:
+            found = [compare(network, one, collective, only, progress=report, **how) for one in sizes]
+        else:
+            with SweepPlace(executor, jobs, deadline).open(len(sizes)) as (pool, until):
+                found = compare_points(
+                    [network], sizes, collective, only, executor=pool, progress=report, **how, **until
+                )
     if len(sizes) == 1:
         present(found[0], show, as_json=as_json)
     elif as_json:

@@ -175,6 +175,53 @@ segment: Final = click.option(
 )
 
 
+def _read_executor(_option: str, text: str) -> str:
+    from weft.sweeps.executors import check_kind
+
+    return check_kind(text)
+
+
+def on_executor(
+    what: str, default: str | None = None, *, deadline: bool = True
+) -> Callable[[_Command], _Command]:
+    """Declare where the points of a sweep run: the executor, its processes, and when to give up.
+
+    Parameters
+    ----------
+    what
+        What runs there, for the help.
+    default
+        The executor where none is given; None is this process.
+    deadline
+        Whether there is an option to give up; a command with a time limit needs none.
+    """
+    kinds = OptionType("processes|mpi|dask:ADDRESS|ray", _read_executor)
+    where = f"by default {default}" if default else "by default in this process"
+
+    ends = click.option("--deadline", type=TIMEOUT, help="Give a sweep up that is not done by then.")
+
+    def declare(verb: _Command) -> _Command:
+        for option in (
+            *([ends] if deadline else []),
+            click.option(
+                "--jobs",
+                type=click.IntRange(1, 256),
+                help="Processes of the executor on this machine; by default one for each processor.",
+            ),
+            click.option(
+                "--executor",
+                type=kinds,
+                default=default,
+                show_default=False,
+                help=f"Where {what}: processes of this machine, ranks of mpirun, Dask or Ray; {where}.",
+            ),
+        ):
+            verb = option(verb)
+        return verb
+
+    return declare
+
+
 def max_work(default: float) -> Callable[[_Command], _Command]:
     """Option for operations that a schedule may take: so many, unless it is given."""
     return click.option(

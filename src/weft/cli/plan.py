@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     help="Wall-clock time: return the best plan found by then.",
 )
 @click.option("--warm-start", metavar="FILE", help="A plan of a similar cluster: try first what it chose.")
+@options.on_executor("algorithms are built", deadline=False)
 @options.report
 @options.as_json
 def command(
@@ -54,6 +56,8 @@ def command(
     algorithms: tuple[str, ...],
     output: str | None,
     warm_start: str | None,
+    executor: str | None,
+    jobs: int | None,
     page: str | None,
     as_json: bool,
     **how: Any,
@@ -71,6 +75,7 @@ def command(
     from weft.cli.inputs import obtain_network
     from weft.planning import Plan, load_plan, plan_steps
     from weft.planning.plan_file import encode_plan
+    from weft.sweeps import open_executor
 
     check_outputs(output, page, as_json=as_json)
     network = obtain_network(topology)
@@ -81,10 +86,12 @@ def command(
             return
         network = network.topology
     known = None if warm_start is None else load_plan(warm_start)
+    if executor is None:
+        options.refuse_unused("jobs", reason="it is for --executor, which is not given")
     with progress("plan") as report:
-        only = algorithms or None
-        steps = plan_steps(network, sizes or None, algorithms=only, warm_start=known, progress=report, **how)
-        found, is_interrupted = _last_of(steps)
+        how |= {"algorithms": algorithms or None, "warm_start": known, "progress": report}
+        with nullcontext() if executor is None else open_executor(executor, jobs) as pool:
+            found, is_interrupted = _last_of(plan_steps(network, sizes or None, executor=pool, **how))
         data = b"" if output is None else encode_plan(found)
     if output is not None:
         write_output(output, data)

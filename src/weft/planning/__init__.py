@@ -5,6 +5,7 @@ It sits above the makers and the consumers of schedules, and is the first place 
 
 from weft.algorithms.registry import Refusal
 from weft.planning.comparison import Comparison, ComparisonRow, compare
+from weft.planning.comparison_points import compare_points
 from weft.planning.plan_file import load_plan, save_plan
 from weft.planning.planner import plan, plan_steps
 from weft.planning.plans import Choice, Plan
@@ -16,6 +17,7 @@ __all__ = [
     "Plan",
     "Refusal",
     "compare",
+    "compare_points",
     "load_plan",
     "plan",
     "plan_steps",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from weft.algorithms.registry import Algorithm
     from weft.algorithms.resolver import AlgorithmLike
+    from weft.schedule import Schedule
     from weft.topology import Topology
 
 PROMPT: Final = ("multitree", "ring", "double_binary_tree")
@@ -171,13 +172,25 @@ def build(
     VerificationError
         If an algorithm of Weft's made a wrong schedule; names it. One of the user's own is refused instead.
     """
+    made = make_schedule(recipe, topology, collective, root, expected_bytes)
+    return made if isinstance(made, Refusal) else verify_candidate(recipe, topology, *made)
+
+
+def make_schedule(
+    recipe: Recipe, topology: Topology, collective: str, root: int, expected_bytes: int | None = None
+) -> tuple[Schedule, float] | Refusal:
+    """Make the schedule of a recipe, not verified yet, and say how many CPU seconds that took."""
     began = time.process_time()
     schedule = recipe.algorithm.try_build(
         topology, collective, root, expected_bytes=expected_bytes, **recipe.options
     )
-    if isinstance(schedule, Refusal):
-        return schedule
-    seconds = time.process_time() - began
+    return schedule if isinstance(schedule, Refusal) else (schedule, time.process_time() - began)
+
+
+def verify_candidate(
+    recipe: Recipe, topology: Topology, schedule: Schedule, seconds: float
+) -> Candidate | Refusal:
+    """Verify what a recipe made in so many CPU seconds; errors as for `build`."""
     line = recipe.algorithm
     try:
         verify(schedule, max_work=line.max_work)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from weft.algorithms.registry import Refusal
 from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError
 from weft.planning.budget import expect_rows
+from weft.planning.candidate_tasks import build_on
 from weft.planning.candidates import Candidate, Recipe, build, list_recipes
 from weft.planning.fastest_by_size import PlanSearch, Stretch
 from weft.planning.plan_file import load_plan
@@ -27,7 +29,8 @@ from weft.planning.refusals import list_skipped, refuse_as_too_slow, require_can
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from concurrent.futures import Executor
 
     from numpy.typing import NDArray
 
@@ -66,6 +69,7 @@ def plan(
     time_limit: float | None = None,
     warm_start: Plan | str | Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> Plan:
     """Choose the best schedule for every size.
 
@@ -90,6 +94,9 @@ def plan(
         chose is tried first.
     progress
         Called as ``progress(what, done, total)`` now and then.
+    executor
+        Any of `concurrent.futures`: it builds the algorithms, all but those of one's own. Their schedules are
+        verified and timed here.
 
     Raises
     ------
@@ -115,6 +122,7 @@ def plan(
         time_limit=time_limit,
         warm_start=warm_start,
         progress=progress,
+        executor=executor,
     )
     return deque(plans, maxlen=1).pop()
 
@@ -129,6 +137,7 @@ def plan_steps(
     time_limit: float | None = None,
     warm_start: Plan | str | Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> Iterator[Plan]:
     """Plans that get better, the first one as soon as there is any; arguments and errors as for `plan`.
 
@@ -159,11 +168,11 @@ def plan_steps(
             progress(what, done, 2 * len(recipes))
 
     only = points[0] if len(points) == 1 else None
-    for index, recipe in enumerate(recipes):
-        tell(recipe.label, index)
-        found = planner.pass_over(recipe, deadline) or build(recipe, topology, collective, root, only)
-        if planner.add(found) and planner.worth_telling():
-            yield planner.make(complete=False)
+    with closing(planner.build(recipes, only, deadline, executor)) as made:
+        for index, recipe in enumerate(recipes):
+            tell(recipe.label, index)
+            if planner.add(next(made)) and planner.worth_telling():
+                yield planner.make(complete=False)
     require_candidates(planner.search.candidates, planner.refusals, chosen=bool(algorithms))
     tell("sizes", len(recipes))
     complete = False
@@ -221,6 +230,22 @@ class _Planner:
         if size_bytes not in self.bounds:
             self.bounds[size_bytes] = lower_bound(self.topology, self.collective, size_bytes, self.root)
         return self.bounds[size_bytes]
+
+    def build(
+        self, recipes: list[Recipe], only: int | None, deadline: float | None, executor: Executor | None
+    ) -> Generator[Candidate | Refusal, None, None]:
+        """Build recipes in order, here or on an executor, as long as there is time."""
+        what = (self.topology, self.collective, self.root, only)
+        if executor is None:
+            yield from (self.pass_over(recipe, deadline) or build(recipe, *what) for recipe in recipes)
+        else:
+            yield from build_on(executor, recipes, *what, lambda: self.is_late(deadline))
+
+    def is_late(self, deadline: float | None) -> bool:
+        """Whether the time is over, once there is anything."""
+        late = deadline is not None and bool(self.search.candidates) and time.monotonic() > deadline
+        self.hurried |= late
+        return late
 
     def pass_over(self, recipe: Recipe, deadline: float | None) -> Refusal | None:
         """Refuse what cannot be built in time, once there is anything."""

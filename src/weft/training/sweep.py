@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
-import multiprocessing
-import os
-import signal
-import threading
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
-from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
-from weft.errors import InputError, MissingPackageError, WeftError
+from weft.errors import InputError, WeftError
+from weft.planning.point_text import write_network
+from weft.sweeps import SweepTask, stream_tasks
 from weft.training.job import TrainingJob
+from weft.training.job_text import read_job, write_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
 
 KEYS: Final = ("policy", "fusion", "scale", "batch", "endpoint", "device", "algorithm", "model")
 """What can be swept over; a scale takes the place of ``{scale}`` in the topology."""
 
 _SCALE: Final = "{scale}"
-_PATIENCE_S: Final = 0.2
-_DIED: Final = "its process died, or that of a job beside it; run it by itself to see why"
+_KEPT_NETWORKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,86 +88,9 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-@contextmanager
-def open_executor(kind: str, jobs: int | None) -> Iterator[Executor]:
-    """Processes of this machine, or those of an MPI job that was started for it.
-
-    Raises
-    ------
-    InputError
-        If there is no mpi4py, or no MPI job.
-    """
-    if kind == "mpi":
-        try:
-            from mpi4py import MPI
-            from mpi4py.futures import MPIPoolExecutor
-        except ImportError as error:
-            raise MissingPackageError("--executor mpi", "mpi4py", error) from error
-        except RuntimeError as error:  # mpi4py is there, and finds no MPI library
-            msg = f"--executor mpi needs an MPI library ({error}); install Open MPI or MPICH"
-            raise InputError(msg) from error
-        if MPI.COMM_WORLD.size < 2:
-            how = "mpirun -n 4 python -m mpi4py.futures -m weft train ..."
-            raise InputError(f"--executor mpi has no workers; start it as {how}")
-        with MPIPoolExecutor() as workers:
-            try:
-                yield workers
-            except BaseException:
-                workers.shutdown(wait=False, cancel_futures=True)
-                raise
-        return
-    context = multiprocessing.get_context("forkserver")
-    executor = ProcessPoolExecutor(jobs or os.cpu_count() or 1, mp_context=context, initializer=_begin_worker)
-    try:
-        yield executor
-    except BaseException:
-        # A sweep that is stopped does not wait for the jobs under way. Without its processes the pool is
-        # broken and ends; to cancel its jobs as well would make it trip over them.
-        for process in multiprocessing.active_children():
-            process.kill()
-        executor.shutdown(wait=False)
-        raise
-    executor.shutdown()
-
-
-@contextmanager
-def heeding_interrupts() -> Iterator[Callable[[], bool]]:
-    """Note an interrupt and tell when asked: amid an executor's own work it would leave a mess."""
-    heard = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda _number, _frame: heard.set())
-    try:
-        yield heard.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _begin_worker() -> None:
-    """Leave interrupts to the process that started the sweep, and end with it however that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def measure(job: TrainingJob, prepare: Callable[[TrainingJob], TrainingJob]) -> dict[str, Any]:
-    """Prepare and simulate a job in a worker, and give its figures.
-
-    Raises
-    ------
-    InputError
-        If it cannot be. A user's script may raise what no other process can read, so only text goes back.
-    """
-    try:
-        return prepare(job).run().to_dict()
-    except WeftError:
-        raise
-    except BaseException as error:  # noqa: BLE001
-        raise InputError(f"{type(error).__name__}: {error}; run it by itself to see more") from None
+def simulate_job(text: str) -> str:
+    """Simulate the job of a `weft.training.job_text.JobText`, in a worker, and give its figures as JSON."""
+    return json.dumps(read_job(text).run().to_dict(), allow_nan=False)
 
 
 def as_given(job: TrainingJob) -> TrainingJob:
@@ -178,11 +100,13 @@ def as_given(job: TrainingJob) -> TrainingJob:
 
 def sweep(
     points: Sequence[SweepPoint],
-    executor: Executor,
+    executor: Executor | None = None,
     *,
-    report: Callable[[str, int, int], None] = lambda *_: None,
+    report: Callable[[str, int, int], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
     prepare: Callable[[TrainingJob], TrainingJob] = as_given,
+    deadline_s: float | None = None,
+    function: str = "simulate_job",
 ) -> list[dict[str, Any]]:
     """Give the figures of every job, in order; a job that cannot be simulated has its ``error`` instead.
 
@@ -191,35 +115,43 @@ def sweep(
     points
         Of `expand`.
     executor
-        Any of `concurrent.futures`.
-    report
-        Called with a text, jobs done and jobs in all.
-    stopped
-        Asked several times a second whether to give up.
+        Any of `concurrent.futures`; None simulates one after the other in this process.
+    report, stopped, deadline_s
+        As `progress`, `stopped` and `deadline_s` of `weft.sweeps.stream_tasks`.
     prepare
-        A function of a module that makes of each job, in the process that simulates it, one that can run:
-        it loads what is only named so far.
+        Makes of each job, in this process, one that workers can read: it loads what is only named so far.
+    function
+        What workers call: ``"simulate_point"``, for workers of this machine, also runs the scripts that a job
+        names.
 
     Raises
     ------
+    TimedOut
+        If they are not done within `deadline_s`.
     KeyboardInterrupt
         If `stopped` says so.
+
+    Examples
+    --------
+    >>> points = expand(TrainingJob("multitree-ncf", "ring:{scale}"), {"scale": ["2", "4"]})
+    >>> [row["ranks"] for row in sweep(points)]
+    [2, 4]
     """
-    futures = {executor.submit(measure, point.job, prepare): number for number, point in enumerate(points)}
     found: list[dict[str, Any]] = [{} for _ in points]
-    waiting = set(futures)
-    report("simulating", 0, len(points))
-    while waiting:
-        done, waiting = wait(waiting, _PATIENCE_S, FIRST_COMPLETED)
-        if stopped():
-            raise KeyboardInterrupt
-        for future in done:
-            number = futures[future]
-            try:
-                found[number] = future.result()
-            except WeftError as error:
-                found[number] = {"error": str(error)}
-            except BrokenExecutor:
-                found[number] = {"error": _DIED}
-        report("simulating", len(points) - len(waiting), len(points))
+    tasks: list[SweepTask] = []
+    numbers: list[int] = []
+    write = lru_cache(_KEPT_NETWORKS)(write_network)
+    for number, point in enumerate(points):
+        try:
+            text = write_job(prepare(point.job), scripts=function == "simulate_point", network=write)
+            name = ", ".join(f"{key} {value}" for key, value in point.values.items())
+            tasks.append(SweepTask(function, text, name))
+            numbers.append(number)
+        except WeftError as error:
+            found[number] = {"error": str(error)}
+    stream = stream_tasks(tasks, executor, report, stopped=stopped, deadline_s=deadline_s)
+    with closing(stream):
+        for number, outcome in zip(numbers, stream, strict=True):
+            made = outcome.text
+            found[number] = {"error": outcome.problem} if made is None else json.loads(made)
     return [{"sweep": point.values} | figures for point, figures in zip(points, found, strict=True)]
