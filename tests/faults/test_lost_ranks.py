@@ -48,8 +48,8 @@ def test_a_killed_rank_is_named_on_every_host(
     ("way", "ranks", "victim", "phase"),
     [
         ("torch", 4, 0, "reduce"),
-        ("torch", 3, 2, "idle"),
-        ("torch", 3, 1, "connect"),
+        pytest.param("torch", 3, 2, "idle", marks=pytest.mark.slow),
+        pytest.param("torch", 3, 1, "connect", marks=pytest.mark.slow),
         ("group", 3, 1, "gather"),
         ("group", 2, 0, "learn"),
         ("group", 4, 3, "admitted"),

@@ -17,7 +17,7 @@ JOB = Path(__file__).with_name("jobs") / "uneven_training.py"
 
 
 @pytest.mark.namespaces
-@pytest.mark.parametrize("mode", ["gradients", "parameters"])
+@pytest.mark.parametrize("mode", ["gradients", pytest.param("parameters", marks=pytest.mark.slow)])
 def test_dear_trains_with_uneven_portions_as_one_process_would(mode: str, tmp_path: Path) -> None:
     file = tmp_path / "topology.toml"
     out, err = io.BytesIO(), io.BytesIO()

@@ -58,6 +58,7 @@ def test_groups_and_the_engine_pass_on_cpus(tmp_path: Path) -> None:
     assert engine["algorithms"] == ["ring", "direct", "halving_doubling"]
 
 
+@pytest.mark.slow
 def test_the_hook_and_dear_pass_on_cpus(tmp_path: Path) -> None:
     hook, dear = run_parts(tmp_path, "hook", "dear")
     assert hook["largest_difference"] <= 1e-6

@@ -52,7 +52,7 @@ def test_every_collective_that_torch_knows_is_overridden() -> None:
 COLLECTIVES = JOBS / "process_group_collectives.py"
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_collectives_give_exactly_what_they_should(tmp_path: Path, ranks: int) -> None:
     run_group(tmp_path, ranks, COLLECTIVES)
 

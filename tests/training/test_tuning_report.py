@@ -17,7 +17,8 @@ from weft.training.policies import find
 from weft.training.single_channel import run
 from weft.training.workloads import load_workload
 
-MODELS = ["resnet50", "densenet201", "inception-v4", "bert-base", "bert-large"]
+LARGE = ["densenet201", "inception-v4", "bert-large"]
+MODELS = ["resnet50", "bert-base", *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE)]
 HOSTS = "hosts:" + ",".join(["4"] * 16)
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parent / "typed" / "user_script.py"
 
 WRONG = """
@@ -20,6 +22,7 @@ weft.compare("ring:4", "1MiB", "all_redcue")
 """
 
 
+@pytest.mark.slow
 def test_a_script_of_a_user_is_typed_and_wrong_calls_are_found(tmp_path: Path) -> None:
     """Both at once, because mypy reads all of Weft first; without the settings of this repository."""
     wrong = tmp_path / "wrong.py"
