@@ -41,6 +41,12 @@ def leaves():
     raise SystemExit(3)
 
 
+def large():
+    from weft.errors import LimitError
+
+    raise LimitError("too large for me")
+
+
 number = 3
 """
 
@@ -237,6 +243,7 @@ def test_a_script_is_traced_with_what_lies_beside_it(script: Path) -> None:
         ("{script}:alone", "returned a model alone.*return \\(model, example_input\\)"),
         ("{script}:broken", r"script\.py:16: RuntimeError: no such luck"),
         ("{script}:leaves", r"script\.py:20: SystemExit: 3"),
+        ("{script}:large", r"script\.py:26: LimitError: too large for me"),
     ],
 )
 def test_what_a_script_gets_wrong_is_said_in_one_line(script: Path, target: str, message: str) -> None:

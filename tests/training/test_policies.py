@@ -385,3 +385,9 @@ def test_every_gradient_is_sent_once_an_iteration(
     assert scattered == total
     if name in ("dear", "zero"):
         assert sum(sizes(graph, "all_gather", iteration=2)) == total
+
+
+@pytest.mark.parametrize(("name", "stage"), [("fsdp", 3), ("FSDP", 3), ("zero3", 3), ("zero-2", 2)])
+def test_the_names_of_other_systems_lead_to_a_stage_of_zero(name: str, stage: int) -> None:
+    with pytest.raises(InputError, match=f"--policy zero --option stage={stage}"):
+        find(name)

@@ -61,15 +61,15 @@ def trace(make_model: str | Callable[[], Any]) -> Workload:
 
 def _trace(maker: UserFunction) -> Workload:
     name = maker.name
-    with maker.running():
+    with maker.running(passing=()):
         made = maker.function()
     model, example = _unpack(made, name)
     if any(isinstance(parameter, nn.UninitializedParameter) for parameter in model.parameters()):
-        with maker.running(f"forward of the model of {name} failed"):
+        with maker.running(f"forward of the model of {name} failed", passing=()):
             values, named = _arguments(example)
             model(*values, **named)  # lazy modules have shapes from then on
     layers = _Layers(model)
-    with maker.running(f"forward of the model of {name} failed"):
+    with maker.running(f"forward of the model of {name} failed", passing=()):
         layers.run(*_arguments(example))
     batch = _batch(example, name)
     summary = f"{type(model).__name__} of {name}"

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
     from weft.training.layers import Layer
     from weft.training.task_graph import Graph
 
+_KNOWN_ELSEWHERE: Final = {
+    "fsdp": 3,
+    "fsdp2": 3,
+    "fully-sharded": 3,
+    "zero2": 2,
+    "zero-2": 2,
+    "zero3": 3,
+    "zero-3": 3,
+    "deepspeed": 2,
+}
+"""Names that other systems have for stages of ZeRO."""
+
 _COMMON: Final = ("layers", "iterations", "costs")
 
 
@@ -195,4 +207,9 @@ def find(name: str) -> Policy:
     >>> find("dear").line
     'ideal-dear'
     """
+    if name.lower() in _KNOWN_ELSEWHERE:
+        stage, options = _KNOWN_ELSEWHERE[name.lower()], find("zero").options
+        msg = f"there is no policy {name!r}: what it does is policy zero with stage {stage}"
+        known = ", ".join(options)
+        raise InputError(f"{msg} (--policy zero --option stage={stage}); options of zero: {known}")
     return look_up("policy", name, POLICIES)
