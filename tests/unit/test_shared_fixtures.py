@@ -28,7 +28,7 @@ def test_shared(costly, number):
 def test_the_tests_that_share_a_fixture_run_in_one_process(tmp_path: Path) -> None:
     # pytest 9.2 and pytest-xdist 3.8 ignore groups without a word: the tests then take a third longer.
     (tmp_path / "test_one.py").write_text(SHARED, "utf-8")
-    words = ["-p", "conftest", "-p", "no:cacheprovider", "-q", "-n", "2", "--dist", "loadgroup", str(tmp_path)]
+    words = ["-p", "conftest", "-p", "no:cacheprovider", "-q", "-n2", "--dist", "loadgroup", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words],
         check=False,
