@@ -62,6 +62,7 @@ def readme() -> list[str]:
             f"Open MPI is faster up to about 2 MiB (down to {short(min(small))} times as long), and takes "
             f"{short(min(large), 2)} to {short(max(large))} times as long from 16 MiB on"
         ),
+        planned_deviation(),
     ]
 
 
@@ -296,12 +297,17 @@ def runtime() -> list[str]:
     ]
 
 
-def lab() -> list[str]:
-    """What the gallery says, and the cut cable."""
+def planned_deviation() -> str:
+    """How far the plans of the gallery are from their predictions."""
     planned = [
         100 * abs(row_of(f"lab/results/{path.stem}", name="weft")["deviation"])
         for path in (FOLDER / "lab" / "results").glob("*.json")
     ]
+    return f"what Weft plans is within {min(planned):.0f} to {max(planned):.1f} % of its prediction"
+
+
+def lab() -> list[str]:
+    """What the gallery says, and the cut cable."""
     best = [lab_ratio(torus, "gloo, best order") for torus in ("torus-2x4", "torus-4x4")]
     rank_order = [lab_ratio(torus, "gloo, rank order") for torus in ("torus-2x4", "torus-4x4")]
     hdrm = row_of("lab/results/bigraph", name="weft hdrm")
@@ -312,7 +318,7 @@ def lab() -> list[str]:
     cut = row_of("lab/recovery", what="cut")
     (lost,) = (entry for entry in cut["log"] if "lost" in entry)
     return [
-        f"what Weft plans is within {min(planned):.0f} to {max(planned):.1f} % of its prediction",
+        planned_deviation(),
         (
             f"{best[0]:.1f} times Gloo on 2x4 and {best[1]:.1f} on 4x4 in the order that suits its ring "
             f"best, "
