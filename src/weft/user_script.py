@@ -69,7 +69,7 @@ class UserFunction:
             raise InputError(f"{printable(file)} is no Python script; {_EXPECTED}")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # for good: dataclasses and annotations look their module up there
-        with _importing_from(path), explained(f"{printable(file)} cannot be imported", path):
+        with _importing_from(path), explained(f"{printable(file)} cannot be imported", path, passing=()):
             spec.loader.exec_module(module)
         function = getattr(module, wanted, None)
         if not callable(function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,6 +25,7 @@ from weft.cli.output import (
 )
 from weft.cli.size_table import TIME_UNITS, show_sizes
 from weft.cli.sweep_place import SweepPlace
+from weft.cli.time_limit import loading_within, running_within, time_left
 from weft.errors import LONGEST_MESSAGE, InputError, printable
 
 if TYPE_CHECKING:
@@ -114,15 +116,17 @@ def command(
     if executor is None:
         options.refuse_unused("jobs", "deadline", reason="it is for --executor, which is not given")
     options.check_root(collective)
-    with progress("compare") as report:
-        network = obtain_topology(topology)
+    limit, began = how["time_limit"], time.monotonic()
+    with progress("compare") as report, running_within(limit):
+        with loading_within(limit):
+            network = obtain_topology(topology)
         # Once for all sizes, because it may run a script.
         only = resolve_algorithms(algorithms, collective) if algorithms else None
         sizes = tuple(sorted(set(given))) or SIZES
         if len(sizes) > _MOST_SIZES:
             raise InputError(f"--size: {len(sizes)} sizes; at most {_MOST_SIZES} stand side by side")
-        if how["time_limit"] is not None:
-            how["time_limit"] /= len(sizes)
+        left = time_left(limit, began)
+        how["time_limit"] = None if left is None else left / len(sizes)
         how["segment_bytes"] = segment
         if executor is None:
             found = [compare(network, one, collective, only, progress=report, **how) for one in sizes]

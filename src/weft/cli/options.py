@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from weft import units
 from weft.collective_names import COLLECTIVES
-from weft.errors import InputError, quote
+from weft.errors import InputError, UnitError, quote
 
 _DAY: Final = 86_400.0
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -78,10 +78,19 @@ def read_names(_option: str, text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
+def _read_seconds(text: str) -> float:
+    """Seconds of a time with its unit, such as 20s; of anything else NaN, which no range contains."""
+    try:
+        return units.parse_time(text) / units.PS_PER_S
+    except UnitError:
+        return math.nan
+
+
 def number(metavar: str, allows: Callable[[float], bool], advice: str) -> OptionType:
     """Make the type of an option that is a number of some range.
 
-    A word in small letters in the metavar, such as ``none`` in ``SECONDS|none``, stands for None.
+    A number of seconds, by its metavar, may have a unit. A word in small letters in the metavar, such as
+    ``none`` in ``SECONDS|none``, stands for None.
     """
     words = [word for word in metavar.split("|") if word.islower()]
 
@@ -91,7 +100,7 @@ def number(metavar: str, allows: Callable[[float], bool], advice: str) -> Option
         try:
             found = float(text)
         except ValueError:
-            found = math.nan  # which no range contains
+            found = _read_seconds(text) if metavar.startswith("SECONDS") else math.nan
         if not allows(found):
             raise InputError(f"{option} {text!r}: {advice}")
         return found

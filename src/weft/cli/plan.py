@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from click.core import ParameterSource
 
 from weft.cli import options
 from weft.cli.output import check_outputs, present, progress, write_output, write_page
+from weft.cli.time_limit import loading_within, running_within, time_left
 from weft.errors import printable
 
 if TYPE_CHECKING:
@@ -78,7 +80,9 @@ def command(
     from weft.sweeps import open_executor
 
     check_outputs(output, page, as_json=as_json)
-    network = obtain_network(topology)
+    limit, began = how["time_limit"], time.monotonic()
+    with loading_within(limit):
+        network = obtain_network(topology)
     if isinstance(network, Plan):
         if not _given():
             present(network, _show, as_json=as_json)
@@ -88,7 +92,8 @@ def command(
     known = None if warm_start is None else load_plan(warm_start)
     if executor is None:
         options.refuse_unused("jobs", reason="it is for --executor, which is not given")
-    with progress("plan") as report:
+    how["time_limit"] = time_left(limit, began)
+    with progress("plan") as report, running_within(limit):
         how |= {"algorithms": algorithms or None, "warm_start": known, "progress": report}
         with nullcontext() if executor is None else open_executor(executor, jobs) as pool:
             found, is_interrupted = _last_of(plan_steps(network, sizes or None, executor=pool, **how))
