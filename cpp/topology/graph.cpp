@@ -47,8 +47,14 @@ struct DistancesTo {
     std::vector<int32_t> hops;
     std::vector<int64_t> width;
 
-    DistancesTo(const Graph& graph, const Adjacency& entering, int32_t target)
+    // Of all nodes that are no farther from `target` than the farthest source of these pairs.
+    DistancesTo(const Graph& graph, const Adjacency& entering, int32_t target, std::span<const int64_t> pairs,
+                std::span<const int32_t> from)
         : hops(graph.nodes, -1), width(graph.nodes, 0) {
+        size_t reached = 0;
+        auto is_reached = [&](int64_t pair, int32_t level) {
+            return hops[from[pair]] >= 0 && hops[from[pair]] <= level;
+        };
         std::vector<int32_t> queue{target};
         hops[target] = 0;
         width[target] = std::numeric_limits<int64_t>::max();
@@ -56,6 +62,8 @@ struct DistancesTo {
         // nearer and were expanded earlier.
         for (size_t head = 0; head < queue.size(); ++head) {
             int32_t node = queue[head];
+            while (reached < pairs.size() && is_reached(pairs[reached], hops[node])) ++reached;
+            if (reached == pairs.size()) return;
             for (int32_t link : entering.links(node)) {
                 int32_t before = graph.src[link];
                 if (hops[before] < 0) {
@@ -97,8 +105,10 @@ Routes shortest_routes(const Graph& graph, std::span<const int32_t> from, std::s
     for (size_t i = 0; i < by_target.size();) {
         int32_t target = to[by_target[i]];
         work_limit.spend(8 * static_cast<size_t>(graph.nodes));
-        DistancesTo towards(graph, entering, target);
-        for (; i < by_target.size() && to[by_target[i]] == target; ++i) {
+        size_t end = i;
+        while (end < by_target.size() && to[by_target[end]] == target) ++end;
+        DistancesTo towards(graph, entering, target, std::span(by_target).subspan(i, end - i), from);
+        for (; i < end; ++i) {
             int64_t pair = by_target[i];
             begin[pair] = static_cast<int64_t>(flat.size());
             int32_t node = from[pair];

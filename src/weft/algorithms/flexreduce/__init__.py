@@ -207,11 +207,10 @@ def _write(plan: PortionPlan, parts: int, bound: float) -> Schedule:
     for group in plan.cluster.walk():
         turns[group.height - 1] = max(turns[group.height - 1], len(group.parts) - 1)
     first = np.concatenate([[0], np.cumsum(turns)])
-    points = [top.starts[piece] for piece in pieces.tolist()]
     apart, last = _order(plan, int(first[-1]), int(count.max()))
     delay *= apart
     for exchange in plan.exchanges:
-        piece = np.repeat(exchange.find(points), count[pieces])
+        piece = np.repeat(exchange.find(top.starts)[pieces], count[pieces])
         src, dst = partners(plan.kind(exchange.group), exchange.holders[piece], exchange.keeper[piece])
         turn = first[exchange.group.height - 1] + np.arange(len(src))[:, None]
         chunk = np.broadcast_to(np.arange(len(piece)), src.shape)

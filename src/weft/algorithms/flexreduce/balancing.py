@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft.algorithms.common.host_groups import port_speeds
-from weft.algorithms.flexreduce.exchange_rounds import RING, busy_if_kept, link_load, partners
+from weft.algorithms.flexreduce.exchange_rounds import RING, busy_if_kept, find_routes, link_load, partners
 from weft.algorithms.flexreduce.intervals import share_out
 from weft.algorithms.flexreduce.portion_plans import make_plan
 from weft.algorithms.flexreduce.portions import balance, balance_groups, fill_ring
@@ -134,10 +134,11 @@ def _slopes(plan: PortionPlan, kept: NDArray[np.float64]) -> NDArray[np.float64]
     for exchange in plan.exchanges:
         src, dst = partners(plan.kind(exchange.group), exchange.holders, exchange.keeper)
         weight = np.array([float(length) for length in exchange.lengths])
+        routes = [find_routes(topology, *ends) for ends in ((src, dst), (dst, src))]
         for height in range(1, exchange.group.height):
             for end in (src, dst):
                 at = column[height, end]
                 load = weight / np.append(kept, 1.0)[at]
-                for ends in ((src, dst), (dst, src)):
-                    slope += link_load(topology, *ends, load, at, columns + 1)
+                for paths in routes:
+                    slope += link_load(topology, paths, load, at, columns + 1)
     return slope[:, :-1]

@@ -78,7 +78,8 @@ def busy_links(topology: Topology, kind: str, exchange: GroupExchange) -> Busy:
     """How long each link is busy with an exchange."""
     src, dst = partners(kind, exchange.holders, exchange.keeper)
     weight = np.array([float(length) for length in exchange.lengths])
-    return Busy(*(link_load(topology, *ends, weight)[:, 0] for ends in ((src, dst), (dst, src))))
+    routes = (find_routes(topology, *ends) for ends in ((src, dst), (dst, src)))
+    return Busy(*(link_load(topology, paths, weight)[:, 0] for paths in routes))
 
 
 def busy_if_kept(topology: Topology, kind: str, meeting: PartsMeeting) -> Busy:
@@ -87,7 +88,8 @@ def busy_if_kept(topology: Topology, kind: str, meeting: PartsMeeting) -> Busy:
     keeper = np.repeat(np.arange(parts), intervals)
     src, dst = partners(kind, np.tile(meeting.holders, (parts, 1)), keeper)
     weight = np.tile(np.array([float(length) for length in meeting.lengths]), parts)
-    return Busy(*(link_load(topology, *ends, weight, keeper, parts) for ends in ((src, dst), (dst, src))))
+    routes = (find_routes(topology, *ends) for ends in ((src, dst), (dst, src)))
+    return Busy(*(link_load(topology, paths, weight, keeper, parts) for paths in routes))
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class ExchangePaths:
     Parameters
     ----------
     which
-        Number of each transfer's path.
+        Number of each transfer's path, in the shape that the transfers came in.
     offsets, links
         Path i crosses links offsets[i] up to offsets[i + 1].
     """
@@ -146,8 +148,7 @@ class ExchangePaths:
 
 def link_load(
     topology: Topology,
-    src: NDArray[np.int64],
-    dst: NDArray[np.int64],
+    routes: ExchangePaths,
     weight: NDArray[np.float64],
     column: NDArray[np.int64] | int = 0,
     columns: int = 1,
@@ -156,27 +157,50 @@ def link_load(
 
     Parameters
     ----------
-    topology, src, dst
+    topology, routes
         Transfers, on the paths that the network takes by itself.
     weight
-        Share of the buffer that each has; broadcasts to the shape of the ends.
+        Share of the buffer that each has; broadcasts to the shape of the transfers.
     column, columns
         Where each transfer counts; broadcasts likewise.
     """
-    routes = find_routes(topology, src, dst)
-    which, offsets, links = routes.which, routes.offsets, routes.links
-    hops = np.diff(offsets)[which]
-    # Entry i of a row's path, for all rows one after the other.
-    entry = np.arange(int(hops.sum())) - np.repeat(np.cumsum(hops) - hops, hops)
-    weights, place = (np.repeat(np.broadcast_to(part, src.shape).ravel(), hops) for part in (weight, column))
-    place = links[np.repeat(offsets[which], hops) + entry] * columns + place
+    which = routes.which.ravel()
+    hops = np.diff(routes.offsets)[which]
+    weights, place = (
+        np.repeat(np.broadcast_to(part, routes.which.shape).ravel(), hops) for part in (weight, column)
+    )
+    place = routes.links[_entries(routes.offsets[which], hops)] * columns + place
     load = np.bincount(place, weights, topology.links * columns).reshape(-1, columns)
     return load / topology.bandwidth[:, None]
 
 
 def find_routes(topology: Topology, src: NDArray[np.int64], dst: NDArray[np.int64]) -> ExchangePaths:
     """Find the paths that the network takes by itself."""
-    pairs, which = np.unique(src.ravel() * topology.ranks + dst.ravel(), return_inverse=True)
+    pairs, which = _number(src * topology.ranks + dst, topology.ranks**2)
     ends = np.divmod(pairs, topology.ranks)
     offsets, links = topology.routes(*(end.astype(np.int32) for end in ends))
-    return ExchangePaths(which.ravel(), offsets, links.astype(np.int64))
+    return ExchangePaths(which, offsets, links.astype(np.int64))
+
+
+def select_paths(routes: ExchangePaths, rows: slice) -> ExchangePaths:
+    """Keep the paths of some of the transfers, in the same order."""
+    used, which = _number(routes.which[rows], len(routes.offsets))
+    hops = np.diff(routes.offsets)[used]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(hops)])
+    return ExchangePaths(which, offsets, routes.links[_entries(routes.offsets[used], hops)])
+
+
+def _number(keys: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct ones of some keys below `most`, ascending, and the number of each key among them."""
+    if keys.size < most // 8:
+        distinct, which = np.unique(keys, return_inverse=True)
+        return distinct, which.reshape(keys.shape)
+    is_there = np.zeros(most, bool)
+    is_there[keys] = True
+    return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[keys]
+
+
+def _entries(begin: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The whole numbers from each beginning on, as many as its count says, one after the other."""
+    before: NDArray[np.int64] = np.cumsum(count) - count
+    return np.arange(int(count.sum()), dtype=np.int64) + np.repeat(begin - before, count)

@@ -8,7 +8,7 @@ and so on up. Nothing has to divide anything: intervals are matched, not equal c
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -77,8 +77,10 @@ class GroupExchange(PartsMeeting):
         return Holding(self.starts, self.holders[rows, self.keeper].tolist())
 
     def find(self, points: Sequence[Fraction]) -> NDArray[np.int64]:
-        """Piece that each point of the buffer lies in."""
-        return np.array([bisect_right(self.starts, point) - 1 for point in points], np.int64)
+        """Piece that each of some ascending points of the buffer lies in."""
+        # Fractions are slow to compare, and points are many where pieces are few.
+        first = [bisect_left(points, start) for start in self.starts]
+        return np.searchsorted(first, np.arange(len(points)), side="right") - 1
 
 
 def meet(group: ClusterPart, holdings: Sequence[Holding]) -> PartsMeeting:

@@ -15,12 +15,20 @@ latencies are hidden; elsewhere the oldest piece goes first, and the last one go
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from weft import units
-from weft.algorithms.flexreduce.exchange_rounds import DIRECT, RING, find_routes, link_load, partners
+from weft.algorithms.flexreduce.exchange_rounds import (
+    DIRECT,
+    RING,
+    find_routes,
+    link_load,
+    partners,
+    select_paths,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,8 +121,9 @@ def _pass(plan: PortionPlan, turns: list[_Turn], rounds: float) -> _Passing:
     arrives, finish = np.full((stages, links), np.inf), np.zeros((stages, links))
     first, last = (np.zeros((len(plan.exchanges[-1].starts), plan.topology.ranks)) for _ in range(2))
     queued, done = np.zeros(links), np.zeros(links)
-    for stage in range(stages):
-        mine = [turn for turn in turns if turn.stage == stage]
+    # Turns come in the order of their stages.
+    for stage, same in groupby(turns, key=lambda turn: turn.stage):
+        mine = list(same)
         back = 2 * stage >= stages
         wait = queued if back else np.zeros(links)
         complete = np.zeros(links)
@@ -123,13 +132,13 @@ def _pass(plan: PortionPlan, turns: list[_Turn], rounds: float) -> _Passing:
             start = first[turn.piece, turn.src]
             turn.routes.reach(arrives[stage], start, wait)
             passed = np.maximum(start, turn.routes.most(wait))
-            np.maximum.at(first, (turn.piece, turn.dst), passed + turn.passage)
+            _lift(first, turn.piece, turn.dst, passed + turn.passage)
         used = busy[stage] > 0
         done = np.where(used, np.maximum(done, np.where(used, arrives[stage], 0.0)) + busy[stage], done)
         finish[stage] = np.where(used, done, 0.0)
         for turn in mine:
             arrived = turn.routes.most(finish[stage] - busy[stage] / rounds) + turn.passage
-            np.maximum.at(last, (turn.piece, turn.dst), arrived)
+            _lift(last, turn.piece, turn.dst, arrived)
         # With levels, what is on its way back waits for a link that got more than it could carry so far. A
         # ring's link gets what the one before it carries.
         if len(plan.kinds) > 1 and not back:
@@ -137,6 +146,11 @@ def _pass(plan: PortionPlan, turns: list[_Turn], rounds: float) -> _Passing:
                 turn.routes.lift(complete, last[turn.piece, turn.src])
             queued = np.where(used & (done > complete), done, queued)
     return _Passing(busy, arrives, finish)
+
+
+def _lift(table: Floats, piece: NDArray[np.int64], rank: NDArray[np.int64], value: Floats) -> None:
+    """Lift entries of a table in place; each piece has one sender and one receiver at most in a group."""
+    table[piece, rank] = np.maximum(table[piece, rank], value)
 
 
 def _overtaking(passing: _Passing, pieces: int) -> Floats:
@@ -159,7 +173,7 @@ def _remaining(plan: PortionPlan, turns: list[_Turn]) -> list[Floats]:
     found = []
     for turn in reversed(turns):
         found.append(after[turn.piece, turn.dst])
-        np.maximum.at(after, (turn.piece, turn.src), turn.passage + found[-1])
+        _lift(after, turn.piece, turn.src, turn.passage + found[-1])
     return found[::-1]
 
 
@@ -171,9 +185,13 @@ def _turns(plan: PortionPlan, size_bytes: int, rounds: float) -> Iterator[_Turn]
     there = [(level, row) for level in range(levels) for row in _level_rows(plan, level)]
     back = [(2 * levels - 1 - level, (piece, dst, src)) for level, (piece, src, dst) in there[::-1]]
     before, load = -1, np.zeros(plan.topology.links)
+    # All turns at once: a search goes from one receiver to all its senders, and each turn has all receivers.
+    ends = [np.concatenate([row[end] for _, row in [*there, *back]]) for end in (1, 2)]
+    paths, first = find_routes(plan.topology, *ends), 0
     for number, (stage, (piece, src, dst)) in enumerate([*there, *back]):
-        routes = find_routes(plan.topology, src, dst)
-        busy = link_load(plan.topology, src, dst, weight[piece])[:, 0] * size_bytes
+        routes = select_paths(paths, slice(first, first + len(src)))
+        first += len(src)
+        busy = link_load(plan.topology, routes, weight[piece])[:, 0] * size_bytes
         kind = plan.kinds[min(stage, 2 * levels - 1 - stage)]
         # In a direct exchange whatever comes in an earlier turn goes before; in a ring it is under way.
         load = load + busy if kind == DIRECT and stage == before else busy
