@@ -9,6 +9,7 @@
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
+# make executors    sweeps on real clusters of Dask and Ray, on loopback
 # make docs         the documentation site, in build/site; broken links fail
 # make claims [PAPERS="ace dear"]    make every claim of the papers anew, and write docs/papers/index.md
 # make notebooks    run the notebooks of examples/notebooks in Jupyter, and store their outputs
@@ -29,7 +30,7 @@ SECONDS ?= 60
 SEED ?=
 PAPERS ?=
 
-# make sanitize and make frameworks have their own of both, so that the usual ones stay as they are.
+# make sanitize, make frameworks and make executors have their own of both, so that the usual ones stay as they are.
 VENV := .venv
 BUILD := build
 DEFINE :=
@@ -48,7 +49,7 @@ CHECKED := algorithms bounds export packets planning schedule simulation topolog
 UNCHECKED := test_typing test_python_blocks test_fuzz test_skips
 
 .PHONY: install build demo check test test-all test-suite test-slow explore package lint types stub sanitize \
-	torch-suite frameworks docs claims notebooks clean
+	torch-suite frameworks executors docs claims notebooks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -133,6 +134,7 @@ test-all:
 	@$(MAKE) sanitize SANITIZER=thread
 	@$(MAKE) torch-suite
 	@$(MAKE) frameworks
+	@$(MAKE) executors
 	@$(MAKE) docs
 	@$(MAKE) package
 
@@ -171,6 +173,12 @@ frameworks:
 	@$(FRAMEWORKS) EXTRAS=torch,dev,frameworks
 	@echo "frameworks: pytest tests/frameworks"
 	@build/frameworks/venv/bin/python -m pytest -q -o faulthandler_timeout=900 -n $(JOBS) tests/frameworks
+
+# Dask and Ray bring 300 MB and many packages, so they have an environment of their own.
+executors:
+	@$(MAKE) install VENV=build/executors/venv BUILD=build/executors EXTRAS=mpi,dask,ray,dev
+	@echo "executors: pytest tests/executors"
+	@build/executors/venv/bin/python -m pytest -q -o faulthandler_timeout=900 tests/executors
 
 # Docstrings are read and not run, so Weft itself is not installed here: only what its extra docs names.
 DOCS := build/docs/venv

@@ -6,7 +6,7 @@ import weft
 
 
 def test_a_comparison_is_seen_as_it_grows() -> None:
-    """After each candidate there is one row or refusal more, sorted as at the end, and the last is the end."""
+    """After each candidate there is one row or refusal more, sorted as at the end; the last is the end."""
     seen: list[weft.Comparison] = []
     names = ["ring", "multitree", "swing"]
     found = weft.compare("torus:3x4", "1MiB", algorithms=names, watch=seen.append)

@@ -81,8 +81,10 @@ class Browser:
         return [json.loads(text) for text in whole]
 
     @contextmanager
-    def tab(self, path: Path, *, width: int = 1000, height: int = 800, dark: bool = False) -> Iterator[Tab]:
-        """Open a file in a tab of its own, and wait until it is drawn."""
+    def tab(
+        self, page: Path | str, *, width: int = 1000, height: int = 800, dark: bool = False
+    ) -> Iterator[Tab]:
+        """Open a file, or an address, in a tab of its own, and wait until it is drawn."""
         self.events.clear()
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -96,7 +98,7 @@ class Browser:
             )  # fmt: skip
             scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
             tab.call("Emulation.setEmulatedMedia", features=[scheme])
-            tab.call("Page.navigate", url=path.resolve().as_uri())
+            tab.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
             self.wait_for("Page.loadEventFired")
             tab.run(
                 "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
@@ -154,14 +156,33 @@ class Tab:
         found = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(found["data"]))
 
+    def reload(self) -> None:
+        """Load the page again, and wait until it is there."""
+        self._browser.events.clear()
+        self.call("Page.reload")
+        self._browser.wait_for("Page.loadEventFired")
+
+    def wait_until(self, condition: str) -> None:
+        """Wait until a JavaScript expression holds."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.run(f"Boolean({condition})"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{condition} did not come true in {PATIENCE_S:.0f} s")
+            time.sleep(0.02)
+
     @property
-    def requests(self) -> list[str]:
-        """Addresses that the page asked for, but for itself and for what it carries in it."""
-        found = [
+    def addresses(self) -> list[str]:
+        """All addresses that were asked for, the page's own first."""
+        return [
             event["params"]["request"]["url"]
             for event in self._browser.events
             if event.get("method") == "Network.requestWillBeSent"
         ]
+
+    @property
+    def requests(self) -> list[str]:
+        """Addresses that the page asked for, but for itself and for what it carries in it."""
+        found = self.addresses
         return [url for url in found if not url.startswith(("data:", "file:"))] + found[1:]
 
     @property

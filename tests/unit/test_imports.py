@@ -28,7 +28,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     (("bounds", "algorithms"), "verification", ("simulation", "export"), "packets", "sweeps"),
     ("planning",),
     ("training", ("_runtime", "runtime", "bench", "lab")),  # the first is the extension that is for Linux
-    ("torch", "papers", "reporting", "probing", "soak"),
+    ("torch", "papers", ("reporting", "studio"), "probing", "soak"),
     (("cli", "__main__"),),
 )
 EVERYWHERE = {"_core"}  # the portable extension: no Python in it that could import anything

@@ -28,7 +28,7 @@ RUN_BY: dict[str, dict[str, list[tuple[int, str]]]] = {
         "python": [(1, "tests/unit/test_python_blocks.py"), (1, "tests/runtime/test_pages.py"), (1, TORCH)],
     },
     "docs/bounds.md": {"python": [(10, "tests/bounds/test_collective_bound.py")]},
-    "docs/cli.md": {"console": [(22, CONSOLE)]},
+    "docs/cli.md": {"console": [(23, CONSOLE)]},
     "docs/concepts.md": {"console": [(6, CONSOLE)]},
     "docs/dear.md": {"python": [(10, TORCH)]},
     "docs/engines.md": {"python": [(2, "tests/runtime/test_engines.py")]},

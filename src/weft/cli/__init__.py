@@ -49,6 +49,7 @@ VERBS: Final = {
     "train": "Simulate an iteration of training on a cluster.",
     "reproduce": "Show what papers claim, beside what comes out here.",
     "report": "Write plans, results and traces as one page of HTML.",
+    "studio": "Edit a cluster in the browser, and see comparisons as they come.",
     "run": "Start the ranks of a job on this machine.",
     "probe": "Measure the cluster that a job runs on.",
     "bench": "Time collectives for real, beside other runtimes.",

@@ -12,9 +12,12 @@ function showSections(sections) {
   const contents = sections.length > 2
     ? [element("nav", { "aria-label": "Sections" }, element("ul", {}, links))]
     : [];
-  return [...contents, ...sections.map((section, index) =>
-    element("section", { id: "section-" + index, class: section.kind },
-      element("h2", {}, section.title), KINDS_OF_SECTIONS[section.kind](section)))];
+  return [...contents, ...sections.map(showSection)];
+}
+
+function showSection(section, index) {
+  return element("section", { id: "section-" + index, class: section.kind },
+    element("h2", {}, section.title), KINDS_OF_SECTIONS[section.kind](section));
 }
 
 function showReport(report, target) {

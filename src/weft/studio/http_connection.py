@@ -1,0 +1,76 @@
+"""One connection of a browser: bounded in number and time, and errors of HTTP itself answered in JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from weft import limits
+from weft.studio.api_bodies import Problem
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
+
+REQUEST_S: Final = 10.0
+"""Seconds in which the head of a request has to arrive, and its body once more."""
+
+
+class StudioConnection(H11Protocol):
+    """HTTP as uvicorn speaks it, with a deadline for heads of requests and a bound on connections."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return cycle is not None and not cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, or refuse a connection too many."""
+        super().connection_made(transport)
+        if len(self.connections) > limits.MAX_STUDIO_CONNECTIONS:
+            self._answer(429, "Too Many Requests", "too many connections are open", "Try again in a second.")
+        else:
+            self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; while no request is complete, the deadline stays."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request."""
+        self._answer(400, "Bad Request", msg.rstrip(".").lower(), "Send a request of HTTP/1.1.")
+
+    def _watch(self) -> None:
+        """Keep a deadline exactly while the head of a request is awaited."""
+        if self._is_answering and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        elif not self._is_answering and self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_S, self._close)
+
+    def _close(self) -> None:
+        self._deadline = None
+        if not self._is_answering:
+            self.transport.close()
+
+    def _answer(self, status: int, phrase: str, error: str, what_to_do: str) -> None:
+        body = msgspec.json.encode(Problem(error, what_to_do))
+        head = (
+            f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
