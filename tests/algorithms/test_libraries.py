@@ -124,6 +124,13 @@ def test_gloo_cuts_chunks_into_two_segments_or_more_of_at_most_a_mebibyte(size: 
     assert np.array_equal(made.dst, (made.src - 1) % 4)
 
 
+@pytest.mark.parametrize("spec", ["switch:2", "hosts:4,4", "switch:64", "switch:300"])
+def test_gloos_segments_grow_where_there_would_be_millions_of_transfers(spec: str) -> None:
+    topology = load_topology(spec)
+    most, least = gloo_ring.all_reduce(topology, size_bytes=1 << 40), gloo_ring.all_reduce(topology)
+    assert most.transfers <= max(1 << 20, least.transfers)
+
+
 def test_gloos_halving_doubling_is_rabenseifners_for_a_power_of_two() -> None:
     topology = load_topology("switch:8")
     ours = find("halving_doubling").build(topology, "all_reduce")

@@ -6,7 +6,9 @@ rank, and a chunk has two segments or more, each of at most 1 MiB, so that one s
 next one arrives.
 
 The schedule has a step for each segment. Gloo has at most two of them on their way, and starts handing out
-when all sums of a rank are there; the simulator does without either.
+when all sums of a rank are there; the simulator does without either. Of buffers so large that a schedule
+would have more than a million transfers, segments are larger here than Gloo's: their time is that of the
+bytes, and the table would fill gigabytes.
 
 References
 ----------
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _NAME = "gloo_ring"
 _LONGEST_SEGMENT: Final = 1 << 20
 _FEWEST_SEGMENTS: Final = 2
+_MOST_ROWS: Final = 1 << 20
 
 
 def all_reduce(topology: Topology, *, size_bytes: int | None = None) -> Schedule:
@@ -40,6 +43,7 @@ def all_reduce(topology: Topology, *, size_bytes: int | None = None) -> Schedule
         Any cluster.
     size_bytes
         Size of the buffer, which decides how many segments there are; without it, two for each chunk.
+        Segments are of at most 1 MiB, and larger where there would be more than a million transfers.
 
     Returns
     -------
@@ -67,7 +71,8 @@ def all_reduce(topology: Topology, *, size_bytes: int | None = None) -> Schedule
     parts = _FEWEST_SEGMENTS
     if size_bytes is not None:
         check_count(_NAME, "size_bytes", size_bytes)
-        parts = max(parts, -(-size_bytes // (_LONGEST_SEGMENT * ranks)))
+        most = _MOST_ROWS // max(1, 2 * ranks * (ranks - 1))
+        parts = max(parts, min(most, -(-size_bytes // (_LONGEST_SEGMENT * ranks))))
     return _round_trips(topology, "all_reduce", list(range(ranks))[::-1], (Op.REDUCE, Op.COPY), parts)
 
 
