@@ -77,7 +77,7 @@ def command(
     from weft.cli.inputs import obtain_network
     from weft.planning import Plan, load_plan, plan_steps
     from weft.planning.plan_file import encode_plan
-    from weft.sweeps import open_executor
+    from weft.sweeps import abandon, open_executor
 
     check_outputs(output, page, as_json=as_json)
     limit, began = how["time_limit"], time.monotonic()
@@ -97,6 +97,8 @@ def command(
         how |= {"algorithms": algorithms or None, "warm_start": known, "progress": report}
         with nullcontext() if executor is None else open_executor(executor, jobs) as pool:
             found, is_interrupted = _last_of(plan_steps(network, sizes or None, executor=pool, **how))
+            if is_interrupted and pool is not None:
+                abandon(pool)  # what is built now is not waited for
         data = b"" if output is None else encode_plan(found)
     if output is not None:
         write_output(output, data)

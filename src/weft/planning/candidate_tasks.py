@@ -46,10 +46,6 @@ class CandidateText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     refused: tuple[str, str] | None = None
 
 
-class _TooLate(Exception):
-    """The time of a plan is over."""
-
-
 def build_on(
     executor: Executor,
     recipes: Sequence[Recipe],
@@ -79,30 +75,19 @@ def build_on(
     WeftError
         If a worker fails; names the recipe.
     """
-
-    def check() -> bool:
-        if is_late():
-            raise _TooLate
-        return False
-
     sent = [recipe for recipe in recipes if _travels(recipe)]
     network = write_network(topology)
     tasks = [_make_task(recipe, network, topology, collective, root, expected_bytes) for recipe in sent]
-    left = list(recipes)
-    with closing(stream_tasks(tasks, executor, ahead=_AHEAD, stopped=check)) as stream:
-        try:
-            while left:
-                check()
-                if _travels(left[0]):
-                    found = _receive(next(stream).require(), left[0], topology, collective, root)
-                else:
-                    found = build(left[0], topology, collective, root, expected_bytes)
-                del left[0]
-                yield found
-        except _TooLate:
-            stream.close()
-    for recipe in left:
-        yield refuse_as_too_slow(recipe.algorithm.name)
+    with closing(stream_tasks(tasks, executor, ahead=_AHEAD, until=is_late)) as stream:
+        for recipe in recipes:
+            if is_late():
+                yield refuse_as_too_slow(recipe.algorithm.name)
+            elif not _travels(recipe):
+                yield build(recipe, topology, collective, root, expected_bytes)
+            elif (outcome := next(stream, None)) is not None:
+                yield _receive(outcome.require(), recipe, topology, collective, root)
+            else:  # it has become late meanwhile, and stays so
+                yield refuse_as_too_slow(recipe.algorithm.name)
 
 
 def _make_task(

@@ -5,7 +5,7 @@ executor of `concurrent.futures` runs them: `open_executor` makes those that the
 """
 
 from weft.sweeps.executors import open_executor
-from weft.sweeps.task_runner import TaskOutcome, run_tasks, stream_tasks
+from weft.sweeps.task_runner import TaskOutcome, abandon, run_tasks, stream_tasks
 from weft.sweeps.task_text import SweepTask
 
-__all__ = ["SweepTask", "TaskOutcome", "open_executor", "run_tasks", "stream_tasks"]
+__all__ = ["SweepTask", "TaskOutcome", "abandon", "open_executor", "run_tasks", "stream_tasks"]

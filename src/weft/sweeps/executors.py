@@ -6,15 +6,17 @@ import multiprocessing
 import os
 import signal
 import threading
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import connection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from weft.errors import InputError, MissingPackageError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_Found = TypeVar("_Found")
 
 KINDS: Final = "processes, mpi, dask:ADDRESS or ray"
 
@@ -93,6 +95,16 @@ def _ray_address() -> str | None:
 class WorkerProcesses(ProcessPoolExecutor):
     """Processes of this machine that end at once when a sweep is stopped."""
 
+    def submit(self, fn: Callable[..., _Found], /, *args: Any, **kwargs: Any) -> Future[_Found]:
+        """Run a function in a process; an interrupt is raised behind it, and not while a process starts."""
+        if threading.current_thread() is not threading.main_thread():
+            return super().submit(fn, *args, **kwargs)
+        with noting_interrupts() as interrupted:
+            future = super().submit(fn, *args, **kwargs)
+        if interrupted():
+            raise KeyboardInterrupt
+        return future
+
     def abandon(self) -> None:
         """Kill the processes.
 
@@ -113,7 +125,7 @@ def _open_processes(jobs: int) -> Iterator[Executor]:
         executor.abandon()
         executor.shutdown(wait=False)
         raise
-    executor.shutdown()
+    executor.shutdown(cancel_futures=True)
 
 
 def _begin_worker() -> None:

@@ -1,7 +1,7 @@
 """Run the tasks of a sweep on an executor: some ahead, collected in order, ended together.
 
-Whatever ends a sweep early (an error, Ctrl-C, a deadline, a caller that wants no more) ends its tasks too:
-those that wait are cancelled, or an executor with a method `abandon` is told to end those under way as well.
+Whatever ends a sweep early (an error, Ctrl-C, a deadline) ends its tasks too: those that wait are cancelled,
+or an executor with a method `abandon` is told to end those under way as well.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ def stream_tasks(
     ahead: int = AHEAD,
     deadline_s: float | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    until: Callable[[], bool] = lambda: False,
     all_or_none: bool = False,
 ) -> Generator[TaskOutcome, None, None]:
     """Give the outcome of every task, in order, each as soon as those before it are there.
@@ -126,12 +127,16 @@ def stream_tasks(
     deadline_s
         Seconds of wall-clock time that all of them may take; None for no limit.
     stopped
-        Asked several times a second whether to give up; it may also raise.
+        Asked several times a second whether to give up.
+    until
+        Asked as often whether to end without an error: no further outcomes are given then.
     all_or_none
-        Whether a task that fails is given at once, before those that are collected first.
+        Whether a task that fails ends them all, also before those in front of it are done.
 
     Raises
     ------
+    WeftError
+        If a task fails and `all_or_none` is set: as of `TaskOutcome.require`.
     TimedOut
         If they are not done within `deadline_s`; says how many are.
     KeyboardInterrupt
@@ -139,11 +144,9 @@ def stream_tasks(
     """
     if deadline_s is not None and not deadline_s > 0:
         raise InputError(f"a deadline of {deadline_s} seconds: give more than 0, or None for none")
-    run = _Run(tasks, progress, deadline_s, stopped)
-    if executor is None:
-        yield from run.here()
-    else:
-        yield from run.on(executor, max(ahead, 1), all_or_none=all_or_none)
+    run = _Run(tasks, progress, deadline_s, stopped, until)
+    outcomes = run.here() if executor is None else run.on(executor, max(ahead, 1), all_or_none=all_or_none)
+    yield from outcomes
 
 
 class _Run:
@@ -155,8 +158,10 @@ class _Run:
         progress: Callable[[str, int, int], None] | None,
         deadline_s: float | None,
         stopped: Callable[[], bool],
+        until: Callable[[], bool],
     ) -> None:
-        self.tasks, self.progress, self.deadline_s, self.stopped = tasks, progress, deadline_s, stopped
+        self.tasks, self.progress, self.deadline_s = tasks, progress, deadline_s
+        self.stopped, self.until = stopped, until
         self.began = time.monotonic()
 
     def report(self, done: int) -> None:
@@ -174,6 +179,8 @@ class _Run:
         """Run them in this process."""
         for done, task in enumerate(self.tasks):
             self.report(done)
+            if self.until():
+                return
             yield _read(task, run_text(_core.version(), task.function, task.text))
         self.report(len(self.tasks))
 
@@ -181,27 +188,29 @@ class _Run:
         """Run them on an executor."""
         waiting: deque[tuple[SweepTask, Future[str]]] = deque()
         following, collected = iter(self.tasks), 0
-        is_over = False
+        has_failed = True
         try:
             self.report(0)
             while True:
                 while len(waiting) < ahead and (task := next(following, None)) is not None:
                     waiting.append((task, _submit(executor, task)))
-                if not waiting:
+                if not waiting or self.until():
                     break
                 wait([future for _, future in waiting if not future.done()], _PATIENCE_S, FIRST_COMPLETED)
-                finished = sum(future.done() for _, future in waiting)
-                self.report(collected + finished)
+                done = [(task, future) for task, future in waiting if future.done()]
+                self.report(collected + len(done))
                 if all_or_none:
-                    outcomes = (_collect(task, future) for task, future in waiting if future.done())
-                    yield from (outcome for outcome in outcomes if outcome.text is None)
+                    for task, future in done:
+                        _collect(task, future).require()
                 while waiting and waiting[0][1].done():
                     collected += 1
                     yield _collect(*waiting.popleft())
-            is_over = True
+            has_failed = False
+        except GeneratorExit:
+            has_failed = False
+            raise
         finally:
-            if not is_over:
-                _end(executor, [future for _, future in waiting])
+            _end(executor, [future for _, future in waiting if not future.done()], has_failed=has_failed)
 
 
 def _submit(executor: Executor, task: SweepTask) -> Future[str]:
@@ -233,11 +242,21 @@ def _read(task: SweepTask, text: object) -> TaskOutcome:
     return TaskOutcome(task, reply.result, reply.problem, reply.exit_code)
 
 
-def _end(executor: Executor, futures: list[Future[str]]) -> None:
-    """End what is not done."""
-    abandon = getattr(executor, "abandon", None)
-    if abandon is not None:
-        abandon()
-        return
-    for future in futures:
-        future.cancel()
+def _end(executor: Executor, futures: list[Future[str]], *, has_failed: bool) -> None:
+    """End what is not done.
+
+    An executor with a method `abandon` drops waiting tasks itself when it is closed; after a failure it is
+    told to end those under way at once.
+    """
+    if not hasattr(executor, "abandon"):
+        for future in futures:
+            future.cancel()
+    elif futures and has_failed:
+        abandon(executor)
+
+
+def abandon(executor: Executor) -> None:
+    """End at once what an executor runs, if it can do that; it is of no further use then."""
+    end = getattr(executor, "abandon", None)
+    if end is not None:
+        end()
