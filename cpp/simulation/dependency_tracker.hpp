@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <stdexcept>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct Event {
     int64_t time;
     int32_t id;  // a segment, or a link for link_free
     Kind kind : 4;
-    uint32_t hop : 28;  // place on its path, for Kind::hop
+    uint32_t hop : 28;  // for Kind::hop, where it is: on its path, or in a table of at most 2^27 links of paths
 
     Event(int64_t when, int32_t what, Kind event, uint32_t at = 0) : time(when), id(what), kind(event), hop(at) {}
 };
@@ -95,7 +96,7 @@ private:
     const Rows& rows_;
     EventQueue& queue_;
     Bulk<State> state_;
-    std::vector<Wait> waits_;
+    std::deque<Wait> waits_;  // grows without copies: on a busy network it is larger than all else
     std::vector<int32_t> ready_, handed_;
     std::vector<int32_t> due_;
     bool applying_ = false;

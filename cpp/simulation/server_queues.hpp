@@ -10,7 +10,7 @@
 
 namespace weft {
 
-template <typename Waiting>  // `Waiting::later(a, b)`: b goes first
+template <typename Waiting>  // `Waiting::Later` compares two of them: the second goes first
 class ServerQueues {
 public:
     explicit ServerQueues(size_t servers) : servers_(servers) {}
@@ -18,7 +18,7 @@ public:
     void offer(int32_t server, const Waiting& next) {
         auto& waiting = servers_[server].waiting;
         waiting.push_back(next);
-        std::push_heap(waiting.begin(), waiting.end(), Waiting::later);
+        std::push_heap(waiting.begin(), waiting.end(), typename Waiting::Later());
         touch(server);
     }
 
@@ -35,7 +35,7 @@ public:
             server.touched = false;
             if (server.waiting.empty()) continue;
             if (server.free_at <= now) {
-                std::pop_heap(server.waiting.begin(), server.waiting.end(), Waiting::later);
+                std::pop_heap(server.waiting.begin(), server.waiting.end(), typename Waiting::Later());
                 Waiting next = server.waiting.back();
                 server.waiting.pop_back();
                 serve(number, next);

@@ -76,10 +76,12 @@ private:
         int32_t what;
         uint32_t hop;
 
-        static bool later(const Waiting& a, const Waiting& b) {
-            if (a.priority != b.priority) return a.priority > b.priority;
-            return a.task != b.task ? a.task > b.task : a.key > b.key;
-        }
+        struct Later {
+            bool operator()(const Waiting& a, const Waiting& b) const {
+                if (a.priority != b.priority) return a.priority > b.priority;
+                return a.task != b.task ? a.task > b.task : a.key > b.key;
+            }
+        };
     };
 
     int64_t duration(int32_t resource, int64_t bytes) {
