@@ -278,3 +278,23 @@ def test_the_description_is_openapi_with_schemas_that_hold(studio: Studio) -> No
     with pytest.raises(jsonschema.ValidationError):
         check("EditBody", {"action": "burn", "a": "0", "b": "1"})
     studio.ask("DELETE", path)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /api/counts HTTP/1.1\r\nHost: 127.0.0.1",
+        (
+            b"POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        ),
+    ],
+    ids=["head", "body"],
+)
+def test_a_request_that_never_ends_is_not_waited_for(studio: Studio, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", studio.port), timeout=60) as slow:
+        slow.sendall(sent % (studio.port, studio.token.encode()) if b"%d" in sent else sent)
+        found = b""
+        while b"}" not in found and (part := slow.recv(65536)):
+            found += part
+    assert found == b"" or found.startswith(b"HTTP/1.1 408 ")
