@@ -1,4 +1,4 @@
-"""Ray as an executor of `concurrent.futures`: what is submitted becomes a remote function."""
+"""Ray as an executor of `concurrent.futures`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RayExecutor(Executor):
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._remote: dict[Callable[..., Any], Any] = {}
+        self._remote = ray.remote(_call).options(max_retries=0)
         self._pending: dict[Future[Any], Any] = {}
         self._lock = threading.Lock()
         self._is_closed = False
@@ -37,9 +37,7 @@ class RayExecutor(Executor):
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("this executor is shut down")
-            if fn not in self._remote:
-                self._remote[fn] = self._ray.remote(fn).options(max_retries=0)
-            reference = self._remote[fn].remote(*args, **kwargs)
+            reference = self._remote.remote(fn, *args, **kwargs)
             future: Future[_Found] = reference.future()
             self._pending[future] = reference
         future.add_done_callback(self._forget)
@@ -88,6 +86,8 @@ def open_ray(address: str | None, jobs: int, timeout_s: float) -> Iterator[Execu
     # Before the import, which reads it: Weft sends nothing to anybody unasked, and a cluster that it starts
     # does not either.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # By default workers of Ray yield to everything else (niceness 15): on a busy machine they would not get on.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         import ray
     except ImportError as error:
@@ -113,6 +113,11 @@ def open_ray(address: str | None, jobs: int, timeout_s: float) -> Iterator[Execu
             executor.shutdown(cancel_futures=True)
     finally:
         ray.shutdown()
+
+
+def _call(fn: Callable[..., _Found], /, *args: Any, **kwargs: Any) -> _Found:
+    """Call a function in a worker; Ray takes no built-in functions for remote ones."""
+    return fn(*args, **kwargs)
 
 
 def _answer() -> None:
