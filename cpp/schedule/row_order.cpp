@@ -2,11 +2,60 @@
 #include "schedule/row_order.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace weft {
 
-std::optional<std::vector<int64_t>> row_order(const std::vector<std::span<const int32_t>>& keys) {
+namespace {
+
+using Keys = std::vector<std::span<const int32_t>>;
+
+// All keys of a row but the first in one word: comparing words is comparing rows.
+class Packing {
+public:
+    explicit Packing(const Keys& keys) : keys_(keys) {
+        for (size_t key = 1; key < keys.size(); ++key) {
+            auto [least, most] = std::ranges::minmax_element(keys[key]);
+            base_.push_back(*least);
+            width_.push_back(std::bit_width(static_cast<uint64_t>(int64_t{*most} - *least)));
+            bits_ += width_.back();
+        }
+    }
+
+    int bits() const { return bits_; }
+
+    uint64_t pack(int64_t row) const {
+        uint64_t word = 0;
+        for (size_t key = 1; key < keys_.size(); ++key) {
+            word = word << width_[key - 1] | static_cast<uint64_t>(keys_[key][row] - base_[key - 1]);
+        }
+        return word;
+    }
+
+private:
+    const Keys& keys_;
+    int bits_ = 0;
+    std::vector<int64_t> base_;
+    std::vector<int> width_;
+};
+
+// Sorts ascending rows by their words; false if a word and a row's place here need more than 64 bits.
+bool sort_packed(std::span<int64_t> rows, const Packing& packing, std::vector<uint64_t>& words) {
+    int place_bits = std::bit_width(rows.size());
+    if (packing.bits() + place_bits > 64) return false;
+    words.resize(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) words[i] = packing.pack(rows[i]) << place_bits | i;
+    std::sort(words.begin(), words.end());
+    uint64_t places = (uint64_t{1} << place_bits) - 1;
+    for (uint64_t& word : words) word = static_cast<uint64_t>(rows[word & places]);
+    std::copy(words.begin(), words.end(), rows.begin());
+    return true;
+}
+
+}  // namespace
+
+std::optional<std::vector<int64_t>> row_order(const Keys& keys) {
     auto before = [&](int64_t a, int64_t b) {
         for (const auto& key : keys) {
             if (key[a] != key[b]) return key[a] < key[b];
@@ -33,8 +82,11 @@ std::optional<std::vector<int64_t>> row_order(const std::vector<std::span<const 
     std::partial_sum(start.begin(), start.end(), start.begin());
     std::vector<int64_t> next(start.begin(), start.end() - 1);
     for (int64_t i = 0; i < rows; ++i) order[next[first[i] - base]++] = i;
+    Packing packing(keys);
+    std::vector<uint64_t> words;
     for (int64_t step = 0; step < range; ++step) {
-        std::sort(order.begin() + start[step], order.begin() + start[step + 1], before);
+        std::span<int64_t> same(order.begin() + start[step], order.begin() + start[step + 1]);
+        if (!sort_packed(same, packing, words)) std::sort(same.begin(), same.end(), before);
     }
     return order;
 }
