@@ -15,7 +15,15 @@ from fuzzing.data_plane import make_heartbeats, make_traffic, read_heartbeats, r
 from fuzzing.record_files import make_flight, make_table, read_flight, read_table
 from fuzzing.schedule_files import make_binary, make_json, make_plan_file, read_plan, read_schedule
 from fuzzing.target import Target
-from fuzzing.topology_files import make_spec, make_topology, read_box_file, read_spec, read_topology_file
+from fuzzing.topology_files import (
+    make_merged,
+    make_spec,
+    make_topology,
+    read_box_file,
+    read_merged,
+    read_spec,
+    read_topology_file,
+)
 
 TARGETS: Final = {
     "schedule": Target(make_binary, read_schedule),
@@ -29,6 +37,7 @@ TARGETS: Final = {
     "slurm-yaml": Target(functools.partial(make_topology, "*.slurm.yaml"), read_topology_file),
     "ibnetdiscover": Target(functools.partial(make_topology, "*.ibnetdiscover.txt"), read_topology_file),
     "box": Target(functools.partial(make_topology, "*.xml"), read_box_file),
+    "merged": Target(make_merged, read_merged),
     "spec": Target(make_spec, read_spec),
     "ni-table": Target(make_table, read_table),
     "flight": Target(make_flight, read_flight),

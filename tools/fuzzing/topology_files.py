@@ -24,7 +24,7 @@ from weft.errors import WeftError
 from weft.files import decode_text
 from weft.topology import Topology, load_topology
 from weft.topology.cluster_fabric import ClusterFabric, join_cluster
-from weft.topology.cluster_import import fabric_kind, read_fabric
+from weft.topology.cluster_import import fabric_kind, import_cluster, read_fabric
 from weft.topology.load import read_topology
 from weft.topology.nccl_xml import parse_nccl_box
 from weft.topology.toml_file import format_toml
@@ -96,6 +96,38 @@ def fabrics() -> list[ClusterFabric]:
     """Networks of the tests that are small."""
     texts = [topology_files(pattern)[0].decode() for pattern in ("*.ibnetdiscover.txt", "*.slurm.yaml")]
     return [read_fabric(text, "fabric", str(fabric_kind(text))) for text in texts]
+
+
+_PART: Final = b"\n#### next file\n"
+
+
+@functools.cache
+def merged_files() -> list[list[bytes]]:
+    """Files that belong together: cables, the same machines as Slurm names them, and a machine's inside."""
+    cables = topology_files("*.ibnetdiscover.txt")[0]
+    nodes = read_fabric(cables.decode(), "fabric", "ibnetdiscover").nodes
+    machines = f"SwitchName=all Nodes={','.join(nodes)}\n".encode()
+    boxes = [*topology_files("*.nvidia-smi.txt"), *topology_files("*.nccl.xml")]
+    return [[cables, machines, box] for box in boxes]
+
+
+def make_merged(chance: Chance) -> bytes:
+    """Files that belong together, one of which is changed."""
+    files = list(chance.choice(merged_files()))
+    place = chance.randrange(len(files))
+    files[place] = change_text(files[place], chance, chance.choice(merged_files())[place])
+    return _PART.join(files)
+
+
+def read_merged(data: bytes) -> bool:
+    """Import several files as one cluster, and use what comes of it."""
+    with tempfile.TemporaryDirectory(prefix="weft-fuzz-") as folder:
+        paths = []
+        for number, part in enumerate(data.split(_PART)[:3]):
+            path = Path(folder, str(number))
+            path.write_bytes(part)
+            paths.append(str(path))
+        return use_topology(import_cluster(paths[:2], boxes=paths[2:]).topology)
 
 
 def read_spec(data: bytes) -> bool:
