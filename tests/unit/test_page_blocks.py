@@ -56,6 +56,7 @@ RUN_BY: dict[str, dict[str, list[tuple[int, str]]]] = {
     "docs/report.md": {"python": [(1, "tests/unit/test_python_blocks.py")]},
     "docs/runtime.md": {"python": [(3, "tests/runtime/test_pages.py")]},
     "docs/schedule.md": {"python": [(4, "tests/schedule/test_docs.py")]},
+    "docs/sweeps.md": {"console": [(1, CONSOLE)], "python": [(1, "tests/unit/test_python_blocks.py")]},
     "docs/topology.md": {"console": [(1, CONSOLE)], "python": [(1, "tests/topology/test_load.py")]},
     "docs/training.md": {"python": [(2, "tests/training/test_pages.py")]},
     "docs/tutorial.md": {"console": [(9, CONSOLE)], "python": [(2, "tests/cli/test_tutorial.py")]},

@@ -21,6 +21,7 @@ BLOCK = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
         ("docs/planning.md", 1),
         ("docs/own-algorithm.md", 2),
         ("docs/report.md", 1),
+        ("docs/sweeps.md", 1),
     ],
     ids=str,
 )

@@ -86,7 +86,7 @@ def open_ray(address: str | None, jobs: int, timeout_s: float) -> Iterator[Execu
     # Before the import, which reads it: Weft sends nothing to anybody unasked, and a cluster that it starts
     # does not either.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # By default workers of Ray yield to everything else (niceness 15): on a busy machine they would not get on.
+    # By default workers of Ray yield to everything else (niceness 15): on a busy machine they hardly run.
     os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         import ray
