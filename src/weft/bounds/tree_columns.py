@@ -29,8 +29,8 @@ _MOST_CENTRES: Final = 4096
 _SHARPNESS: Final = 0.43
 """How many times the price of a link doubles with one more tree on it."""
 
-_DEPTH_PRICE: Final = 0.05
-"""What one more level costs, in average edges: more makes shallower trees and less even load."""
+DEPTH_PRICE: Final = 0.05
+"""What one more level of a tree costs by default."""
 
 _SEED: Final = 1
 """Decides ties."""
@@ -153,7 +153,12 @@ def _farthest(topology: Topology) -> NDArray[np.int32]:
 
 
 def grow_trees(
-    topology: Topology, roots: NDArray[np.int32], halves: tuple[bool, bool], trees: int, sweeps: int = 6
+    topology: Topology,
+    roots: NDArray[np.int32],
+    halves: tuple[bool, bool],
+    trees: int,
+    sweeps: int = 6,
+    depth_price: float = DEPTH_PRICE,
 ) -> tuple[TreeColumns, NDArray[np.float64]]:
     """Trees that load the links evenly, and the prices of the links that led to them.
 
@@ -168,6 +173,8 @@ def grow_trees(
         Where the trees begin, and how many there are.
     sweeps
         How often each is taken out and grown again; more spread the load more evenly.
+    depth_price
+        What one more level costs, in average edges: more makes shallower trees and less even load.
     """
     # Feeling its own load after every edge makes a tree best, but costs ranks x links on switches.
     raise_every = 1 if topology.ranks <= (256 if topology.direct else 128) else 4
@@ -183,7 +190,7 @@ def grow_trees(
         sweeps=sweeps,
         raise_every=raise_every,
         sharpness=_SHARPNESS,
-        depth_price=_DEPTH_PRICE,
+        depth_price=depth_price,
         up=halves[0],
         down=halves[1],
         seed=_SEED,

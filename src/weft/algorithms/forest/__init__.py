@@ -33,7 +33,14 @@ from weft.algorithms.forest.timetable import (
     make_schedule,
     make_timetable,
 )
-from weft.bounds.tree_columns import TREE_COLLECTIVES, TreeColumns, find_centres, find_radius, grow_trees
+from weft.bounds.tree_columns import (
+    DEPTH_PRICE,
+    TREE_COLLECTIVES,
+    TreeColumns,
+    find_centres,
+    find_radius,
+    grow_trees,
+)
 from weft.errors import InputError
 from weft.schedule import ScheduleBuilder, passes
 
@@ -63,6 +70,12 @@ _ROWS: Final = 1 << 19
 _FEWEST: Final = 512
 _MOST_ROWS: Final = 1 << 20
 """Trees by default where `_ROWS` would allow few, unless their transfers are more than this."""
+
+_CROWDED: Final = 3 * _ROWS
+_FEWER_HOPS: Final = 4
+_STEEP_DEPTH_PRICE: Final = 0.2
+"""Links that all trees which would be wanted cross, on networks with switches, beyond which trees are few for
+their depth. Then no more than so many links count for each transfer, and this price keeps trees shallow."""
 
 _SLACK: Final = 2
 """Links that a root may be farther from the middle of the network than need be."""
@@ -274,13 +287,26 @@ def _tree_count(topology: Topology, halves: int, trees: int | None, size_bytes: 
         raise InputError(f"{NAME}: size_bytes is {size_bytes}, expected at least 1")
     if trees is not None:
         return trees
-    radius = find_radius(topology)
-    wanted = max(_TREES_PER_LINK * radius, min(_ENOUGH, _TREES_PER_RANK * topology.ranks))
-    # A transfer through switches costs as many times more as it crosses links.
-    hops = 1 if topology.direct else max(2, radius)
+    wanted, hops = _wanted(topology)
+    if _is_crowded(topology, halves):
+        hops = min(hops, _FEWER_HOPS)
     cheap = max(_ROWS // (edges * hops), min(_FEWEST // hops, _MOST_ROWS // (edges * hops)), 1)
     useful = _MOST if size_bytes is None else max(_FEWEST_CHUNKS, size_bytes // _LEAST_CHUNK_BYTES)
     return min(wanted, cheap, useful, _MOST)
+
+
+def _wanted(topology: Topology) -> tuple[int, int]:
+    """Trees that fill the pipeline of a gigabyte, and how many links a transfer counts for."""
+    radius = find_radius(topology)
+    trees = max(_TREES_PER_LINK * radius, min(_ENOUGH, _TREES_PER_RANK * topology.ranks))
+    # A transfer through switches costs as many times more as it crosses links.
+    return trees, 1 if topology.direct else max(2, radius)
+
+
+def _is_crowded(topology: Topology, halves: int) -> bool:
+    """Whether a switched network is so large that there can be only few of the trees that would be wanted."""
+    trees, hops = _wanted(topology)
+    return not topology.direct and trees * hops * halves * (topology.ranks - 1) > _CROWDED
 
 
 def _schedule(
@@ -288,7 +314,8 @@ def _schedule(
 ) -> Schedule:
     topology = builder.topology
     sweeps = 6 if topology.ranks <= 64 else int(topology.direct)
-    grown, _ = grow_trees(topology, roots, halves, builder.chunks, sweeps)
+    depth_price = _STEEP_DEPTH_PRICE if _is_crowded(topology, sum(halves)) else DEPTH_PRICE
+    grown, _ = grow_trees(topology, roots, halves, builder.chunks, sweeps, depth_price)
     timetable = _fit(topology, grown, size_bytes)
     busiest = busiest_ticks(topology, timetable.trees, make_clock(topology))
     builder.note(f"{len(grown)} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all")
