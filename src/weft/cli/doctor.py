@@ -60,7 +60,7 @@ EXTRAS: Final = (
     Extra("torch", "training with PyTorch", "pip install torch", package="torch"),
     Extra("mpi4py", "running under mpirun and srun", "pip install mpi4py", package="mpi4py"),
     Extra("networkx", "topologies from networkx graphs", "pip install networkx", package="networkx"),
-    Extra("starlette", "weft studio", "pip install weft[studio]", package="starlette"),
+    Extra("starlette", "weft studio", "pip install starlette uvicorn", package="starlette"),
     Extra("Open MPI", "running under mpirun", "apt install openmpi-bin libopenmpi-dev", programs=("mpirun",)),
     Extra("iproute2", "emulated clusters", "apt install iproute2", programs=("ip",)),
     Extra(
