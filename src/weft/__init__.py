@@ -5,9 +5,11 @@ The public names are loaded on first use, so that ``import weft`` costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # type checkers know the name; importing typing would be most of what this module takes
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from weft import (
         algorithms,
         bounds,
