@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-OPTIONAL = ("torch", "mpi4py", "networkx", "starlette", "uvicorn")
+OPTIONAL = ("torch", "mpi4py", "networkx", "starlette", "uvicorn", "distributed", "ray")
 HIDING = """
 import importlib.machinery, os, sys
 
@@ -54,6 +54,8 @@ def run(folder: Path, *words: str, hidden: tuple[str, ...] = OPTIONAL) -> subpro
     [
         ("train ring:2 --model model.py:make_model", "torch"),
         ("train ring:2 --model resnet50 --sweep policy=ddp,dear --executor mpi", "mpi4py"),
+        ("compare ring:3 --size 1KiB --executor dask:tcp://127.0.0.1:9", "distributed"),
+        ("plan ring:3 --size 1KiB --executor ray", "ray"),
         ("bench -n 2 -b 1KiB -e 1KiB --against gloo", "torch"),
         ("bench -n 2 -b 1KiB -e 1KiB --against mpi", "mpi4py"),
         ("bench -n 2 -b 1KiB -e 1KiB -d bfloat16", "torch"),
