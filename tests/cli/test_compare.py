@@ -123,7 +123,7 @@ def test_a_narrow_table_keeps_name_time_and_verdict(weft: Run, monkeypatch: pyte
     monkeypatch.setenv("COLUMNS", "40")
     outcome = weft("compare", "ring:4", "--size", "1MiB", "--algorithm", "ring").out
     assert re.search(r"^ring +[0-9.]+ .*yes$", outcome, re.MULTILINE)
-    assert "no room for: " in outcome
+    assert "the terminal is too narrow for: " in outcome
     assert "transfers" in outcome
 
 

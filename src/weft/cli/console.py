@@ -65,7 +65,7 @@ class Console(rich.console.Console):
         if left_out:
             heads = (str(table.columns[index].header) for index in left_out)
             names = (head.replace("-\n", "").replace("\n", " ") for head in heads)
-            self.print_line(f"no room for: {', '.join(names)}", "dim")
+            self.print_line(f"the terminal is too narrow for: {', '.join(names)}", "dim")
 
     def _print_at_least(self, table: Table, width: int) -> None:
         """Print a table that the terminal may have to fold itself, because it needs so many columns."""
