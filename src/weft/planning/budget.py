@@ -11,6 +11,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
+from weft import limits
 from weft.errors import InputError
 from weft.schedule.paths import message_hops
 
@@ -23,6 +24,7 @@ DEFAULT_SECONDS: Final = 60.0
 
 ROW_S: Final = 0.25e-6
 CROSSING_S: Final = 0.4e-6
+_UNESTIMATED_SHARE: Final = 0.25
 _TELLING_S: Final = 0.5
 """What took less than this says little about the machine."""
 
@@ -56,6 +58,23 @@ class Budget:
         pace = self._spent / self._expected if self._spent > _TELLING_S else 1.0
         left = self.left
         return left > 0 and pace * expected <= left
+
+    def allows_rows(self, rows: float) -> bool:
+        """Whether an algorithm that is estimated to have at least so many transfers can be tried in time.
+
+        One of more than Weft accepts refuses at once, or has fewer than estimated and takes some seconds to
+        build; a part of the time must be left for that.
+
+        Examples
+        --------
+        >>> times = iter([0.0, 7.0, 8.0, 9.0])
+        >>> budget = Budget(10.0, clock=lambda: next(times))
+        >>> budget.allows_rows(1e9), budget.allows_rows(1e9), budget.allows_rows(1e6)
+        (True, False, True)
+        """
+        if rows < limits.MAX_TRANSFERS:
+            return self.allows(expect_rows(rows))
+        return self.seconds is None or self.left > _UNESTIMATED_SHARE * self.seconds
 
     def learn(self, expected: float, spent: float) -> None:
         """Take note of what something really took."""

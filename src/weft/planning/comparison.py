@@ -22,7 +22,7 @@ from weft.algorithms.resolver import resolve_algorithms
 from weft.bounds.collective_bound import condition_of, lower_bound
 from weft.errors import InputError, LimitError, check_choice
 from weft.notebook_display import ShortRepr, html_card, record_frame, short_line, short_name
-from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_rows, expect_schedule
+from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_schedule
 from weft.planning.library_rows import refuse_by_default
 from weft.planning.refusals import refuse_as_not_offered, refuse_as_too_slow
 from weft.schedule import COLLECTIVES
@@ -341,8 +341,7 @@ class _Trial:
         budget = self.budget
         too_late = refuse_as_too_slow(algorithm.name, budget.seconds or 0)
         # Estimated from below: what a candidate really takes is known once it is built.
-        least = expect_rows(min(algorithm.cost, 2.0) * self.topology.ranks**2)
-        if not must and not budget.allows(least):
+        if not must and not budget.allows_rows(min(algorithm.cost, 2.0) * self.topology.ranks**2):
             return too_late
         began = time.process_time()
         schedule = algorithm.try_build(

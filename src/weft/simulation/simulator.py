@@ -103,7 +103,7 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class SegmentSearch:
-    """The fastest run, and the wall-clock seconds that the first one, the coarsest, took."""
+    """The fastest run, and the wall-clock seconds that the first one, the coarsest, took without routing."""
 
     result: SimulationResult
     first_seconds: float
@@ -144,6 +144,7 @@ def search_segments(
     else:
         _check_cut(schedule, size_bytes, cut)
         tries, too_fine = [cut], []
+    paths = find_paths(schedule, max_work)
     best: SimulationResult | None = None
     took = first = 0.0
     while tries:
@@ -152,7 +153,9 @@ def search_segments(
             break
         began = time.monotonic()
         try:
-            result = run_once(schedule, size_bytes, tries[0], sharing, element_bytes, max_work=max_work)
+            result = run_once(
+                schedule, size_bytes, tries[0], sharing, element_bytes, max_work=max_work, paths=paths
+            )
         except LimitError:
             if best is None:
                 raise
@@ -185,11 +188,18 @@ def run_once(
     *,
     record: bool = False,
     max_work: float | None = None,
+    paths: Paths | None = None,
 ) -> SimulationResult:
-    """Run a schedule with one segment size; parameters and errors as for `simulate`."""
+    """Run a schedule with one segment size.
+
+    Parameters and errors are those of `simulate`; `paths` are those that `find_paths` finds for the schedule,
+    for callers that run it several times.
+    """
     began = time.process_time()
     check_choice("sharing", sharing, SHARING, ScheduleError)
-    found = _run_engine(schedule, size_bytes, segment_bytes, sharing, element_bytes, record, max_work)
+    if paths is None:
+        paths = find_paths(schedule, max_work)
+    found = _run_engine(schedule, size_bytes, segment_bytes, sharing, element_bytes, record, max_work, paths)
     if found["stuck_row"] >= 0:
         row = found["stuck_row"]
         ends = f"chunk {schedule.chunk[row]} from rank {schedule.src[row]} to {schedule.dst[row]}"
@@ -214,11 +224,11 @@ def _run_engine(
     element_bytes: int,
     record: bool,
     max_work: float | None,
+    paths: Paths,
 ) -> dict[str, Any]:
     topology = schedule.topology
     title = f"simulating {schedule.algorithm} of {units.format_size(size_bytes)} on {topology.name}"
     chunk_bytes = schedule.chunk_bytes(size_bytes, element_bytes)
-    paths = find_paths(schedule, max_work)
     if max_work is not None:
         limits.check_work(title, _estimate(schedule, chunk_bytes, segment_bytes, paths), max_work)
     try:
