@@ -69,6 +69,8 @@ def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: 
         (DATA[: len(DATA) // 2], "damaged"),
         (DATA + b"x", "damaged"),
     ],
+    # The bytes of a plan hold how long it took to make.
+    ids=["empty", "text", "json", "schedule", "magic", "without the last byte", "half", "one byte more"],
 )
 def test_what_is_no_whole_plan_is_refused(data: bytes, problem: str) -> None:
     with pytest.raises(FormatError, match=f"plan.weft: .*{problem}"):

@@ -187,6 +187,13 @@ def test_recorded_hellos_take_no_place_twice_and_give_way_to_members(listener: L
         (Hello.make(1, 2, "job").sign(bytes(32)), "it does not know the job's secret"),
         (Hello.make(1, 2, "job").sign(SECRET)[:-1], "it left before it had proven itself"),
     ],
+    ids=[
+        "another protocol",
+        "one byte",
+        "another version",
+        "another secret",
+        "without the last byte",
+    ],  # some are random
 )
 def test_what_is_no_hello_ends_the_connection_at_once(listener: Listener, words: bytes, reason: str) -> None:
     with connect(listener, words) as peer:
