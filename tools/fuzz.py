@@ -1,7 +1,7 @@
 """Feed Weft what nobody should write: ``.venv/bin/python tools/fuzz.py --minutes 10 --seed 1``.
 
 Every reader of bytes from elsewhere (fuzzing/targets.py) gets inputs in turn, in a process of its own that
-is watched. A finding is an exception that is not a `WeftError`, an error that is not one line of text, a
+is watched. A finding is an exception that is not a `WeftError`, whose text is always one line, a
 crash, one input that takes too long, or memory that grows beyond a bound. It is saved, printed with the
 command that repeats it, and fails the run. The same seed makes the same inputs, and ``--inputs 10000`` ends
 the turn of a target after so many of them. To find memory errors as well, run it with what ``make sanitize``

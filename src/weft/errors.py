@@ -50,7 +50,8 @@ class WeftError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __str__(self) -> str:
-        return shorten(super().__str__(), LONGEST_MESSAGE)
+        # One line: errors quote files and specs, in words of libraries too, and these may hold anything.
+        return printable(shorten(super().__str__(), LONGEST_MESSAGE))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default an exception is remade from its message alone, and those with more to say then fail to

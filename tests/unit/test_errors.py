@@ -82,6 +82,12 @@ def test_a_format_error_says_where_in_which_file() -> None:
     assert str(FormatError("a.json", "is empty")) == "a.json: is empty"
 
 
+def test_an_error_is_one_line_whatever_it_quotes() -> None:
+    error = FormatError("hostile\x1b[2J.toml", "unknown field `coun\x03`\nand another")
+    assert str(error) == "hostile\\x1b[2J.toml: unknown field `coun\\x03`\\nand another"
+    assert error.problem.endswith("\nand another")
+
+
 def test_an_unsupported_error_says_what_would_work() -> None:
     error = UnsupportedError("ring2d", "needs a grid", "use ring")
     assert str(error) == "ring2d: needs a grid; use ring"
