@@ -21,8 +21,8 @@ from weft.training.policies import POLICIES
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"
 PAGE = ROOT / "docs" / "json.md"
-WITHOUT_DOCUMENT = {"lab", "report"}
-"""A group of commands, which have schemas of their own, and a command that writes a page."""
+WITHOUT_DOCUMENT = {"lab", "report", "studio"}
+"""A group of commands, which have schemas of their own, and commands that make pages."""
 
 SCRIPT = """
 import weft

@@ -113,6 +113,11 @@ class WorkerProcesses(ProcessPoolExecutor):
         """
         for process in tuple((self._processes or {}).values()):
             process.kill()
+        # Before Python 3.11.6 the pool's thread may else write for ever to a pipe that nobody reads any more:
+        # https://github.com/python/cpython/issues/94777
+        calls: Any = getattr(self, "_call_queue", None)
+        if calls is not None:
+            calls._reader.close()
 
 
 @contextmanager
@@ -125,6 +130,8 @@ def _open_processes(jobs: int) -> Iterator[Executor]:
         executor.abandon()
         executor.shutdown(wait=False)
         raise
+    if getattr(executor, "_broken", False):  # a process died: the pool's thread may write to nobody as well
+        executor.abandon()
     executor.shutdown(cancel_futures=True)
 
 
