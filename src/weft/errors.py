@@ -51,7 +51,8 @@ class WeftError(Exception):
 
     def __str__(self) -> str:
         # One line: errors quote files and specs, in words of libraries too, and these may hold anything.
-        return printable(shorten(super().__str__(), LONGEST_MESSAGE))
+        text = " ".join(line.strip() for line in super().__str__().splitlines())
+        return printable(shorten(text, LONGEST_MESSAGE))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By default an exception is remade from its message alone, and those with more to say then fail to

@@ -84,7 +84,7 @@ def test_a_format_error_says_where_in_which_file() -> None:
 
 def test_an_error_is_one_line_whatever_it_quotes() -> None:
     error = FormatError("hostile\x1b[2J.toml", "unknown field `coun\x03`\nand another")
-    assert str(error) == "hostile\\x1b[2J.toml: unknown field `coun\\x03`\\nand another"
+    assert str(error) == "hostile\\x1b[2J.toml: unknown field `coun\\x03` and another"
     assert error.problem.endswith("\nand another")
 
 
