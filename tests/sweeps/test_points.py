@@ -237,8 +237,17 @@ def test_a_sweep_that_is_late_says_how_far_it_was() -> None:
     assert done.stderr.count("\n") == 1
 
 
+HEEDING = """
+import signal, sys
+import weft.cli
+# Whoever runs the tests in the background may have interrupts ignored, which processes inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(weft.cli.main())
+"""
+
+
 def test_an_interrupted_plan_on_processes_leaves_none_of_them() -> None:
-    words = [sys.executable, "-m", "weft", "plan", "torus:16x16", "--executor", "processes", "--jobs", "2"]
+    words = [sys.executable, "-c", HEEDING, "plan", "torus:16x16", "--executor", "processes", "--jobs", "2"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 60
     while len(children(process.pid)) < 3:  # two helpers of Python's and a worker
