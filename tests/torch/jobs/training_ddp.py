@@ -17,7 +17,14 @@ import weft.torch
 
 tolerance, *given = WORDS
 named = ("static_graph", "gradient_as_bucket_view", "find_unused_parameters")
-for options in ({}, {"bucket_cap_mb": 0.005}, *({name: True} for name in named)):
+
+
+def train(options):
+    """Train and compare; the DDP model ends here.
+
+    One that outlives its gloo group hangs now and then, whoever averages its gradients: the last reference to
+    the group is then dropped with Python's lock held, and waits for a thread of gloo that wants the lock.
+    """
     net = copy.deepcopy(model)
     ddp = DistributedDataParallel(net, **options)
     if given:
@@ -30,4 +37,8 @@ for options in ({}, {"bucket_cap_mb": 0.005}, *({name: True} for name in named))
     alone.load_state_dict(model.state_dict())
     reference(sgd)
     compare(net.parameters(), float(tolerance))
+
+
+for options in ({}, {"bucket_cap_mb": 0.005}, *({name: True} for name in named)):
+    train(options)
 dist.destroy_process_group()
