@@ -65,6 +65,7 @@ public:
             if (task_of_[id] == kNone) continue;
             add_waiters(static_cast<int32_t>(id));
         }
+        stage_later_writes();
         return std::move(script_);
     }
 
@@ -203,6 +204,21 @@ private:
                 add_waiter(script_.tasks[task_of_[id]].left, target);
                 Task& task = script_.tasks[task_of_[target >> 1]];
                 if (rows_.step[task.row] == rows_.step[segment.row]) stage(task);
+            }
+        }
+    }
+
+    // A write that waits for a staged one of the same step, since both add to one place, waits for the same reads: it is
+    // staged as well. Else two ranks that read each other's place could wait for each other's fetch.
+    void stage_later_writes() {
+        for (size_t id = 0; id < program_.segments.size(); ++id) {
+            const Segment& segment = program_.segments[id];
+            if (dst(segment) != rank_ || script_.tasks[task_of_[id]].stage < 0) continue;
+            for (int32_t edge = segment.when_applied; edge != kNone; edge = program_.edges[edge].next) {
+                uint32_t target = program_.edges[edge].target;
+                bool writes = (target & 1) == 1;
+                Task& task = script_.tasks[task_of_[target >> 1]];
+                if (writes && rows_.step[task.row] == rows_.step[segment.row]) stage(task);
             }
         }
     }

@@ -4,9 +4,9 @@
 // have to go first and for the write before it. `weft::lower` derives that once for engine and runtime alike; this
 // keeps the part that concerns one rank.
 //
-// Every connection carries its segments in row order. That alone rules out deadlock: by induction over the steps,
-// whatever a segment of a step waits for belongs to an earlier one, but for reads of the same step, and a segment
-// that waits for such a read is staged: taken off the connection first, applied later.
+// Every connection carries its segments in row order. That alone rules out deadlock: by induction over the rows,
+// whatever a segment waits for belongs to an earlier one, but for reads of the same step. A segment that waits for such
+// a read, or for a write of the same step that does, is staged: taken off the connection first, applied later.
 //
 // Usually the receiver fetches: it alone knows when the place is free. But where all that the place waits for is the
 // sender's own fetching out of it, as when results go back to the ranks that gave the parts, the sender knows as well, and

@@ -108,6 +108,12 @@ def test_the_native_runtime_adds_in_the_same_order_to_the_bit(tmp_path: Path) ->
     assert ["same" in output for output in said] == [True] * 4
 
 
+@pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
+def test_any_schedule_gives_the_oracles_bits_on_real_ranks(tmp_path: Path, transport: str) -> None:
+    said = run_ranks(tmp_path, 3, JOBS / "interpreter_random.py", transport)
+    assert ["same" in output for output in said] == [True] * 3
+
+
 def test_reads_of_a_step_precede_its_writes() -> None:
     """Two ranks swap what they hold, in one step."""
     builder = ScheduleBuilder("fullmesh:2", "all_reduce", "swap", chunks=1)

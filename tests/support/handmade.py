@@ -71,6 +71,15 @@ def exchange_all_reduce(topology: Topology) -> Schedule:
     return builder.build()
 
 
+def all_at_once_all_reduce(topology: Topology) -> Schedule:
+    """Every place is read, and written several times, in one step."""
+    builder = ScheduleBuilder(topology, "all_reduce", "all at once", chunks=1)
+    for rank in range(topology.ranks):
+        others = [other for other in range(topology.ranks) if other != rank]
+        builder.add(step=0, chunk=0, src=rank, dst=others, op=Op.REDUCE)
+    return builder.build()
+
+
 def direct_all_gather(topology: Topology) -> Schedule:
     builder = ScheduleBuilder(topology, "all_gather", "direct")
     for rank in range(topology.ranks):
@@ -158,6 +167,7 @@ HANDMADE: tuple[Callable[[Topology], Schedule], ...] = (
     chain_reduce,
     ring_all_reduce,
     exchange_all_reduce,
+    all_at_once_all_reduce,
     direct_all_gather,
     direct_reduce_scatter,
     relayed_all_to_all,
