@@ -53,14 +53,15 @@ class Browser:
         os.write(self._write, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
-            for answer in self._receive(deadline - time.monotonic()):
-                if answer.get("id") != self._number:
-                    self.events.append(answer)
-                    continue
-                assert "error" not in answer, (method, answer["error"])
-                found = answer["result"]
-                assert isinstance(found, dict)
-                return found
+            came = self._receive(deadline - time.monotonic())
+            # Events that came in one piece with the answer, also behind it, belong to the next wait.
+            self.events += [message for message in came if message.get("id") != self._number]
+            for answer in came:
+                if answer.get("id") == self._number:
+                    assert "error" not in answer, (method, answer["error"])
+                    found = answer["result"]
+                    assert isinstance(found, dict)
+                    return found
         raise TimeoutError(f"{method}: no answer from the browser in {PATIENCE_S:.0f} s")
 
     def wait_for(self, method: str) -> None:
