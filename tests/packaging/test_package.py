@@ -111,6 +111,11 @@ def test_the_metadata_says_what_weft_is_and_needs(wheel: Path) -> None:
     for field in ("Summary", "Author", "Keywords", "License-Expression", "Requires-Python"):
         assert found[field], field
     assert found["Description-Content-Type"] == "text/markdown"
+    assert found["License-Expression"] == "Apache-2.0 AND MIT"
+    with zipfile.ZipFile(wheel) as archive:
+        carried = [name.partition("/licenses/")[2] for name in archive.namelist() if "/licenses/" in name]
+    assert {"LICENSE", "src/weft/reporting/vendor/LICENSE-uPlot"} <= set(carried)
+    assert set(carried) == set(found.get_all("License-File", []))
     needed = [line for line in found.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(re.split(r"[>=<]", line)[0] for line in needed) == [
         "click",

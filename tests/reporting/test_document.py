@@ -188,7 +188,10 @@ def test_the_library_comes_with_its_licence_and_version() -> None:
     version = re.search(r"v(\d+\.\d+\.\d+)", (VENDOR / "uPlot.iife.min.js").read_text("utf-8")[:200])
     assert version is not None
     assert f"# uPlot {version[1]}" in (VENDOR / "README.md").read_text("utf-8")
-    assert "The MIT License" in (VENDOR / "LICENSE-uPlot").read_text("utf-8")
+    licence = (VENDOR / "LICENSE-uPlot").read_text("utf-8").strip()
+    assert "The MIT License" in licence
+    page = make_page({"version": 1, "title": "empty", "sections": []})
+    assert f"<script>/*!\n{licence}\n*/\n" in page
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = Path(__file__).parent
 _STYLES: Final = ("vendor/uPlot.min.css", "assets/page.css")
-_LIBRARY: Final = "vendor/uPlot.iife.min.js"
+_LIBRARY: Final = _FOLDER / "vendor" / "uPlot.iife.min.js"
+_LICENCE: Final = _FOLDER / "vendor" / "LICENSE-uPlot"
 _MODULES: Final = ("elements", "tables", "chart", "fabric", "timeline", "page")
 """Parts of the page's own script, in the order in which they need each other."""
 
@@ -67,7 +68,9 @@ def compose_page(
     style = _join(_STYLES, styles)
     modules = _join([f"assets/{name}.js" for name in _MODULES], scripts)
     own = f'(function () {{\n"use strict";\n{modules}\n}})();\n'
-    programs = (_read(_FOLDER / _LIBRARY), own)
+    # The MIT licence wants its text in every copy of the library, and every page is one.
+    library = f"/*!\n{_read(_LICENCE).strip()}\n*/\n{_read(_LIBRARY)}"
+    programs = (library, own)
     policy = "; ".join(
         [
             "default-src 'none'",
