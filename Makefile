@@ -48,8 +48,8 @@ MAKEFLAGS += --no-print-directory
 CHECKED := algorithms bounds export packets planning schedule simulation topology training unit verification
 UNCHECKED := test_typing test_python_blocks test_fuzz test_skips
 
-.PHONY: install build demo check test test-all test-suite test-slow explore package lint types stub sanitize \
-	torch-suite frameworks executors docs claims notebooks clean
+.PHONY: install build demo check test test-all test-tools test-suite test-slow explore package lint types stub \
+	sanitize torch-suite frameworks executors docs claims notebooks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -82,6 +82,7 @@ $(BUILT): $(INSTALLED) CMakeLists.txt $(wildcard cpp/* cpp/*/*)
 	@touch $@
 
 demo: $(BUILT)
+	@PYTHON=$(PYTHON) tools/system-packages demo
 	@mkdir -p build/demo
 	@echo "demo: every all-reduce on an 8x8 torus"
 	@$(COMPARE) 'torus:8x8@bw=16GB/s,lat=150ns' --size 64MiB
@@ -101,22 +102,26 @@ demo: $(BUILT)
 	*) echo "$$problem" >&2; exit 1 ;; \
 	esac
 
+# What only tests need. Not of make check, whose tests start no jobs and no browser.
+test-tools:
+	@PYTHON=$(PYTHON) tools/system-packages tests
+
 check: $(BUILT) lint types
 	@echo "check: pytest, no jobs, few examples"
 	@WEFT_EXAMPLES=0.1 $(PYTEST) -m "not slow" $(addprefix tests/,$(CHECKED)) \
 		$(patsubst %,--ignore=tests/unit/%.py,$(UNCHECKED))
 
 # Tests wait for processes now and then, which leaves time for mypy.
-test:
+test: test-tools
 	@began=$$(date +%s) && $(MAKE) install && built=$$(date +%s) && \
 	$(MAKE) lint && $(MAKE) --jobs=2 types test-suite && \
 	echo "test: $$((built - began)) s to install and build, $$(($$(date +%s) - built)) s to test"
 
-test-suite: $(BUILT)
+test-suite: $(BUILT) test-tools
 	@echo "test: pytest"
 	@$(PYTEST) -n $(WORKERS) -m "not slow"
 
-test-slow: $(BUILT)
+test-slow: $(BUILT) test-tools
 	@echo "test-slow: pytest, long matrices and more examples"
 	@WEFT_EXAMPLES=3 $(PYTEST) -n $(WORKERS) -o timeout=900 -o faulthandler_timeout=1200 -m "slow or hypothesis"
 
@@ -160,7 +165,7 @@ stub: $(BUILT)
 	done
 
 # Without torch: the tests that need it are left out, and tools/sanitize says which others and why.
-sanitize:
+sanitize: test-tools
 	@$(MAKE) build VENV=build/$(SANITIZER)/venv BUILD=build/$(SANITIZER) EXTRAS=graph,mpi,dev \
 		DEFINE=--config-settings=cmake.define.WEFT_SANITIZE=$(SANITIZER)
 	@echo "sanitize: $(SANITIZER): pytest $(TESTS)"
