@@ -173,7 +173,7 @@ def test_an_h100_box_is_the_same_from_a_preset_and_from_both_imports() -> None:
         for n in range(1, 9)
     )
     dump = f'<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel">{gpus}</cpu></system>'
-    for rating, speed in (("nominal", 450 * GB), ("effective", 18 * 20_600_000_000)):
+    for rating, speed in (("nominal", 450 * GB), ("effective", 18 * 20_780_000_000)):
         preset = load_topology(f"dgx-h100:1@speed={rating}")
         assert set(preset.bandwidth.tolist()) == {speed}
         assert parse_nvidia_smi(table, "topo.txt", rating).digest == preset.digest
@@ -197,7 +197,7 @@ def test_effective_speeds_are_below_nominal_ones() -> None:
     assert (real.bandwidth < fast.bandwidth).all()
 
 
-@pytest.mark.parametrize("spec", ["tpu-v5p:4x4x4", "trn2:4", "mac-mesh:4"])
+@pytest.mark.parametrize("spec", ["tpu-v5p:4x4x4", "trn2:4", "mac-mesh:4", "gb200-nvl72:2"])
 def test_a_link_that_nobody_measured_has_no_effective_speed(spec: str) -> None:
     with pytest.raises(TopologyError, match="no measured speed of this link is known"):
         load_topology(f"{spec}@speed=effective")
@@ -224,6 +224,43 @@ def test_groups_of_a_dragonfly_plus_meet_at_spines() -> None:
     assert len(far) == 4 * 3
     assert all("spine" in a and "spine" in b for a, b in (name.split("->") for name in far))
     assert len({name.split("->")[0] for name in far}) == 12  # each spine has one cable
+
+
+@pytest.mark.parametrize(
+    ("spec", "ranks", "speeds"),
+    [
+        ("dgx-b200:1", 8, {900 * GB: 16}),
+        ("dgx-b200:1@speed=effective", 8, {18 * 40_100_000_000: 16}),
+        ("dgx-b200:2@fabric=flat", 16, {900 * GB: 32, 50 * GB: 32}),
+        ("spark-ring:4", 4, {25 * GB: 8}),
+        ("spark-ring:4@speed=effective", 4, {24_320_000_000: 8}),
+        ("spark-ring:2", 2, {25 * GB: 2}),
+        ("pcie:8", 8, {31_500_000_000: 24, 16 * GB: 2}),
+        ("ocs:4x4x4", 64, {25 * GB: 384}),
+    ],
+)
+def test_links_and_speeds_of_a_spec(spec: str, ranks: int, speeds: dict[int, int]) -> None:
+    topology = load_topology(spec)
+    assert topology.ranks == ranks
+    assert Counter(topology.bandwidth.tolist()) == speeds
+
+
+def test_gpus_on_pcie_alone_meet_at_their_cpus() -> None:
+    topology = load_topology("pcie:8")
+    assert roles(topology) == {"pcie": 4, "cpu": 2}
+
+
+def test_a_torus_through_optical_switches_closes_by_whole_blocks() -> None:
+    topology = load_topology("ocs:4x4x8@ocs_lat=3us")
+    assert topology.grid is not None
+    assert topology.grid.wrap == (True, True, True)
+    assert load_topology("ocs:2x4x4").grid.wrap == (False, True, True)  # type: ignore[union-attr]
+    assert load_topology("ocs:4x4x4").digest == load_topology("torus:4x4x4").digest
+
+
+def test_the_speed_of_nvlink_4_is_that_of_a_copy() -> None:
+    assert "p2pBandwidthLatencyTest" in NVLINK[4].effective_source
+    assert 371 * GB <= NVLINK[4].rated("effective", 18) <= 377 * GB
 
 
 def test_a_rack_of_72_has_four_rails() -> None:

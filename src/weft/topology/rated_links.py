@@ -39,7 +39,7 @@ class LinkSpeed(NamedTuple):
         Examples
         --------
         >>> NVLINK[4].rated("nominal", 18), NVLINK[4].rated("effective", 18)
-        (450000000000, 370800000000)
+        (450000000000, 374040000000)
         """
         if rating == "nominal":
             return count * self.nominal
@@ -62,9 +62,9 @@ NVLINK: Final = {
     ),
     4: LinkSpeed(
         25 * GB,
-        20_600_000_000,
+        20_780_000_000,
         "open-mpi/hwloc#574: 18 links of an H100, 900 GB/s both ways",
-        f"{_TOPO_H}, SM90; p2pBandwidthLatencyTest measures 371 to 377 GB/s on 18 (NVIDIA/nccl#1264)",
+        "NVIDIA/nccl#1264: p2pBandwidthLatencyTest copies 371 to 377 GB/s over 18 links; the middle",
     ),
     5: LinkSpeed(
         50 * GB,
@@ -140,10 +140,7 @@ XGMI_MI300X: Final = LinkSpeed(
     "the same page: CRC and protocol leave about 48 GB/s",
 )
 C2C_GB200: Final = LinkSpeed(
-    225 * GB,
-    225 * GB,
-    "NVIDIA GB200, unchecked: NVLink-C2C of 900 GB/s both ways for two GPUs",
-    "no measurement was found; even so it is far from limiting the network interface behind it",
+    225 * GB, None, "NVIDIA GB200, unchecked: NVLink-C2C of 900 GB/s both ways for two GPUs"
 )
 ICI_V4: Final = LinkSpeed(
     50 * GB,
