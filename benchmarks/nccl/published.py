@@ -25,6 +25,8 @@ FIELDS = (
     "nics_per_node",
     "nic_gbit_per_s",
     "from_the_product",
+    "assumed",
+    "cpu",
     "network",
     "nccl",
     "algorithm",

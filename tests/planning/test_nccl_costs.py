@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from weft.errors import InputError
-from weft.planning.nccl_costs import NcclCluster
+from weft.planning.nccl_costs import PROTOCOLS, NcclCluster
 
 KIB, GIB = 1 << 10, 1 << 30
 
@@ -56,6 +56,18 @@ def test_nvls_is_for_one_box_of_hopper_with_simple() -> None:
     assert not NcclCluster(boxes=2).has("nvls", "Simple")
     with pytest.raises(InputError, match="no nvls_tree with Simple on 2 boxes"):
         NcclCluster(boxes=2, generation="ampere").microseconds(KIB, "nvls_tree", "Simple")
+    without = NcclCluster(boxes=16, gpus=4, interfaces=2, gigabits=200, nvswitch=False)
+    assert without.choose(8 * GIB).algorithm == "ring"
+
+
+def test_the_latency_of_a_protocol_is_what_remains_of_no_bytes() -> None:
+    two = NcclCluster(boxes=2, generation="hopper")
+    assert two.latency_microseconds(64, "ring", "LL") == pytest.approx(40.0)
+    for name, protocol in itertools.product(("ring", "tree"), PROTOCOLS):
+        assert two.latency_microseconds(0, name, protocol) == two.microseconds(0, name, protocol)
+    # Simple between boxes costs 1.4 times as much once every rank has 64 bytes for each channel.
+    small, large = (two.latency_microseconds(size, "ring", "Simple") for size in (KIB, GIB))
+    assert large == pytest.approx(1.4 * small)
 
 
 @pytest.mark.parametrize("wrong", [{"generation": "turing"}, {"cpu": "power"}, {"gigabits": 0}, {"gpus": 0}])

@@ -25,6 +25,9 @@ from weft.errors import InputError, check_choice
 
 ALGORITHMS: Final = ("ring", "tree", "nvls", "nvls_tree")
 PROTOCOLS: Final = ("LL", "LL128", "Simple")
+PAYLOAD: Final = {"LL": 1 / 2, "LL128": 120 / 128, "Simple": 1.0}
+"""Share of the bytes on a link that is data; the rest are flags."""
+
 GENERATIONS: Final = ("ampere", "hopper")
 
 _ByProtocol = tuple[float, float, float]
@@ -94,6 +97,8 @@ class NcclCluster:
         Network interfaces of a box, and Gbit/s of each.
     cpu
         ``"intel"`` or ``"amd"``: what a network operation costs, and how fast LL is between boxes.
+    nvswitch
+        Whether the boxes have an NVSwitch. Where NVLink joins the GPUs one by one, there is no NVLS.
 
     Examples
     --------
@@ -108,6 +113,7 @@ class NcclCluster:
     interfaces: int = 8
     gigabits: float = 400.0
     cpu: str = "intel"
+    nvswitch: bool = True
 
     def __post_init__(self) -> None:
         check_choice("generation", self.generation, GENERATIONS)
@@ -138,7 +144,7 @@ class NcclCluster:
         check_choice("protocol", protocol, PROTOCOLS)
         if not algorithm.startswith("nvls"):
             return True
-        usable = self.generation == "hopper" and protocol == "Simple" and self.gpus > 1
+        usable = self.nvswitch and self.generation == "hopper" and protocol == "Simple" and self.gpus > 1
         return usable and (algorithm == "nvls") == (self.boxes == 1)
 
     def microseconds(self, size_bytes: int, algorithm: str, protocol: str) -> float:
@@ -149,19 +155,31 @@ class NcclCluster:
         InputError
             If NCCL does not offer this algorithm with this protocol here.
         """
-        if not self.has(algorithm, protocol):
-            raise InputError(f"NCCL has no {algorithm} with {protocol} on {self.boxes} boxes like these")
-        latency, speed = self._latency(algorithm, protocol), self._algbw(algorithm, protocol)
+        latency = self.latency_microseconds(size_bytes, algorithm, protocol)
+        speed = self._algbw(algorithm, protocol)
         steps = _TREE_CORRECTION[protocol]
         place = (size_bytes >> 6).bit_length() - 1
         if algorithm == "tree" and 0 <= place < len(steps):
             speed *= steps[place]
+        return latency + size_bytes / (1000 * speed)
+
+    def latency_microseconds(self, size_bytes: int, algorithm: str, protocol: str) -> float:
+        """What of that time is latency: of the operation, and of each step by the protocol.
+
+        Raises
+        ------
+        InputError
+            If NCCL does not offer this algorithm with this protocol here.
+        """
+        if not self.has(algorithm, protocol):
+            raise InputError(f"NCCL has no {algorithm} with {protocol} on {self.boxes} boxes like these")
+        latency = self._latency(algorithm, protocol)
         channels, _, _ = self._channels()
         # NCCL has two channels for each that its search finds.
         shared = size_bytes // (2 * channels * self.ranks)
         if algorithm == "ring" and protocol == "Simple" and self.boxes > 1 and shared >= 64:
             latency *= 1.4
-        return latency + size_bytes / (1000 * speed)
+        return latency
 
     def _channels(self) -> tuple[int, float, float]:
         """How many channels the search finds, and GB/s of each inside boxes and across them."""
