@@ -19,7 +19,14 @@ IMAGES = ROOT / "docs" / "images"
 sys.path += [str(ROOT / "benchmarks" / name) for name in ("lab", "torch", "training", ".")]
 
 LOADED = "torus:4x4@bw=16GB/s,lat=150ns+fail=5-6"
-DRAWN = {"topology-rails": "dgx-h100:2+fail=host0.nic5", "topology-large": "rails:128x8"}
+DRAWN = {
+    "topology-rails": "dgx-h100:2+fail=host0.nic5",
+    "topology-large": "rails:128x8",
+    "topology-leafspine": "leafspine:16x8@oversub=3",
+    "topology-torus": "tpu-v4:4x4x4",
+    "topology-dragonfly": "dragonfly:9,4,2",
+    "topology-slurm": str(ROOT / "tests" / "data" / "topology" / "tree.slurm.conf"),
+}
 
 
 def draw_loads() -> dict[str, str]:

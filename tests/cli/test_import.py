@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
 from cli.running import Run
 
 from weft.topology import load_topology
@@ -71,3 +72,22 @@ def test_bad_use_is_one_line_and_exit_code_2(weft: Run) -> None:
         assert outcome.code == 2, words
         assert outcome.err.startswith("weft: error: ")
         assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["leafspine:16x8@oversub=3", "tpu-v4:4x4x4", "dragonfly:9,4,2"],
+    ids=["leafspine", "torus", "dragonfly"],
+)
+def test_a_cluster_of_one_line_is_compared_planned_and_drawn(weft: Run, tmp_path: Path, spec: str) -> None:
+    svg, plan = (str(tmp_path / name) for name in ("cluster.svg", "plan.weft"))
+    algorithms = ("--algorithm", "ring", "--algorithm", "halving_doubling")
+    compared = weft("compare", spec, "--size", "1MiB", *algorithms, "--segment", "none", "--json")
+    assert compared.code == 0
+    assert [result["verified"] for result in compared.document["results"]] == [True] * 2
+    planned = weft("plan", spec, "--size", "1MiB", "--time-limit", "1s", "-o", plan, "--json")
+    assert planned.code == 0
+    assert planned.document["topology"] == spec
+    assert Path(plan).stat().st_size > 0
+    assert weft("topology", spec, "--svg", svg).code == 0
+    assert ET.parse(svg).getroot().tag.endswith("svg")

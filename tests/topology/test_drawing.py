@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -354,3 +356,15 @@ def test_imported_machines_are_frames_with_their_names() -> None:
     assert all(f">{name}</text>" in text for name in ("leaf1", "leaf2", "spine1", "node03"))
     height = {name: layout.at[cluster.parse_node(name)][1] for name in ("leaf1", "spine1", "node01.switch0")}
     assert height["spine1"] < height["leaf1"] < layout.at[0][1] < height["node01.switch0"]
+
+
+def test_the_pictures_of_the_documentation_are_what_is_drawn_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.setattr("sys.path", [str(root / "tools"), *sys.path])
+    pictures = import_module("pictures")
+    monkeypatch.delitem(sys.modules, "pictures")
+    page = (root / "docs" / "topology.md").read_text("utf-8")
+    for name, spec in pictures.DRAWN.items():
+        stored = (root / "docs" / "images" / f"{name}.svg").read_text("utf-8")
+        assert stored == draw_svg(load_topology(spec)), f"{name}: draw it with tools/pictures.py"
+        assert f"images/{name}.svg" in page
