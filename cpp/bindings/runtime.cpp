@@ -275,7 +275,7 @@ void bind_results(nb::module_& m) {
 void bind_executor(nb::module_& m) {
     nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
         .def(nb::init<std::shared_ptr<Host>, int, uint64_t, int32_t, std::vector<int32_t>, std::vector<int32_t>,
-                      std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, bool>(),
+                      std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, const std::vector<uint8_t>&>(),
              nb::arg("host"), nb::arg("channel"), nb::arg("communicator"), nb::arg("rank"), nb::arg("job"),
              nb::arg("local"), nb::arg("sockets"), nb::arg("can_read"), nb::arg("checksums"))
         .def("on_wait", &Executor::on_wait, nb::arg("tell"),

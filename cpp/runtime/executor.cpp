@@ -22,7 +22,7 @@ constexpr int kUnreadableLooks = 100, kUnreadableMs = 10;  // a second for the w
 
 Executor::Executor(std::shared_ptr<Host> host, int channel, uint64_t communicator, int32_t rank,
                    std::vector<int32_t> job, std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets,
-                   const std::vector<uint8_t>& can_read, bool checksums)
+                   const std::vector<uint8_t>& can_read, const std::vector<uint8_t>& checksums)
     : host_(std::move(host)),
       channel_(channel),
       communicator_(communicator),
@@ -32,14 +32,14 @@ Executor::Executor(std::shared_ptr<Host> host, int channel, uint64_t communicato
       sockets_(std::move(sockets)),
       links_(local_.size()) {
     size_t ranks = local_.size();
-    if (job_.size() != ranks || sockets_.size() != ranks || can_read.size() != ranks)
+    if (job_.size() != ranks || sockets_.size() != ranks || can_read.size() != ranks || checksums.size() != ranks)
         throw std::invalid_argument("ranks");
     if (channel < 0 || channel >= kChannels) throw std::invalid_argument("channel");
     for (size_t r = 0; r < local_.size(); ++r) {
         if (local_[r] >= host_->ranks()) throw std::invalid_argument("local");
         if (static_cast<int32_t>(r) == rank) continue;
         has_remote_ = has_remote_ || local_[r] < 0;
-        for (int32_t socket : sockets_[r]) links_[r].push_back(make_tcp_link(socket, checksums));
+        for (int32_t socket : sockets_[r]) links_[r].push_back(make_tcp_link(socket, checksums[r] != 0));
         if (sockets_[r].empty() && local_[r] >= 0) {
             links_[r].push_back(make_local_link(*host_, {channel, local_[r], can_read[r] != 0}));
         }

@@ -36,11 +36,11 @@ public:
     // `local[r]` is the number on this machine of rank r, or -1; `sockets[r]` are connected sockets to it: if there are
     // several, segments go over them in turn.
     // Communicators that share a host each have a channel of their own; `job[r]` is the rank in the job of rank r.
-    // `checksums`: data that goes through sockets is followed by its checksum; the same at all ranks.
+    // `checksums[r]`: data that goes to rank r through sockets is followed by its checksum; the same at both ends.
     // `communicator`: a number that its ranks have in common, and no communicator before had.
     Executor(std::shared_ptr<Host> host, int channel, uint64_t communicator, int32_t rank, std::vector<int32_t> job,
              std::vector<int32_t> local, std::vector<std::vector<int32_t>> sockets,
-             const std::vector<uint8_t>& can_read, bool checksums);
+             const std::vector<uint8_t>& can_read, const std::vector<uint8_t>& checksums);
 
     Executor(const Executor&) = delete;
     Executor& operator=(const Executor&) = delete;

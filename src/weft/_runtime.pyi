@@ -172,7 +172,7 @@ class OperationResult:
 class Executor:
     """Runs scripts over links to the other ranks."""
 
-    def __init__(self, host: Host, channel: int, communicator: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int], checksums: bool) -> None: ...
+    def __init__(self, host: Host, channel: int, communicator: int, rank: int, job: Sequence[int], local: Sequence[int], sockets: Sequence[Sequence[int]], can_read: Sequence[int], checksums: Sequence[int]) -> None: ...
 
     def on_wait(self, tell: Callable[[Waiting], None]) -> None:
         """

@@ -38,9 +38,7 @@ def executor() -> Iterator[_runtime.Executor]:
     host.start_watch(30_000, 60_000, [0], 2)
     near, far = socket.socketpair()
     with near, far:
-        yield _runtime.Executor(
-            host, 0, 1, 0, [0, 1], [0, -1], [[], [near.fileno()]], [0, 0], checksums=False
-        )
+        yield _runtime.Executor(host, 0, 1, 0, [0, 1], [0, -1], [[], [near.fileno()]], [0, 0], [0, 0])
     host.close()
 
 
@@ -176,7 +174,7 @@ def test_a_rank_never_reads_beyond_the_array_of_its_peer(
     hosts: list[_runtime.Host], shared: bool, there: int
 ) -> None:
     ranks = [
-        _runtime.Executor(host, 0, 1, rank, [0, 1], [0, 1], [[], []], [1, 1], checksums=False)
+        _runtime.Executor(host, 0, 1, rank, [0, 1], [0, 1], [[], []], [1, 1], [0, 0])
         for rank, host in enumerate(hosts)
     ]
     kind = np.dtype(np.float32)

@@ -99,7 +99,7 @@ def suffer(damage: Damage | None) -> dict[str, Any]:
     """All-reduces over connections of which one is damaged: how they ended, how many sums were wrong."""
     pumps = route_through_pumps(damage)
     facts: dict[str, Any] = {"end": "done", "wrong": 0}
-    with weft.init(transport="tcp", streams=1, algorithm="direct", timeout=JOINING_S) as comm:
+    with weft.init(transport="tcp", streams=1, algorithm="direct", checksums=True, timeout=JOINING_S) as comm:
         mine = np.arange(ELEMENTS, dtype=np.float32) % 1009 + 1
         total = mine * (comm.size * (comm.size + 1) / 2)
         began = time.monotonic()

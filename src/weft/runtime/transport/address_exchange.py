@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from weft.runtime.bootstrap.control_plane import ControlPlane
     from weft.runtime.extension import _runtime
     from weft.runtime.transport.link_connections import LinkConnections
+
+_CHECKED: Final = {True: "on all sockets", False: "on no socket", None: "between machines"}
 
 
 class RankInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,8 +92,8 @@ def _check_infos(infos: Sequence[RankInfo], rank: int) -> None:
         if theirs.streams != mine.streams:
             raise InputError(f"rank {other} wants {theirs.streams} streams, rank {rank} {mine.streams}")
         if theirs.checksums != mine.checksums:
-            sends, does_not = (rank, other) if mine.checksums else (other, rank)
-            msg = f"rank {sends} sends checksums and rank {does_not} does not; set all ranks alike"
+            here, there = _CHECKED[mine.checksums], _CHECKED[theirs.checksums]
+            msg = f"checksums are sent {here} by rank {rank} and {there} by rank {other}; set all ranks alike"
             raise InputError(msg)
         if info.topology != topology:
             mine_is, other_is = (f"{digest:.12}" or "none" for digest in (topology, info.topology))

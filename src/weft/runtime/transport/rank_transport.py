@@ -33,7 +33,8 @@ class TransportSettings:
     streams
         Sockets between two ranks that are not reached through memory, unless the topology says more.
     checksums
-        Whether data that goes through sockets is followed by its checksum; None as ``WEFT_CHECKSUMS`` says.
+        Whether data that goes through sockets is followed by its checksum; None as ``WEFT_CHECKSUMS`` says,
+        and if that is not set, between machines only.
     arena_bytes
         Room for shared tensors, by default what `find_arena_bytes` says; only what is used takes memory.
     """
@@ -66,8 +67,11 @@ class TransportSettings:
         return TransportSettings(self.transport, self.streams, wants_checksums(self.checksums), arena_bytes)
 
 
-def wants_checksums(said: bool | None) -> bool:
-    """Whether data that crosses a network is checked: as the caller or ``WEFT_CHECKSUMS`` says, else yes.
+def wants_checksums(said: bool | None) -> bool | None:
+    """Return which sockets carry checksums, as the caller or ``WEFT_CHECKSUMS`` says.
+
+    True: all of them. False: none. None, if nothing is said: those between machines, since what goes through
+    sockets of one machine crosses no network.
 
     Raises
     ------
@@ -76,10 +80,25 @@ def wants_checksums(said: bool | None) -> bool:
     """
     if said is not None:
         return said
-    text = os.environ.get("WEFT_CHECKSUMS", "1")
+    text = os.environ.get("WEFT_CHECKSUMS")
+    if text is None:
+        return None
     if text not in ("0", "1"):
         raise InputError(f"WEFT_CHECKSUMS: {text[:40]!r}: expected 0 or 1")
     return text == "1"
+
+
+def carries_checksums(wanted: bool | None, local_number: int) -> bool:
+    """Return whether data that goes through sockets to a rank carries checksums.
+
+    Parameters
+    ----------
+    wanted
+        As `wants_checksums` returns it.
+    local_number
+        The number of the rank on this machine, -1 if it is on another.
+    """
+    return local_number < 0 if wanted is None else wanted
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,7 +171,7 @@ class Transport:
             self.local,
             [[one.fileno() for one in self.sockets.get(rank, ())] for rank in ranks],
             [int(rank in self.can_read) for rank in ranks],
-            bool(self.settings.checksums),
+            [int(carries_checksums(self.settings.checksums, number)) for number in self.local],
         )
 
     def close(self) -> None:
