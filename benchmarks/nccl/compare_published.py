@@ -100,7 +100,7 @@ def cluster_of(row: dict[str, Any]) -> tuple[str, NcclCluster]:
     generation = "hopper" if row["gpu"].startswith("H100") else "ampere"
     preset = "dgx-h100" if generation == "hopper" else "dgx-a100"
     # The CPUs of NVIDIA's own boxes: Intel's in the DGX H100, AMD's in the DGX A100.
-    cpu = row["cpu"] or ("intel" if generation == "hopper" else "amd")
+    cpu = row["processor"] or ("intel" if generation == "hopper" else "amd")
     gpus: int = row["gpus_per_node"]
     if row["nodes"] == 1:
         return f"{preset}:1@speed=effective", NcclCluster(1, generation=generation, cpu=cpu)

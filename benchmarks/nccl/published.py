@@ -26,7 +26,7 @@ FIELDS = (
     "nic_gbit_per_s",
     "from_the_product",
     "assumed",
-    "cpu",
+    "processor",
     "network",
     "nccl",
     "algorithm",
