@@ -366,6 +366,11 @@ def nccl() -> list[str]:
     return [
         f"{summary['large_within']} of {summary['large']} large rows are within 15 %",
         f"{summary['large_named_within']} of {summary['large_named']} where the source names the algorithm",
+        (
+            f"With the latencies of the protocols {summary['large_within_with_protocol']} of "
+            f"{summary['large']} are"
+        ),
+        f"of the {summary['small']} rows up to 64 KiB",
         f"{published[0]:.0f} to {published[-1]:.0f} GB/s published, {best:.0f} for the best of Weft",
     ]
 

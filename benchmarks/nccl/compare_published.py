@@ -276,7 +276,8 @@ def _kept() -> list[dict[str, Any]]:
 def _machine(row: dict[str, Any]) -> str:
     nics, gigabits = ports(row)
     network = f", {nics} x {gigabits} Gbit/s" if row["nodes"] > 1 else ""
-    return f"{row['nodes']} x 8 {row['gpu'][:4]}{network}"
+    assumed = " (assumed)" if row["assumed"] else ""
+    return f"{row['nodes']} x {row['gpus_per_node']} {row['gpu'][:4]}{network}{assumed}"
 
 
 def _source(row: dict[str, Any]) -> str:
@@ -291,12 +292,17 @@ def _head(*columns: str) -> str:
     return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
 
 
+def _best(row: dict[str, Any], unit: str) -> str:
+    value = row[f"best_of_weft_{unit}"]
+    return "" if value is None else f"{value:.0f} ({row['best_of_weft']})"
+
+
 def large_table() -> str:
     """Largest size of every table: busbw in GB/s."""
     lines = [
         _head(
             *("boxes and interfaces", "size", "source", "NCCL ran", "published", "ring", "tree", "deviation"),
-            *("NCCL's model", "Weft's best"),
+            *("ring, protocol", "tree, protocol", "NCCL's model", "Weft's best"),
         )
     ]
     for row in _kept():
@@ -312,8 +318,10 @@ def large_table() -> str:
                 for name in ("published", "simulated_ring", "simulated_tree")
             ),
             "" if off is None else f"{100 * off:+.0f} %",
+            f"{row['protocol_ring_busbw_gb_per_s']:.0f}",
+            f"{row['protocol_tree_busbw_gb_per_s']:.0f}",
             f"{row['model_busbw_gb_per_s']:.0f}",
-            f"{row['best_of_weft_busbw_gb_per_s']:.0f} ({row['best_of_weft']})",
+            _best(row, "busbw_gb_per_s"),
         ]
         lines.append(f"| {' | '.join(cells)} |\n")
     return "".join(lines)
@@ -329,21 +337,29 @@ def small_table() -> str:
             "published",
             "ring",
             "tree",
+            "ring, protocol",
+            "tree, protocol",
             "NCCL's model",
             "Weft's best",
         )
     ]
     for row in _kept():
-        if row["kind"] == "excluded" or row["size_bytes"] not in SMALL:
+        if row["kind"] == "excluded":
             continue
-        best = row["best_of_weft_us"]
+        # Of an excerpt that ends before 1 KiB the largest size stands.
+        ends_before = row["largest_of_table"] and row["size_bytes"] < SMALL[0]
+        if row["size_bytes"] not in SMALL and not ends_before:
+            continue
         cells = [
             *(_machine(row), format_size(row["size_bytes"]), _source(row)),
             *(
                 f"{row[name]:.0f}"
-                for name in ("published_us", "simulated_ring_us", "simulated_tree_us", "model_us")
+                for name in (
+                    *("published_us", "simulated_ring_us", "simulated_tree_us"),
+                    *("protocol_ring_us", "protocol_tree_us", "model_us"),
+                )
             ),
-            "" if best is None else f"{best:.0f} ({row['best_of_weft']})",
+            _best(row, "us"),
         ]
         lines.append(f"| {' | '.join(cells)} |\n")
     return "".join(lines)
