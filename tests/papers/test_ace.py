@@ -131,7 +131,7 @@ def test_times_alone_and_the_whole_platform_agree(way: Computing) -> None:
 def test_the_row_that_counts_is_the_one_that_was_fixed() -> None:
     assert Computing("published", "published") == COUNTED
     assert COUNTED.yardstick == "roofline"
-    assert COUNTED.grouping == "layer"
+    assert COUNTED.grouping == "normalised"
     assert COUNTED.per_layer
     assert not COUNTED.while_sending
     assert COUNTED not in VARIANTS

@@ -50,6 +50,10 @@ PARTS: Final = ("network", "sensitivity", "variants", "map")
 """Rates of all-reduces alone; one figure changed at a time; other ways to compute; and the map of gains."""
 
 
+CHECKED: Final = tuple((model, shape) for model in ("resnet50", "gnmt") for shape in ("4x2x2", "4x4x2"))
+"""Models and sizes that are simulated with every transfer contending as well. DLRM always is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is simulated.
@@ -77,7 +81,7 @@ class Effort:
     study: str = "4x4x4"
     study_bytes: int = 8 << 20
     thin: int = 1
-    checked: tuple[tuple[str, str], ...] = (("resnet50", "4x2x2"), ("resnet50", "4x4x2"))
+    checked: tuple[tuple[str, str], ...] = CHECKED
     models: tuple[str, ...] = tuple(BATCHES)
     parts: tuple[str, ...] = PARTS
 

@@ -51,6 +51,8 @@ class IterationCase(StudyCase):
         Of these, what a rank computes.
     sending_s, exchanging_s
         What all its collectives take one after the other, and its all-to-alls of that.
+    cpu_seconds
+        What simulating every transfer cost, with all endpoints; 0 where all-reduces alone stand for them.
     """
 
     derived = ("best_baseline", "speedup", "ideal_speedup")
@@ -62,6 +64,7 @@ class IterationCase(StudyCase):
     computing_s: Mapping[str, float]
     sending_s: Mapping[str, float]
     exchanging_s: Mapping[str, float]
+    cpu_seconds: float = 0.0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -107,12 +110,15 @@ def point(computing: Computing, model: str, shape: str, payload_gbs: Mapping[str
     """
     seconds: dict[str, float] = {}
     busy, sending, exchanging = {}, {}, {}
+    cost = 0.0
     for name in NAMES:
         layers, slowdowns = computing.layers(model, name)
         line = AlphaBeta(0.0, 1 / (payload_gbs[name] * GB))
         exchanges = [layer.exchange.size_bytes for layer in layers if layer.exchange]
         if exchanges:
-            seconds |= contended(computing, model, shape, [name])[0]
+            whole, spent = contended(computing, model, shape, [name])
+            seconds |= whole
+            cost += spent
         else:
             graph = _graph(computing, layers, name, _PART_BYTES)
             costs = Linear(line, line, line)
@@ -120,7 +126,7 @@ def point(computing: Computing, model: str, shape: str, payload_gbs: Mapping[str
         busy[name] = forward_seconds(layers) + backward_seconds(layers)
         exchanging[name] = 2 * sum(exchange_seconds(shape, ENDPOINTS[name], size) for size in exchanges)
         sending[name] = line(total_bytes(layers)) + exchanging[name]
-    return IterationCase(computing.name, model, shape, seconds, busy, sending, exchanging)
+    return IterationCase(computing.name, model, shape, seconds, busy, sending, exchanging, cost)
 
 
 def contended(
