@@ -9,6 +9,7 @@
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
+# make peers        weft bench beside MPICH and oneCCL, which it installs in build/peers
 # make executors    sweeps on real clusters of Dask and Ray, on loopback
 # make docs         the documentation site, in build/site; broken links fail
 # make claims [PAPERS="ace dear"]    make every claim of the papers anew, and write docs/papers/index.md
@@ -49,7 +50,7 @@ CHECKED := algorithms bounds export packets planning schedule simulation topolog
 UNCHECKED := test_typing test_python_blocks test_fuzz test_skips
 
 .PHONY: install build demo check test test-all test-tools test-suite test-slow explore package lint types stub \
-	sanitize torch-suite frameworks executors docs claims notebooks clean
+	sanitize torch-suite frameworks executors peers docs claims notebooks clean
 .DELETE_ON_ERROR:
 
 install: $(BUILT)
@@ -140,6 +141,7 @@ test-all:
 	@$(MAKE) torch-suite
 	@$(MAKE) frameworks
 	@$(MAKE) executors
+	@$(MAKE) peers
 	@$(MAKE) docs
 	@$(MAKE) package
 
@@ -184,6 +186,24 @@ executors:
 	@$(MAKE) install VENV=build/executors/venv BUILD=build/executors EXTRAS=mpi,dask,ray,dev
 	@echo "executors: pytest tests/executors"
 	@build/executors/venv/bin/python -m pytest -q -o faulthandler_timeout=900 tests/executors
+
+# As docs/bench.md has it: each in an environment of its own, 2.2 GB in all, because both bring a libmpi.so.12. The
+# tests run in the usual environment, and fail if a peer that is named cannot run.
+PEERS := $(CURDIR)/build/peers
+MPICH := mpich
+ONECCL := oneccl-devel==2021.17.2 impi-rt==2021.17.2 intel-sycl-rt==2025.3.2
+build/peers/%/installed.stamp: $(VENV)/pyvenv.cfg
+	@echo "peers: installing $(PACKAGES) in build/peers/$*"
+	@$(PYTHON) -m venv build/peers/$*
+	@build/peers/$*/bin/python -m pip --disable-pip-version-check -qq install $(PACKAGES)
+	@touch $@
+
+build/peers/mpich/installed.stamp: PACKAGES := $(MPICH)
+build/peers/oneccl/installed.stamp: PACKAGES := $(ONECCL)
+
+peers: $(BUILT) build/peers/mpich/installed.stamp build/peers/oneccl/installed.stamp
+	@echo "peers: pytest tests/bench"
+	@WEFT_MPICH=$(PEERS)/mpich WEFT_ONECCL=$(PEERS)/oneccl $(BIN)/python -m pytest -q -n 0 tests/bench -k "mpich or oneccl"
 
 # Docstrings are read and not run, so Weft itself is not installed here: only what its extra docs names.
 DOCS := build/docs/venv

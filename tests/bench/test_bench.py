@@ -122,7 +122,7 @@ def test_the_command_measures_every_collective_beside_peers(collective: str) -> 
 @pytest.mark.parametrize("name", sorted(set(PEERS) - {"gloo", "mpi"}))
 def test_a_peer_that_weft_does_not_install_computes_exactly_or_says_how_to_install_it(name: str) -> None:
     missing = find_missing(name)
-    if missing is None:
+    if missing is None or os.environ.get(f"WEFT_{name.upper()}"):  # make peers has named an installation
         assert_right(document("-R", "2", "--against", name), {"weft", name})
         return
     done = bench(*SMALL, "-R", "2", "--against", name)
