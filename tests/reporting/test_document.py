@@ -155,6 +155,14 @@ def test_a_comparison_shows_the_fastest_and_the_ring() -> None:
     assert all(run["motion"]["line"] for run in fabric["runs"])
 
 
+def test_sizes_of_groups_are_never_written_as_nothing() -> None:
+    found = weft.train("resnet50", "switch:4@bw=1.25GB/s,lat=25us", iterations=3, policy="wfbp")
+    table = next(one for one in sections(found, kind="table") if one["title"] == "Groups of gradients")
+    sizes = [row[1] for row in table["rows"]]
+    assert any(size.endswith("KiB") for size in sizes)
+    assert not any(size.startswith("0") for size in sizes)
+
+
 def test_claims_are_shown_with_verdict_and_reason() -> None:
     claim = {"paper": "dear", "id": "dear-x", "claim": "twice as fast", "paper_value": 2.0, "ours": 1.9,
              "deviation": -0.05, "verdict": "within_10", "why": "rounding"}  # fmt: skip

@@ -181,6 +181,14 @@ def _last_iterations(result: TrainingResult) -> Iterator[dict[str, Any]]:
     yield from (event for event in events if event["ph"] == "M" or event["ts"] >= begin)
 
 
+def _gradients(size_bytes: int) -> str:
+    """A size in the unit in which it has digits before the point."""
+    for unit, scale in (("MiB", 2**20), ("KiB", 2**10)):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:,.2f} {unit}"
+    return units.count(size_bytes, "byte")
+
+
 def _groups(result: TrainingResult) -> list[Section]:
     """When each group of gradients was sent in the last iteration, and how much of that computing hid."""
     run, last = result.run, result.run.iterations - 1
@@ -196,7 +204,7 @@ def _groups(result: TrainingResult) -> list[Section]:
         rows.append(
             (
                 task.name if task.group < 0 else f"{task.name} {task.group}",
-                f"{task.size_bytes / 2**20:,.2f} MiB",
+                _gradients(task.size_bytes),
                 units.human_seconds((start - begin) / 1e12),
                 units.human_seconds((end - begin) / 1e12),
                 units.human_seconds((end - start) / 1e12),

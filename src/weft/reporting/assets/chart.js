@@ -35,8 +35,9 @@ function chartOptions(section, width) {
   sizes.filter = (plot, splits) => splits;
   const series = section.series.map((line, index) => ({
     label: line.label,
-    stroke: line.bound ? colour("bound") : hue(index),
-    width: line.bound ? 2 : 1.6,
+    stroke: line.bound ? colour("bound") : seriesHue(index),
+    // The first line stays to be seen below others that run along it.
+    width: line.bound ? 2 : index === 0 ? 3.2 : 1.6,
     dash: line.bound ? [6, 5] : undefined,
     points: { show: !line.bound, size: 6 },
     spanGaps: true,

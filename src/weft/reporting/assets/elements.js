@@ -57,6 +57,12 @@ function hue(number, alpha) {
   return "hsl(" + ((number * 137.508 + 210) % 360).toFixed(0) + " 68% " + light + "% / " + (alpha || 1) + ")";
 }
 
+// Colours of series keep away from the red of the bound.
+function seriesHue(number) {
+  const light = matchMedia("(prefers-color-scheme: dark)").matches ? 64 : 42;
+  return "hsl(" + (35 + (((number * 137.508 + 200) % 360) * 285) / 360).toFixed(0) + " 68% " + light + "%)";
+}
+
 // A canvas that keeps the sharpness of the screen; `paint` gets its context and size in CSS pixels.
 function fitted(canvas, height, paint) {
   const ratio = Math.min(window.devicePixelRatio || 1, 2);
