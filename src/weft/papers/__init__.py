@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 PAPERS: Final = {
-    "dear": "DeAR (ICDCS 2023): reduce-scatter behind backward, all-gather behind the next forward.",
+    "dear": "DeAR (ICDCS 2023): an all-reduce in two halves, one behind each pass of training.",
     "ace": "ACE (ISCA 2021): an engine that takes collectives off the accelerator.",
     "multitree": "MultiTree (ISCA 2021): spanning trees on every link, and an interface made for them.",
     "eflops": "EFLOPS (HPCA 2020): a network interface for each GPU, a BiGraph, and ranks mapped onto it.",

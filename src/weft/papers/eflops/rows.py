@@ -49,11 +49,12 @@ def sharing_rows(cells: Sequence[Shared]) -> Iterator[ClaimRow]:
     yield factor_row(
         NIC_CLAIM,
         f"{SERVERS} servers of {USUAL} GPUs that share one NIC; the most of all algorithms and sizes: "
-        f"{best.algorithm}, {format_size(best.size_bytes)}",
+        f"{best.algorithm}, {format_size(best.size_bytes)}; {AT_THE_NIC:g}x would take "
+        f"{AT_THE_NIC:g} GPUs for a NIC, or {needed_root() / 1e9:.1f} GB/s through the root "
+        f"complex if PCIe has {PCIE_SPEED / 1e9:g}",
         best.gain,
-        f"not reached: ideal sharing costs a factor of {USUAL} and no more. {AT_THE_NIC:g}x would take "
-        f"{AT_THE_NIC:g} GPUs for a NIC, or {needed_root() / 1e9:.1f} GB/s through the root complex if PCIe "
-        f"has {PCIE_SPEED / 1e9:g}; the paper's servers are not known to us",
+        f"ideal sharing of a NIC by {USUAL} GPUs costs a factor of {USUAL} and no more, and the paper's "
+        "servers are not known to us",
         up_to=AT_THE_NIC,
         claim_id="eflops-nic",
     )
@@ -169,11 +170,11 @@ def fabric_rows(cells: Sequence[Against], seeds: int) -> Iterator[ClaimRow]:
     yield factor_row(
         FABRIC_CLAIM,
         f"over halving-doubling on a Clos with ECMP, the most of {seeds} seeds, of {', '.join(over)} "
-        f"oversubscribed, all sizes and both orders: {_where(best)}",
+        f"oversubscribed, all sizes and both orders: {_where(best)}; {best.flows} flows meet on one link "
+        f"with the worst seed, and the mean over seeds is {best.mean:.2f}x there",
         best.most,
-        f"{best.flows} flows meet on one link with the worst seed; the mean over seeds is {best.mean:.2f}x "
-        "there. The paper's network, size and baseline are not known to us, and with other leaves, other "
-        "oversubscription or other sharing other numbers come out: that this one is near means nothing",
+        "the paper's network, size and baseline are not known to us, and others give other numbers, so that "
+        "this one is near means nothing",
         up_to=BEYOND,
         claim_id="eflops-hdrm",
     )
@@ -247,9 +248,9 @@ def scaling_rows(cells: Sequence[Scaled], checks: Sequence[dict[str, Any]]) -> I
         yield percent_row(
             f"{VARIANT if place else ''}{SCALING_CLAIM}",
             f"{most} V100, batch {BATCH} each, {one.dtype}, {one.policy}: share of {most} times one GPU"
-            f"{least}",
+            f"{least}; {one.computing_s * 1e3:.1f} ms of computing; {others}",
             one.efficiency,
-            f"the abstract has no number; {one.computing_s * 1e3:.1f} ms of computing. {others}",
+            "the abstract has no number",
             "" if place else "eflops-scaling",
         )
     if checks:
