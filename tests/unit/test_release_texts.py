@@ -58,6 +58,7 @@ def test_the_citation_names_the_package_and_its_licence() -> None:
     fields = dict(re.findall(r"^([a-z-]+): *(.*)$", citation, re.MULTILINE))
     assert {"cff-version", "message", "title", "authors"} <= set(fields)  # those that the format demands
     assert fields["cff-version"] == "1.2.0"
+    assert fields["version"] == project["version"]
     # The package also has a library of others; what one cites is Weft alone.
     assert fields["license"] == project["license"].partition(" AND ")[0]
     assert f"  - name: {project['authors'][0]['name']}\n" in citation
