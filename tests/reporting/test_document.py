@@ -121,6 +121,36 @@ def test_the_line_of_many_links_has_their_mean_use() -> None:
         assert section["runs"][0]["busy"][line] == pytest.approx(sum(members) / len(members), abs=1e-4)
 
 
+def test_the_legend_names_kinds_of_nodes_and_speeds_with_units() -> None:
+    fabric = sections(weft.load_topology("dgx-h100:2+fail=host0.nic1"), kind="fabric")[0]
+    assert [name for _, name in fabric["kinds"]] == [
+        "rank",
+        "NVSwitch",
+        "PCIe switch",
+        "NIC",
+        "failed",
+        "switch",
+    ]
+    assert {kind for _, _, _, kind, _ in fabric["nodes"]} == {kind for kind, _ in fabric["kinds"]}
+    assert [text.partition(",")[0] for _, text in fabric["speeds"]] == ["450 GB/s", "63 GB/s", "50 GB/s"]
+    links = sum(int(text.split(", ")[1].split()[0]) for _, text in fabric["speeds"])
+    assert links == weft.load_topology("dgx-h100:2+fail=host0.nic1").links
+    for look, name in zip(fabric["line_speeds"], fabric["line_names"], strict=True):
+        assert [look, True] in [
+            [known, name.endswith(text.partition(",")[0])] for known, text in fabric["speeds"]
+        ]
+
+
+def test_the_legend_of_many_speeds_is_short() -> None:
+    uplinks = "/".join(f"{speed}GB/s" for speed in range(1, 11))
+    fabric = sections(
+        weft.load_topology(f"hosts:{','.join('2' * 10)}@intra=100GB/s,uplink={uplinks}"), kind="fabric"
+    )[0]
+    assert [text for _, text in fabric["speeds"]][2:] == [
+        "9 GB/s, 2 links", "6 speeds between", "2 GB/s, 2 links", "1 GB/s, 2 links"
+    ]  # fmt: skip
+
+
 def test_uneven_hosts_are_represented_as_well() -> None:
     topology = weft.load_topology(f"hosts:{','.join(str(8 + number % 3) for number in range(64))}")
     shape = find_shape(topology)

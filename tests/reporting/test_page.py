@@ -221,6 +221,21 @@ def test_a_training_run_shows_its_timeline_and_groups(browser: Browser, tmp_path
         assert is_quiet(tab)
 
 
+def test_without_a_run_lines_and_legend_show_speeds(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    weft.report(weft.load_topology(SPEC), output=path)
+    with browser.tab(path) as tab:
+        legend = tab.run("[...document.querySelectorAll('.legend li')].map((one) => one.textContent)")
+        assert legend == ["rank", "switch", "100 GB/s, 12 links", "10 GB/s, 4 links"]
+        colours = tab.run(
+            "[...document.querySelectorAll('.legend .swatch')].map("
+            " (one) => getComputedStyle(one).backgroundColor)"
+        )
+        assert len(set(colours)) == 4
+        assert "rgba(0, 0, 0, 0)" not in colours
+        assert is_quiet(tab)
+
+
 def test_a_large_cluster_is_small_and_painted(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     weft.report(weft.load_topology("rails:128x8"), output=path)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft import units
 from weft.reporting.fabric_shape import FabricShape, find_shape
 from weft.reporting.motion import find_motion
-from weft.topology.drawing_pen import node_class
+from weft.topology.drawing_pen import Pen, node_class
 from weft.topology.drawing_style import speed_text
-from weft.topology.layout import lay_out
+from weft.topology.layout import Layout, lay_out
 from weft.topology.line_shapes import draw_course, point_along
+from weft.topology.machine_layout import ROLES, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 
     from weft.simulation import SimulationResult
     from weft.topology.graph import Topology
-    from weft.topology.layout import Layout
+
+SPEEDS: Final = 5
+"""Looks of lines by the speed of their links, from the slowest to the fastest, where no run is shown."""
+
+_MOST_SPEEDS: Final = 6
+"""Lines of the legend of speeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +59,16 @@ def fabric_section(topology: Topology, uses: Sequence[LinkUse] = ()) -> dict[str
         return {"kind": "words", "title": "Fabric", "paragraphs": [summary, note]}
     layout = lay_out(shape.topology)
     lines = _lines(shape, layout)
+    speeds, line_speeds = _speeds(topology, shape)
     return {
         "kind": "fabric",
         "title": "Fabric",
         "summary": " ".join(filter(None, [summary, shape.note])),
         "radius": layout.radius,
         "labels": layout.labels,
+        "kinds": _kinds(shape),
+        "speeds": speeds,
+        "line_speeds": line_speeds,
         "nodes": [_node(shape, layout, node) for node in range(shape.topology.nodes)],
         "boxes": _boxes(shape, layout),
         "bounds": _bounds(layout, lines),
@@ -80,12 +90,52 @@ def _summary(topology: Topology) -> str:
     return f"{', '.join(parts)} of {speeds}."
 
 
+def _kinds(shape: FabricShape) -> list[list[str]]:
+    """For the legend: each kind of node that is drawn, and what it is."""
+    topology = shape.topology
+    found: dict[str, dict[str, None]] = {}
+    for node in range(topology.nodes):
+        kind = _kind(topology, node)
+        found.setdefault(kind, {})[_kind_name(topology, node, kind)] = None
+    return [[kind, " or ".join(names)] for kind, names in found.items()]
+
+
+def _kind(topology: Topology, node: int) -> str:
+    return "rank" if node < topology.ranks else node_class(topology, node)
+
+
+def _kind_name(topology: Topology, node: int, kind: str) -> str:
+    if kind in ("rank", "switch"):
+        return kind
+    if kind == "switch failed":
+        return "failed"
+    return ROLES[role_of(topology.node_name(node)) or "switch"]
+
+
+def _speeds(topology: Topology, shape: FabricShape) -> tuple[list[list[Any]], list[int]]:
+    """Looks of speeds for the legend, fastest first, with how many links have each, and each line's look."""
+    pen = Pen(topology, Layout([]), None, cables=0)
+    values, counts = np.unique(topology.bandwidth, return_counts=True)
+    looks: list[list[Any]] = [
+        [_speed_look(pen, speed), f"{speed_text(speed)}, {units.count(count, 'link')}"]
+        for speed, count in zip(values.tolist()[::-1], counts.tolist()[::-1], strict=True)
+    ]
+    if len(looks) > _MOST_SPEEDS:
+        between = [None, f"{units.count(len(looks) - _MOST_SPEEDS + 1, 'speed')} between"]
+        looks = [*looks[: _MOST_SPEEDS - 3], between, *looks[-2:]]
+    return looks, [_speed_look(pen, speed) for speed in shape.topology.bandwidth.tolist()]
+
+
+def _speed_look(pen: Pen, speed: int) -> int:
+    return round(pen.fastness(speed) * (SPEEDS - 1))
+
+
 def _node(shape: FabricShape, layout: Layout, node: int) -> list[Any]:
     """Place, radius, kind and label of a node; dots have no label."""
     topology = shape.topology
     x, y = layout.at[node]
     dot = node in layout.dots
-    kind = "rank" if node < topology.ranks else node_class(topology, node)
+    kind = _kind(topology, node)
     label = "" if dot and layout.dot < 4 else shape.labels[node]
     return [_round(x), _round(y), _round(layout.dot if dot else layout.radius), kind, label]
 

@@ -64,14 +64,21 @@ function runChoice(section, state, change) {
   return element("p", {}, element("label", {}, "Shown: ", select));
 }
 
+// What colours mean: of nodes always, of lines their use in a run, or their speed where there is no run.
 function legend(section) {
-  if (!section.runs.length) return [];
-  const items = Array.from({ length: LEVELS }, (_, level) => {
-    const share = level === 0 ? "idle" : "up to " + 100 * level / (LEVELS - 1) + " %";
-    return element("li", {}, element("span", { class: "swatch level" + level }), share);
-  });
-  return [element("p", { class: "note" }, "Share of the time that a link is busy:"),
-    element("ul", { class: "legend" }, items)];
+  const kinds = section.kinds.map(([kind, name]) =>
+    element("li", {}, element("span", { class: "swatch node " + (KINDS[kind] || "switch") }), name));
+  const lines = section.runs.length
+    ? Array.from({ length: LEVELS }, (_, level) =>
+      sample("level" + level, level === 0 ? "idle" : "up to " + 100 * level / (LEVELS - 1) + " %"))
+    : section.speeds.map(([look, text]) => (look === null ? element("li", {}, text) : sample("speed" + look, text)));
+  return [element("p", { class: "note" }, "Nodes:"), element("ul", { class: "legend" }, kinds),
+    element("p", { class: "note" }, section.runs.length ? "Share of the time that a link is busy:" : "Speeds of links, in each direction:"),
+    element("ul", { class: "legend" }, lines)];
+}
+
+function sample(look, text) {
+  return element("li", {}, element("span", { class: "swatch " + look }), text);
 }
 
 // Slider, buttons and the line that says what is to be seen.
@@ -186,18 +193,22 @@ function trace(context, line) {
 
 function drawLines(context, section, state, scale) {
   const run = section.runs[state.run];
-  const levels = Array.from({ length: LEVELS }, () => []);
-  section.lines.forEach((line, index) => levels[run ? levelOf(run.busy[index]) : 1].push(line));
+  const looks = new Map();
+  section.lines.forEach((line, index) => {
+    const look = run ? "level" + levelOf(run.busy[index]) : "speed" + section.line_speeds[index];
+    if (!looks.has(look)) looks.set(look, []);
+    looks.get(look).push(line);
+  });
   const thin = section.lines.length > 1500 ? 0.9 : section.lines.length > 400 ? 1.3 : 2;
   context.lineCap = "round";
-  levels.forEach((lines, level) => {
-    if (!lines.length) return;
+  // Busy and fast lines come last, above the others.
+  for (const look of [...looks.keys()].sort()) {
     context.beginPath();
-    for (const line of lines) trace(context, line);
-    context.strokeStyle = colour("level" + level);
-    context.lineWidth = Math.max(level ? thin : 0.7 * thin, 0.7 / scale);
+    for (const line of looks.get(look)) trace(context, line);
+    context.strokeStyle = colour(look);
+    context.lineWidth = Math.max(look === "level0" ? 0.7 * thin : thin, 0.7 / scale);
     context.stroke();
-  });
+  }
 }
 
 const KINDS = { rank: "rank", switch: "switch", "switch near": "near", "switch bus": "bus", "switch cpu": "cpu",
