@@ -19,6 +19,7 @@ PAGES = [*(TREE / name for name in TOP), *sorted((TREE / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LONGEST_LINE = 120
 LONGEST_README = 150
+LONGEST_CELL = 250
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TREE)))
 
@@ -84,6 +85,12 @@ def test_a_page_has_one_title_and_no_heading_twice(page: Path) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((TREE / "README.md").read_text("utf-8").splitlines()) <= LONGEST_README
+
+
+def test_the_tables_of_the_readme_can_be_read() -> None:
+    rows = [line for line in (TREE / "README.md").read_text("utf-8").splitlines() if line.startswith("|")]
+    cells = [LINK.sub("]", cell).strip() for row in rows for cell in row.split("|")]
+    assert [cell for cell in cells if len(cell) > LONGEST_CELL] == []
 
 
 def test_every_page_is_in_the_index() -> None:
