@@ -38,7 +38,7 @@ def test_a_plan_shows_times_against_size_reasons_fabric_and_path(plan: weft.Plan
     plan.save(tmp_path / "plan.weft")
     found = sections(tmp_path / "plan.weft")
     assert [section["kind"] for section in found] == [
-        "chart", "table", "facts", "fabric", "words", "table", "text"
+        "chart", "table", "facts", "fabric", "table", "words", "table", "text"
     ]  # fmt: skip
     chart = found[0]
     assert chart["sizes"] == [64 << 10, 1 << 20]
@@ -149,6 +149,36 @@ def test_the_legend_of_many_speeds_is_short() -> None:
     assert [text for _, text in fabric["speeds"]][2:] == [
         "9 GB/s, 2 links", "6 speeds between", "2 GB/s, 2 links", "1 GB/s, 2 links"
     ]  # fmt: skip
+
+
+def busiest(found: list[dict[str, Any]]) -> dict[str, Any]:
+    (table,) = (one for one in found if one["title"] == "Busiest links")
+    assert table["columns"] == ["link", "speed", "busy share of the time"]
+    return table
+
+
+def test_the_busiest_links_of_a_run_are_listed() -> None:
+    topology = weft.load_topology("hosts:4,2@intra=100GB/s,uplink=10GB/s")
+    result = weft.simulate(weft.algorithms.ring.all_reduce(topology), "16MiB")
+    shares = {
+        topology.link_name(link): 100 * busy / result.time_ps for link, busy in enumerate(result.link_busy_ps)
+    }
+    document = json.loads(json.dumps(result.to_dict()))
+    for found in (sections(result), sections(document)):
+        rows = busiest(found)["rows"]
+        assert rows[0][1] == "10 GB/s"
+        assert [row[2] for row in rows] == [f"{shares[row[0]]:.1f} %" for row in rows]
+        assert [row[0] for row in rows[:2]] == sorted(shares, key=lambda name: -shares[name])[:2]
+
+
+def test_a_training_job_lists_at_most_twenty_links_and_counts_the_idle_ones() -> None:
+    found = weft.train("resnet50", "torus:4x4", iterations=3)
+    table = busiest(sections(found))
+    assert len(table["rows"]) == 20
+    shares = sorted(found.run.link_use, reverse=True)
+    assert [row[2] for row in table["rows"]] == [f"{100 * share:.1f} %" for share in shares[:20]]
+    idle = sum(share == 0 for share in shares)
+    assert f"{idle:,} carry nothing" in table["note"]
 
 
 def test_uneven_hosts_are_represented_as_well() -> None:

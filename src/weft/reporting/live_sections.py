@@ -13,6 +13,7 @@ from weft.errors import LimitError, WeftError
 from weft.export.chrome_trace import Tracks, process
 from weft.reporting import result_forms as forms
 from weft.reporting import result_sections as results
+from weft.reporting.busiest_links import busiest_section
 from weft.reporting.fabric_picture import LinkUse, fabric_section
 from weft.reporting.path_words import path_sections
 from weft.reporting.section_kinds import Section, table_section, text_section, words_section
@@ -99,9 +100,11 @@ def run_sections(result: SimulationResult) -> list[Section]:
         else None,
         verified=verified,
     )
+    use = _use(schedule.algorithm, result)
     return [
         *results.simulation_sections(form, draw=False),
-        fabric_section(schedule.topology, [_use(schedule.algorithm, result)]),
+        fabric_section(schedule.topology, [use]),
+        busiest_section(schedule.topology, use.busy, use.label),
         *path_sections(result.critical_path, result.time_ps),
     ]
 
@@ -122,6 +125,7 @@ def comparison_fabric(found: Comparison) -> list[Section]:
     uses = [_use(label, result) for label, result in runs]
     return [
         fabric_section(found.topology, uses),
+        busiest_section(found.topology, uses[0].busy, uses[0].label),
         *path_sections(runs[0][1].critical_path, runs[0][1].time_ps),
     ]
 
@@ -154,7 +158,11 @@ def packet_run_sections(result: PacketResult) -> list[Section]:
     form = forms.convert(result.to_dict(), forms.PacketsForm, "result")
     busy = result.link_busy_ps / max(result.time_ps, 1)
     use = LinkUse(f"{result.tables.algorithm}, packet by packet", busy)
-    return [*results.packet_sections(form, draw=False), fabric_section(result.tables.topology, [use])]
+    return [
+        *results.packet_sections(form, draw=False),
+        fabric_section(result.tables.topology, [use]),
+        busiest_section(result.tables.topology, busy, use.label),
+    ]
 
 
 def training_run_sections(result: TrainingResult) -> list[Section]:
@@ -166,6 +174,7 @@ def training_run_sections(result: TrainingResult) -> list[Section]:
         timeline_section("Training timeline by group, rank 0", _last_iterations(result)),
         *_groups(result),
         fabric_section(result.cluster.topology, [use]),
+        busiest_section(result.cluster.topology, result.run.link_use, use.label),
     ]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
 from weft.errors import InputError
+from weft.reporting.busiest_links import busiest_section
 from weft.reporting.fabric_picture import LinkUse, fabric_section
 from weft.reporting.path_words import path_sections
 from weft.reporting.section_kinds import (
@@ -167,7 +168,9 @@ def _drawn(name: str, label: str, busy_ps: Sequence[int], time_ps: int) -> list[
     topology = named_topology(name)
     if topology is None or len(busy_ps) != topology.links or time_ps <= 0:
         return []
-    return [fabric_section(topology, [LinkUse(label, [busy / time_ps for busy in busy_ps])])]
+    shares = [busy / time_ps for busy in busy_ps]
+    fabric = fabric_section(topology, [LinkUse(label, shares)])
+    return [fabric, busiest_section(topology, shares, label)]
 
 
 def packet_sections(found: PacketsForm, *, draw: bool = True) -> list[Section]:
