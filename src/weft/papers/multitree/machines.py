@@ -111,8 +111,19 @@ class PaperMachine:
         grid = self.network in ("torus", "mesh")
         return 4 if grid and algorithm not in (RING, DOUBLE_TREE) else 1
 
-    def run(self, algorithm: str, size_bytes: int) -> PacketResult:
-        """Simulate packet by packet; of `RING_2D` one dimension.
+    def run(
+        self, algorithm: str, size_bytes: int, *, detail: str = "packet", prioritised: bool = False
+    ) -> PacketResult:
+        """Simulate an all-reduce; of `RING_2D` one dimension.
+
+        Parameters
+        ----------
+        algorithm, size_bytes
+            Which, and of how much.
+        detail
+            Of `simulate_tables`.
+        prioritised
+            Whether earlier steps go first where packets meet, as the authors' scripts ask for MultiTree.
 
         Examples
         --------
@@ -124,7 +135,8 @@ class PaperMachine:
             tables = _first_half(tables)
         if self.network == "fattree":
             tables = _by_source(tables, round(self.nodes**0.5))
-        return simulate_tables(tables, rules=RULES.get(algorithm, _PACKETS), max_work=None)
+        rules = replace(RULES.get(algorithm, _PACKETS), prioritised=prioritised)
+        return simulate_tables(tables, rules=rules, detail=detail, max_work=None)
 
     def seconds(self, algorithm: str, size_bytes: int) -> float:
         """Time of an all-reduce, sums included; beyond `fine_packets` along a line through two smaller."""
