@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import socket
 import time
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,6 +16,7 @@ import pytest
 from support.studio import Studio
 
 import weft
+import weft.studio
 
 LONG = {"size": "1GiB", "algorithms": ["forest", "direct", "bucket"], "time_limit": 60}
 """On `SLOW` this takes seconds at least."""
@@ -117,6 +121,32 @@ def test_an_address_that_is_not_there_is_a_problem(
 def test_a_body_that_is_no_json_by_its_type_is_refused(studio: Studio) -> None:
     answer = studio.ask("POST", "/api/sessions", b"{}", headers={"Content-Type": "text/plain"})
     assert (answer.status, is_problem(answer.document)) == (415, True)
+
+
+def statuses_in_the_source() -> set[int]:
+    """Statuses of all problems that the modules of the studio make."""
+    found = {405}  # of Starlette itself, for a method that no route of the path has
+    for module in Path(weft.studio.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if isinstance(call, ast.Call):
+                name = (
+                    call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                )
+                place = {"StudioRefusal": 0, "_answer": 0, "problem_response": 1}.get(name)
+                given = None if place is None or len(call.args) <= place else call.args[place]
+                if isinstance(given, ast.Constant):
+                    found.add(given.value)
+    return found
+
+
+def test_every_status_of_a_problem_is_described(studio: Studio) -> None:
+    used = statuses_in_the_source()
+    assert {400, 405, 408, 415, 429, 500, 503} <= used
+    described = studio.ask("GET", "/openapi.json").document
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            words = operation["responses"]["default"]["description"]
+            assert {int(status) for status in re.findall(r"(?:^|; )([0-9]{3}): ", words)} == used
 
 
 @pytest.mark.parametrize(

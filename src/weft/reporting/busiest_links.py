@@ -24,11 +24,11 @@ def busiest_section(topology: Topology, busy: ArrayLike, what: str) -> Section:
     Parameters
     ----------
     topology
-        The links' own.
+        The topology that the links belong to.
     busy
         For each link, the share of the time that it was busy.
     what
-        The run, for the note.
+        The name of the run, which the note begins with.
     """
     shares = np.asarray(busy, np.float64)
     order = np.argsort(-shares, kind="stable")[:MOST_LINKS].tolist()

@@ -38,7 +38,7 @@ class LinkUse:
     Parameters
     ----------
     label
-        What ran.
+        The name of the run, as the page shows it.
     busy
         For each link, the share of the time that it was busy.
     result

@@ -41,7 +41,7 @@ class FabricShape:
     line_of
         For each link of the whole topology, the link that is drawn for it; -1 for one inside of a node.
     labels
-        Names of the drawn nodes; of several in one node, how many they are.
+        The names of the drawn nodes; a node that stands for several has their number.
     hosts
         Titles of the drawn hosts, empty where all are drawn.
     note

@@ -63,11 +63,11 @@ def report(
         Plan files, schedule files, what commands printed with ``--json`` and Chrome traces, by the names of
         their files; or plans, schedules, topologies and results themselves; or documents as dictionaries.
     output
-        Where to write the page; None writes nothing.
+        The file that the page is written to; None writes no file.
     size
         Buffer size at which schedules and plans run in the picture; by default 64 MiB, and a plan's last one.
     title
-        Of the page; by default it says what is shown.
+        The title of the page; by default it says what is shown.
 
     Returns
     -------

@@ -34,7 +34,7 @@ def make_page(document: dict[str, Any]) -> str:
     Parameters
     ----------
     document
-        Title, sections and all: docs/report.md describes it.
+        The title and the sections, as docs/report.md describes them.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def compose_page(
     title
         What the browser shows above the page.
     document
-        Data for the scripts.
+        The data that the scripts draw.
     scripts, styles
         Files that come after those of every page; the scripts share one scope with them.
     connect

@@ -67,9 +67,9 @@ def chart_section(
     Parameters
     ----------
     title, note
-        What it shows.
+        Texts above and below the chart.
     sizes
-        Ascending.
+        Sizes in ascending order.
     series
         A time for each size, or None, by label.
     bound

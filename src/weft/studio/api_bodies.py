@@ -127,9 +127,9 @@ class StudioRefusal(Exception):
     Parameters
     ----------
     status
-        Of HTTP.
+        The status of the answer.
     error, what_to_do
-        What is wrong, and what helps.
+        A text that says what is wrong, and one that says what helps.
     """
 
     def __init__(self, status: int, error: str, what_to_do: str) -> None:

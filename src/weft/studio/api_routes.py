@@ -32,19 +32,19 @@ class ApiRoute:
     Parameters
     ----------
     method, path
-        What is asked.
+        The method and the path of its requests.
     handler
         Name of the method of `StudioApi`, or of a page.
     summary
-        What it does.
+        What the route does, in one sentence.
     body
-        What a request carries; None for nothing.
+        The type of the body of a request; None if requests have no body.
     answer
-        What a good answer carries; None for nothing that has a type.
+        The type of the body of a successful answer; None if it has no body, or one without a type.
     status, media_type
-        Of a good answer.
+        The status and the media type of a successful answer.
     public
-        Whether it needs no token: pages without data.
+        Whether requests need no token, as those for pages without data.
     """
 
     method: str
@@ -101,11 +101,17 @@ _PROBLEMS: Final = {
     401: "the token is missing or wrong",
     403: "the request comes from another site, or is for another host",
     404: "there is no such address or session",
+    405: "the address does not take this method",
+    408: "the body did not arrive in time",
     409: "there is nothing to take back",
     413: "the body is too large",
+    415: "the body is not declared as JSON by its Content-Type",
     422: "the body is no JSON, or not of the type that is described",
     429: "too many requests, sessions, or comparisons that wait; try again",
+    500: "there is a bug in Weft; the terminal of the studio shows more",
+    503: "reading, changing or drawing the cluster takes too long",
 }
+"""Statuses of problems; any route may answer with those that its requests can cause."""
 
 
 def make_openapi() -> dict[str, Any]:
@@ -135,7 +141,8 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": route.summary}
     if route.status != 204:
         answer["content"] = {route.media_type: _schema(route.answer)}
-    problem = {"description": "; ".join(_PROBLEMS.values()), "content": {_JSON: _schema(Problem)}}
+    causes = "; ".join(f"{status}: {text}" for status, text in _PROBLEMS.items())
+    problem = {"description": causes, "content": {_JSON: _schema(Problem)}}
     found: dict[str, Any] = {
         "operationId": route.handler,
         "summary": route.summary,

@@ -44,9 +44,9 @@ class ComparisonJob:
     Parameters
     ----------
     number
-        Counts from 1.
+        The number of the comparison; the first one has 1.
     topology, body
-        What to compare.
+        The cluster, and what to compare on it.
     """
 
     def __init__(self, number: int, topology: Topology, body: CompareBody) -> None:
@@ -91,7 +91,7 @@ class ComparisonQueue:
     Parameters
     ----------
     workers
-        How many processes compare.
+        The number of processes that compare.
     """
 
     def __init__(self, workers: int) -> None:

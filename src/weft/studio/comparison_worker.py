@@ -62,7 +62,7 @@ class ComparisonWorker:
     Parameters
     ----------
     orders, events
-        Streams of lines.
+        The streams from which orders are read and to which events are written, line by line.
     """
 
     def __init__(self, orders: BinaryIO, events: BinaryIO) -> None:

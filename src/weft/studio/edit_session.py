@@ -39,13 +39,14 @@ class EditSession:
     Parameters
     ----------
     key
-        Its name in addresses; random, so that a page does not meet the session of another by chance.
+        The name of the session in addresses; it is random, so that a page does not meet the session of
+        another by chance.
     base
         The cluster before all edits.
     edits
-        In their order; undoing takes the last one away.
+        The edits in the order in which they were made; undoing takes the last one away.
     topology
-        The cluster after them.
+        The cluster after all edits.
     job
         The last comparison, which an edit cancels.
     """
@@ -152,7 +153,7 @@ class SessionTable:
     Parameters
     ----------
     clock
-        Seconds, for their idle time.
+        A clock in seconds, which measures how long sessions are idle.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

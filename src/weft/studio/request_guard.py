@@ -46,11 +46,11 @@ class RequestGuard:
     Parameters
     ----------
     app
-        Where they go then.
+        The application that answers the requests that pass.
     token
-        What requests have to show, but for those to `public` paths.
+        The secret that every request carries, except those for `public` paths.
     port
-        Of the studio: requests are for this port of 127.0.0.1 or localhost.
+        The port of the studio; requests are for this port of 127.0.0.1 or localhost.
     public
         Paths of pages without data, which a browser opens before it can send a token.
     """

@@ -58,7 +58,7 @@ class StudioApi:
     topology
         The cluster that a session begins with, unless it says another.
     queue
-        Where comparisons go.
+        The queue that runs comparisons.
     """
 
     def __init__(self, topology: Topology, queue: ComparisonQueue) -> None:
@@ -191,7 +191,7 @@ class EventStream(Response):
     Parameters
     ----------
     job
-        The comparison.
+        The comparison whose events are sent.
     """
 
     media_type = "application/x-ndjson"

@@ -172,18 +172,18 @@ def serve_studio(
     Parameters
     ----------
     topology
-        What sessions begin with.
+        The cluster that sessions begin with.
     port
-        Of 127.0.0.1; 0 for any that is free.
+        The port of 127.0.0.1 to listen on; 0 takes any that is free.
     workers
-        Processes that compare.
+        The number of processes that compare.
     ready
         Called with the address, token and all, once the server answers.
 
     Returns
     -------
     int
-        Number of the signal.
+        The number of the signal.
 
     Raises
     ------
