@@ -384,7 +384,7 @@ def test_contenders_that_are_shown_are_simulated_and_none_is_faster_than_the_win
 def test_contenders_that_were_not_simulated_are_marked() -> None:
     found = plan("ring:8", "64MiB", algorithms=["ring", "bidirectional_ring"])
     guessed = tuple(replace(one, simulated=False) for one in found.contenders)
-    assert "ring ~+100.5 % at 64MiB" in replace(found, contenders=guessed).explain()
+    assert "ring ~+100.0 % at 64MiB" in replace(found, contenders=guessed).explain()
 
 
 def test_a_runner_up_that_is_faster_is_explained_and_taken_where_its_size_is_asked_for() -> None:
@@ -417,3 +417,38 @@ def test_a_plan_for_several_sizes_is_as_fast_as_a_comparison_at_each() -> None:
 def test_a_collective_that_does_not_look_at_the_size_is_planned_for_several() -> None:
     found = plan("switch:4", ["64KiB", "1MiB"], collective="all_gather", algorithms=["gloo_ring"])
     assert {planned.label for planned in found.schedules} == {"gloo_ring"}
+
+
+def test_a_runner_up_that_is_an_estimate_is_marked() -> None:
+    first = next(plan_steps("torus:4x4", algorithms=["multitree", "ring", "bidirectional_ring"]))
+    several = list(plan_steps("torus:4x4", algorithms=["multitree", "ring", "bidirectional_ring"]))
+    assert not first.complete
+    cut_short = next(found for found in several if any(not one.runner_up_simulated for one in found.points))
+    assert not cut_short.complete
+    guessed = next(one for one in cut_short.points if not one.runner_up_simulated)
+    assert guessed.runner_up is not None
+    row = next(
+        line
+        for line in cut_short.explain().splitlines()
+        if line.split()[:1] == [human_size(guessed.size_bytes)]
+    )
+    assert f"{guessed.runner_up.partition(' (')[0]} ~" in row
+    assert f"{guessed.runner_up}, ~" in cut_short._repr_html_()
+    assert "estimated from simulations of other sizes" in cut_short.explain()
+    points = {one["size_bytes"]: one for one in cut_short.to_dict()["points"]}
+    assert points[guessed.size_bytes]["runner_up_simulated"] is False
+    done = several[-1]
+    assert done.complete
+    assert all(one.runner_up_simulated for one in done.points)
+
+
+def test_a_simulated_time_of_a_plan_is_what_a_comparison_says() -> None:
+    spec, algorithms = "leafspine:16x8@oversub=3", ["blueconnect", "nccl_tree"]
+    planned = plan(spec, "64MiB", algorithms=algorithms)
+    compared = {row.algorithm: row.seconds for row in compare(spec, "64MiB", algorithms=algorithms).results}
+    point = planned.headline
+    assert point.simulated
+    assert point.runner_up_simulated
+    assert {planned.algorithm, point.runner_up} == set(algorithms)
+    for name, seconds in ((planned.algorithm, point.seconds), (point.runner_up, point.runner_up_seconds)):
+        assert seconds == pytest.approx(compared[name or ""], rel=0.001), name

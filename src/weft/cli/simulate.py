@@ -98,10 +98,13 @@ def command(
     # A wrong schedule may be faster than any right one.
     fraction = None if bound is None or problem else bound.seconds / result.seconds
     if as_json:
+        from weft.bounds.collective_bound import condition_of
+
         limits.check_work("the critical path as JSON", _JSON_WORK * len(result.critical_path), max_work)
         limit = {
             "bound_seconds": bound and bound.seconds,
             "bound_kind": bound and bound.kind,
+            "bound_condition": bound and condition_of(found.topology, found.collective, bound.kind),
             "fraction_of_bound": fraction,
         }
         print_json(result.to_dict() | limit | {"verified": problem is None})

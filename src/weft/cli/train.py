@@ -345,7 +345,8 @@ def _show(result: TrainingResult, console: Console) -> None:
         ("sending", f"{human_seconds(found['communication_s'])} in all, seen from rank 0"),
         (
             "at best",
-            ", ".join(f"{name} {human_seconds(value)}" for name, value in found["lines"].items()),
+            ", ".join(f"{name} {human_seconds(value)}" for name, value in found["lines"].items())
+            + (f"; {found['bound_condition']}" if found["bound_condition"] else ""),
         ),
         ("whole run", "busy: " + ", ".join(f"{name} {use:.1%}" for name, use in uses)),
         ("busiest", ", ".join(f"{link['link']} {link['busy']:.1%}" for link in found["busiest_links"])),

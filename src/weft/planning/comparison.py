@@ -19,7 +19,7 @@ from weft import units
 from weft.algorithms import registry
 from weft.algorithms.registry import Refusal
 from weft.algorithms.resolver import resolve_algorithms
-from weft.bounds.collective_bound import condition_of, lower_bound
+from weft.bounds.collective_bound import condition_of, kind_text, lower_bound
 from weft.errors import InputError, LimitError, check_choice
 from weft.notebook_display import ShortRepr, html_card, record_frame, short_line, short_name
 from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_schedule
@@ -176,7 +176,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         size = units.format_size(self.size_bytes)
-        bound = f"{units.human_seconds(self.bound.seconds)}: {self.bound.explanation}"
+        kind = kind_text(self.topology, self.collective, self.bound.kind)
+        bound = f"{units.human_seconds(self.bound.seconds)} ({kind}): {self.bound.explanation}"
         facts = [("bound", bound), ("sharing", self.sharing)]
         if self.skipped:
             facts.append(("left out", f"{len(self.skipped):,} algorithms; .skipped has the reasons"))

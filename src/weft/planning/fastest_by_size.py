@@ -18,10 +18,11 @@ import numpy as np
 from weft import limits
 from weft.planning.curves import CurveSample, TimeCurve
 from weft.planning.segment_shares import LEAST_SEGMENT, segment_share, segment_size
+from weft.simulation.segment_sizes import SEGMENT_BUDGET
 from weft.simulation.simulator import run_once
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -32,7 +33,10 @@ CUTS: Final = (1, 1.4, 2, 4, 8, 16, 32, 64, 128, 256)
 
 EVENT_BUDGET: Final = 1_200_000
 CHEAP_EVENTS: Final = 60_000
-"""A cut whose simulation has more events is not tried, or not everywhere: they take 0.2 to 0.4 us each."""
+"""A cut whose simulation has more events is not tried, or not everywhere: they take 0.2 to 0.4 us each.
+
+Where only named sizes are planned, `SEGMENT_BUDGET` takes the place of the first.
+"""
 
 _DEAR_STRIDE: Final = 16
 
@@ -48,6 +52,9 @@ MERGE_TOLERANCE: Final = 1.01
 
 RANGE_TOLERANCE: Final = 1.015
 """What both may cost together at a size that nobody named: for less than this, no new range begins."""
+
+_TRIED_WHOLLY: Final = 2
+"""So many algorithms are simulated in all their cuts at a size that was named."""
 
 _SMOOTH: Final = 1.012
 _EXACT: Final = 1.0005
@@ -126,8 +133,11 @@ class PlanSearch:
             if cuts < 2 and candidate.schedule.messages == candidate.schedule.transfers:
                 continue  # a message of one chunk is cut into equal pieces
             valid = self.sizes * (candidate.longest / cuts) >= LEAST_SEGMENT
-            events = round(candidate.segments(cuts) * events_per_segment)
-            if not valid.any() or events > EVENT_BUDGET:
+            segments = candidate.segments(cuts)
+            events = round(segments * events_per_segment)
+            # At sizes that were all named, what `weft compare` would try is tried as well.
+            few = segments <= SEGMENT_BUDGET if self._named.all() else events <= EVENT_BUDGET
+            if not valid.any() or not few:
                 return
             yield TimeCurve(number, cuts, valid, dear=events > CHEAP_EVENTS)
 
@@ -252,6 +262,21 @@ class PlanSearch:
             waiting = any(size not in curve.runs for curve in curves)
             for curve in curves:
                 self.run(curve, size)
+            if not waiting:
+                waiting = self._try_every_cut(foremost.values(), place)
+
+    def _try_every_cut(self, foremost: Iterable[int], place: int) -> bool:
+        """Simulate all cuts of the best algorithms at a grid size; False if that was done before.
+
+        What finer cuts gain is foretold from coarser ones (`_foresee`), and times that jump break the rule.
+        """
+        size, new = int(self.sizes[place]), False
+        for row in list(foremost)[:_TRIED_WHOLLY]:
+            for curve in self._family(self.curves[row].candidate):
+                if curve.valid[place] and size not in curve.runs:
+                    self.run(curve, size)
+                    new = True
+        return new
 
     def stretches(self) -> list[Stretch]:
         """Cover all sizes with few curves, none of them noticeably slower than the best."""

@@ -36,11 +36,11 @@ def explain(plan: Plan, width: int = WIDTH) -> str:
     bottleneck link 0->1
     <BLANKLINE>
      size  algorithm           segment  time     of bound  runner-up
-    64MiB  bidirectional_ring  2.03MiB  2.35 ms   100.0 %  ring +100.5 %
+    64MiB  bidirectional_ring  2.03MiB  2.35 ms   100.0 %  ring +100.0 %
     <BLANKLINE>
     bound       2.349 ms at 64MiB (bandwidth: singletons)
     bottleneck  link 0->1 (25GB/s), busy 100.0 % of the time
-    others      ring +100.5 % at 64MiB
+    others      ring +100.0 % at 64MiB
     planned in  ... CPU seconds, ... simulations of 2 schedules, all verified
     """
     topology = plan.topology
@@ -105,7 +105,8 @@ def _row(plan: Plan, point: PlanPoint) -> tuple[str, ...]:
     second = "-"
     if point.runner_up is not None and point.runner_up_seconds is not None:
         name = point.runner_up.partition(" (")[0]
-        second = f"{name} {100 * (point.runner_up_seconds / point.seconds - 1):+.1f} %"
+        sign = "" if point.runner_up_simulated else "~"
+        second = f"{name} {sign}{100 * (point.runner_up_seconds / point.seconds - 1):+.1f} %"
     return (
         human_size(point.size_bytes),
         plan.schedules[plan.ranges[point.range].schedule].algorithm,
@@ -129,7 +130,7 @@ def _notes(plan: Plan) -> list[tuple[str, str]]:
             f"link {topology.link_name(link)} ({speed}), busy {100 * point.busy:.1f} % of the time",
         ),
     ]
-    if not all(one.simulated for one in plan.points):
+    if not all(one.simulated and one.runner_up_simulated for one in plan.points):
         notes.insert(0, ("~", "estimated from simulations of other sizes"))
     variants = [planned.label for planned in plan.schedules if planned.variant]
     if variants:
@@ -188,13 +189,14 @@ def plan_card(plan: Plan) -> str:
         choice = plan.choose(point.size_bytes)
         second = "-"
         if point.runner_up is not None and point.runner_up_seconds is not None:
-            second = f"{point.runner_up}, {human_seconds(point.runner_up_seconds)}"
+            sign = "" if point.runner_up_simulated else "~"
+            second = f"{point.runner_up}, {sign}{human_seconds(point.runner_up_seconds)}"
         rows.append(
             [
                 format_size(point.size_bytes),
                 make_label(choice.algorithm, choice.variant),
                 "-" if choice.segment_bytes is None else format_size(choice.segment_bytes),
-                human_seconds(point.seconds),
+                f"{'' if point.simulated else '~'}{human_seconds(point.seconds)}",
                 human_seconds(point.bound_seconds),
                 f"{100 * point.fraction_of_bound:.1f} %",
                 second,
@@ -204,6 +206,9 @@ def plan_card(plan: Plan) -> str:
         ("complete", "yes" if plan.complete else "no: a time limit ended the search, or more may follow"),
         ("schedules", f"{len(plan.schedules):,}, each verified"),
         ("planning", f"{plan.simulations:,} simulations in {plan.cpu_seconds:.1f} CPU seconds"),
+        ("bound", kind_text(plan.topology, plan.collective, plan.headline.bound_kind)),
     ]
+    if not all(one.simulated and one.runner_up_simulated for one in plan.points):
+        facts.append(("~", "estimated from simulations of other sizes"))
     title = f"plan of {plan.collective} on {plan.topology.name}"
     return html_card(title, facts, columns=columns, rows=rows)

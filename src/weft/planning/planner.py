@@ -337,6 +337,7 @@ class _Planner:
             busy=run.busy,
             runner_up=None if second is None else search.candidates[second.candidate].label,
             runner_up_seconds=None if second is None else second.estimate(size),
+            runner_up_simulated=second is None or size in second.runs,
         )
 
     def _runner_up(self, chosen: TimeCurve, size: int, *, exact: bool) -> TimeCurve | None:

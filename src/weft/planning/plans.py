@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from weft import limits, units
+from weft.bounds.collective_bound import condition_of
 from weft.errors import InputError, TopologyError
 from weft.notebook_display import ShortRepr, record_frame, short_line, short_name
 from weft.planning.segment_shares import LEAST_SEGMENT, segment_size
@@ -94,6 +95,8 @@ class PlanPoint(ShortRepr):
         The link that is busy longest, and the share of the time that it is.
     runner_up, runner_up_seconds
         The best other algorithm with its variant, and its time; None if there is none.
+    runner_up_simulated
+        Whether that time comes from a simulation of this size or is interpolated from others.
     """
 
     size_bytes: int
@@ -106,6 +109,7 @@ class PlanPoint(ShortRepr):
     busy: float
     runner_up: str | None
     runner_up_seconds: float | None
+    runner_up_simulated: bool = True
 
     @property
     def fraction_of_bound(self) -> float:
@@ -204,6 +208,10 @@ class Plan:
         """How near the plan comes to the bound at the headline size."""
         return self.headline.fraction_of_bound
 
+    def bound_condition(self, point: PlanPoint) -> str:
+        """What the bound at a point takes for granted, in words, or nothing."""
+        return condition_of(self.topology, self.collective, point.bound_kind)
+
     @cached_property
     def _starts(self) -> list[int]:
         return [span.first_bytes for span in self.ranges]
@@ -280,6 +288,7 @@ class Plan:
             "topology_digest": self.topology.digest,
             **{name: getattr(self, name) for name in ("collective", "root", "complete", "algorithm")},
             **{name: getattr(point, name) for name in _HEADLINE},
+            "bound_condition": self.bound_condition(point),
             "bottleneck": self.topology.link_name(point.busiest_link),
             "ranges": [{**asdict(one), **self.schedules[one.schedule].names} for one in self.ranges],
             "points": [self._point_dict(one) for one in self.points],
@@ -299,6 +308,7 @@ class Plan:
             "variant": choice.variant,
             "segment_bytes": choice.segment_bytes,
             "fraction_of_bound": point.fraction_of_bound,
+            "bound_condition": self.bound_condition(point),
             "busiest_link": self.topology.link_name(point.busiest_link),
         }
 

@@ -48,6 +48,7 @@ class ComparedForm(msgspec.Struct, frozen=True):
     collective: str = "all_reduce"
     bound_kind: str = ""
     bound_explanation: str = ""
+    bound_condition: str | None = None
 
 
 class ComparedSizesForm(msgspec.Struct, frozen=True):
@@ -70,6 +71,8 @@ class PlanPointRow(msgspec.Struct, frozen=True):
     busy: float = 0.0
     runner_up: str | None = None
     runner_up_seconds: float | None = None
+    runner_up_simulated: bool = True
+    bound_condition: str | None = None
 
 
 class PlanForm(msgspec.Struct, frozen=True):
@@ -111,6 +114,7 @@ class SimulatedForm(msgspec.Struct, frozen=True):
     transfers: int = 0
     segment_bytes: int | None = None
     bound_seconds: float | None = None
+    bound_condition: str | None = None
     fraction_of_bound: float | None = None
     verified: bool | None = None
 
@@ -150,6 +154,7 @@ class TrainedForm(msgspec.Struct, frozen=True):
     communication_s: float
     lines: dict[str, float]
     samples_per_s: float | None = None
+    bound_condition: str = ""
     reason: str = ""
     endpoint: str = ""
     batch: int = 0

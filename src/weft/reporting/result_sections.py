@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         PacketsForm,
         PaperForm,
         PlanForm,
+        PlanPointRow,
         RefusedRow,
         SimulatedForm,
         SweptForm,
@@ -99,7 +100,8 @@ def comparison_sections(found: Sequence[ComparedForm]) -> list[Section]:
         ]
         heads = ("algorithm", "time", "of bound", "algbw GB/s", "busbw GB/s", "steps", "transfers", "segment",
                  "verified")  # fmt: skip
-        bound = f"Bound: {units.human_seconds(one.bound_seconds)} ({one.bound_kind}). {one.bound_explanation}"
+        kind = "; ".join(text for text in (one.bound_kind, one.bound_condition) if text)
+        bound = f"Bound: {units.human_seconds(one.bound_seconds)} ({kind}). {one.bound_explanation}"
         sections.append(table_section(f"Algorithms: {what}", heads, rows, note=f"{one.topology}. {bound}"))
     return [*sections, *_skipped(found[-1].skipped)]
 
@@ -114,6 +116,11 @@ def _skipped(refused: Sequence[RefusedRow]) -> list[Section]:
     return [
         table_section("Left out", ("algorithm", "reason"), [(r.algorithm, r.reason) for r in refused], left=2)
     ]
+
+
+def _runner_up(point: PlanPointRow) -> str:
+    sign = "" if point.runner_up_simulated else "~"
+    return "-" if point.runner_up is None else f"{point.runner_up}, {sign}{_time(point.runner_up_seconds)}"
 
 
 def plan_sections(plan: PlanForm) -> list[Section]:
@@ -133,20 +140,25 @@ def plan_sections(plan: PlanForm) -> list[Section]:
             _time(point.seconds),
             _percent(point.fraction_of_bound),
             f"{point.busiest_link}, {_percent(point.busy)}",
-            "-" if point.runner_up is None else f"{point.runner_up}, {_time(point.runner_up_seconds)}",
+            _runner_up(point),
         )
         for point in points
     ]
     heads = ("size", "algorithm", "segment", "time", "of bound", "busiest link", "runner-up")
     charts = [chart_section(f"Times against size: {what}", sizes, series, bounds)] if len(points) > 1 else []
-    return [*charts, table_section(f"Plan: {what}", heads, rows, left=3), *_skipped(plan.skipped)]
+    conditions = dict.fromkeys(point.bound_condition for point in points if point.bound_condition)
+    note = "".join(f"The bound holds where {condition}." for condition in conditions)
+    return [*charts, table_section(f"Plan: {what}", heads, rows, note=note, left=3), *_skipped(plan.skipped)]
 
 
 def simulation_sections(found: SimulatedForm, *, draw: bool = True) -> list[Section]:
     """Times of one run, how busy the links were, and the critical path."""
     facts: list[tuple[str, object]] = [
         ("time", units.human_seconds(found.seconds)),
-        ("bound", _time(found.bound_seconds)),
+        (
+            "bound",
+            _time(found.bound_seconds) + (f" ({found.bound_condition})" if found.bound_condition else ""),
+        ),
         ("of bound", _percent(found.fraction_of_bound)),
         ("algbw", f"{found.algbw_GBps:.2f} GB/s"),
         ("busbw", f"{found.busbw_GBps:.2f} GB/s"),
@@ -214,7 +226,8 @@ def training_sections(found: TrainedForm) -> list[Section]:
     bars = [("this iteration", {"computing": found.computing_s, "exposed": found.exposed_s})]
     bars += [(name, {"at best": seconds}) for name, seconds in found.lines.items()]
     title = f"Training: {found.model} on {found.topology}"
-    return [facts_section(title, facts), bars_section("Iteration beside what is possible", bars)]
+    note = f"What is possible at best holds where {found.bound_condition}." if found.bound_condition else ""
+    return [facts_section(title, facts), bars_section("Iteration beside what is possible", bars, note=note)]
 
 
 def sweep_sections(found: SweptForm) -> list[Section]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from weft import limits
-from weft.bounds.collective_bound import any_shard_half_seconds, lower_bound
+from weft.bounds.collective_bound import any_shard_half_seconds, condition_of, lower_bound
 from weft.errors import InputError
 from weft.simulation import simulate
 from weft.topology import load_topology
@@ -168,6 +168,19 @@ class Bounded(_ByName):
         if collective in ("reduce_scatter", "all_gather"):
             return any_shard_half_seconds(self.topology, size_bytes)
         return lower_bound(self.topology, collective, size_bytes).seconds
+
+    def condition(self, size_bytes: int) -> str:
+        """What the bound of an all-reduce of so many bytes takes for granted, in words, or nothing.
+
+        Examples
+        --------
+        >>> Bounded(load_topology("switch:4")).condition(4_000_000)
+        'sums are made at ranks'
+        """
+        if not size_bytes:
+            return ""
+        kind = lower_bound(self.topology, "all_reduce", size_bytes).kind
+        return condition_of(self.topology, "all_reduce", kind)
 
 
 class Interpolated(_ByName):

@@ -340,7 +340,10 @@ class TrainingResult:
         return short_line(f"<TrainingResult {where}: {self.policy.name}, {times}>")
 
     def to_dict(self) -> dict[str, Any]:
-        """Figures of the job, ready for JSON; ``lines`` are times that no policy of their kind can beat."""
+        """Figures of the job, ready for JSON; ``lines`` are times that no policy of their kind can beat.
+
+        They hold where ``bound_condition`` does, if it says anything.
+        """
         job, run, topology, layers = self.job, self.run, self.cluster.topology, self.layers
         bounds = Bounded(topology)
         return {
@@ -370,6 +373,7 @@ class TrainingResult:
             "backward_s": backward_seconds(layers),
             "communication_s": run.timeline.communication_s,
             "lines": {name: line.seconds(layers, bounds) for name, line in LINES.items()},
+            "bound_condition": bounds.condition(total_bytes(layers)),
             "resource_use": run.resource_use(),
             "busiest_links": self.busiest_links(),
             **{name: getattr(run.flow, name) for name in ("segments", "events")},
