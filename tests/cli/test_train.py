@@ -108,7 +108,8 @@ def test_every_endpoint_runs(weft: Run) -> None:
     assert {"memory", "adding"} <= set(found["ace"]["resource_use"])
 
 
-ON_PACKAGES = ("train", "ace:2x2x2", "--model", "small.py:make_model", "--device", "ace-npu")
+# Not a script, for which each worker would import torch: test_a_sweep_has_every_combination_in_order has it.
+ON_PACKAGES = ("train", "ace:2x2x2", "--model", "multitree-ncf", "--device", "ace-npu")
 
 
 def test_all_endpoints_are_shown_side_by_side(weft: Run) -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from support.clusters import clusters
 from support.engines import AS_ROOT, MPIRUN
-from support.sweep_points import two_hundred, without_times, words_for
+from support.sweep_points import SIZES, TWO_SIZES, points_of, without_times, words_for
 
 import weft
 from weft.algorithms.registry import find
@@ -37,21 +37,20 @@ def processes() -> Iterator[Executor]:
         yield executor
 
 
-@pytest.fixture(scope="module")
-def serial() -> list[dict[str, Any]]:
-    return without_times(sweep(two_hundred()))
+MANY = pytest.param(SIZES, marks=pytest.mark.slow, id="200")
+FEW = pytest.param(TWO_SIZES, id="40")
 
 
-def test_two_hundred_jobs_on_processes_give_what_this_process_gives(
-    processes: Executor, serial: list[dict[str, Any]]
+@pytest.mark.parametrize("sizes", [FEW, MANY])
+def test_jobs_on_processes_and_on_mpi_give_what_this_process_gives(
+    processes: Executor, sizes: list[str]
 ) -> None:
-    assert without_times(sweep(two_hundred(), processes, deadline_s=100)) == serial
-
-
-def test_two_hundred_jobs_on_mpi_give_what_this_process_gives(serial: list[dict[str, Any]]) -> None:
+    serial = without_times(sweep(points_of(sizes=sizes)))
+    assert len(serial) == 20 * len(sizes)
+    assert without_times(sweep(points_of(sizes=sizes), processes, deadline_s=100)) == serial
     start = [MPIRUN, "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures", "-m", "weft"]
     done = subprocess.run(
-        [*start, *words_for(), "--executor", "mpi", "--deadline", "100"],
+        [*start, *words_for(sizes=sizes), "--executor", "mpi", "--deadline", "100"],
         env=os.environ | AS_ROOT,
         capture_output=True,
         text=True,
