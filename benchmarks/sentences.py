@@ -13,6 +13,9 @@ from typing import Any
 
 import result_files
 
+from weft.papers.claims import VERDICTS
+from weft.papers.outcomes import stored
+
 FOLDER = Path(__file__).parent
 OWN_ENGINE = ("memory", "copy", "tcp", "hosts")
 """Ways of `runtime/faults.py` on which Weft itself moves the data."""
@@ -37,7 +40,7 @@ def all_sentences() -> dict[str, list[str]]:
 
 
 def readme() -> list[str]:
-    """DeAR, and the evidence."""
+    """DeAR, the evidence, and the claims of the papers."""
     ratios = results_of("torch/results/training-hosts")["summary"]["ratios"]
     memory = peer_ratios("gloo", "private-float32", "shared-float32")
     tcp = peer_ratios("gloo", "tcp-ring")
@@ -73,6 +76,34 @@ def readme() -> list[str]:
             f"{short(min(large), 2)} to {short(max(large))} times as long from 16 MiB on"
         ),
         planned_deviation(),
+        *claims(),
+    ]
+
+
+def claims() -> list[str]:
+    """How the claims of the papers came out, and the figures that the table of papers has of them."""
+    found = [one for entry in stored().values() for one in entry.outcomes.values()]
+    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in VERDICTS}
+    ours = {one.claim_id: one.ours for one in found}
+    return [
+        (
+            f"Of {len(found)} claims of five papers {counts['within_10']} are within 10 %, "
+            f"{counts['within_25']} within 25 %, {counts['not_reproduced']} not reproduced, "
+            f"{counts['no_number']} have no number"
+        ),
+        (
+            f"{ours['multitree-all-reduce-ring']:.2f}x over ring (paper 2.3x), "
+            f"{ours['multitree-all-reduce-2d-ring']:.2f}x over 2D-ring (1.56x)"
+        ),
+        f"HDRM up to {ours['eflops-hdrm']:.2f}x on an oversubscribed network (6.08x)",
+        f"a NIC for each GPU {ours['eflops-nic']:.2f}x, **not 11.3x**",
+        f"faster than four conventional ones in {ours['flexreduce-asymmetric']:.0f} % of 72 uneven cases",
+        f"{ours['dear-ethernet']:.0f} to 14 % over the best rival on Ethernet",
+        f"{ours['ace-memory']:.1f}x less memory bandwidth (3.5x)",
+        (
+            f"ResNet-50 {ours['ace-resnet50']:.2f}x (1.41x), GNMT {ours['ace-gnmt']:.2f}x (1.12x), "
+            f"**DLRM {ours['ace-dlrm']:.2f}x (1.13x) not reproduced**"
+        ),
     ]
 
 
