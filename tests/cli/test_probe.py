@@ -35,6 +35,14 @@ def test_ranks_of_one_machine_hang_on_one_switch(tmp_path: Path) -> None:
     assert (found.ranks, found.switches, found.hosts, found.name) == (3, 1, ((0, 1, 2),), "machine")
 
 
+def test_a_page_shows_what_was_measured(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run_probe(2, "-o", str(tmp_path / "machine.toml"), "--report", str(page))
+    assert done.returncode == 0, done.stderr
+    assert f"[0] wrote {page}, {page.stat().st_size:,} bytes\n" in done.stdout
+    assert '"title":"machine"' in page.read_text("utf-8")
+
+
 def test_a_rank_alone_has_nothing_to_measure() -> None:
     done = run_probe(1)
     assert done.returncode == 2

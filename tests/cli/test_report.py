@@ -27,6 +27,8 @@ def test_a_page_goes_to_standard_output(weft: Run) -> None:
 @pytest.mark.parametrize(
     "words",
     [
+        ("topology", "ring:4"),
+        ("topology", "ring:4", "--load", "ring", "--size", "1MiB"),
         ("compare", "ring:4", "--size", "1MiB", "--algorithm", "ring"),
         ("compare", "ring:4", "--algorithm", "ring"),
         ("plan", "ring:4", "--size", "1MiB", "--algorithm", "ring"),

@@ -38,6 +38,17 @@ def test_everyone_is_measured_and_predicted() -> None:
 
 
 @pytest.mark.namespaces
+def test_a_page_shows_measured_beside_predicted_times(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = lab("bench", "switch:2@bw=40Mbit/s", "--size", "40kB", "-r", "1", "--report", str(page))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"\nwrote {page}, {page.stat().st_size:,} bytes\n")
+    text = page.read_text("utf-8")
+    assert '"title":"Predicted beside measured: 40KB on switch:2@bw=40Mbit/s, emulated"' in text
+    assert '"label":"weft"' in text
+
+
+@pytest.mark.namespaces
 def test_a_table_has_a_line_for_each() -> None:
     done = lab("bench", "switch:2@bw=40Mbit/s", "--size", "40kB", "-r", "1")
     assert done.returncode == 0, done.stderr

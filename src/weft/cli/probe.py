@@ -9,7 +9,7 @@ import click
 
 from weft.cli import options
 from weft.cli.inputs import obtain_topology
-from weft.cli.output import check_outputs, print_json, progress, write_output
+from weft.cli.output import check_outputs, print_json, progress, write_output, write_page
 from weft.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ _LONGEST_S = 3600.0
     default="0.15",
     help="How much slower than claimed is still right, with --verify.",
 )
+@options.report
 @options.as_json
 def command(
     output: str | None,
@@ -61,6 +62,7 @@ def command(
     max_bytes: int,
     claim: str | None,
     tolerance: float,
+    page: str | None,
     as_json: bool,
 ) -> None:
     """Measure the cluster that a job runs on.
@@ -74,7 +76,7 @@ def command(
     if claim is None:
         options.refuse_unused("tolerance", reason="there is nothing to compare with; add --verify TOPOLOGY")
     with join(find_place(), timeout=_JOIN_S) as control_plane:
-        claimed = _prepare(control_plane, output, claim, as_json=as_json)
+        claimed = _prepare(control_plane, (output, page), claim, as_json=as_json)
         finding = _measure(control_plane, ProbeEffort(seconds, max_bytes), _name(output))
     if control_plane.rank != 0:
         return
@@ -84,18 +86,19 @@ def command(
 
         verdict = compare_with_claim(finding.measurements, claimed, tolerance)
     _print(finding, verdict, output, as_json=as_json)
+    write_page(page, finding.topology, as_json=as_json or output in (None, "-"))
     if verdict is not None and verdict.slow:
         raise click.exceptions.Exit(1)
 
 
 def _prepare(
-    control_plane: ControlPlane, output: str | None, claim: str | None, *, as_json: bool
+    control_plane: ControlPlane, outputs: tuple[str | None, ...], claim: str | None, *, as_json: bool
 ) -> Topology | None:
     """Read what is claimed, on rank 0; if something is wrong there, all ranks end, and rank 0 says why."""
     claimed, problem = None, None
     if control_plane.rank == 0:
         try:
-            check_outputs(output, as_json=as_json)
+            check_outputs(*outputs, as_json=as_json)
             claimed = None if claim is None else _read_claim(claim, control_plane.size)
         except InputError as error:
             problem = error

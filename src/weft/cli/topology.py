@@ -9,7 +9,7 @@ import click
 
 from weft.cli import options
 from weft.cli.link_load import LoadOptions, load_document, show_load
-from weft.cli.output import check_outputs, make_console, make_table, print_json, write_output
+from weft.cli.output import check_outputs, make_console, make_table, print_json, write_output, write_page
 from weft.errors import printable
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _MOST_CLASSES = 12
         "weft topology torus:4x4",
         "weft topology hosts:8,4,2@intra=100GB/s,uplink=10GB/s --svg cluster.svg",
         "weft topology torus:4x4+fail=5-6 --load ring --size 64MiB --svg load.svg",
+        "weft topology rails:128x8 --report cluster.html",
         "weft topology dgx-h100:2+fail=host0.nic1 --routes 1 9",
         "weft topology nccl-topo.xml --toml cluster.toml",
         "weft topology 'nccl-topo.xml*16@fabric=leafspine,oversub=3' --svg cluster.svg",
@@ -46,6 +47,7 @@ _MOST_CLASSES = 12
 @options.collective
 @options.root
 @options.segment
+@options.report
 @options.as_json
 def command(
     topology: str,
@@ -57,6 +59,7 @@ def command(
     collective: str,
     root: int,
     segment: str | int,
+    page: str | None,
     as_json: bool,
 ) -> None:
     """Describe, draw or convert a cluster.
@@ -91,7 +94,7 @@ def command(
     """  # noqa: D301
     from weft.cli.inputs import obtain_topology
 
-    check_outputs(svg, toml, as_json=as_json)
+    check_outputs(svg, toml, page, as_json=as_json)
     asked = LoadOptions(load, size, collective, root, segment)
     asked.check()
     found = obtain_topology(topology)
@@ -116,6 +119,7 @@ def command(
         written = [printable(path) for path in (svg, toml) if path is not None]
         if written:
             click.echo(f"\nwrote {', '.join(written)}")
+    write_page(page, found if result is None else result, as_json=as_json or "-" in (svg, toml))
 
 
 def _find_path(topology: Topology, src: str, dst: str) -> tuple[int, ...]:
