@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,18 @@ def test_gpus_and_nics_are_shared_out_evenly(gpus: int, nics: int) -> None:
 
 
 SAMPLES = sorted(path for path in DATA.iterdir() if path.is_file())
+SMALL_NETWORK = DATA / "edge.ibnetdiscover.txt"
+NETWORKS = ("slurm", "ibnetdiscover")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_every_sample_names_the_public_one_that_it_follows(sample: Path) -> None:
+    if sample.suffix == ".toml":
+        return  # the form is Weft's own
+    text = sample.read_text("utf-8")
+    assert re.search(
+        r"Written by hand.*(https://\S+|rdma-core: \S+|NVIDIA/nccl, \S+|Azure's NCv4 images)", text
+    ), f"{sample.name} names no source"
 
 
 def damage(whole: bytes, chance: random.Random) -> bytes:
@@ -137,16 +151,15 @@ def damage(whole: bytes, chance: random.Random) -> bytes:
 
 
 def outcomes(sample: Path, count: int, file: Path) -> Counter[str]:
-    """Read so many damaged copies of a sample, alone and as one of two machines, and count what comes out."""
+    """Read so many damaged copies of a sample, alone, as one of two machines and merged with another file."""
     chance, found = random.Random(sample.name), Counter[str]()
     whole = sample.read_bytes()
     for _ in range(count):
         file.write_bytes(damage(whole, chance))
-        for name in (str(file), f"{file}*2@nic=10GB/s"):
-            kind = "alone" if name == str(file) else "as a box"
+        for kind, read in READERS.items():
             problem = "none"
             try:
-                load_topology(name)
+                read(file, sample)
             except WeftError as error:
                 problem = str(error)
             assert len(problem.splitlines()) == 1, repr(problem)
@@ -154,10 +167,26 @@ def outcomes(sample: Path, count: int, file: Path) -> Counter[str]:
     return found
 
 
+def merge(file: Path, sample: Path) -> None:
+    """Merge a damaged network with machines that are right, or damaged machines with a network."""
+    if any(form in sample.name for form in NETWORKS):
+        import_cluster([file], boxes=["nvlink:2"])
+    else:
+        import_cluster([SMALL_NETWORK], boxes=[str(file)])
+
+
+READERS: dict[str, Callable[[Path, Path], object]] = {
+    "alone": lambda file, _: load_topology(file),
+    "as a box": lambda file, _: load_topology(f"{file}*2@nic=10GB/s"),
+    "merged": merge,
+}
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_damaged_sample_is_a_topology_or_one_line_of_error(sample: Path, tmp_path: Path) -> None:
     found = outcomes(sample, MUTATED, tmp_path / "input")
     assert 0 < found["alone, taken"] < MUTATED
+    assert found["merged, taken"] + found["merged, refused"] == MUTATED
 
 
 @pytest.mark.slow
@@ -166,4 +195,5 @@ def test_ten_thousand_damaged_samples_are_topologies_or_one_line_of_error(
     sample: Path, tmp_path: Path
 ) -> None:
     found = outcomes(sample, 10_000, tmp_path / "input")
-    assert found["alone, taken"] + found["alone, refused"] == 10_000
+    print(sample.name, dict(found))
+    assert all(found[f"{kind}, taken"] + found[f"{kind}, refused"] == 10_000 for kind in READERS)
