@@ -29,6 +29,21 @@ assert (x == 3.0).all(), x
 print(f"rank {comm.rank} of {comm.size} has the sum")
 comm.close()
 """
+ASK_STUDIO = """
+import subprocess, sys, urllib.request
+
+words = [sys.executable, "-u", "-m", "weft", "studio", "ring:4", "--no-browser"]
+studio = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+try:
+    line = next(line for line in studio.stdout if "http://" in line)
+    address = next(word for word in line.split() if word.startswith("http://")).partition("#")[0]
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        page = answer.read().decode()
+    print(answer.status, *(["uPlot"] * ("uPlot" in page)), *(["studio.js"] * ("startStudio()" in page)))
+finally:
+    studio.terminate()
+    studio.wait(30)
+"""
 LARGEST_SDIST = 3 << 20
 """Bytes; half as much again as it has."""
 
@@ -90,6 +105,23 @@ def test_two_ranks_run_an_all_reduce(installed: Installed) -> None:
         "rank 0 of 2 has the sum",
         "rank 1 of 2 has the sum",
     ]
+
+
+def test_a_report_is_written(installed: Installed) -> None:
+    installed.run(
+        "weft", "compare", "ring:4", "--size", "1MiB", "--algorithm", "ring", "--report", "page.html"
+    )
+    page = (installed.work / "page.html").read_text("utf-8")
+    assert "uPlot" in page
+    assert "The MIT License" in page
+
+
+def test_the_studio_serves_its_page(installed: Installed) -> None:
+    installed.run(
+        "python", "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), "starlette", "uvicorn"
+    )
+    (installed.work / "ask.py").write_text(ASK_STUDIO, "utf-8")
+    assert installed.run("python", "ask.py").split() == ["200", "uPlot", "studio.js"]
 
 
 def test_doctor_finds_nothing_wrong(installed: Installed) -> None:
