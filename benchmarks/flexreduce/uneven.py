@@ -38,15 +38,26 @@ import result_files
 
 SIZES = ("1MiB", "64MiB", "1GiB")
 HOSTS = ("8,8", "8,4", "8,4,2", "4,3,1", "8,8,8,1", "16,8")
-LINKS = (
-    "hosts:8,4,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s",
-    "hosts:8,4,2@intra=10GB/s,uplink=10GB/s/5GB/s/1GB/s",
-    "hosts:8,8,8,8@intra=100GB/s,uplink=25GB/s/25GB/s/25GB/s/10GB/s",
-    "hosts:4,4,4@intra=100GB/s,uplink=25GB/s/25GB/s/5GB/s",
-    "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,uplink=25GB/s/25GB/s/25GB/s/2.5GB/s/25GB/s/25GB/s/25GB/s/25GB/s",
-    "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,uplink=25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/25GB/s",
-    "dgx-h100:2@fabric=flat+fail=0-s2",
-)
+LINKS = {
+    "hosts:8,4,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s": "{8,4,2}, uplinks 10, 5, 1 GB/s",
+    "hosts:8,4,2@intra=10GB/s,uplink=10GB/s/5GB/s/1GB/s": "the same, hosts 10 GB/s",
+    "hosts:8,8,8,8@intra=100GB/s,uplink=25GB/s/25GB/s/25GB/s/10GB/s": "{8,8,8,8}, one uplink 10 GB/s",
+    "hosts:4,4,4@intra=100GB/s,uplink=25GB/s/25GB/s/5GB/s": "{4,4,4}, one uplink 5 GB/s",
+    "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,"
+    "uplink=25GB/s/25GB/s/25GB/s/2.5GB/s/25GB/s/25GB/s/25GB/s/25GB/s": "8 ranks, one port 2.5 GB/s",
+    "hosts:1,1,1,1,1,1,1,1@bw=25GB/s,"
+    "uplink=25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/5GB/s/25GB/s/25GB/s": "8 ranks, three ports 5 GB/s",
+    "dgx-h100:2@fabric=flat+fail=0-s2": "dgx-h100:2@fabric=flat, one card dead",
+}
+"""Specs, and what docs/flexreduce.md calls them."""
+SHOWN = {
+    "flexreduce": "FlexReduce",
+    "ring": "ring",
+    "hierarchical": "leaders",
+    "blueconnect": "BlueConnect",
+    "double_binary_tree": "double tree",
+}
+RESULTS = Path(__file__).with_suffix(".json")
 
 
 def racks(rack_speed: int) -> Topology:
@@ -130,10 +141,34 @@ def compare(topology: Topology) -> Iterator[dict[str, Any]]:
             }
 
 
+def table() -> str:
+    """Write the table of docs/flexreduce.md: fractions of the bound by cluster and contender."""
+    fractions: dict[str, dict[tuple[str, str], float]] = {}
+    for row in result_files.read(RESULTS)["results"]:
+        by_contender = fractions.setdefault(row["topology"], {})
+        by_contender[row["algorithm"], row["size"]] = row["fraction_of_bound"]
+    lines = [f"| cluster | {' | '.join(SHOWN.values())} |", "|---" * (1 + len(SHOWN)) + "|"]
+    for topology, found in fractions.items():
+        cells = (" / ".join(f"{found[name, size]:.3f}" for size in SIZES) for name in SHOWN)
+        lines.append(f"| {label(topology)} | {' | '.join(cells)} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def label(topology: str) -> str:
+    """What docs/flexreduce.md calls a cluster."""
+    if topology in LINKS:
+        return LINKS[topology]
+    if topology.startswith("racks"):
+        speed = topology.removeprefix("racks of 16 and 8, ").removesuffix(" each").replace("GB/s", " GB/s")
+        return f"racks {{8+8, 8}}, rack uplinks {speed}"
+    counts, _, links = topology.removeprefix("hosts:").partition("@")
+    return f"{{{counts}}}, hosts {links.removeprefix('intra=').partition('GB/s')[0]} GB/s"
+
+
 def main() -> None:
     """Run all clusters and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".json"))
+    parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     started, rows = result_files.start(), []
     for topology in clusters():
