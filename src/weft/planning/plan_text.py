@@ -44,9 +44,9 @@ def explain(plan: Plan, width: int = WIDTH) -> str:
     planned in  ... CPU seconds, ... simulations of 2 schedules, all verified
     """
     topology = plan.topology
-    parts = [f"{topology.ranks:,} ranks", f"{topology.links:,} links"]
+    parts = [count(topology.ranks, "rank"), count(topology.links, "link")]
     if topology.switches:
-        parts.insert(1, f"{topology.switches:,} switches")
+        parts.insert(1, count(topology.switches, "switch"))
     lines = _wrap(f"{plan.collective} on {topology.name}: {', '.join(parts)}", width)
     lines += _wrap(summarise(plan), width)
     lines += ["", *_table(plan), ""]
