@@ -4,6 +4,7 @@ The pages are written for GitHub as well, where a link may lead to any file of t
 
 - a file outside docs/ that a page links to, such as README.md or a result of a benchmark, is a page or a file
   below ``repository/``, and the links lead there;
+- a notebook is a page of its cells and their outputs;
 - the ``__init__.py`` of a package is its page of the API reference, made from docstrings by mkdocstrings;
 - headings have the anchors that GitHub gives them.
 
@@ -13,11 +14,12 @@ The build fails if a page would load anything from another server when it is vie
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -29,6 +31,7 @@ PAGES_OF_TREE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md
 """Pages outside docs/ that the navigation names."""
 LANGUAGES = {".py": "python", ".cpp": "cpp", ".hpp": "cpp", ".sh": "sh", ".c": "c"}
 """Files that are shown as pages, highlighted; others are copied as they are."""
+NOTEBOOK = ".ipynb"
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\bsrc=["']?(?:https?:)?//"""
@@ -83,7 +86,7 @@ def place_on_site(path: str) -> str:
         return f"reference/{package}.md"
     if (TREE / path).is_dir():
         return f"repository/{path}/index.md"
-    if path.endswith(tuple(LANGUAGES)):
+    if path.endswith((*LANGUAGES, NOTEBOOK)):
         return f"repository/{path}.md"
     return f"repository/{path}"
 
@@ -121,11 +124,38 @@ def page_of_file(path: str) -> str | bytes:
         return f"{unsearched}# {path}\n\nThis folder of the repository has\n\n" + "".join(
             f"- `{name}`\n" for name in shown
         )
+    if file.suffix == NOTEBOOK:
+        return notebook_page(json.loads(file.read_text("utf-8")))
     language = LANGUAGES.get(file.suffix)
     if language is None:
         return file.read_bytes()
     code = file.read_text("utf-8")
     return f"{unsearched}# {path}\n\n``````{language}\n{code}\n``````\n"
+
+
+def notebook_page(notebook: dict[str, Any]) -> str:
+    """Return a notebook as a page of Markdown: its texts, its code, and below it what the code showed."""
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"``````python\n{source}\n``````")
+        parts += [shown for output in cell.get("outputs", []) if (shown := shown_output(output))]
+    return "\n\n".join(parts) + "\n"
+
+
+def shown_output(output: dict[str, Any]) -> str:
+    """Return what a cell showed: a picture or table as HTML where it has one, else its text."""
+    data = output.get("data", {"text/plain": output.get("text", "\n".join(output.get("traceback", [])))})
+    for kind in ("text/html", "image/svg+xml"):
+        if kind in data:
+            html = "".join(data[kind])
+            # A blank line would end the block of HTML, and Markdown would read the rest.
+            lines = [line.strip() for line in html.splitlines() if line.strip()]
+            return '<div class="notebook-output">\n' + "\n".join(lines) + "\n</div>"
+    return f"``````text\n{''.join(data.get('text/plain', '')).rstrip()}\n``````"
 
 
 def assigned(package: str) -> tuple[dict[str, ast.expr], list[str]]:
@@ -214,7 +244,9 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     if place.startswith("reference/"):
         return markdown
     outside = place.startswith("repository/")
-    source = place.removeprefix("repository/") if outside else f"docs/{place}"
+    source = place.removeprefix("repository/").removesuffix(".md") if outside else f"docs/{place}"
+    if outside and not source.endswith((*LANGUAGES, NOTEBOOK)):
+        source += ".md"
 
     def lead(match: re.Match[str]) -> str:
         link = match[0]
