@@ -77,22 +77,13 @@ duplex = true
 count = 2
 """
 
-COUNTED = """
-import numpy as np
-import weft
-
-with weft.init(topology=sys.argv[1], algorithm=sys.argv[2], timeout=60) as comm:
-    comm.all_reduce(np.ones(500_000, np.float32))
-"""
-
 
 @pytest.mark.namespaces
 def test_what_a_schedule_sends_over_a_cable_goes_over_that_cable(tmp_path: Path) -> None:
-    script, file = tmp_path / "job.py", tmp_path / "parallel.toml"
-    script.write_text(f"import sys\n{COUNTED}", "utf-8")
+    file = tmp_path / "parallel.toml"
     with build(parse_toml(PARALLEL, "parallel.toml")) as network:
         file.write_text(format_toml(network.topology), "utf-8")
-        line = [sys.executable, str(script), str(file), "forest"]
+        line = [sys.executable, str(JOBS / "network_counted.py"), str(file), "forest"]
         with Path(os.devnull).open("wb") as nowhere:
             result = launch(line, 2, out=nowhere, err=nowhere, seats=network.seats())
         assert result.exit_code == 0
@@ -121,22 +112,14 @@ def test_what_the_kernel_refuses_is_told_and_nothing_is_left(monkeypatch: pytest
     assert mine() == set()
 
 
-KILLED = """
-import os, signal, subprocess, sys
-from weft.lab import build
-from weft.topology import load_topology
-with build(load_topology("switch:3@bw=50Mbit/s")) as network:
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.Popen([*network.seats()[0].prefix, "sleep", "1000"], **quiet)
-    print(*network.names, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 @pytest.mark.namespaces
 def test_what_a_killed_lab_leaves_is_removed_by_the_next_and_no_other() -> None:
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED], check=False, capture_output=True, text=True, timeout=60
+        [sys.executable, str(JOBS / "network_killed.py")],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     left = set(killed.stdout.split())
     assert killed.returncode == -signal.SIGKILL

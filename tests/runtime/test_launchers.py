@@ -12,24 +12,10 @@ import pytest
 from support.jobs import finish
 from support.ports import free_port
 
+JOBS = Path(__file__).with_name("jobs")
 BIN = Path(sys.executable).parent
 TORCHRUN, MPIRUN = str(BIN / "torchrun"), str(BIN / "mpirun")
 WORDS = ("WEFT_", "OMPI_", "PMI", "SLURM_")
-
-JOB = """
-import numpy as np
-import weft
-from weft.runtime import find_place
-
-place = find_place()
-with weft.init(timeout=60) as comm:
-    array = comm.all_reduce(np.full(100_000, comm.rank, np.float32))
-    assert (array == sum(range(comm.size))).all()
-    assert comm.size == 4
-with weft.init(timeout=60) as again:
-    again.barrier()
-print(f"done {place.rank} {place.launcher} {type(place.secret_exchange).__name__}\\n", end="", flush=True)
-"""
 
 
 @pytest.fixture
@@ -68,10 +54,8 @@ def weft_files(scratch: Path) -> list[Path]:
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> str:
-    path = tmp_path / "job.py"
-    path.write_text(JOB, "utf-8")
-    return str(path)
+def script() -> str:
+    return str(JOBS / "launchers_done.py")
 
 
 def test_torchrun_on_one_machine(script: str, scratch: Path) -> None:
@@ -106,27 +90,11 @@ def ask_processes(*words: str) -> str:
     return done.stdout
 
 
-SIGNALLED = """
-import os, sys, time
-from pathlib import Path
-import weft
-
-comm = weft.init(timeout=60)
-comm.barrier()
-Path(sys.argv[1], f"ready{comm.rank}").touch()
-deadline = time.monotonic() + 60
-while len(list(Path(sys.argv[1]).glob("flight-*.json"))) < comm.size and time.monotonic() < deadline:
-    time.sleep(0.05)
-comm.barrier()
-"""
-
-
 @pytest.mark.parametrize("launcher", ["weft run", "torchrun", "mpirun"])
 def test_the_children_of_a_launcher_are_its_ranks_and_take_the_signal(
     launcher: str, tmp_path: Path, scratch: Path
 ) -> None:
-    script, folder = tmp_path / "job.py", tmp_path / "flights"
-    script.write_text(SIGNALLED, "utf-8")
+    folder = tmp_path / "flights"
     folder.mkdir()
     words = {
         "weft run": [str(BIN / "weft"), "run", "-n", "2"],
@@ -135,7 +103,7 @@ def test_the_children_of_a_launcher_are_its_ranks_and_take_the_signal(
     }[launcher]
     more = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": "/tmp"}
     more |= {"WEFT_FLIGHT_DIR": str(folder), "XDG_RUNTIME_DIR": str(scratch)}
-    job = start([*words, str(script), str(folder)], scratch, **more)
+    job = start([*words, str(JOBS / "launchers_signalled.py"), str(folder)], scratch, **more)
     deadline = time.monotonic() + 60
     while len(list(folder.glob("ready*"))) < 2 and time.monotonic() < deadline and job.poll() is None:
         time.sleep(0.05)
@@ -169,33 +137,9 @@ def test_a_secret_that_is_given_is_what_counts(script: str, scratch: Path) -> No
     assert done(finish([job], 120), "torchrun", "NoneType")
 
 
-TORCH_JOB = """
-import os
-import torch
-import weft
-from weft.runtime import find_place
-torch.distributed.init_process_group(os.environ["BACKEND"])
-total = torch.ones(3)
-torch.distributed.all_reduce(total)
-assert total.tolist() == [2.0] * 3
-assert torch.distributed.get_rank() == int(os.environ["LOCAL_RANK"])
-assert os.environ["LOCAL_WORLD_SIZE"] == "2"
-torch.distributed.destroy_process_group()
-place = find_place()
-assert place.launcher == "weft" and place.secret is not None
-assert str(place.port) == os.environ["WEFT_PORT"] != os.environ["MASTER_PORT"]
-with weft.init() as comm:
-    print("done", comm.rank, flush=True)
-"""
-
-
 @pytest.mark.parametrize("backend", ["gloo", "weft"])
-def test_weft_run_starts_scripts_that_were_written_for_torchrun(
-    backend: str, tmp_path: Path, scratch: Path
-) -> None:
-    path = tmp_path / "torch_job.py"
-    path.write_text(TORCH_JOB.replace("import weft\n", "import weft\nimport weft.torch\n"), "utf-8")
-    words = [sys.executable, "-m", "weft", "run", "-n", "2", str(path)]
+def test_weft_run_starts_scripts_that_were_written_for_torchrun(backend: str, scratch: Path) -> None:
+    words = [sys.executable, "-m", "weft", "run", "-n", "2", str(JOBS / "launchers_for_torchrun.py")]
     ((code, output),) = finish([start(words, scratch, BACKEND=backend)], 120)
     assert code == 0, output
     assert {line[-6:] for line in output.splitlines()} >= {"done 0", "done 1"}

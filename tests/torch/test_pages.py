@@ -18,41 +18,8 @@ PAGES = {
     "docs/migration.md": 4,
     "docs/pytorch.md": 3,
 }  # with so many blocks at least
+JOB = Path(__file__).with_name("jobs") / "pages_blocks.py"
 BLOCK = re.compile(r"```(python|diff)\n(.*?)```\n", re.DOTALL)
-
-# A block has what its reader has: a model, some data, and a group of ranks if it does not make one itself.
-JOB = """
-import contextlib, json, os, sys
-import torch
-import torch.distributed as dist
-from torch import nn
-import weft.torch
-
-torch.set_num_threads(1)
-os.chdir(sys.argv[2])
-for number, (block, port) in enumerate(json.loads(sys.argv[1])):
-    os.environ["MASTER_PORT"] = str(port)
-    torch.manual_seed(number)
-    given = [(torch.randn(4, 12), torch.randn(4, 5)) for _ in range(8)]
-    names = {
-        "contextlib": contextlib, "torch": torch, "dist": dist, "weft": weft,
-        "model": nn.Sequential(nn.Linear(12, 40), nn.Tanh(), nn.Linear(40, 5)),
-        "loader": given, "criterion": nn.MSELoss(), "inputs": given[0][0], "targets": given[0][1],
-    }
-    if "init_process_group" not in block:
-        dist.init_process_group("weft")
-    try:
-        exec(compile(block, f"block {number}", "exec"), names)
-    except BaseException:
-        print(block, flush=True)
-        raise
-    if isinstance(names.get("optimizer"), weft.torch.DeAR):
-        names["optimizer"].close()
-    if dist.is_initialized():
-        dist.barrier()
-        dist.destroy_process_group()
-    print("done", number, flush=True)
-"""
 
 
 def new_side(diff: str) -> str:
