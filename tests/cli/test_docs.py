@@ -2,7 +2,7 @@
 
 ``WEFT_UPDATE_GOLDEN=1 pytest tests/cli/test_docs.py`` writes the outputs anew. What depends on the machine is
 blanked out before comparing; the blocks of ``weft doctor``, ``bench``, ``lab`` and ``soak`` are only run.
-Commands of other pages that take long, or need root or several machines, are parsed: their options exist.
+Commands in indented lines are parsed here; tests/cli/test_page_commands.py runs them or says why not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.cli import VERBS, group
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "cli.md"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LONG = [ROOT / "docs" / "papers" / "ace.md"]
 """Pages whose commands take half a minute: those of ACE simulate every endpoint. tests/cli/test_train.py does
 that for a smaller model."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^ *```(console|sh|bash|python|diff)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 CONSOLE = "tests/cli/test_docs.py"  # of all pages, and what they print is compared
