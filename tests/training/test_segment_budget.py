@@ -53,11 +53,3 @@ def test_llama_trains_on_64_gpus_by_default(network: str) -> None:
     assert found["simplified"]
     assert found["memory"]["fits"] is False
     assert found["memory"]["advice"].endswith("--policy zero")
-
-
-@pytest.mark.slow
-def test_llama_trains_in_ddp_on_the_device_of_the_boxes() -> None:
-    found = train("llama2-7b", "dgx-h100:8", policy="ddp").to_dict()
-    assert (found["ranks"], found["policy"], found["device"]) == (64, "ddp", "h100")
-    assert found["segments"] <= limits.MAX_SEGMENTS
-    assert found["seconds"] > found["computing_s"] > 0
