@@ -13,7 +13,8 @@ namespace weft::runtime {
 constexpr int kRegionCount = 3;
 
 // What a rank says to one peer about the operation they are in; two of them, so that the next can be written while the
-// peer still reads the last.
+// peer still reads the last. Two are enough: a rank completes an operation only when it has read the peer's notice of it,
+// and the peer writes that when it has completed the one before, and so has read this rank's notice of that.
 struct Notice {
     std::atomic<uint64_t> sequence;
     uint64_t fingerprint;
@@ -31,7 +32,6 @@ struct alignas(64) Pair {
     std::atomic<uint64_t> consumed;   // tasks taken from this peer, ever
     std::atomic<uint64_t> head;       // bytes put into the ring to this peer
     std::atomic<uint64_t> tail;       // bytes taken out of the ring from this peer
-    std::atomic<uint64_t> met;        // the latest operation whose notice this rank has read at the peer
     std::atomic<Writing> writing;     // this rank writes to the peer's memory just now...
     std::atomic<int32_t> writer;      // ... in this thread; stored before
     alignas(64) Notice notice[2];

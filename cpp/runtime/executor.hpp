@@ -111,6 +111,7 @@ private:
     std::atomic<uint64_t> sequence_ = 0;
     std::atomic<bool> cancelled_ = false;
     OperationResult broken_;  // the first failure; after it nothing works any more
+    std::shared_ptr<OperationRun> run_;  // kept for the room that it has taken
 };
 
 }  // namespace weft::runtime

@@ -98,7 +98,10 @@ public:
     // who has work: so it is not done after every round.
     virtual void wake() {}
     // Everything sent is out, the notice of the operation included.
-    virtual bool quiet() = 0;
+    virtual bool quiet() { return true; }
+    // Whether what is sent is copied to where the peer looks only once it agrees on the operation: then it need not be waited
+    // for before.
+    virtual bool sends_ahead() const { return false; }
     // Whether the peer is writing to this rank's memory just now, or was when it froze; and to memory of which kind.
     virtual Writing writing() const { return Writing::none; }
     virtual int writer() const { return 0; }  // the thread that does, or did

@@ -44,7 +44,7 @@ public:
         std::ranges::copy(operation.bytes, notice.bytes);
         send_method_ = copy_method(notice);
         notice.sequence.store(sequence_, std::memory_order_release);
-        host_.ring_doorbell(options_.peer);
+        untold_ = true;
     }
 
     Peer peer() override {
@@ -61,8 +61,6 @@ public:
         std::ranges::copy(notice.address, address_);
         shared_ = notice.shared;
         opened_ = true;
-        own().met.store(sequence_, std::memory_order_release);
-        host_.ring_doorbell(options_.peer);
         return Peer::ready;
     }
 
@@ -120,9 +118,8 @@ public:
         untold_ = false;
     }
 
-    // A rank whose data went through the ring could be two operations further, and overwrite the notice, before the
-    // peer has read it.
-    bool quiet() override { return back().met.load(std::memory_order_acquire) >= sequence_; }
+    // The peer empties the ring once it has read this rank's notice and agrees.
+    bool sends_ahead() const override { return send_method_ == CopyMethod::ring; }
 
     Writing writing() const override { return back().writing.load(std::memory_order_seq_cst); }
     int writer() const override { return back().writer.load(std::memory_order_relaxed); }

@@ -26,36 +26,32 @@ void pause() {
 
 class Executor::OperationRun {
 public:
-    OperationRun(Executor& owner, const Operation& operation)
-        : owner_(owner),
-          operation_(operation),
-          script_(*operation.script),
-          start_needs_(script_.tasks.size()),
-          apply_needs_(script_.tasks.size()),
-          arrived_(script_.tasks.size(), 0),
-          began_(Clock::now()),
-          deadline_(began_ + std::chrono::milliseconds(operation.timeout_ms)),
-          next_notice_(began_ + std::chrono::seconds(kNoticeSeconds)) {
-        for (size_t i = 0; i < script_.tasks.size(); ++i) {
-            start_needs_[i] = script_.tasks[i].start_needs;
-            apply_needs_[i] = script_.tasks[i].apply_needs;
-        }
-        for (const auto& queue : script_.sends) add_queue(queue, true);
-        for (const auto& queue : script_.receives) add_queue(queue, false);
-        open_ = static_cast<int64_t>(script_.tasks.size());
+    explicit OperationRun(Executor& owner) : owner_(owner) {}
+    ~OperationRun() { stay_awake(); }
+    OperationRun(const OperationRun&) = delete;
+    OperationRun& operator=(const OperationRun&) = delete;
+
+    OperationResult go(const Operation& operation) {
+        prepare(operation);
+        OperationResult ending = carry_out();
+        stay_awake();
+        return ending;
     }
 
-    OperationResult go() {
+private:
+    OperationResult carry_out() {
         announce();
+        send_ahead();
         OperationResult met = meet();
         if (met.status != Status::done) return met;
-        for (size_t i = 0; i < queues_.size(); ++i) sinks_.emplace_back(operation_.memory, script_);
-        for (int32_t task : script_.local) {
+        for (size_t i = 0; i < queues_.size(); ++i) sinks_.emplace_back(operation_->memory, *script_);
+        for (int32_t task : script_->local) {
             if (start_needs_[task] == 0) start_local(task);
         }
         while (!finished()) {
             if (advance()) {
                 idle_ = 0;
+                stay_awake();
                 continue;
             }
             OperationResult ending = rest();
@@ -65,7 +61,34 @@ public:
         return {};
     }
 
-private:
+    // Everything as before the first task; the room that earlier operations took is used again.
+    void prepare(const Operation& operation) {
+        stay_awake();
+        operation_ = &operation;
+        script_ = operation.script;
+        began_ = Clock::now();
+        deadline_ = began_ + std::chrono::milliseconds(operation.timeout_ms);
+        next_notice_ = began_ + std::chrono::seconds(kNoticeSeconds);
+        next_look_ = {};
+        start_needs_.clear();
+        apply_needs_.clear();
+        for (const Task& task : script_->tasks) {
+            start_needs_.push_back(task.start_needs);
+            apply_needs_.push_back(task.apply_needs);
+        }
+        arrived_.assign(script_->tasks.size(), 0);
+        queues_.clear();
+        sinks_.clear();
+        peers_.clear();
+        sockets_ = met_ = false;
+        for (const auto& queue : script_->sends) add_queue(queue, true);
+        for (const auto& queue : script_->receives) add_queue(queue, false);
+        open_ = static_cast<int64_t>(script_->tasks.size());
+        idle_ = rounds_ = 0;
+        gone_checks_ = 0;
+        waiting_ = suspected_ = -1;
+    }
+
     static constexpr Reach kNowhere{};
     static constexpr int kVerdictMs = 500;
     static constexpr int kWakeEvery = 4;  // rounds
@@ -98,17 +121,40 @@ private:
     }
 
     void announce() {
-        owner_.mine().doing.store(operation_.fingerprint, std::memory_order_relaxed);
+        owner_.mine().doing.store(operation_->fingerprint, std::memory_order_relaxed);
         for (int32_t peer : peers_) {
-            auto found = script_.between.find(peer);
-            uint64_t between = found == script_.between.end() ? 0 : found->second;
-            auto reach = script_.peer_reach.find(peer);
-            const Reach& reached = reach == script_.peer_reach.end() ? kNowhere : reach->second;
-            for (auto& link : owner_.links_[peer]) link->open(operation_.fingerprint ^ between, operation_, reached);
+            auto found = script_->between.find(peer);
+            uint64_t between = found == script_->between.end() ? 0 : found->second;
+            auto reach = script_->peer_reach.find(peer);
+            const Reach& reached = reach == script_->peer_reach.end() ? kNowhere : reach->second;
+            for (auto& link : owner_.links_[peer]) link->open(operation_->fingerprint ^ between, *operation_, reached);
         }
     }
 
-    // No data moves before this rank and all of its peers agree on the operation.
+    // What waits where peers look only once they agree on the operation is sent before that is known, so that it is there
+    // as soon as they do.
+    void send_ahead() {
+        for (QueueProgress& queue : queues_) {
+            if (script_->needs_all && queue.sends && queue.link->sends_ahead()) send_ahead(queue);
+        }
+        for (int32_t peer : peers_) {
+            for (auto& link : owner_.links_[peer]) link->wake();
+        }
+    }
+
+    void send_ahead(QueueProgress& queue) {
+        while (queue.next < queue.count()) {
+            int32_t task = queue.task(queue.next);
+            // To push is to write to the peer's memory.
+            if (start_needs_[task] > 0 || script_->tasks[task].pushed) break;
+            if (!queue.link->send(script_->tasks[task])) break;
+            ++queue.next;
+        }
+        queue.link->flush();
+    }
+
+    // No rank uses what came from another, or touches the other's memory, before it and all of its peers agree on the
+    // operation.
     OperationResult meet() {
         for (;;) {
             int32_t gone = -1, different = -1, corrupt = -1;
@@ -162,7 +208,7 @@ private:
         bool any = false;
         while (queue.next < queue.count()) {
             int32_t task = queue.task(queue.next);
-            if (start_needs_[task] > 0 || !queue.link->send(script_.tasks[task])) break;
+            if (start_needs_[task] > 0 || !queue.link->send(script_->tasks[task])) break;
             ++queue.next;
             any = true;
         }
@@ -170,7 +216,7 @@ private:
         for (; queue.left < left; ++queue.left) {
             any = true;
             --open_;
-            release(script_.tasks[queue.task(queue.left)].left);
+            release(script_->tasks[queue.task(queue.left)].left);
         }
         return any;
     }
@@ -179,7 +225,7 @@ private:
     bool advance_receive(QueueProgress& queue, Sink& sink) {
         if (queue.next == queue.count()) return false;
         int32_t id = queue.task(queue.next);
-        const Task& task = script_.tasks[id];
+        const Task& task = script_->tasks[id];
         if (!queue.receiving) {
             bool now = apply_needs_[id] == 0;
             if (!now && task.stage < 0) return false;
@@ -200,13 +246,13 @@ private:
     }
 
     void start_local(int32_t id) {
-        const Task& task = script_.tasks[id];
-        auto bytes = static_cast<int64_t>(operation_.memory.element);
-        std::byte* into = operation_.memory.stage + task.stage * bytes;
+        const Task& task = script_->tasks[id];
+        auto bytes = static_cast<int64_t>(operation_->memory.element);
+        std::byte* into = operation_->memory.stage + task.stage * bytes;
         for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
-            const Part& part = script_.parts[p];
+            const Part& part = script_->parts[p];
             // Tasks within a rank are written down from the sender's side: `here` is read, `there` is written.
-            const std::byte* from = operation_.memory.region[static_cast<int>(part.here_in)] + part.here * bytes;
+            const std::byte* from = operation_->memory.region[static_cast<int>(part.here_in)] + part.here * bytes;
             copy_bytes(into, from, static_cast<size_t>(part.elements * bytes));
             into += part.elements * bytes;
         }
@@ -216,17 +262,17 @@ private:
     }
 
     void unstage(int32_t id) {
-        const Task& task = script_.tasks[id];
-        auto bytes = static_cast<int64_t>(operation_.memory.element);
-        const std::byte* from = operation_.memory.stage + task.stage * bytes;
+        const Task& task = script_->tasks[id];
+        auto bytes = static_cast<int64_t>(operation_->memory.element);
+        const std::byte* from = operation_->memory.stage + task.stage * bytes;
         arrived_[id] = 0;
         bool local = task.peer == owner_.rank_;
         for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
-            const Part& part = script_.parts[p];
+            const Part& part = script_->parts[p];
             auto region = static_cast<int>(local ? part.there_in : part.here_in);
-            std::byte* into = operation_.memory.region[region] + (local ? part.there : part.here) * bytes;
+            std::byte* into = operation_->memory.region[region] + (local ? part.there : part.here) * bytes;
             if (task.reduces) {
-                reduce(operation_.memory.dtype, operation_.memory.op, into, from, static_cast<size_t>(part.elements));
+                reduce(operation_->memory.dtype, operation_->memory.op, into, from, static_cast<size_t>(part.elements));
             } else {
                 copy_bytes(into, from, static_cast<size_t>(part.elements * bytes));
             }
@@ -237,15 +283,15 @@ private:
 
     void applied(int32_t id) {
         --open_;
-        release(script_.tasks[id].applied);
+        release(script_->tasks[id].applied);
     }
 
     void release(int32_t waiter) {
-        for (; waiter != kNone; waiter = script_.waiters[waiter].next) {
-            const Waiter& one = script_.waiters[waiter];
+        for (; waiter != kNone; waiter = script_->waiters[waiter].next) {
+            const Waiter& one = script_->waiters[waiter];
             if (one.apply) {
                 if (--apply_needs_[one.task] == 0 && arrived_[one.task]) unstage(one.task);
-            } else if (--start_needs_[one.task] == 0 && script_.tasks[one.task].peer == owner_.rank_) {
+            } else if (--start_needs_[one.task] == 0 && script_->tasks[one.task].peer == owner_.rank_) {
                 start_local(one.task);
             }
         }
@@ -279,13 +325,20 @@ private:
         if (sockets_) {
             wait_for_sockets();
         } else {
-            uint32_t heard = host.mine().doorbell.load(std::memory_order_seq_cst);
-            if (heard == heard_) {
-                host.sleep(heard, kSleepMs);
+            if (!sleepy_) {  // and look once more for what peers did before they could see that
+                announced_ = host.announce_sleep();
+                sleepy_ = true;
+            } else {
+                host.sleep(announced_, kSleepMs);
+                stay_awake();
             }
-            heard_ = heard;
         }
         return {};
+    }
+
+    void stay_awake() {
+        if (sleepy_) owner_.host_->retract_sleep();
+        sleepy_ = false;
     }
 
     // Sleeps until a socket brings something that can be used now. What cannot stays unread: to be woken by it again and
@@ -312,7 +365,7 @@ private:
             if (queue.link != link || queue.next == queue.count()) continue;
             int32_t task = queue.task(queue.next);
             bool now = queue.sends ? start_needs_[task] == 0
-                                   : queue.receiving || apply_needs_[task] == 0 || script_.tasks[task].stage >= 0;
+                                   : queue.receiving || apply_needs_[task] == 0 || script_->tasks[task].stage >= 0;
             if (now) events = static_cast<short>(events | (queue.sends ? POLLOUT : POLLIN));
         }
         return events;
@@ -444,17 +497,17 @@ private:
     // The row of the transfer that this rank waits for, by the same rule, or -1.
     int32_t awaited_row() const {
         for (const QueueProgress& queue : queues_) {
-            if (!queue.sends && queue.next < queue.count()) return script_.tasks[queue.task(queue.next)].row;
+            if (!queue.sends && queue.next < queue.count()) return script_->tasks[queue.task(queue.next)].row;
         }
         for (const QueueProgress& queue : queues_) {
-            if (queue.sends && queue.left < queue.count()) return script_.tasks[queue.task(queue.left)].row;
+            if (queue.sends && queue.left < queue.count()) return script_->tasks[queue.task(queue.left)].row;
         }
         return -1;
     }
 
     Executor& owner_;
-    const Operation& operation_;
-    const Script& script_;
+    const Operation* operation_ = nullptr;
+    const Script* script_ = nullptr;
     std::vector<int32_t> start_needs_, apply_needs_;
     std::vector<uint8_t> arrived_;  // staged, and waiting to be applied
     std::vector<QueueProgress> queues_;
@@ -464,11 +517,15 @@ private:
     int64_t open_ = 0;  // tasks that have not left or not been applied
     int64_t idle_ = 0, rounds_ = 0;
     int gone_checks_ = 0;
-    uint32_t heard_ = 0;
+    bool sleepy_ = false;  // announced that it is about to sleep
+    uint32_t announced_ = 0;
     int32_t waiting_ = -1, suspected_ = -1;
     Clock::time_point began_, deadline_, next_notice_, next_look_{};
 };
 
-OperationResult Executor::carry_out(const Operation& operation) { return OperationRun(*this, operation).go(); }
+OperationResult Executor::carry_out(const Operation& operation) {
+    if (!run_) run_ = std::make_shared<OperationRun>(*this);
+    return run_->go(operation);
+}
 
 }  // namespace weft::runtime

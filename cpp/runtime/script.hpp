@@ -94,6 +94,9 @@ struct Script {
     // Of what this rank fetches from a peer or writes to it, into the peer's regions.
     std::map<int32_t, Reach> peer_reach;
     uint64_t exposed = 0;  // bit r: peers may read region r, or write to it
+    // No rank ends without something from every other, so that nobody ends where one rank is in another operation, even if
+    // data is sent before all peers have met.
+    bool needs_all = false;
     std::map<int32_t, uint64_t> between;  // what only this rank and a peer have to agree on; nothing in a collective
 };
 

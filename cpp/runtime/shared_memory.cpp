@@ -150,19 +150,27 @@ bool Host::can_read(int rank, uint64_t address, uint64_t expected) const {
 
 void Host::ring_doorbell(int rank) const {
     Board& other = board(rank);
+    // What the peer is to see was stored before: either it sees that when it looks once more before it sleeps, or this
+    // rank sees here that it is about to.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (other.sleeping.load(std::memory_order_relaxed) == 0) return;
     other.doorbell.fetch_add(1, std::memory_order_seq_cst);
-    if (other.sleeping.load(std::memory_order_seq_cst) != 0) {
-        syscall(SYS_futex, &other.doorbell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-    }
+    syscall(SYS_futex, &other.doorbell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void Host::sleep(uint32_t heard, int64_t milliseconds) const {
+uint32_t Host::announce_sleep() const {
     Board& own = mine();
-    timespec span{milliseconds / 1000, milliseconds % 1000 * 1'000'000};
+    uint32_t rung = own.doorbell.load(std::memory_order_seq_cst);
     own.sleeping.fetch_add(1, std::memory_order_seq_cst);
-    syscall(SYS_futex, &own.doorbell, FUTEX_WAIT, heard, &span, nullptr, 0);
-    own.sleeping.fetch_sub(1, std::memory_order_seq_cst);
+    return rung;
 }
+
+void Host::sleep(uint32_t announced, int64_t milliseconds) const {
+    timespec span{milliseconds / 1000, milliseconds % 1000 * 1'000'000};
+    syscall(SYS_futex, &mine().doorbell, FUTEX_WAIT, announced, &span, nullptr, 0);
+}
+
+void Host::retract_sleep() const { mine().sleeping.fetch_sub(1, std::memory_order_seq_cst); }
 
 void Host::detach(const std::byte* begin, size_t bytes) {
     auto page = [](uint64_t address) { return address / kPage * kPage; };

@@ -74,8 +74,13 @@ public:
     // it was stopped at the end of its system call; else nothing but ending that process helps.
     void fence(int rank, int thread) const;
 
+    // Wakes a rank if it sleeps or is about to. What it is to see is stored before.
     void ring_doorbell(int rank) const;
-    void sleep(uint32_t heard, int64_t milliseconds) const;  // until the doorbell rings, or for so long
+    // A rank announces that it is about to sleep, looks once more for what it waits for, and then sleeps until the doorbell
+    // rings, which it may have done since the announcement, or for so long.
+    uint32_t announce_sleep() const;
+    void sleep(uint32_t announced, int64_t milliseconds) const;
+    void retract_sleep() const;
 
     struct Loss {
         int64_t when_ms = 0;  // 0 while nothing is known against it

@@ -64,6 +64,7 @@ def write_all_reduce(max_segments: int) -> _runtime.Script:
         out=np.full(2, IN_TURN, np.int32),
         in_=np.full(2, IN_TURN, np.int32),
         of_route=np.empty(0, np.int32),
+        needs_all=True,
     )
 
 

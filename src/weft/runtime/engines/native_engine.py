@@ -58,6 +58,9 @@ _CLOCK_S: Final = 0.01
 _LOOK_S: Final = 0.1
 """Between two looks at the losses that were found while survivors connect."""
 
+_NEEDS_ALL: Final = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+"""Collectives in which no rank ends without something from every other."""
+
 _LARGE: Final = 64 << 10
 """Bytes from which a system call per piece is cheaper than copying twice."""
 
@@ -132,6 +135,7 @@ class NativeEngine(Engine[Flat]):
                 out=self._by_rank(self._transport.link_connections.out),
                 in_=self._by_rank(self._transport.link_connections.into),
                 of_route=self._transport.link_connections.of_routes(schedule),
+                needs_all=schedule.collective in _NEEDS_ALL,
             )
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
