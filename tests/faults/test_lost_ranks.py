@@ -47,12 +47,14 @@ def test_a_killed_rank_is_named_on_every_host(
 @pytest.mark.parametrize(
     ("way", "ranks", "victim", "phase"),
     [
-        ("torch", 4, 0, "reduce"),
+        ("torch", 3, 0, "reduce"),
+        pytest.param("torch", 4, 0, "reduce", marks=pytest.mark.slow),
         pytest.param("torch", 3, 2, "idle", marks=pytest.mark.slow),
         pytest.param("torch", 3, 1, "connect", marks=pytest.mark.slow),
         ("group", 3, 1, "gather"),
         ("group", 2, 0, "learn"),
-        ("group", 4, 3, "admitted"),
+        ("group", 3, 2, "admitted"),
+        pytest.param("group", 4, 3, "admitted", marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_rank_is_named_by_all_others_in_torch(

@@ -20,8 +20,8 @@ EVERYTHING = JOBS / "communicator_everything.py"
     [
         (2, "tcp", "every"),
         (3, "auto", "every"),
-        (8, "auto", "few"),
         (8, "tcp", "few"),
+        pytest.param(8, "auto", "few", marks=pytest.mark.slow),
         pytest.param(2, "auto", "every", marks=pytest.mark.slow),
         pytest.param(3, "tcp", "every", marks=pytest.mark.slow),
         pytest.param(8, "auto", "every", marks=pytest.mark.slow),

@@ -108,9 +108,12 @@ def test_the_native_runtime_adds_in_the_same_order_to_the_bit(tmp_path: Path) ->
     assert ["same" in output for output in said] == [True] * 4
 
 
+@pytest.mark.parametrize("count", [25, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
-def test_any_schedule_gives_the_oracles_bits_on_real_ranks(tmp_path: Path, transport: str) -> None:
-    said = run_ranks(tmp_path, 3, JOBS / "interpreter_random.py", transport)
+def test_any_schedule_gives_the_oracles_bits_on_real_ranks(
+    tmp_path: Path, transport: str, count: int
+) -> None:
+    said = run_ranks(tmp_path, 3, JOBS / "interpreter_random.py", transport, str(count))
     assert ["same" in output for output in said] == [True] * 3
 
 

@@ -52,15 +52,15 @@ def run_parts(folder: Path, *parts: str) -> list[dict[str, Any]]:
     return [part["details"] for part in report["parts"]]
 
 
-def test_groups_and_the_engine_pass_on_cpus(tmp_path: Path) -> None:
-    group, _, engine = run_parts(tmp_path, "group", "two-groups", "engine")
-    assert group["group"] == "WeftProcessGroup"
+def test_two_groups_and_the_engine_pass_on_cpus(tmp_path: Path) -> None:
+    _, engine = run_parts(tmp_path, "two-groups", "engine")
     assert engine["algorithms"] == ["ring", "direct", "halving_doubling"]
 
 
 @pytest.mark.slow
-def test_the_hook_and_dear_pass_on_cpus(tmp_path: Path) -> None:
-    hook, dear = run_parts(tmp_path, "hook", "dear")
+def test_the_group_the_hook_and_dear_pass_on_cpus(tmp_path: Path) -> None:
+    group, hook, dear = run_parts(tmp_path, "group", "hook", "dear")
+    assert group["group"] == "WeftProcessGroup"
     assert hook["largest_difference"] <= 1e-6
     assert all(dear[way]["largest_difference"] <= 1e-6 for way in ("gradients", "parameters", "auto"))
 

@@ -174,6 +174,7 @@ print(f"<done in attempt {attempt}>", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_torchrun_starts_again_after_a_loss(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(RESTART, "utf-8")

@@ -1,6 +1,6 @@
 """Any schedule gives the oracle's bits, and ends, wherever the arrays lie.
 
-Usage: interpreter_random.py TRANSPORT. Every rank draws the same schedules.
+Usage: interpreter_random.py TRANSPORT EXAMPLES. Every rank draws the same schedules.
 
 Run by tests/runtime/test_interpreter.py.
 """
@@ -29,13 +29,14 @@ class Fixed:
 
 comm = weft.init(transport=sys.argv[1], timeout=20)
 TOPOLOGY = load_topology(f"fullmesh:{comm.size}")
+EXAMPLES = int(sys.argv[2])
 tried = []
 
 
 @settings(
     derandomize=True,
     database=None,
-    max_examples=60,
+    max_examples=EXAMPLES,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=HealthCheck,
@@ -59,5 +60,5 @@ def test(schedule):
 
 
 test()
-assert len(tried) >= 60, len(tried)
+assert len(tried) >= EXAMPLES, len(tried)
 print("same", len(tried))

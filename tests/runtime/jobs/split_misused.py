@@ -1,4 +1,4 @@
-"""A split that is refused keeps no room.
+"""A split that is refused keeps no room, and a receiver of another size is told.
 
 Run by tests/runtime/test_split.py.
 """
@@ -27,3 +27,13 @@ assert part.plan is not None and (part.all_reduce(np.ones(9)) == N).all()
 assert (comm.all_reduce(np.ones(9)) == N).all()
 comm.close()
 say("whole")
+comm = begin(timeout=20)
+comm.barrier()
+try:
+    if R == 0:
+        comm.send(np.ones(5, np.float32), 1)
+    else:
+        comm.recv(np.ones(6, np.float32), 0)
+except weft.DesyncError as error:
+    assert error.rank == 1 - R
+    say("told")

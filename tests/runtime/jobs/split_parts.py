@@ -1,4 +1,4 @@
-"""Some of the ranks make a communicator.
+"""Some of the ranks make a communicator, and a key orders them.
 
 Run by tests/runtime/test_split.py.
 """
@@ -27,6 +27,8 @@ if R:
     work = outer.all_reduce(np.ones(50_000), async_op=True)
     assert (outer.size, outer.rank) == (N - 1, R - 1)
     assert (work.wait(10) == N - 1).all()
+turned = comm.split(3, -R)
+assert list(turned.all_gather(np.array([R], np.int64))) == list(range(N))[::-1]
 for _ in range(20):  # more than there is room for at a time
     with comm.split(0, algorithm="ring") as again:
         assert (again.all_reduce(np.ones(3)) == N).all() and again.last.algorithm == "ring"
