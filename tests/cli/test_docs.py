@@ -1,7 +1,7 @@
 """Every command of README and docs that is shown with its output prints that.
 
 ``WEFT_UPDATE_GOLDEN=1 pytest tests/cli/test_docs.py`` writes the outputs anew. What depends on the machine is
-blanked out before comparing; the blocks of ``weft doctor``, ``bench``, ``lab`` and ``soak`` are only run.
+blanked out before comparing; blocks of ``weft doctor``, ``bench``, ``soak`` and (slow) ``lab`` are only run.
 Commands in indented lines are parsed here; tests/cli/test_page_commands.py runs them or says why not.
 """
 
@@ -75,8 +75,11 @@ def test_every_command_prints_what_the_page_shows(
         command, shown = split_block(block)
         words = shlex.split(command.removeprefix("$ ").replace("\\\n", " "))
         assert words[0] == "weft"
+        if is_long(words):
+            parse(words[1:])
+            continue
         found = printed(weft(*words[1:]))
-        if words[1] in ("doctor", "bench", "lab", "soak"):
+        if words[1] in ("doctor", "bench", "soak"):
             continue  # they describe the machine: run, but neither compared nor written
         if os.environ.get("WEFT_UPDATE_GOLDEN") == "1":
             text = text.replace(block, f"{command}\n{found}")
@@ -84,6 +87,20 @@ def test_every_command_prints_what_the_page_shows(
             assert stable(found) == stable(shown), command
     if os.environ.get("WEFT_UPDATE_GOLDEN") == "1":
         page.write_text(text, "utf-8")
+
+
+def is_long(words: list[str]) -> bool:
+    """Whether a command takes ten seconds of processor time; tests/lab/test_bench.py has a smaller one."""
+    return words[1:3] == ["lab", "bench"]
+
+
+@pytest.mark.slow
+@pytest.mark.namespaces
+def test_the_emulated_benchmark_of_the_page_runs(weft: Run) -> None:
+    blocks = [split_block(block)[0] for block in BLOCK.findall(PAGE.read_text("utf-8"))]
+    (words,) = (words for words in map(shlex.split, blocks) if is_long(words[1:]))
+    done = weft(*words[2:])
+    assert done.code == 0, done.err
 
 
 def test_every_verb_has_its_chapter_and_an_example() -> None:
@@ -102,12 +119,17 @@ def commands(page: Path) -> list[list[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_is_accepted_by_the_parser(page: Path) -> None:
     for words in commands(page):
-        command = group.get_command(click.Context(group), words[0])
-        assert command is not None
-        while isinstance(command, click.Group):
-            words = words[1:]
-            command = command.commands[words[0]]
-        command.make_context(words[0], words[1:])
+        parse(words)
+
+
+def parse(words: list[str]) -> None:
+    """Read the words of a command without running it."""
+    command = group.get_command(click.Context(group), words[0])
+    assert command is not None
+    while isinstance(command, click.Group):
+        words = words[1:]
+        command = command.commands[words[0]]
+    command.make_context(words[0], words[1:])
 
 
 def test_there_are_commands_to_parse() -> None:
