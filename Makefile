@@ -133,17 +133,16 @@ package: $(BUILT)
 	@echo "package: built"
 	@find build/package -type f | sort
 
+# Each part says how long it took. All of them run, also behind one that fails.
+PARTS := test test-slow sanitize sanitize-thread torch-suite frameworks executors peers docs package
 test-all:
-	@$(MAKE) test
-	@$(MAKE) test-slow
-	@$(MAKE) sanitize
+	@failed=; for part in $(PARTS); do \
+		began=$$(date +%s); $(MAKE) $$part || failed="$$failed $$part"; \
+		echo "test-all: $$part: $$(($$(date +%s) - began)) s"; \
+	done; [ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
+
+sanitize-thread:
 	@$(MAKE) sanitize SANITIZER=thread
-	@$(MAKE) torch-suite
-	@$(MAKE) frameworks
-	@$(MAKE) executors
-	@$(MAKE) peers
-	@$(MAKE) docs
-	@$(MAKE) package
 
 explore: $(BUILT)
 	@$(BIN)/python tools/explore.py --seconds $(SECONDS) $(addprefix --seed ,$(SEED))
