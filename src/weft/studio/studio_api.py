@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from weft import _core, limits, units
@@ -230,7 +231,7 @@ async def read_body(request: Request, kind: type[_Found]) -> _Found:
     Raises
     ------
     StudioRefusal
-        If it is too large, too slow, no JSON, or not of this kind.
+        If it is too large, too slow, cut off, no JSON, or not of this kind.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise StudioRefusal(415, "the body is not JSON", "Send it with Content-Type: application/json.")
@@ -246,6 +247,8 @@ async def read_body(request: Request, kind: type[_Found]) -> _Found:
         raise StudioRefusal(
             408, f"the body did not arrive within {REQUEST_S:g} s", "Send it again."
         ) from error
+    except ClientDisconnect as error:
+        raise StudioRefusal(400, "the connection ended within the body", "Send it again.") from error
     try:
         return msgspec.json.decode(bytes(data), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,0 +1,149 @@
+"""Refusals reach whoever is refused, also one whose request has not been read to its end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+import pytest
+from support.studio import PATIENCE_S, Studio, start_studio
+
+from weft import limits
+
+BODY = b'{"topology": "ring:4"}' + b" " * 300_000
+"""More than the buffers of a connection take in before the other side reads."""
+
+
+def connect(studio: Studio) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", studio.port), timeout=PATIENCE_S)
+
+
+def head_of(studio: Studio, length: int, *, token: str | None = None) -> bytes:
+    return (
+        f"POST /api/sessions HTTP/1.1\r\nHost: 127.0.0.1:{studio.port}\r\nConnection: close\r\n"
+        f"Authorization: Bearer {token or studio.token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+def send(client: socket.socket, head: bytes, body: bytes, how: str) -> None:
+    """Send a request at once; or its head, and its body in pieces that come later."""
+    if how == "at once":
+        client.sendall(head + body)
+        return
+    client.sendall(head)
+    size = -(-len(body) // 8)
+    for start in range(0, len(body), size):
+        time.sleep(0.1)
+        client.sendall(body[start : start + size])
+
+
+def send_slowly(client: socket.socket, piece: bytes, *, pause_s: float) -> None:
+    """Send more and more until the studio has had enough."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        client.sendall(piece)
+        time.sleep(pause_s)
+
+
+def read_problem(client: socket.socket) -> int:
+    """Read until the studio has closed; the status of the problem that was all it sent."""
+    found = b""
+    while part := client.recv(65536):
+        found += part
+    head, _, body = found.partition(b"\r\n\r\n")
+    assert set(json.loads(body)) == {"error", "what_to_do"}
+    return int(head.split(b" ")[1])
+
+
+@contextmanager
+def as_many_connections_as_can_be(studio: Studio) -> Iterator[None]:
+    with ExitStack() as opened:
+        for _ in range(limits.MAX_STUDIO_CONNECTIONS):
+            opened.enter_context(connect(studio))
+        yield
+
+
+@contextmanager
+def as_many_requests_as_can_be(studio: Studio) -> Iterator[None]:
+    """Requests whose bodies do not end."""
+    with ExitStack() as opened:
+        for _ in range(limits.MAX_STUDIO_REQUESTS):
+            opened.enter_context(connect(studio)).sendall(head_of(studio, 100) + b"{")
+        time.sleep(0.3)
+        yield
+
+
+Fill = Callable[[Studio], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def empty(studio: Studio) -> Studio:
+    """A studio that has seen the end of what other tests have opened."""
+    deadline = time.monotonic() + PATIENCE_S
+    while studio.ask("GET", "/api/counts").status == 429:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return studio
+
+
+@pytest.mark.parametrize("how", ["at once", "in pieces"])
+@pytest.mark.parametrize("fill", [as_many_connections_as_can_be, as_many_requests_as_can_be])
+def test_a_request_too_many_can_be_sent_whole_and_reads_its_whole_answer(
+    empty: Studio, fill: Fill, how: str
+) -> None:
+    with fill(empty), ExitStack() as opened:
+        clients = [opened.enter_context(connect(empty)) for _ in range(5)]
+        time.sleep(0.3)  # The studio has answered before anything is sent, if it does not wait for that.
+        for client in clients:
+            send(client, head_of(empty, len(BODY)), BODY, how)
+        assert [read_problem(client) for client in clients] == [429] * len(clients)
+
+
+@pytest.mark.parametrize("how", ["at once", "in pieces"])
+@pytest.mark.parametrize(
+    ("length", "token", "status"), [(3 << 20, None, 413), (300_000, "wrong", 401)], ids=["large", "unknown"]
+)
+def test_a_request_that_is_refused_before_its_end_reads_its_whole_answer(
+    empty: Studio, length: int, token: str | None, status: int, how: str
+) -> None:
+    for _ in range(3):
+        with connect(empty) as client:
+            send(client, head_of(empty, length, token=token), b"x" * length, how)
+            assert read_problem(client) == status
+
+
+def test_what_is_no_http_can_be_sent_whole_and_reads_its_whole_answer(empty: Studio) -> None:
+    for _ in range(3):
+        with connect(empty) as client:
+            send(client, b"garbage\r\n\r\n", BODY, "in pieces")
+            assert read_problem(client) == 400
+
+
+def test_a_refused_client_is_not_listened_to_for_ever(empty: Studio) -> None:
+    """One sends without end, the other hardly: the first is cut off by bytes, the second by time."""
+    head = head_of(empty, 1 << 40, token="wrong")
+    with connect(empty) as slow, connect(empty) as endless:
+        slow.sendall(head)
+        assert read_problem(slow) == 401
+        endless.sendall(head)
+        with pytest.raises(ConnectionError):
+            send_slowly(endless, b"x" * (1 << 20), pause_s=0)
+        with pytest.raises(ConnectionError):
+            send_slowly(slow, b"x", pause_s=0.2)
+
+
+def test_the_studio_ends_although_a_refused_client_stays_and_says_nothing_of_others() -> None:
+    with start_studio("ring:4") as studio, connect(studio) as refused, connect(studio) as leaving:
+        refused.sendall(head_of(studio, 100, token="wrong"))
+        assert read_problem(refused) == 401
+        leaving.sendall(head_of(studio, 100) + b"{")
+        time.sleep(0.3)
+        leaving.close()
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert studio.stop() == (0, "Ctrl-C ends it.\n")
+        assert time.monotonic() - began < 4  # less than the studio waits for answers
