@@ -38,6 +38,8 @@ RUN_HERE = [
 RUN_HERE_SLOW = [
     ("docs/report.md", "weft compare hosts:8,4,2 --report report.html"),
     ("docs/report.md", "weft train torus:4x4 --model resnet50 --report report.html"),
+    ("docs/report.md", "weft plan switch:4 --size 1MiB -o four.weft"),
+    ("docs/report.md", "weft bench -R 4 -b 64K -e 1M -f 4 --plan four.weft --report report.html"),
     ("docs/training.md", "weft train 'switch:16@bw=1.25GB/s,lat=25us'"),
     ("docs/training.md", "weft train 'torus:{scale}'"),
 ]
@@ -116,7 +118,6 @@ NOT_RUN = [
         "tests/torch/test_surviving.py runs the page's job",
     ),
     ("docs/pytorch.md", "tools/gpu-check", GPUS),
-    ("docs/report.md", "weft bench", BENCH),
     ("docs/runtime.md", "weft run -n 4 train.py", LAUNCHED),
     ("docs/runtime.md", "weft run -n 4 -- python", LAUNCHED),
     (
