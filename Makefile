@@ -49,6 +49,9 @@ MAKEFLAGS += --no-print-directory
 CHECKED := algorithms bounds export packets planning schedule simulation topology training unit verification
 UNCHECKED := test_typing test_python_blocks test_fuzz test_skips
 
+# Without bytecode every process of the tests, and there are thousands, compiles Weft and its tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install build demo check test test-all test-tools test-suite test-slow explore package lint types stub \
 	sanitize torch-suite frameworks executors peers docs claims notebooks clean
 .DELETE_ON_ERROR:
