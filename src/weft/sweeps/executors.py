@@ -114,9 +114,9 @@ class WorkerProcesses(ProcessPoolExecutor):
         """
         for process in tuple((self._processes or {}).values()):
             process.kill()
-        # Before Python 3.11.6 the pool's thread may else write for ever to a pipe that nobody reads any more:
-        # https://github.com/python/cpython/issues/94777. From there on it closes the pipe itself, and to close it
-        # here as well would be to close what another thread may have opened under its number.
+        # Before Python 3.11.6 the pool's thread may else write for ever to a pipe that nobody reads any more
+        # (https://github.com/python/cpython/issues/94777). Later it closes the pipe itself: to close it here
+        # as well would be to close what another thread may have opened under its number.
         calls: Any = getattr(self, "_call_queue", None)
         if calls is not None and sys.version_info < (3, 11, 6):
             calls._reader.close()
