@@ -14,10 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from support.jobs import PATIENCE
+
 ENDINGS = ("cut", "reset")
 KINDS = ("flip", "drop", "repeat", "swap", "replay", *ENDINGS)
 _BITS_WITHIN = 4096
 _READ_BYTES = 256 << 10
+_QUIET_S = 0.1 * PATIENCE
 _LONGEST_S = 10.0
 
 
@@ -151,7 +154,7 @@ class Pump:
 
     def _is_quiet(self) -> bool:
         """Whether the library sends no more for now: it may wait for an answer to what is held back here."""
-        self._outer.settimeout(0.05)
+        self._outer.settimeout(_QUIET_S)
         try:
             return not self._outer.recv(1, socket.MSG_PEEK)
         except TimeoutError:
