@@ -233,3 +233,9 @@ def test_a_stream_that_is_closed_is_no_bug(words: str, code: int, message: str, 
 def test_python_m_weft_ends_with_the_exit_code_of_weft(words: list[str], code: int) -> None:
     command = [sys.executable, "-m", "weft", *words]
     assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == code
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_command(weft: Run) -> None:
+    outcome = weft("reproduce", "--claim")
+    assert outcome.code == 2
+    assert outcome.err == "weft: error: Option '--claim' requires an argument; see 'weft reproduce --help'\n"

@@ -172,6 +172,14 @@ def test_bad_use_is_one_line(weft: Run, words: list[object], text: str) -> None:
     assert text in outcome.err
 
 
+def test_an_option_behind_the_topology_of_a_lab_is_no_file(weft: Run) -> None:
+    outcome = weft("lab", "run", "switch:2", "-n", "2", "script.py")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "weft: error: -n: options stand before all other words; see 'weft lab run --help'\n"
+    )
+
+
 # --- what is printed
 
 

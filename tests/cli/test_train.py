@@ -298,6 +298,7 @@ def test_a_sweep_on_mpi(tmp_path: Path) -> None:
         (("--model", "resnet50", "--endpoint", "no-overlap", "--policy", "dear"), "use --policy serial"),
         (("--model", "resnet50", "--endpoint", "comm-opt", "--device", "multitree-array"), "does not model"),
         (("--model", "small.py:nobody"), "nobody"),
+        (("--model", "small.py"), "'small.py' names no function; expected script.py:function"),
         (("--model", "nowhere.py:make_model"), "no script nowhere.py"),
     ],
 )

@@ -25,7 +25,7 @@ try:
     import io
     import keyword
     import os
-    from typing import TYPE_CHECKING, Final
+    from typing import TYPE_CHECKING, Any, Final
 
     import click
 
@@ -97,6 +97,17 @@ class Verbs(click.Group):
             msg = f"no command {quote(args[0])}; {hint}"
             raise click.UsageError(msg, ctx)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; an error of which click forgets the verb is of that verb."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            verb = ctx.invoked_subcommand
+            command = None if verb is None else self.get_command(ctx, verb)
+            if error.ctx is None and command is not None:
+                error.ctx = click.Context(command, ctx, verb)
+            raise
 
 
 @click.group(

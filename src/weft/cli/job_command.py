@@ -89,6 +89,9 @@ def command_line(given: tuple[str, ...]) -> list[str]:
     if click.get_current_context().meta[_IS_PROGRAM]:
         return list(given)
     if not exists(Path(given[0])):
+        if given[0].startswith("-"):
+            verb = click.get_current_context().command_path
+            raise InputError(f"{given[0]}: options stand before all other words; see '{verb} --help'")
         raise InputError(f"{given[0]}: no such file; to run a command, write -- before it")
     return [sys.executable, *given]
 

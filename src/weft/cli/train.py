@@ -303,7 +303,7 @@ def _read_network_of(job: TrainingJob) -> TrainingJob:
 
 
 def _read_model_of(job: TrainingJob) -> TrainingJob:
-    if not isinstance(job.model, str) or ":" not in job.model:
+    if not isinstance(job.model, str) or not (":" in job.model or job.model.endswith(".py")):
         return job
     from weft.torch.tracing import trace
 
