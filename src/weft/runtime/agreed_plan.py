@@ -46,7 +46,7 @@ def share(communicator: Communicator, make: Callable[[], bytes], seconds: float)
         except WeftError as error:
             failure = error
             data = _FAILED + str(error).encode()[:_LONGEST_COMPLAINT]
-    words = CommunicatorWords(communicator, "agreement", communicator.timeout + 2 * seconds)
+    words = CommunicatorWords(communicator, "planning", communicator.timeout + 2 * seconds)
     told = broadcast_bytes(words, data)
     if not told.startswith(_MADE):
         raise RuntimeFailure(f"rank 0 gives up: {told[1:].decode('utf-8', 'replace')}") from failure
