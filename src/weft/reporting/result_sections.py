@@ -101,7 +101,8 @@ def comparison_sections(found: Sequence[ComparedForm]) -> list[Section]:
         heads = ("algorithm", "time", "of bound", "algbw GB/s", "busbw GB/s", "steps", "transfers", "segment",
                  "verified")  # fmt: skip
         kind = "; ".join(text for text in (one.bound_kind, one.bound_condition) if text)
-        bound = f"Bound: {units.human_seconds(one.bound_seconds)} ({kind}). {one.bound_explanation}"
+        why = one.bound_explanation[:1].upper() + one.bound_explanation[1:]
+        bound = f"Bound: {units.human_seconds(one.bound_seconds)} ({kind}). {why}"
         sections.append(table_section(f"Algorithms: {what}", heads, rows, note=f"{one.topology}. {bound}"))
     return [*sections, *_skipped(found[-1].skipped)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from weft.studio.api_bodies import (
 _JSON: Final = "application/json"
 _HTML: Final = "text/html"
 _LINES: Final = "application/x-ndjson"
+_COLUMNS: Final = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,8 @@ def make_openapi() -> dict[str, Any]:
     kinds = {kind for route in ROUTES for kind in (route.body, route.answer) if kind is not None}
     order = sorted(kinds | {Problem}, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(order, ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():
+        schema["description"] = " ".join(schema["description"].replace("``", "`").split())
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -162,6 +166,13 @@ def _schema(kind: type[msgspec.Struct] | None) -> dict[str, Any]:
     return {} if kind is None else {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}
 
 
+def _format_schema(schema: dict[str, Any]) -> str:
+    """Write what the schema is for, and below it the fields as JSON."""
+    fields = {name: value for name, value in schema.items() if name not in ("title", "description")}
+    words = textwrap.fill(schema["description"], _COLUMNS)
+    return f"{words}\n\n{msgspec.json.format(msgspec.json.encode(fields), indent=1).decode()}"
+
+
 def make_api_document() -> dict[str, Any]:
     """The same for people: a document as reports have it, so that the page of a report shows it."""
     described = make_openapi()
@@ -176,7 +187,7 @@ def make_api_document() -> dict[str, Any]:
     ]
     problems = [(str(status), text) for status, text in _PROBLEMS.items()]
     schemas: list[Section] = [
-        text_section(name, msgspec.json.format(msgspec.json.encode(schema), indent=1).decode())
+        text_section(name, _format_schema(schema))
         for name, schema in described["components"]["schemas"].items()
     ]
     words = (

@@ -17,11 +17,17 @@ function showText(section) {
   return [element("pre", { tabindex: 0, role: "region", "aria-label": section.title }, section.text)];
 }
 
+// A path may be broken after its slashes.
+function breakable(text) {
+  return String(text).split(/(?<=\/)(?=.)/).flatMap((part, index) => (index ? [element("wbr"), part] : [part]));
+}
+
 function makeTable(columns, rows, left, title) {
-  const kind = (index) => (index < left ? "word" : "number");
+  const long = (index) => index < left && rows.some((row) => (row[index] || "").length > 60);
+  const kind = (index) => (index < left ? "word" : "number") + (long(index) ? " long" : "");
   const head = columns.map((name, index) => element("th", { scope: "col", class: kind(index) }, name));
   const body = rows.map((row) =>
-    element("tr", {}, row.map((cell, index) => element("td", { class: kind(index) }, cell))));
+    element("tr", {}, row.map((cell, index) => element("td", { class: kind(index) }, breakable(cell)))));
   const table = element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body));
   return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, table);
 }
