@@ -27,15 +27,17 @@ void pause() {
 class Executor::OperationRun {
 public:
     explicit OperationRun(Executor& owner) : owner_(owner) {}
-    ~OperationRun() { stay_awake(); }
     OperationRun(const OperationRun&) = delete;
     OperationRun& operator=(const OperationRun&) = delete;
 
     OperationResult go(const Operation& operation) {
+        // Also after an error. The memory is shared with children of fork, where destructors must leave the count alone.
+        struct Awake {
+            OperationRun& run;
+            ~Awake() { run.stay_awake(); }
+        } awake{*this};
         prepare(operation);
-        OperationResult ending = carry_out();
-        stay_awake();
-        return ending;
+        return carry_out();
     }
 
 private:
@@ -63,7 +65,6 @@ private:
 
     // Everything as before the first task; the room that earlier operations took is used again.
     void prepare(const Operation& operation) {
-        stay_awake();
         operation_ = &operation;
         script_ = operation.script;
         began_ = Clock::now();

@@ -30,7 +30,7 @@ namespace {
 
 // The layout of the shared memory in one word: two builds that lay it out differently refuse each other's. Sizes and
 // places are taken into account by themselves; `kLayoutVersion` is for a change of what a field means.
-constexpr uint64_t kLayoutVersion = 1;
+constexpr uint64_t kLayoutVersion = 2;
 
 constexpr uint64_t layout_word() {
     uint64_t word = 0x57454654;  // "WEFT"
@@ -162,6 +162,7 @@ uint32_t Host::announce_sleep() const {
     Board& own = mine();
     uint32_t rung = own.doorbell.load(std::memory_order_seq_cst);
     own.sleeping.fetch_add(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // before it looks once more, as in ring_doorbell
     return rung;
 }
 

@@ -36,3 +36,11 @@ AMONG_THREE = JOBS / "different_operations_among_three.py"
 @pytest.mark.parametrize("way", ["native:auto", "native:copy", "native:tcp", "mpi", "torch"])
 def test_one_of_three_in_another_exchange_is_named(tmp_path: Path, way: str, elements: int) -> None:
     assert run_engine(way, tmp_path, 3, AMONG_THREE, str(elements)) == ["told"] * 3
+
+
+EMPTY_SHARES = JOBS / "different_operations_empty_shares.py"
+
+
+@pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
+def test_ranks_whose_share_is_empty_are_told_too(tmp_path: Path, transport: str) -> None:
+    assert [output.split()[-1] for output in run_ranks(tmp_path, 4, EMPTY_SHARES, transport)] == ["told"] * 4

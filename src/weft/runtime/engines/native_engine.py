@@ -58,9 +58,6 @@ _CLOCK_S: Final = 0.01
 _LOOK_S: Final = 0.1
 """Between two looks at the losses that were found while survivors connect."""
 
-_NEEDS_ALL: Final = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
-"""Collectives in which no rank ends without something from every other."""
-
 _LARGE: Final = 64 << 10
 """Bytes from which a system call per piece is cheaper than copying twice."""
 
@@ -135,7 +132,7 @@ class NativeEngine(Engine[Flat]):
                 out=self._by_rank(self._transport.link_connections.out),
                 in_=self._by_rank(self._transport.link_connections.into),
                 of_route=self._transport.link_connections.of_routes(schedule),
-                needs_all=schedule.collective in _NEEDS_ALL,
+                needs_all=_needs_all(schedule, start),
             )
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
@@ -446,6 +443,20 @@ class NativeEngine(Engine[Flat]):
         limit = f"while this rank waits for up to {wait:g} s"
         who = f"{by}, whose time limit is shorter, gave up waiting for rank {late}, {limit}"
         return TimedOut(what, found.seconds, [late], who=who)
+
+
+def _needs_all(schedule: Schedule, start: NDArray[np.int64]) -> bool:
+    """Whether no rank ends without something from every other; not so where shares are empty."""
+    full = np.diff(start) > 0
+    source, target = schedule.source[full], schedule.target[full]
+    if ((source < 0) & (target < 0)).any():
+        return True
+    needs = np.eye(schedule.ranks, dtype=bool)
+    needs[:, source[target < 0]] = True
+    needs[target[source < 0], :] = True
+    one = (source >= 0) & (target >= 0)
+    needs[target[one], source[one]] = True
+    return bool(needs.all())
 
 
 def _step(prepared: Prepared, row: int) -> int | None:
