@@ -1,4 +1,4 @@
-"""No rank takes part of an operation for done because its own share is empty, while another rank is elsewhere.
+"""No rank takes an operation for done because its own share is empty, while another rank is elsewhere.
 
 One element goes round a ring. A rank on its way has no share in the result, so it needs nothing but what it
 passes on, and that comes from a rank that has met the odd one.
@@ -29,13 +29,13 @@ for call, odd, told in ((scatter, 0, 2), (gather, 3, 1)):
     halves = part.halves(1, "float64")
     named = None
     try:
-        if R == odd:
+        if odd == R:
             part.all_reduce(np.ones(3))
         else:
             call(part, halves)
     except weft.DesyncError as error:
         named = error.rank
-    assert R != told or named == odd, (call.__name__, R, named)
+    assert told != R or named == odd, (call.__name__, R, named)
     part.close()
 comm.close()
 print("told")
