@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.jobs import end, finish, start_ranks
+from support.jobs import end, finish, run_ranks, start_ranks
 
 JOBS = Path(__file__).with_name("jobs")
 
@@ -84,6 +84,12 @@ def test_errors_name_the_call_and_say_that_a_rank_has_left(tmp_path: Path, call:
 def test_wrong_calls_are_refused_and_do_no_harm(tmp_path: Path) -> None:
     for code, output in finish(start_ranks(tmp_path, 2, WRONG)):
         assert code == 0, output
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_a_call_within_an_operation_of_the_same_thread_is_refused(tmp_path: Path, transport: str) -> None:
+    for output in run_ranks(tmp_path, 2, JOBS / "misuse_nested.py", transport):
+        assert output == "told\n"
 
 
 IMPATIENT = JOBS / "misuse_impatient.py"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 import weakref
 from contextlib import contextmanager
@@ -256,6 +257,8 @@ class OperationQueue:
         self._run(prepared, flat, out, "sum", how.get("timeout"))
 
     def _run(self, prepared: Prepared, flat: Buffer, out: Buffer, op: str, timeout: float | None) -> None:
+        if self._busy.locked():
+            self._refuse_nested()
         with self._busy:
             if self._engine_closed:  # by another thread, since this one found the communicator open
                 self._check_open()
@@ -264,6 +267,21 @@ class OperationQueue:
                 self._recorder.begin(prepared)
                 self._engine.run(prepared, flat, out, op, self._wait(timeout))
                 self._recorder.end()
+
+    def _refuse_nested(self) -> None:
+        """Refuse a call by a handler that interrupted an operation of this very thread, which would never end.
+
+        Python runs handlers of signals, and those of log lines, in the middle of what a thread does. The lock
+        does not know whose it is, since to ask at every operation would cost more than the lock; so the
+        thread's own calls are looked through where the lock is taken.
+        """
+        running = (OperationQueue._run.__code__, OperationQueue._repeat.__code__)
+        frame = sys._getframe(1)  # the call that is here now
+        while frame.f_back is not None:
+            frame = frame.f_back
+            if frame.f_code in running and frame.f_locals.get("self") is self:
+                msg = f"rank {self.rank} called its communicator within an operation of the same thread"
+                raise RuntimeFailure(f"{msg}, in a handler of signals or log lines; call it later")
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -343,6 +361,8 @@ class OperationQueue:
             return False
         prepared, shortcut = known
         wait = self.timeout if timeout is None else check_timeout(timeout)
+        if self._busy.locked():
+            self._refuse_nested()
         with self._busy:
             if self._engine_closed:
                 return False
