@@ -269,7 +269,7 @@ class OperationQueue:
                 self._recorder.end()
 
     def _refuse_nested(self) -> None:
-        """Refuse a call by a handler that interrupted an operation of this very thread, which would never end.
+        """Refuse a call by a handler that interrupted an operation of this thread, which would never end.
 
         Python runs handlers of signals, and those of log lines, in the middle of what a thread does. The lock
         does not know whose it is, since to ask at every operation would cost more than the lock; so the
