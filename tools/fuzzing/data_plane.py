@@ -119,7 +119,9 @@ class FreshPeers(threading.local):
         job[1 - rank], local[rank], sockets[1 - rank] = self._left.pop(), 0, [end.fileno() for end in ends]
         self._host.reset(0)
         self._host.mend()
-        executor = _runtime.Executor(self._host, 0, 1, rank, job, local, sockets, [0, 0], [traffic.checksums] * 2)
+        executor = _runtime.Executor(
+            self._host, 0, 1, rank, job, local, sockets, [0, 0], [traffic.checksums] * 2
+        )
         try:
             yield executor
         finally:

@@ -117,6 +117,7 @@ def lower(schedule: Schedule, rank: int, elements: int, segment: int, streams: i
             out=of(link_connections.out),
             in_=of(link_connections.into),
             of_route=link_connections.of_routes(schedule),
+            needs_all=schedule.collective == "all_reduce",
         )
     except (_core.TooMany, WeftError):  # the bound here is lower than the runtime's
         return None
