@@ -58,7 +58,7 @@ def layers_under(
     >>> resnet, npu = load_workload("resnet50-published"), find_device("ace-npu")
     >>> layers, slowdowns = layers_under(resnet, npu, find_endpoint("comm-opt:while-sending"))
     >>> layers[0].forward_s, round(slowdowns["forward", 0], 2)
-    (1.3003e-05, 1.84)
+    (1.3003e-05, 1.74)
     """
     left = _left_by(endpoint, device)
     if left is device:
