@@ -21,8 +21,8 @@
 PYTHON ?= python3
 EXTRAS ?= graph,torch,mpi,notebooks,studio,dev
 JOBS ?= 2
-# Test processes: twice the cores, because tests of jobs wait longer than they compute.
-WORKERS ?= 4
+# Test processes: more than twice the cores, because tests of jobs wait longer than they compute.
+WORKERS ?= 5
 SANITIZER ?= address
 TESTS ?= tests/runtime tests/faults tests/soak
 SHARD ?= 1/1
