@@ -2,7 +2,7 @@
 # make stub   write src/weft/_*.pyi anew after cpp/bindings changed
 #
 # make check        2 minutes: lint, types and the tests that start no jobs, with few random examples
-# make test         10 minutes on two cores: what a change has to pass; .ci/run runs it
+# make test         12 minutes on two cores: what a change has to pass; .ci/run runs it
 # make explore [SECONDS=60] [SEED=...]    fresh random examples for a bounded time; .ci/run runs it too
 # make test-all     an hour and more: make test, and all that follows
 # make test-slow    long matrices, and three times as many random examples
@@ -21,8 +21,8 @@
 PYTHON ?= python3
 EXTRAS ?= graph,torch,mpi,notebooks,studio,dev
 JOBS ?= 2
-# Test processes: more than twice the cores, because tests of jobs wait longer than they compute.
-WORKERS ?= 5
+# Test processes: twice the cores, because tests of jobs wait longer than they compute.
+WORKERS ?= 4
 SANITIZER ?= address
 TESTS ?= tests/runtime tests/faults tests/soak
 SHARD ?= 1/1
