@@ -114,7 +114,7 @@ def freeze(name: str, values: ArrayLike, dtype: Any, error: type[InputError] = S
     if column.flags.c_contiguous and _rests_on_bytes(column):
         return column
     # A read-only flag can be lifted, and a view changes with what it views; bytes can do neither.
-    return np.frombuffer(column.tobytes(), dtype)
+    return np.frombuffer(_core.copy_bytes(np.ascontiguousarray(column).view(np.uint8)), dtype)
 
 
 def row_order(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64] | None:

@@ -226,7 +226,7 @@ class MissingPackageError(InputError, ImportError):
     what
         What needs it.
     package
-        Its name for ``pip install``.
+        Its name for ``pip install``, or the names of several, with spaces between them.
     reason
         What Python said when it was imported; None if it was only looked for.
     """
@@ -234,9 +234,13 @@ class MissingPackageError(InputError, ImportError):
     def __init__(self, what: str, package: str, reason: ImportError | None = None) -> None:
         self.package = package
         absent = isinstance(reason, ModuleNotFoundError) and (reason.name or "").partition(".")[0] == package
+        several = " " in package
         # A package that is there and cannot be loaded has more to say than that it is missing.
-        why = "is not installed" if reason is None or absent else f"cannot be imported ({reason})"
-        super().__init__(f"{what} needs {package}, which {why}; pip install {package}")
+        why = f"{'are' if several else 'is'} not installed"
+        if reason is not None and not absent:
+            why = f"cannot be imported ({reason})"
+        needed = " and ".join(package.split())
+        super().__init__(f"{what} needs {needed}, which {why}; pip install {package}")
 
 
 class ScheduleError(InputError):

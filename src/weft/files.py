@@ -34,6 +34,8 @@ def standard_input() -> BinaryIO:
 
 def read_source(source: str | Path, bound: int) -> tuple[str, bytes]:
     """Read a file, or standard input for ``"-"``, of at most `bound` bytes; return its name as well."""
+    if source == "":  # which a path takes for the directory
+        raise InputError("the name of a file is empty; give a file name, or - for standard input")
     name, place = ("<stdin>", standard_input()) if source == "-" else (str(source), Path(source))
     return name, read_bytes(name, place, bound)
 

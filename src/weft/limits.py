@@ -35,6 +35,10 @@ MAX_TRACE_EVENTS: Final = 5_000_000
 MAX_RECORDED_SPANS: Final = 1 << 25
 """Spans of links and endpoints that a simulated training job keeps for its trace: a gigabyte."""
 
+MAX_REPORT_SOURCES: Final = 64
+MAX_REPORT_COMPARISONS: Final = 256
+"""Sources of a report, and comparisons in them; each has a table of its own."""
+
 MAX_REPORT_SOURCE_BYTES: Final = 256 << 20
 """Largest plan, result or trace that a report reads; a trace of a million spans has half of this."""
 

@@ -201,11 +201,13 @@ def count(number: int, noun: str) -> str:
 
     Examples
     --------
-    >>> count(1, "hop"), count(1200, "link"), count(2, "switch")
-    ('1 hop', '1,200 links', '2 switches')
+    >>> count(1, "hop"), count(1200, "link"), count(2, "switch"), count(16, "leaf")
+    ('1 hop', '1,200 links', '2 switches', '16 leaves')
     """
-    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{number:,} {noun}{ending}"
+    if number == 1:
+        return f"1 {noun}"
+    several = f"{noun}es" if noun.endswith("ch") else f"{noun[:-1]}ves" if noun.endswith("f") else f"{noun}s"
+    return f"{number:,} {several}"
 
 
 def transfer_ps(size_bytes: int, bytes_per_s: int) -> int:

@@ -1,6 +1,6 @@
 """How many random examples a property test tries: as many as it asks for, times the factor of the tier.
 
-``make check`` tries a tenth and ``make test-all`` three times as many; they set ``WEFT_EXAMPLES`` so.
+``make check`` tries a tenth, and ``make test-slow`` twice as many; they set ``WEFT_EXAMPLES`` so.
 """
 
 from __future__ import annotations

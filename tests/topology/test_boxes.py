@@ -278,7 +278,7 @@ def test_a_rack_of_72_has_four_rails() -> None:
         ("rails:2x8@oversub=1/0", "oversub=1/0 must be a number"),
         ("rails:2x8@oversub=nan", "oversub=nan must be a number"),
         ("leafspine:2x8@oversub=nan", "oversub=nan must be a number"),
-        ("leafspine:2x8@oversub=2", "a single leaf, which needs no spines"),
+        ("leafspine:2x8@oversub=2", r"a single leaf, which needs no spines; .*\(per_leaf=\)"),
         ("threetier:16x8@pods=4,core_oversub=nan", "core_oversub=nan must be a number"),
         ("leafspine:2x8@spines=2", "a single leaf, which needs no spines"),
         ("threetier:16x8@pods=3", "16 boxes do not divide evenly by 3 pods"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.damaged_files import FORMATS, READERS, SAMPLES, read_damaged
 
-from weft.errors import InputError, WeftError
+from weft.errors import InputError
 from weft.topology.cluster_fabric import ClusterOptions, _usable_names, share_out
 from weft.topology.cluster_import import import_cluster
 from weft.topology.load import load_topology, parse_topology
@@ -86,6 +86,31 @@ def test_nics_of_a_dump_meet_the_ports_of_the_fabric() -> None:
         import_cluster([RAILS], boxes=[str(DGX)])
 
 
+TWO_NICS = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV4\tNV4\tNV4\tSYS\tPXB\t0-31\t0
+GPU1\tNV4\t X \tNV4\tNV4\tSYS\tPXB\t0-31\t0
+GPU2\tNV4\tNV4\t X \tNV4\tPXB\tSYS\t32-63\t1
+GPU3\tNV4\tNV4\tNV4\t X \tPXB\tSYS\t32-63\t1
+"""
+
+
+def test_nics_of_a_table_of_nvidia_smi_are_those_of_the_machine(tmp_path: Path) -> None:
+    table = tmp_path / "node.txt"
+    table.write_text(TWO_NICS)
+    cluster = import_cluster([YAML], boxes=[str(table)], options=ClusterOptions(nic_speed=25 * GB)).topology
+    assert (cluster.ranks, cluster.switches) == (32, 3 + 8 * 2)
+    assert f"NICs: 2 in each machine, as {table} says, 25GB/s each (--nics, --nic-speed)" in cluster.notes
+    ends = {cluster.link_name(link) for link in range(cluster.links)}
+    assert {"2->node01.nic0", "3->node01.nic0", "0->node01.nic1", "1->node01.nic1"} <= ends
+    assert "0->node01.nic0" not in ends
+    # On a fabric that knows its ports, they are these NICs; with an option of its own there are as many.
+    ports = import_cluster([RAILS], boxes=[str(table)]).topology
+    assert "2->node01.nic0" in {ports.link_name(link) for link in range(ports.links)}
+    four = import_cluster([YAML], boxes=[str(table)], options=ClusterOptions(nics=4)).topology
+    assert four.switches == 3
+
+
 def test_a_later_box_replaces_an_earlier_one_on_its_hosts() -> None:
     found = import_cluster([YAML], boxes=["dgx-h100:1", "node[07-08]=switch:4"])
     assert found.gpus == (8,) * 6 + (4,) * 2
@@ -94,9 +119,60 @@ def test_a_later_box_replaces_an_earlier_one_on_its_hosts() -> None:
         import_cluster([YAML], boxes=["node9=switch:4"])
 
 
+@pytest.mark.parametrize("hosts", ["", "node[01-08]="], ids=["all", "by name"])
+def test_a_box_with_effective_speeds_keeps_its_nics(hosts: str) -> None:
+    boxes = [f"{hosts}{DGX}", f"{hosts}{DGX}@speed=effective"]
+    nominal, effective = (import_cluster([YAML], boxes=[box]).topology for box in boxes)
+    assert (effective.ranks, effective.links) == (nominal.ranks, nominal.links)
+    assert effective.switch_names == nominal.switch_names
+    assert effective.bandwidth.sum() < nominal.bandwidth.sum()
+    said, unsaid = (set(topology.notes) for topology in (effective, nominal))
+    assert {note.replace("effective", "nominal") for note in said} == unsaid
+
+
+@pytest.mark.parametrize(
+    ("box", "said"),
+    [
+        (f"{GRAPH}@speed=quick", "quick"),
+        (f"{GRAPH}+fail=0-1", r"'\+fail=0-1' is not for the file of a box; write it behind the whole"),
+        (f"{DATA / 'lab.toml'}@speed=effective", "leave @speed= out"),
+        ("nothing.xml@speed=effective", "nothing.xml: no such file"),
+    ],
+)
+def test_what_stands_wrongly_behind_the_file_of_a_box_is_refused(box: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        import_cluster([RAILS], boxes=[box])
+
+
+def test_a_file_may_be_called_like_hosts_and_a_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "node01=a.xml").write_bytes(GRAPH.read_bytes())
+    for box in ("node01=a.xml", "node01=a.xml@speed=effective"):
+        assert import_cluster([RAILS], boxes=[box]).gpus == (4,) * 4
+
+
+def test_the_rating_of_a_file_many_times_may_stand_before_the_star() -> None:
+    before, behind = load_topology(f"{GRAPH}@speed=effective*2"), load_topology(f"{GRAPH}*2@speed=effective")
+    assert before.digest == behind.digest
+    with pytest.raises(InputError, match="option 'speed' is given twice"):
+        load_topology(f"{GRAPH}@speed=effective*2@speed=nominal")
+
+
+def test_a_single_file_may_have_a_rating_or_changes_behind_it() -> None:
+    effective = import_cluster([f"{DGX}@speed=effective"])
+    assert effective.topology == load_topology(f"{DGX}@speed=effective")
+    # Two cables join the leaf and the spine.
+    broken = import_cluster([f"{RAILS}+fail=leaf1-spine1"], boxes=["nvlink:2"])
+    assert broken.nodes == ("node01", "node02", "node03", "node04")
+    assert broken.topology.links == import_cluster([RAILS], boxes=["nvlink:2"]).topology.links - 2 * 2
+
+
 @pytest.mark.parametrize(
     ("files", "options", "said"),
     [
+        ([f"{TREE}@speed=effective"], {}, "leave @speed= out"),
+        ([f"{TREE}@speed=effective"], {"boxes": ["nvlink:2"]}, "'@speed=effective' behind .*: leave it out"),
+        ([TREE, f"{RAILS}+fail=leaf1-spine1"], {}, r"'\+fail=leaf1-spine1' behind .*: leave it out"),
         ([TREE, DGX], {}, "describes no network between machines; give a file .* with --box"),
         ([TREE, DATA / "block.slurm.conf"], {}, "are both of the kind topology.conf"),
         ([TREE], {"boxes": [str(RAILS)]}, "describes a network between machines; a box is one machine"),
@@ -125,11 +201,6 @@ def test_gpus_and_nics_are_shared_out_evenly(gpus: int, nics: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
-SAMPLES = sorted(path for path in DATA.iterdir() if path.is_file())
-SMALL_NETWORK = DATA / "edge.ibnetdiscover.txt"
-NETWORKS = ("slurm", "ibnetdiscover")
-
-
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_every_sample_names_the_public_one_that_it_follows(sample: Path) -> None:
     if sample.suffix == ".toml":
@@ -140,46 +211,18 @@ def test_every_sample_names_the_public_one_that_it_follows(sample: Path) -> None
     ), f"{sample.name} names no source"
 
 
-def damage(whole: bytes, chance: random.Random) -> bytes:
-    data = bytearray(whole)
-    for _ in range(chance.choice((1, 1, 2, 5))):
-        at = chance.randrange(len(data))
-        data[at : at + chance.choice((0, 1, 8, 60))] = chance.choice(
-            (b"", b"[", b"]", b",", b"-", b" ", b"\n", b'"', b"9", b"99999", b"=", b"\xff", b"#", b":")
-        )
-    return bytes(data)
-
-
 def outcomes(sample: Path, count: int, file: Path) -> Counter[str]:
-    """Read so many damaged copies of a sample, alone, as one of two machines and merged with another file."""
-    chance, found = random.Random(sample.name), Counter[str]()
-    whole = sample.read_bytes()
-    for _ in range(count):
-        file.write_bytes(damage(whole, chance))
-        for kind, read in READERS.items():
-            problem = "none"
-            try:
-                read(file, sample)
-            except WeftError as error:
-                problem = str(error)
-            assert len(problem.splitlines()) == 1, repr(problem)
-            found[f"{kind}, {'taken' if problem == 'none' else 'refused'}"] += 1
+    """How often a damaged sample was taken and refused, in each way; fails for anything else."""
+    found = Counter[str]()
+    for reading in read_damaged(sample, count, file, random.Random(sample.name)):
+        assert reading.outcome != "finding", f"{reading.way}: {reading.said!r}"
+        found[f"{reading.way}, {reading.outcome}"] += 1
     return found
 
 
-def merge(file: Path, sample: Path) -> None:
-    """Merge a damaged network with machines that are right, or damaged machines with a network."""
-    if any(form in sample.name for form in NETWORKS):
-        import_cluster([file], boxes=["nvlink:2"])
-    else:
-        import_cluster([SMALL_NETWORK], boxes=[str(file)])
-
-
-READERS: dict[str, Callable[[Path, Path], object]] = {
-    "alone": lambda file, _: load_topology(file),
-    "as a box": lambda file, _: load_topology(f"{file}*2@nic=10GB/s"),
-    "merged": merge,
-}
+def test_every_import_has_samples_to_damage() -> None:
+    for ending in FORMATS.values():
+        assert any(sample.name.endswith(ending) for sample in SAMPLES)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)

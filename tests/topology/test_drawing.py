@@ -136,6 +136,17 @@ def test_a_long_name_is_cut_in_the_heading() -> None:
     assert len(heading.text) < 80
 
 
+def test_kinds_of_switches_keep_their_colours_on_dark_pages() -> None:
+    """A rule for all switches that comes later hides those for one kind."""
+    # The frame has a scheme of its own before these two.
+    text = draw_svg(load_topology("dgx-h100:2"))
+    for rules in text.split("@media (prefers-color-scheme:dark){")[1:]:
+        last = {
+            kind: rules.rindex(f".weft-topology .{kind}{{fill") for kind in ("switch", "near", "bus", "nic")
+        }
+        assert min(last, key=last.__getitem__) == "switch", last
+
+
 def test_a_drawing_stands_alone() -> None:
     text = draw_svg(load_topology("torus:4x4"))
     assert "href" not in text

@@ -67,6 +67,14 @@ def test_a_machine_may_be_called_like_an_adapter_without_a_name() -> None:
         (switch('[1] "S-1"[2] # "sw" lid 1 4xNDR'), "cabled to the device it is on"),
         (switch('[1] "H-1"[1] # "a mlx5_0" lid 1 4xABC'), "ABC is not known"),
         (switch('[1] "S-2"[1] # "sw" lid 1'), "no machine"),
+        (
+            switch('[1] "H-1"[1] # "a m_0" 4xNDR', '[1] "H-2"[1] # "b m_0" 4xNDR'),
+            "line 3: port 1 of 'S-1' is cabled to port 1 of 'H-1' elsewhere, and to port 1 of 'H-2' here",
+        ),
+        (
+            switch('[1] "H-1"[1] # "a m_0" 4xNDR', '[2] "H-1"[1] # "a m_0" 4xNDR'),
+            "line 3: port 1 of 'H-1' is cabled to port 1 of 'S-1' elsewhere, and to port 2 of 'S-1' here",
+        ),
         (switch('[1] "S-2"[1]', '[2] "H-1"[1] # "a m_0" 4xNDR'), "no speed"),
         (switch("what is this"), "line 2: 'what is this' is not understood"),
         (

@@ -52,6 +52,15 @@ def test_a_name_that_is_neither_file_nor_spec_says_both() -> None:
         load_topology(Path("cluster.toml"))
 
 
+def test_a_file_with_nearly_the_name_is_suggested(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(PAIR)
+    (tmp_path / "other.txt").write_text("")
+    with pytest.raises(InputError, match=re.escape(f"did you mean {tmp_path / 'cluster.toml'}?")):
+        load_topology(tmp_path / "clustr.toml")
+    with pytest.raises(InputError, match="a spec looks like"):
+        load_topology(tmp_path / "something.toml")
+
+
 def test_a_kind_without_its_shape_is_completed() -> None:
     with pytest.raises(InputError, match=re.escape("did you mean dgx-h100:1?")):
         load_topology("dgx-h100")

@@ -128,9 +128,35 @@ def test_nic_columns_that_ran_together_do_not_matter() -> None:
     assert wires(parse_nvidia_smi(text, "x.txt")) == {"0->1": 100 * GB, "1->0": 100 * GB}
 
 
-def test_a_shell_prompt_above_the_table_does_not_matter() -> None:
-    text = "$ nvidia-smi topo -m\n\n" + table("X PIX", "PIX X")
-    assert parse_nvidia_smi(text, "x.txt").ranks == 2
+@pytest.mark.parametrize(
+    "above",
+    ["$ nvidia-smi topo -m\n\n", "[root@node1 ~]# nvidia-smi topo -m\r\n", "# node1\n" * 900],
+    ids=["prompt", "long prompt", "many lines"],
+)
+def test_lines_above_the_table_such_as_a_shell_prompt_do_not_matter(above: str, tmp_path: Path) -> None:
+    file = tmp_path / "node.txt"
+    rows = table("X PIX", "PIX X")
+    file.write_text(rows)
+    alone = load_topology(file)
+    file.write_text(above + rows)
+    assert load_topology(file) == alone
+    assert load_topology(f"{file}*2@nic=10GB/s").ranks == 4
+
+
+def test_a_table_below_a_thousand_other_lines_is_not_looked_for(tmp_path: Path) -> None:
+    file = tmp_path / "node.txt"
+    file.write_text("# line\n" * 1000 + table("X PIX", "PIX X"))
+    with pytest.raises(FormatError, match="line 1001: not TOML"):
+        load_topology(file)
+
+
+def test_a_file_of_another_format_with_a_line_that_begins_with_gpu0_keeps_its_own_error(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text("ranks = 2\nGPU0 = 1\n")
+    with pytest.raises(FormatError, match="GPU0"):
+        load_topology(file)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_uplinks_are_shared_out_over_several_switches_above() -> None:
         ("SwitchName=a Node=n1", "node: expected SwitchName="),
         ("SwitchName=a Nodes=n1 oops", "'oops' is not understood"),
         ("SwitchName=a Nodes=n1 Nodes=n2", "each key once"),
-        ("SwitchName=a Nodes=n1\nInclude other.conf", "is not understood"),
+        ("SwitchName=a Nodes=n1\nInclude other.conf", "line 2: .*Weft follows no Include"),
         ("SwitchName=a", "names no nodes"),
         ("BlockSizes=4", "no switch and no block"),
         ("SwitchName=a Nodes=n[1-2]\nSwitchName=x Switches=y,a\nSwitchName=y Switches=x", "above itself"),
@@ -123,6 +123,7 @@ def test_a_file_of_very_many_nodes_is_refused() -> None:
         ("  - a: b\n- c: d", "indented less"),
         ("# nothing", "nothing but comments"),
         ("- " * 80 + "x", "nested deeper than 64"),
+        ("- tree: " + "[" * 100_000 + "]" * 100_000, "line 1: .*nested deeper than 64"),
     ],
 )
 def test_yaml_beyond_what_slurm_needs_is_refused_with_its_line(text: str, said: str) -> None:
@@ -133,3 +134,11 @@ def test_yaml_beyond_what_slurm_needs_is_refused_with_its_line(text: str, said: 
 def test_yaml_is_read_as_slurm_writes_it() -> None:
     text = "---\n# c\n- a: 'b # c'  # d\n  e:\n  - f\n  - g: [1, 2]\n  h:\n- - i\n"
     assert read_yaml(text, "t.yaml") == [{"a": "b # c", "e": ["f", {"g": ["1", "2"]}], "h": ""}, ["i"]]
+
+
+@pytest.mark.parametrize("text", [f"Include more.conf\n{TREE}", f"{TREE}include more.conf\n"])
+def test_an_include_is_refused_on_whatever_line(text: str) -> None:
+    with pytest.raises(
+        FormatError, match=r"^t: line \d: .*more.conf.*: Weft follows no Include; put the lines"
+    ):
+        parse_topology(text, "t")

@@ -71,7 +71,9 @@ def speeds(topology: Topology) -> dict[tuple[str, str], int]:
         ("dgx-h100:4@fabric=flat", 32, 5, 128),
         ("hosts:8,4,2", 14, 4, 34),
         ("hosts:8,8,8@racks=2/1", 24, 6, 58),
-        ("hosts:8,8,8@racks=3", 24, 4, 54),
+        ("hosts:8,8,8@racks=1", 24, 7, 60),
+        ("hosts:3x4", 12, 4, 30),
+        ("hosts:2x8,4", 20, 4, 46),
         ("hosts:4,2,1@nic=25GB/s", 7, 3, 26),
         ("cloud:4x8,32@taken=0", 32, 5, 72),
         ("cloud:4x8,32@taken=0,racks=2", 32, 7, 76),
@@ -336,6 +338,12 @@ def test_the_digest_knows_everything_but_the_name() -> None:
         ("hosts:2,2@rack_uplink=1GB/s", "rack_uplink is for racks; say how many hosts each has"),
         ("hosts:2,2@rack_lat=1us", "rack_lat is for racks"),
         ("hosts:2,2@racks=2/1", "racks=2/1 has room for 3 hosts, and there are 2"),
+        ("hosts:2x4x2", "2x4x2: expected a number of ranks, or HOSTSxRANKS"),
+        (
+            "hosts:3x4@racks=3",
+            r"racks=3 puts all hosts \(3\) into one rack.*racks says how many hosts each has",
+        ),
+        ("cloud:4x2,4@racks=4", "puts all hosts"),
         ("hosts:2,2@racks=0", "racks=0 must be whole numbers of at least 1"),
         ("hosts:2,2@racks=two", "racks=two must be whole numbers"),
         ("hosts:2,2@racks=1,rack_uplink=1GB/s/2GB/s/3GB/s", "lists 3 speeds for 2 racks"),
@@ -389,6 +397,7 @@ def test_a_wrong_quantity_in_a_spec_is_a_unit_error() -> None:
         "bigraph:1,65536",
         "dragonfly:1,65536,1",
         "ring:65536@links=31",
+        "hosts:65537x1",
     ],
 )
 def test_a_huge_spec_names_the_bound_it_hits_before_a_cable_is_drawn(

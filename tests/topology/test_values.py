@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from weft import limits
 from weft.errors import InputError, LimitError, TopologyError
 from weft.topology import Topology, load_topology
+from weft.topology.cable_notes import CableNotes
+from weft.topology.full_mesh import full_mesh
 from weft.topology.graph import Grid, Routing
 
 
@@ -124,3 +127,23 @@ def test_a_forged_copy_is_checked() -> None:
         kind(*forged)
     with pytest.raises(TopologyError, match="a node that is not there"):
         replace(load_topology("ring:4"), link_src=forged[3])
+
+
+@pytest.mark.parametrize(("ranks", "count", "back"), [(2, 1, None), (5, 3, 7), (9, 1, 7)])
+def test_a_full_mesh_has_the_links_that_cables_drawn_one_by_one_have(
+    ranks: int, count: int, back: int | None
+) -> None:
+    wiring = CableNotes(ranks)
+    for a, b in combinations(range(ranks), 2):
+        wiring.cable(a, b, bandwidth=10, latency_ps=3, back=back, count=count)
+    drawn = wiring.build("drawn")
+    at_once = full_mesh("at once", ranks, bandwidth=10, latency_ps=3, back=back, count=count)
+    assert at_once.digest == drawn.digest
+
+
+@pytest.mark.parametrize("spec", ["fullmesh:3@links=2", "fattree:2,2,2", "hosts:3,1", "ring:5+fail=0-1"])
+def test_neighbours_are_the_ends_of_the_links_of_a_node_each_once(spec: str) -> None:
+    topology = load_topology(spec)
+    pairs = list(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+    for node, found in enumerate(topology.neighbours):
+        assert found == tuple(sorted({dst for src, dst in pairs if src == node}))

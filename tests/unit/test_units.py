@@ -199,3 +199,17 @@ def test_a_transfer_takes_the_exact_time_rounded_up(size: int, speed: int) -> No
 )
 def test_seconds_for_people(seconds: float, text: str) -> None:
     assert units.human_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("speed", "text"),
+    [
+        (133_333_333_333, "133.3GB/s"),
+        (12_500_000_000, "12.5GB/s"),
+        (999_999_999_999, "1TB/s"),
+        (1_234_567_891, "1.235GB/s"),
+        (7, "7B/s"),
+    ],
+)
+def test_a_speed_for_people_has_four_digits(speed: int, text: str) -> None:
+    assert units.human_bandwidth(speed) == text

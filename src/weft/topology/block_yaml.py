@@ -144,13 +144,15 @@ class _Reader:
                 return self.block(line.indent, depth + 1)
         return ""
 
-    def scalar(self, text: str) -> Value:
+    def scalar(self, text: str, depth: int = 1) -> Value:
         """Read a value that stands on the line of its key."""
+        if depth > limits.MAX_DEPTH:
+            self.fail(f"nested deeper than {limits.MAX_DEPTH}")
         if text.startswith("["):
             if not text.endswith("]"):
                 self.fail("a list in brackets must end on its line")
             inside = text[1:-1].strip()
-            return [self.scalar(part.strip()) for part in inside.split(",")] if inside else []
+            return [self.scalar(part.strip(), depth + 1) for part in inside.split(",")] if inside else []
         if text[:1] in ("'", '"'):
             if len(text) < 2 or text[-1] != text[0] or text[0] in text[1:-1] or "\\" in text:
                 self.fail("quotes that do not match; Weft reads quoted text without escapes")

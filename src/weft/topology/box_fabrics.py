@@ -129,7 +129,8 @@ def _join_by_spines(tiers: Tiers, leaves: list[int], entering: int) -> None:
     if len(leaves) == 1:
         if given:
             raise spec.error(
-                "all NICs are on a single leaf, which needs no spines; leave spines and oversub out"
+                "all NICs are on a single leaf, which needs no spines; leave spines and oversub out, or "
+                "put fewer boxes on each leaf (per_leaf=)"
             )
         return
     count = spec.count("spines", tiers.enough(len(leaves), Fraction(entering), oversub))

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import limits
 from weft.topology.graph import Topology
+from weft.topology.size_bounds import SizeBounds, size_bounds
 
 
 @dataclass
@@ -31,18 +31,16 @@ class CableNotes:
     _rows: list[tuple[int, int, int, int]] = field(default_factory=list)
     _addresses: list[tuple[int, str, str]] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
+    _bounds: SizeBounds = field(default_factory=size_bounds)
 
     def __post_init__(self) -> None:
         # Checked before the first cable is drawn, so that a huge spec fails at once and not after a minute.
-        limits.check("ranks", self.ranks, limits.MAX_RANKS)
-        limits.check("switches", self.switches, limits.MAX_SWITCHES)
+        self._bounds.check("", self.ranks, self.switches, 0)
 
     @classmethod
     def sized(cls, name: str, ranks: int, switches: int = 0, *, cables: int) -> CableNotes:
         """Empty notes for a network of known size: too large a one is refused before it is drawn."""
-        limits.check(f"{name}: ranks", ranks, limits.MAX_RANKS)
-        limits.check(f"{name}: switches", switches, limits.MAX_SWITCHES)
-        limits.check(f"{name}: links", 2 * cables, limits.MAX_LINKS)
+        size_bounds().check(name, ranks, switches, 2 * cables)
         return cls(ranks, switches)
 
     def switch(self, index: int) -> int:
@@ -51,8 +49,9 @@ class CableNotes:
 
     def named(self, name: str) -> int:
         """Add one more switch, with a name, and return its node number; all switches have names, or none."""
-        limits.check("switches", len(self._names) + 1, limits.MAX_SWITCHES)
         self._names.append(name)
+        if len(self._names) > self._bounds.switches:
+            self._bounds.check("", self.ranks, len(self._names), 0)
         self.switches = len(self._names)
         return self.ranks + len(self._names) - 1
 
@@ -60,7 +59,7 @@ class CableNotes:
         self, src: int, dst: int, bandwidth: int, latency_ps: int, addresses: tuple[str, str] | None = None
     ) -> None:
         """Draw one directed link."""
-        limits.check("links", len(self._rows) + 1, limits.MAX_LINKS)
+        self._check_links(1)
         if addresses is not None:
             self._addresses.append((len(self._rows), *addresses))
         self._rows.append((src, dst, bandwidth, latency_ps))
@@ -69,10 +68,14 @@ class CableNotes:
         self, a: int, b: int, *, bandwidth: int, latency_ps: int, back: int | None = None, count: int = 1
     ) -> None:
         """Draw `count` parallel full-duplex cables; `back` is the speed from b to a where it differs."""
-        limits.check("links", len(self._rows) + 2 * count, limits.MAX_LINKS)
+        self._check_links(2 * count)
         for _ in range(count):
             self.link(a, b, bandwidth, latency_ps)
             self.link(b, a, bandwidth if back is None else back, latency_ps)
+
+    def _check_links(self, more: int) -> None:
+        if len(self._rows) + more > self._bounds.links:
+            self._bounds.check("", 0, 0, len(self._rows) + more)
 
     def build(self, name: str, **options: Any) -> Topology:
         """Turn the drawing into a topology."""

@@ -199,6 +199,8 @@ class ImportedBox:
         What was assumed.
     wired
         The machine with PCIe and NICs as parts; None where the file does not say how they are cabled.
+    near
+        GPUs nearest to each NIC, where the file says that but not how fast NICs are; else empty.
     """
 
     source: str
@@ -207,6 +209,7 @@ class ImportedBox:
     nics: tuple[BoxNic, ...] | None = None
     notes: tuple[str, ...] = ()
     wired: BoxWiring | None = None
+    near: tuple[tuple[int, ...], ...] = ()
 
 
 ONE_GPU: Final = ImportedBox("", 1)
@@ -343,8 +346,10 @@ def _nics_of(
     if len(ports) == 1 and ports[0].bandwidth is None:
         nics = box.nics
         if nics is None:
-            count = options.nics or box.gpus
-            nics = tuple(BoxNic(gpus, options.nic_speed) for gpus in share_out(range(box.gpus), count))
+            nearest = share_out(range(box.gpus), options.nics or box.gpus)
+            if box.near and options.nics in (None, len(box.near)):
+                nearest = list(box.near)
+            nics = tuple(BoxNic(gpus, options.nic_speed) for gpus in nearest)
         return [(nic, ports[0]) for nic in nics]
     if box.nics is not None and len(box.nics) != len(ports):
         msg = (
@@ -353,6 +358,8 @@ def _nics_of(
         )
         raise InputError(msg)
     nearest = [nic.gpus for nic in box.nics] if box.nics else share_out(range(box.gpus), len(ports))
+    if len(box.near) == len(ports):
+        nearest = list(box.near)
     limit = [nic.bandwidth for nic in box.nics] if box.nics else [limits.MAX_BANDWIDTH] * len(ports)
     return [
         (BoxNic(gpus, min(most, port.bandwidth or options.nic_speed)), port)
@@ -391,10 +398,15 @@ def _assumptions(
     else:
         found.append(f"ranks are GPUs, {' or '.join(map(str, counts))} of each machine, machine by machine")
     unknown = any(port.bandwidth is None for ports in fabric.ports for port in ports)
-    if unknown and any(box.nics is None for box in placed):
+    if unknown:
         speed = units.human_bandwidth(options.nic_speed)
-        number = "one for each GPU" if options.nics is None else f"{options.nics} in each machine"
-        found.append(f"NICs: {number}, {speed} each (--nics, --nic-speed)")
+        for box in {id(box): box for box in placed if box.nics is None}.values():
+            number = "one for each GPU" if options.nics is None else f"{options.nics} in each machine"
+            if options.nics is None and box.near:
+                number = f"{len(box.near)} in each machine, as {box.source} says"
+            said = f"NICs: {number}, {speed} each (--nics, --nic-speed)"
+            if said not in found:
+                found.append(said)
     if any(trunk.bandwidth is None for trunk in fabric.trunks):
         over = f"{options.oversubscription:g} (--oversubscription)"
         found.append(f"uplinks carry what all machines below send, over {over}")

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft import limits
-from weft.errors import FormatError, InputError, quote
+from weft.errors import FormatError, InputError, TopologyError, check_choice, quote
 from weft.files import decode_text, exists, name_after, read_source
 from weft.topology.cluster_fabric import ClusterOptions, ImportedBox, join_cluster
 from weft.topology.hostlist import expand_hostlist
 from weft.topology.ibnetdiscover import is_ibnetdiscover, parse_ibnetdiscover
+from weft.topology.rated_links import RATINGS
 from weft.topology.slurm import is_slurm_conf, is_slurm_yaml, parse_slurm_conf, parse_slurm_yaml
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from weft.topology.cluster_fabric import ClusterFabric
     from weft.topology.graph import Topology
+    from weft.topology.load import ChangedFile
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,11 @@ def import_cluster(
         At least one. Of a network: Slurm's topology.conf or topology.yaml, the output of ibnetdiscover, or
         both, where Slurm then says which machines there are and in which order, and ibnetdiscover how they
         are cabled. Where topology.yaml is given topology.conf is not used, as in Slurm. A single file of
-        another kind, or a spec, is read as `weft.load_topology` reads it.
+        another kind, or a spec, is read as `weft.load_topology` reads it; a single file may have ``+fail=``
+        or ``+speed=`` behind it, whatever its kind.
     boxes
-        Files or specs of a machine, with ``HOSTS=`` before those that are not for all machines.
+        Files or specs of a machine, with ``HOSTS=`` before those that are not for all machines, and
+        ``@speed=effective`` behind those of files whose links are to have the speeds that they achieve.
     nodes
         Hostlist of the machines to keep, in this order.
     wanted
@@ -102,8 +106,18 @@ def import_cluster(
         from weft.topology.load import load_topology
 
         return ClusterImport(load_topology(str(files[0])))
+    changed = _split_file(str(files[0])) if len(files) == 1 else None
+    if changed is not None and changed.changes:
+        from weft.topology.load import with_faults
+
+        unchanged = str(files[0]).removesuffix(changed.changes)
+        found = import_cluster([unchanged], boxes=boxes, nodes=nodes, wanted=wanted, options=options)
+        return replace(found, topology=with_faults(found.topology, changed.changes))
     texts = {}
     for file in files:
+        if (changed := _split_file(str(file))) is not None:
+            behind = str(file).removeprefix(changed.file)
+            raise InputError(f"{quote(behind)} behind {changed.file}: leave it out, or give it with --box")
         source, data = read_source(str(file), limits.MAX_TEXT_BYTES)
         texts[source] = decode_text(source, data)
     kinds = {source: fabric_kind(text) for source, text in texts.items()}
@@ -127,11 +141,24 @@ def import_cluster(
 
 
 def _is_no_file(text: str) -> bool:
-    """Whether a text is a spec, or one machine many times, rather than the name of a file."""
+    """Whether a text is a spec, one machine many times, or a file with a rating behind its name."""
     from weft.topology.repeated_box import split_repeated
     from weft.topology.spec_parser import is_spec
 
-    return text != "-" and not exists(Path(text)) and (is_spec(text) or split_repeated(text) is not None)
+    if text == "-" or exists(Path(text)):
+        return False
+    if is_spec(text) or split_repeated(text) is not None:
+        return True
+    changed = _split_file(text)
+    return changed is not None and changed.rating is not None
+
+
+def _split_file(text: str) -> ChangedFile | None:
+    """Take apart the name of a file with changes behind it; None for a spec and for a file that exists."""
+    from weft.topology.load import split_changes
+    from weft.topology.spec_parser import is_spec
+
+    return None if text == "-" or is_spec(text) else split_changes(text)
 
 
 def _merge_fabrics(
@@ -162,47 +189,79 @@ def _place_boxes(boxes: Sequence[str], fabric: ClusterFabric) -> dict[str, Impor
     """Box of each machine; a later one takes the place of an earlier one."""
     placed: dict[str, ImportedBox] = {}
     for text in boxes:
-        hosts, names = text, list(fabric.nodes)
-        head, equals, rest = text.partition("=")
-        if equals and ":" not in head and not exists(Path(text)):
-            hosts, names = rest, expand_hostlist(head, "--box")
+        what, names = text, list(fabric.nodes)
+        head = _hosts_before(text)
+        if head is not None:
+            what, names = text[len(head) + 1 :], expand_hostlist(head, "--box")
             fabric.only(names, f"--box {quote(head)}")
-        box = read_box(hosts)
+        if not what:
+            problem = "names no machine; give a file or spec of one, such as dgx-h100:1"
+            raise InputError(f"--box {quote(text)}: {problem}")
+        box = read_box(what)
         placed.update(dict.fromkeys(names, box))
     return placed
 
 
+def _hosts_before(text: str) -> str | None:
+    """What stands before the ``=`` of ``HOSTS=WHAT``; None where the text is a file or spec alone."""
+    head, equals, _ = text.partition("=")
+    if not equals or any(sign in head for sign in ":@+"):
+        return None
+    changed = _split_file(text)
+    return None if exists(Path(text if changed is None else changed.file)) else head
+
+
 def read_box(text: str, rating: str = "nominal") -> ImportedBox:
-    """Read the file or spec of one machine; `rating` is as for `weft.topology.load.read_topology`.
+    """Read the file or spec of one machine.
+
+    Parameters
+    ----------
+    text
+        The name of a file, perhaps with ``@speed=effective`` behind it, or a spec.
+    rating
+        As for `weft.topology.load.read_topology`, where the text does not say it.
 
     Raises
     ------
     InputError
-        If it cannot be read, or is of several machines.
+        If it cannot be read, is of several machines, or has changes such as ``+fail=`` behind a file that
+        says what NICs there are.
 
     Examples
     --------
     >>> read_box("dgx-h100:1").gpus
     8
     """
-    from weft.topology.load import is_nvidia_smi, load_topology, parse_topology
+    from weft.topology.load import is_nvidia_smi, load_topology, parse_topology, with_faults
     from weft.topology.nccl_xml import parse_nccl_box
     from weft.topology.nvidia_smi import parse_nvidia_smi_box
     from weft.topology.spec_parser import is_spec
 
-    if text == "-" or (not is_spec(text) and exists(Path(text))):
-        source, data = read_source(text, limits.MAX_TEXT_BYTES)
+    changed = _split_file(text)
+    file, own, changes = (text, None, "") if changed is None else changed
+    check_choice("speed", rating if own is None else own, RATINGS, TopologyError)
+    if file == "-" or (not is_spec(text) and exists(Path(file))):
+        source, data = read_source(file, limits.MAX_TEXT_BYTES)
         content = decode_text(source, data)
         if fabric_kind(content) is not None:
             raise FormatError(source, "describes a network between machines; a box is one machine")
-        if content.lstrip("\ufeff \t\r\n").startswith("<"):
-            return parse_nccl_box(content, source, rating)
-        if is_nvidia_smi(content):
-            return parse_nvidia_smi_box(content, source, rating)
-        inside = parse_topology(content, source)
+        for is_of_kind, parse in ((_is_xml, parse_nccl_box), (is_nvidia_smi, parse_nvidia_smi_box)):
+            if is_of_kind(content):
+                if changes:
+                    problem = "is not for the file of a box; write it behind the whole cluster"
+                    raise FormatError(source, f"{quote(changes)} {problem}")
+                return parse(content, source, rating if own is None else own)
+        inside = parse_topology(content, source, "nominal" if own is None else own)
+        inside = with_faults(inside, changes) if changes else inside
     else:
         source, inside = text, load_topology(text)
-    if inside.ranks > limits.MAX_GPUS or len(inside.hosts) > 1:
-        problem = f"has {inside.ranks} GPUs on {max(1, len(inside.hosts))} machines; a box is one machine"
+    if len(inside.hosts) > 1:
+        problem = f"has {inside.ranks:,} GPUs on {len(inside.hosts):,} machines; a box is one machine"
         raise FormatError(source, problem)
+    if inside.ranks > limits.MAX_GPUS:
+        raise FormatError(source, f"has {inside.ranks:,} GPUs; one machine has {limits.MAX_GPUS} at most")
     return ImportedBox(source, inside.ranks, inside, None, inside.notes)
+
+
+def _is_xml(text: str) -> bool:
+    return text.lstrip("\ufeff \t\r\n").startswith("<")

@@ -40,6 +40,10 @@ STYLE: Final = """
 .weft-topology .box{fill:#1c242e;stroke:#313d4b}
 .weft-topology .rank{fill:#6272e8;stroke:#151b23}
 .weft-topology .switch{fill:#e3993a;stroke:#151b23}
+.weft-topology .near{fill:#8fc26a}
+.weft-topology .bus{fill:#c3b8a5}
+.weft-topology .cpu{fill:#d9a3c4}
+.weft-topology .nic{fill:#5fc0c7}
 .weft-topology .failed{fill:#151b23;stroke:#e5786d}
 .weft-topology .failed+.switch-number{fill:#e5786d}
 .weft-topology .speed{fill:#cdd8e5;stroke:#151b23}

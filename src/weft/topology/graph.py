@@ -17,6 +17,7 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -242,10 +243,11 @@ class Topology(Immutable):
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
         """For each node, the nodes its outgoing links reach, ascending, each once."""
-        out: list[set[int]] = [set() for _ in range(self.nodes)]
-        for src, dst in self._between:
-            out[src].add(dst)
-        return tuple(tuple(sorted(nodes)) for nodes in out)
+        ends = np.sort(self.link_src.astype(np.int64) * self.nodes + self.link_dst)
+        ends = ends[np.diff(ends, prepend=-1) > 0]  # each once; np.unique would load masked arrays too
+        first = np.searchsorted(ends, np.arange(self.nodes + 1) * self.nodes).tolist()
+        reached = (ends % self.nodes).tolist()
+        return tuple(tuple(reached[begin:end]) for begin, end in pairwise(first))
 
     @property
     def direct(self) -> bool:

@@ -52,6 +52,9 @@ _ADAPTER: Final = re.compile(r"(\S+) ((?:HCA-|[a-z]+[0-9a-z]*_)[0-9]+)")
 _AGGREGATION: Final = "Aggregation Node"
 
 
+_Port = tuple[str, int]
+
+
 @dataclass
 class _Device:
     """A switch, adapter or router."""
@@ -66,7 +69,8 @@ class _Found:
     """What the lines say; a cable is between two pairs of device and port."""
 
     devices: dict[str, _Device] = field(default_factory=dict)
-    cables: dict[tuple[tuple[str, int], tuple[str, int]], int | None] = field(default_factory=dict)
+    cables: dict[tuple[_Port, _Port], int | None] = field(default_factory=dict)
+    peers: dict[_Port, _Port] = field(default_factory=dict)
 
 
 def is_ibnetdiscover(text: str) -> bool:
@@ -85,7 +89,7 @@ def parse_ibnetdiscover(text: str, source: str) -> ClusterFabric:
     Raises
     ------
     FormatError
-        If a line is none of its lines, or no machine is on the network.
+        If a line is none of its lines, a port is cabled to two places, or no machine is on the network.
     """
     found = _read(text, source)
     hosts, notes = _machines(found)
@@ -172,8 +176,17 @@ def _add_cable(found: _Found, device: _Device, cable: re.Match[str], source: str
             raise FormatError(source, f"the speed {rate} is not known; known: {known}", place)
         speed = int(width) * LANE_MBIT_S[rate] * 125_000
     first, second = sorted(((device.name, int(cable[1])), (peer.name, int(cable[3]))))
+    for end, other in ((first, second), (second, first)):
+        before = found.peers.setdefault(end, other)
+        if before != other:
+            said = f"{_port(end)} is cabled to {_port(before)} elsewhere, and to {_port(other)} here"
+            raise FormatError(source, said, place)
     limits.check(f"{source}: cables", len(found.cables) + 1, limits.MAX_LINKS // 2)
     found.cables[first, second] = found.cables.get((first, second)) or speed
+
+
+def _port(port: _Port) -> str:
+    return f"port {port[1]} of {quote(port[0])}"
 
 
 def _machines(found: _Found) -> tuple[dict[str, tuple[str, tuple[object, ...]]], list[str]]:

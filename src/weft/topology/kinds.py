@@ -15,6 +15,7 @@ from weft import limits
 from weft.errors import InputError, LimitError, TopologyError
 from weft.topology import box_fabrics, gpu_boxes, rated_links, servers
 from weft.topology.cable_notes import CableNotes
+from weft.topology.full_mesh import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS, full_mesh
 from weft.topology.graph import Grid, Routing, Topology
 from weft.topology.placements import RULES, draw_placement
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from weft.topology.spec_parser import Spec
 
-DEFAULT_BANDWIDTH: Final = 25 * 10**9
-DEFAULT_LATENCY_PS: Final = 10**6
 
 _DIMENSION_ORDER: Final = Routing("dimension-order")
 _GRID_OPTIONS: Final = "bw, lat, back, links, wrap2"
@@ -96,10 +95,7 @@ def fullmesh(spec: Spec) -> Topology:
     (ranks,) = spec.sizes(1, "fullmesh:N")
     speed, latency = spec.speed("bw", DEFAULT_BANDWIDTH), spec.latency()
     back, count = spec.speed("back", speed), spec.count("links", 1)
-    wiring = CableNotes.sized(spec.text, ranks, cables=ranks * (ranks - 1) // 2 * count)
-    for a, b in combinations(range(ranks), 2):
-        wiring.cable(a, b, bandwidth=speed, latency_ps=latency, back=back, count=count)
-    return wiring.build(spec.text)
+    return full_mesh(spec.text, ranks, bandwidth=speed, latency_ps=latency, back=back, count=count)
 
 
 @_kind("switch", "8", "bw, lat, back, links")
@@ -193,8 +189,19 @@ def dragonflyplus(spec: Spec) -> Topology:
 
 @_kind("hosts", "8,4,2", _HOST_OPTIONS)
 def hosts(spec: Spec) -> Topology:
-    """``hosts:8,4,2``: uneven hosts behind one core switch or in racks, with an uplink or a NIC per rank."""
-    return _hosts(spec, spec.shape)
+    """``hosts:8,4,2``: uneven hosts behind one core switch or in racks, with an uplink or a NIC per rank.
+
+    ``hosts:16x8,4`` has 16 hosts with 8 ranks and one with 4.
+    """
+    counts: list[int] = []
+    for part in spec.parts:
+        if len(part) > 2:
+            form = "x".join(map(str, part))
+            raise spec.error(f"{form}: expected a number of ranks, or HOSTSxRANKS, such as hosts:16x8,4")
+        number, ranks = part if len(part) == 2 else (1, part[0])
+        limits.check(f"{spec.text}: hosts", len(counts) + number, limits.MAX_SWITCHES)
+        counts += [ranks] * number
+    return _hosts(spec, counts)
 
 
 @_kind("cloud", "8x8,24", f"draw, taken, rule, {_HOST_OPTIONS}")
@@ -483,7 +490,11 @@ def _racks(spec: Spec, hosts: int, speed: int, latency: int) -> tuple[list[int],
             if name in spec.values:
                 raise spec.error(f"{name} is for racks; say how many hosts each has, such as racks=2/1")
         return [0] * hosts, [speed], latency
+    text = spec.values["racks"]
     sizes = spec.division("racks", hosts, "hosts")
+    if len(sizes) == 1:
+        problem = f"racks={text} puts all hosts ({hosts}) into one rack, and nothing connects a single rack"
+        raise spec.error(f"{problem}; racks says how many hosts each has, such as racks=1 or racks=2/1")
     rack_of = [rack for rack, size in enumerate(sizes) for _ in range(size)]
     speeds = spec.speeds("rack_uplink", [speed], len(sizes), "racks")
     return rack_of, speeds, spec.latency("rack_lat", latency)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from weft import limits
 from weft.errors import FormatError, InputError, TopologyError, check_choice
@@ -19,6 +21,8 @@ from weft.topology.spec_parser import is_spec, parse_spec, read_suffixes, with_c
 _CHANGED_FILE: Final = re.compile(
     r"(?P<file>.+?)(?:@speed=(?P<rating>[a-z]*))?(?P<changes>(?:\+(?:fail|speed)=.*)?)\Z", re.DOTALL
 )
+_MOST_NAMES: Final = 1000
+"""Files of a folder in which a name that is nearly right is looked for."""
 
 
 def load_topology(source: str | Path | Topology | Any) -> Topology:
@@ -63,11 +67,37 @@ def load_topology(source: str | Path | Topology | Any) -> Topology:
         return parse_repeated(source, repeated)
     if is_spec(source):
         return parse_spec(source)
-    match = _CHANGED_FILE.match(source)
-    if match is None or exists(Path(source)):
+    changed = split_changes(source)
+    if changed is None:
         return _load_file(Path(source))
-    loaded = _load_file(Path(match["file"]), match["rating"] or "nominal")
-    return with_faults(loaded, match["changes"]) if match["changes"] else loaded
+    loaded = _load_file(Path(changed.file), "nominal" if changed.rating is None else changed.rating)
+    return with_faults(loaded, changed.changes) if changed.changes else loaded
+
+
+class ChangedFile(NamedTuple):
+    """The name of a file, and what stands behind it: the rating of its speeds, and changes of links."""
+
+    file: str
+    rating: str | None
+    changes: str
+
+
+def split_changes(text: str) -> ChangedFile | None:
+    """Take apart the name of a file with ``@speed=``, ``+fail=`` or ``+speed=`` behind it.
+
+    None where nothing stands behind the name, and where a file is called like the whole text.
+
+    Examples
+    --------
+    >>> split_changes("node.xml@speed=effective+fail=0-1")
+    ChangedFile(file='node.xml', rating='effective', changes='+fail=0-1')
+    >>> split_changes("node.xml") is None
+    True
+    """
+    match = _CHANGED_FILE.match(text)
+    if match is None or (match["rating"] is None and not match["changes"]) or exists(Path(text)):
+        return None
+    return ChangedFile(match["file"], match["rating"], match["changes"])
 
 
 def with_faults(topology: Topology, suffix: str) -> Topology:
@@ -90,8 +120,20 @@ def _load_file(path: Path, rating: str = "nominal") -> Topology:
             hint = f"did you mean {kind}:{KINDS[kind].example}{str(path)[len(kind) :]}?"
         elif str(path)[len(kind) :].startswith("@") and exists(Path(kind)):
             hint = f"options other than speed= are for machines on a fabric: {kind}*2{str(path)[len(kind) :]}"
+        elif near := _find_near(path):
+            hint = f"did you mean {near}?"
         raise InputError(f"{path}: no such file, and not a spec either; {hint}")
     return read_topology(path, str(path), rating)
+
+
+def _find_near(path: Path) -> Path | None:
+    """A file beside a path that is not there, with a name that is nearly the same."""
+    try:
+        names = [entry.name for entry in islice(path.parent.iterdir(), _MOST_NAMES) if entry.is_file()]
+    except (OSError, ValueError):
+        return None
+    close = difflib.get_close_matches(path.name, names, 1, cutoff=0.8)
+    return path.parent / close[0] if close else None
 
 
 def read_topology(stream: Path | BinaryIO, source: str, rating: str = "nominal") -> Topology:
@@ -112,9 +154,13 @@ def read_topology(stream: Path | BinaryIO, source: str, rating: str = "nominal")
 
 
 def is_nvidia_smi(text: str) -> bool:
-    """Whether a text is the table of ``nvidia-smi topo -m``."""
-    start = text.lstrip("\ufeff \t\r\n")
-    return start.split(None, 1)[:1] == ["GPU0"] or start.startswith("\x1b")
+    """Whether a text has the table of ``nvidia-smi topo -m``, be it below a shell prompt or other lines."""
+    if "GPU0" in text:
+        from weft.topology.nvidia_smi import find_table
+
+        if find_table(text) is not None:
+            return True
+    return text.lstrip("\ufeff \t\r\n").startswith("\x1b")
 
 
 def parse_topology(text: str, source: str, rating: str = "nominal") -> Topology:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from weft import limits, units
 from weft.errors import InputError, MissingPackageError, TopologyError
 from weft.topology.cable_notes import CableNotes
+from weft.topology.full_mesh import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS
 from weft.topology.graph import Routing, Topology
-from weft.topology.kinds import DEFAULT_BANDWIDTH, DEFAULT_LATENCY_PS
 from weft.topology.record import checked_grid
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from weft import limits, units
 from weft.errors import FormatError
 from weft.files import name_after
 from weft.topology import rated_links
-from weft.topology.cluster_fabric import ImportedBox
+from weft.topology.cluster_fabric import ImportedBox, share_out
 from weft.topology.gpu_machine import NVLINK_LATENCY_PS, PCIE_LATENCY_PS, GpuMachine
 from weft.topology.graph import Topology
 
@@ -112,7 +112,39 @@ def parse_nvidia_smi_box(text: str, source: str, rating: str = "nominal") -> Imp
     machine, gpus, nics = _read_machine(table, source, rating)
     if nics:
         wired = machine.build_box(gpus, nics)
-    return ImportedBox(source, table.gpus, inside, None, tuple(machine.notes), wired)
+    return ImportedBox(source, table.gpus, inside, None, tuple(machine.notes), wired, _nearest(table))
+
+
+def find_table(text: str) -> int | None:
+    r"""Number of the line with the table's heads, counted from 0; None where the first lines have none.
+
+    Examples
+    --------
+    >>> find_table("$ nvidia-smi topo -m\n     GPU0 GPU1\n"), find_table("GPU0 = 1")
+    (1, None)
+    """
+    lines = text.removeprefix("\ufeff").split("\n", limits.MAX_PREAMBLE_LINES)[: limits.MAX_PREAMBLE_LINES]
+    for number, line in enumerate(lines):
+        match _words(line):
+            case ["GPU0", "=", *_]:  # a key of TOML
+                continue
+            case ["GPU0", *_]:
+                return number
+    return None
+
+
+def _nearest(table: NvidiaSmiTable) -> tuple[tuple[int, ...], ...]:
+    """GPUs that are nearest to each NIC; NICs near to the same GPUs share them out."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for nic in range(table.gpus, table.gpus + table.nics):
+        far = [table.nearness[gpu, nic] for gpu in range(table.gpus)]
+        groups.setdefault(tuple(gpu for gpu, one in enumerate(far) if one == min(far)), []).append(nic)
+    found = {
+        nic: own
+        for gpus, nics in groups.items()
+        for nic, own in zip(nics, share_out(gpus, len(nics)), strict=True)
+    }
+    return tuple(found[nic] for nic in sorted(found))
 
 
 def _read_machine(table: NvidiaSmiTable, source: str, rating: str) -> tuple[GpuMachine, list[int], list[int]]:
@@ -134,8 +166,7 @@ def _read_machine(table: NvidiaSmiTable, source: str, rating: str) -> tuple[GpuM
 
 def _read_table(text: str, source: str, *, nics: bool = False) -> NvidiaSmiTable:
     raw = text.removeprefix("\ufeff").split("\n")
-    preamble = enumerate(raw[: limits.MAX_PREAMBLE_LINES])
-    start = next((index for index, line in preamble if _words(line)[:1] == ["GPU0"]), None)
+    start = find_table(text)
     if start is None:
         raise FormatError(source, "no line starts with GPU0; expected the table of nvidia-smi topo -m")
     lines = [_words(line) for line in raw[start : start + 1 + limits.MAX_GPUS]]

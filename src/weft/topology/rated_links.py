@@ -137,7 +137,7 @@ XGMI_MI300X: Final = LinkSpeed(
     64 * GB,
     48 * GB,
     "rocm.blogs.amd.com, Understanding RCCL bandwidth and xGMI performance on MI300X: 64 GB/s for each link",
-    "the same page: CRC and protocol leave about 48 GB/s",
+    "ROCm/rccl#1210: protocol and error correction leave 48 GB/s; AMD's page says the same",
 )
 C2C_GB200: Final = LinkSpeed(
     225 * GB, None, "NVIDIA GB200, unchecked: NVLink-C2C of 900 GB/s both ways for two GPUs"

@@ -111,11 +111,26 @@ def parse_repeated(text: str, parts: RepeatedBox) -> Topology:
         spec = Spec(text, read_shape(text, head[2]), own | values)
         topology = _build_preset(spec, parts, head[1], kind)
     else:
+        box, values = _take_rating(text, parts.box, values)
         spec = Spec(text, [], values)
-        topology = build_routed(spec, lambda own: _build_file(own, parts), "a machine from a file", _OPTIONS)
-        if not is_spec(parts.box):
-            topology = replace(topology, name=f"{name_after(parts.box, 'node')}{text[len(parts.box) :]}")
+        topology = build_routed(
+            spec, lambda own: _build_file(own, parts._replace(box=box)), "a machine from a file", _OPTIONS
+        )
+        if not is_spec(box):
+            topology = replace(topology, name=f"{name_after(box, 'node')}{text[len(box) :]}")
     return with_changes(topology, changes)
+
+
+def _take_rating(text: str, box: str, values: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """The box without ``@speed=`` behind its file, and the options with it."""
+    from weft.topology.load import split_changes
+
+    changed = None if is_spec(box) else split_changes(box)
+    if changed is None or changed.rating is None:
+        return box, values
+    if "speed" in values:
+        raise TopologyError(f"{text}: option 'speed' is given twice, before and behind the *")
+    return changed.file, {**values, "speed": changed.rating}
 
 
 def _build_preset(spec: Spec, parts: RepeatedBox, name: str, kind: Kind) -> Topology:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from weft.topology.block_yaml import Value
 
 _SETTING: Final = re.compile(r"([A-Za-z]+)\s*=\s*(\S+)")
+_INCLUDE: Final = re.compile(r"include\s+[^\s=]", re.IGNORECASE)
 _KEYS: Final = {
     "switchname": {"switchname", "switches", "nodes", "linkspeed"},
     "blockname": {"blockname", "nodes"},
@@ -53,7 +54,8 @@ class SlurmSwitch:
 
 def is_slurm_conf(text: str) -> bool:
     """Whether the first line that says something is one of a ``topology.conf``."""
-    return _first_line(text).partition("=")[0].strip().lower() in _KEYS
+    line = _first_line(text)
+    return line.partition("=")[0].strip().lower() in _KEYS or _INCLUDE.match(line) is not None
 
 
 def is_slurm_yaml(text: str) -> bool:
@@ -86,6 +88,9 @@ def parse_slurm_conf(text: str, source: str) -> ClusterFabric:
     notes: list[str] = []
     for number, line in _logical_lines(text):
         place = f"line {number}"
+        if _INCLUDE.match(line):
+            problem = "Weft follows no Include; put the lines of that file in its place"
+            raise FormatError(source, f"{quote(line)}: {problem}", place)
         found = _settings(line, source, place)
         kind = next((kind for kind in _KEYS if kind in found), None)
         if kind is None or set(found) - _KEYS[kind]:

@@ -15,6 +15,7 @@ from weft import limits, units
 from weft.errors import TopologyError, UnitError, quote
 from weft.topology import kinds
 from weft.topology.faults import apply_faults, apply_speeds
+from weft.topology.full_mesh import DEFAULT_LATENCY_PS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,13 @@ class Spec:
     """One spec, read; each option is taken once, and what nobody took is an error."""
 
     text: str
-    shape: list[int]
+    parts: list[list[int]]
     values: dict[str, str]
+
+    @property
+    def shape(self) -> list[int]:
+        """The numbers of the shape, whether ``x`` or a comma joins them."""
+        return [number for part in self.parts for number in part]
 
     def error(self, problem: str) -> TopologyError:
         """Error about this spec."""
@@ -59,7 +65,7 @@ class Spec:
         found = [self._read(name, part, units.parse_bandwidth) for part in parts] or default
         return self._one_each(f"{name} lists {len(found)} speeds", found, count, per)
 
-    def latency(self, name: str = "lat", default: int = kinds.DEFAULT_LATENCY_PS) -> int:
+    def latency(self, name: str = "lat", default: int = DEFAULT_LATENCY_PS) -> int:
         """A latency in picoseconds."""
         text = self.take(name)
         return default if text is None else self._read(name, text, units.parse_time)
@@ -180,14 +186,14 @@ def with_changes(topology: Topology, changes: Sequence[tuple[str, str]]) -> Topo
     return apply_faults(topology, faults) if faults else topology
 
 
-def read_shape(spec: str, text: str) -> list[int]:
-    """The numbers of a shape, each at least 1."""
-    parts = re.split(r"[x,]", text)
-    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+def read_shape(spec: str, text: str) -> list[list[int]]:
+    """The numbers of a shape, each at least 1: of each part between commas, those that ``x`` joins."""
+    parts = [part.split("x") for part in text.split(",")]
+    if not all(re.fullmatch(r"[0-9]{1,9}", number) for part in parts for number in part):
         msg = f"{spec}: shape {text!r} must be whole numbers joined by 'x' or ',', such as 8x8 or 4,8"
         raise TopologyError(msg)
-    shape = [int(part) for part in parts]
-    if 0 in shape:
+    shape = [[int(number) for number in part] for part in parts]
+    if any(0 in part for part in shape):
         raise TopologyError(f"{spec}: shape {text!r} has a zero; every dimension needs at least 1")
     return shape
 

@@ -23,6 +23,7 @@ from weft.files import name_after, write_bytes
 from weft.topology.graph import ROUTING_KINDS, Routing, Topology, node_number
 from weft.topology.json_reading import split_place
 from weft.topology.record import checked_grid
+from weft.topology.size_bounds import size_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -128,7 +129,9 @@ def parse_toml(text: str, source: str) -> Topology:
             switch_names=tuple(file.switch_names),
         )
     except DisconnectedError as error:
-        raise DisconnectedError(f"{source}: {error}") from error
+        one_way = sum(not entry.duplex for entry in file.links)
+        hint = f"; {one_way:,} of the links go one way, and a cable has duplex = true" if one_way else ""
+        raise DisconnectedError(f"{source}: {error}{hint}") from error
     except TopologyError as error:
         raise FormatError(source, str(error)) from error
 
@@ -279,7 +282,7 @@ def _refuse_unknown(table: Any, struct: type[msgspec.Struct], source: str, path:
 def _read_links(file: TopologyFile, source: str) -> tuple[_Columns, tuple[tuple[int, str, str], ...]]:
     """Columns of directed links, forward and back of each cable in turn, and their addresses."""
     sizes = np.array([entry.count << entry.duplex for entry in file.links], np.int64)
-    limits.check(f"{source}: links", int(sizes.sum()), limits.MAX_LINKS)
+    size_bounds().check(source, file.ranks, file.switches, int(sizes.sum()))
     starts = np.cumsum(sizes) - sizes
     ends = np.empty((len(file.links), 2), np.int32)
     speed = np.empty((len(file.links), 2), np.int64)
