@@ -24,10 +24,11 @@ std::span<const T> view(const In<T>& array) {
 }
 
 // Hands a vector's memory to numpy without copying it.
-template <typename T>
-Out<T> to_numpy(std::vector<T>&& values) {
-    auto* owned = new std::vector<T>(std::move(values));
-    nb::capsule keeper(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+template <typename T, typename Allocator>
+Out<T> to_numpy(std::vector<T, Allocator>&& values) {
+    using Values = std::vector<T, Allocator>;
+    auto* owned = new Values(std::move(values));
+    nb::capsule keeper(owned, [](void* p) noexcept { delete static_cast<Values*>(p); });
     return Out<T>(owned->data(), {owned->size()}, keeper);
 }
 

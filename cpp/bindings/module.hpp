@@ -18,5 +18,6 @@ void bind_workflow(nanobind::module_& m);
 
 // To weft._runtime.
 void bind_kernels(nanobind::module_& m);
+void bind_operations(nanobind::module_& m);
 
 }  // namespace weft

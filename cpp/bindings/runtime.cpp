@@ -1,6 +1,5 @@
 // The module weft._runtime, which is for Linux: the data plane as Python sees it. src/weft/runtime has checked the types.
 // Python half: src/weft/runtime/engines/native_engine.py and src/weft/runtime/transport/connect.py.
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -19,7 +18,6 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
-#include "bindings/names.hpp"
 #include "bindings/table.hpp"
 #include "runtime/crc32c.hpp"
 #include "runtime/executor.hpp"
@@ -60,123 +58,6 @@ std::shared_ptr<Script> write_exchange_py(const std::vector<PeerExchangeTuple>& 
     }
     return std::make_shared<Script>(write_exchange(all, segment, view(connections)));
 }
-
-// A view of a Python object's memory, for as long as this lives.
-class View {
-public:
-    explicit View(nb::handle object) {
-        if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
-    }
-    // None if the memory is not in one piece, or may not be written to.
-    static std::optional<View> writable(nb::handle object) {
-        View found;
-        if (PyObject_GetBuffer(object.ptr(), &found.buffer_, PyBUF_WRITABLE) == 0) return found;
-        PyErr_Clear();
-        return std::nullopt;
-    }
-    ~View() { PyBuffer_Release(&buffer_); }  // does nothing for one that was moved from
-    View(View&& other) noexcept : buffer_(std::exchange(other.buffer_, Py_buffer{})) {}
-    View& operator=(View&&) = delete;
-    std::byte* begin() const { return buffer_.len == 0 ? nullptr : static_cast<std::byte*>(buffer_.buf); }
-    size_t size() const { return static_cast<size_t>(buffer_.len); }
-
-private:
-    View() = default;
-    Py_buffer buffer_{};
-};
-
-// Describes to the executor where an operation's memory is.
-Operation describe(const Executor& executor, const Script& script, uint64_t fingerprint,
-                   std::byte* const (&begin)[kRegions], const size_t (&bytes)[kRegions], bool large, DType type,
-                   ReduceOp op, int64_t timeout_ms) {
-    Operation operation{fingerprint, &script, {}, large ? kLarge : 0, {}, {}, timeout_ms};
-    for (int r = 0; r < kRegions; ++r) {
-        std::optional<uint64_t> shared = begin[r] == nullptr ? std::nullopt : executor.host().find(begin[r], bytes[r]);
-        operation.memory.region[r] = begin[r];
-        operation.bytes[r] = bytes[r];
-        operation.address[r] = shared.value_or(reinterpret_cast<uint64_t>(begin[r]));
-        if (shared) operation.shared |= uint64_t{1} << r;
-    }
-    if ((script.exposed & ~operation.shared) == 0) operation.shared |= kExposed;
-    size_t element = element_bytes(type);
-    operation.memory.stage = begin[2] + static_cast<size_t>(script.scratch_elements) * element;
-    operation.memory.dtype = type;
-    operation.memory.op = op;
-    operation.memory.element = element;
-    return operation;
-}
-
-// Throws std::invalid_argument if the memory that Python hands over is smaller than what the script uses of it.
-void check_lengths(const Script& script, DType type, const size_t (&bytes)[kRegions]) {
-    constexpr const char* kNames[kRegions] = {"buffer", "output", "scratch"};
-    auto scratch = static_cast<int>(Region::scratch);
-    for (int region = 0; region < kRegions; ++region) {
-        int64_t elements = script.reach.elements[region];
-        if (region == scratch) elements = std::max(elements, script.scratch_elements + script.stage_elements);
-        size_t needed = static_cast<size_t>(elements) * element_bytes(type);
-        if (bytes[region] >= needed) continue;
-        throw std::invalid_argument(std::string(kNames[region]) + ": the script needs " + std::to_string(needed) +
-                                    " bytes, and this has " + std::to_string(bytes[region]));
-    }
-}
-
-OperationResult run_py(Executor& executor, const Script& script, uint64_t fingerprint, nb::handle buffer,
-                       nb::handle output, nb::handle scratch, bool large, std::string_view dtype, std::string_view op,
-                       int64_t timeout_ms) {
-    DType type = dtype_named(dtype);
-    View views[kRegions] = {View(buffer), View(output), View(scratch)};
-    std::byte* const begin[kRegions] = {views[0].begin(), views[1].begin(), views[2].begin()};
-    const size_t bytes[kRegions] = {views[0].size(), views[1].size(), views[2].size()};
-    check_lengths(script, type, bytes);
-    Operation operation = describe(executor, script, fingerprint, begin, bytes, large, type, op_named(op), timeout_ms);
-    nb::gil_scoped_release release;
-    return executor.run(operation);
-}
-
-// An operation in place that is made again and again, on arrays that have the size and the type of the first.
-class RepeatedOperation {
-public:
-    RepeatedOperation(std::shared_ptr<Executor> executor, std::shared_ptr<Script> script, uint64_t fingerprint,
-                      nb::object scratch, size_t bytes, bool large, std::string_view dtype, std::string_view op)
-        : executor_(std::move(executor)),
-          script_(std::move(script)),
-          fingerprint_(fingerprint),
-          scratch_(std::move(scratch)),
-          bytes_(bytes),
-          large_(large),
-          dtype_(dtype_named(dtype)),
-          op_(op_named(op)) {
-        check_lengths(*script_, dtype_, {bytes_, bytes_, View(scratch_).size()});
-    }
-
-    // True when it is done, False if this is not an array that it can be done on as it lies, and how it ended otherwise.
-    nb::object run(nb::handle array, int64_t timeout_ms) {
-        std::optional<View> view = View::writable(array);
-        if (!view || view->size() != bytes_) return nb::bool_(false);
-        View scratch(scratch_);
-        std::byte* const begin[kRegions] = {view->begin(), view->begin(), scratch.begin()};
-        const size_t bytes[kRegions] = {bytes_, bytes_, scratch.size()};
-        Operation operation =
-            describe(*executor_, *script_, fingerprint_, begin, bytes, large_, dtype_, op_, timeout_ms);
-        OperationResult ending;
-        {
-            nb::gil_scoped_release release;
-            ending = executor_->run(operation);
-        }
-        if (ending.status == Status::done) return nb::bool_(true);
-        return nb::cast(ending);
-    }
-
-private:
-    std::shared_ptr<Executor> executor_;
-    std::shared_ptr<Script> script_;
-    uint64_t fingerprint_;
-    nb::object scratch_;
-    size_t bytes_;
-    bool large_;
-    DType dtype_;
-    ReduceOp op_;
-};
 
 void bind_host(nb::module_& m) {
     nb::class_<Host>(m, "Host", "This rank's part of the memory that the ranks of one machine share.")
@@ -275,30 +156,6 @@ void bind_results(nb::module_& m) {
         .def_ro("waited_for", &OperationResult::waited_for);
 }
 
-void bind_executor(nb::module_& m) {
-    nb::class_<Executor>(m, "Executor", "Runs scripts over links to the other ranks.")
-        .def(nb::init<std::shared_ptr<Host>, int, uint64_t, int32_t, std::vector<int32_t>, std::vector<int32_t>,
-                      std::vector<std::vector<int32_t>>, const std::vector<uint8_t>&, const std::vector<uint8_t>&>(),
-             nb::arg("host"), nb::arg("channel"), nb::arg("communicator"), nb::arg("rank"), nb::arg("job"),
-             nb::arg("local"), nb::arg("sockets"), nb::arg("can_read"), nb::arg("checksums"))
-        .def("on_wait", &Executor::on_wait, nb::arg("tell"),
-             "Have a function called when an operation has waited for long, or for a rank that is silent.")
-        .def_prop_ro("waiting", &Executor::waiting, "What the operation under way waits for; also from other threads.")
-        .def("close", &Executor::close, "Leave on purpose; other channels of the host go on.")
-        .def("cancel", &Executor::cancel, "End the operation under way, from any thread; no other can follow.")
-        .def_prop_ro("sequence", &Executor::sequence)
-        .def("run", &run_py, nb::arg("script"), nb::arg("fingerprint"), nb::arg("buffer"), nb::arg("output"),
-             nb::arg("scratch"), nb::arg("large"), nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"),
-             "Run one operation; never raises for what happens to peers, but says so.");
-    nb::class_<RepeatedOperation>(m, "RepeatedOperation", "An operation in place that is made again and again.")
-        .def(nb::init<std::shared_ptr<Executor>, std::shared_ptr<Script>, uint64_t, nb::object, size_t, bool,
-                      std::string_view, std::string_view>(),
-             nb::arg("executor"), nb::arg("script"), nb::arg("fingerprint"), nb::arg("scratch"), nb::arg("bytes"),
-             nb::arg("large"), nb::arg("dtype"), nb::arg("op"))
-        .def("run", &RepeatedOperation::run, nb::arg("array"), nb::arg("timeout_ms"),
-             "True: done. False: not an array that it can be done on as it lies. Else how it ended.");
-}
-
 }  // namespace
 
 }  // namespace weft
@@ -313,5 +170,5 @@ NB_MODULE(_runtime, m) {
     bind_host(m);
     bind_scripts(m);
     bind_results(m);
-    bind_executor(m);
+    bind_operations(m);
 }

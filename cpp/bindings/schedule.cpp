@@ -3,11 +3,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
 #include "bindings/table.hpp"
+#include "common/huge_pages.hpp"
 #include "schedule/row_order.hpp"
 
 namespace weft {
@@ -25,9 +27,36 @@ std::optional<Out<int64_t>> row_order_py(const std::vector<In<int32_t>>& keys) {
     return to_numpy(std::move(*order));
 }
 
+// For columns that nobody may change: Python's own copy of so many bytes would take a page fault for every 4 KiB.
+nb::bytes copy_bytes_py(In<uint8_t> column) {
+    nb::object copy = nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(column.nbytes())));
+    if (!copy.is_valid()) throw nb::python_error();
+    char* memory = PyBytes_AS_STRING(copy.ptr());  // nobody else has seen it yet
+    prefer_huge_pages_within(memory, column.nbytes());
+    std::copy_n(reinterpret_cast<const char*>(column.data()), column.nbytes(), memory);
+    return nb::borrow<nb::bytes>(copy);
+}
+
+Out<int64_t> message_starts_py(const Table& table) {
+    Bulk<int64_t> starts;
+    {
+        nb::gil_scoped_release release;
+        Rows rows = table.rows();
+        size_t count = 0;
+        for (size_t row = 0; row < rows.size(); ++row) count += !rows.continues(row);
+        starts.reserve(count);
+        for (size_t row = 0; row < rows.size(); ++row) {
+            if (!rows.continues(row)) starts.push_back(static_cast<int64_t>(row));
+        }
+    }
+    return to_numpy(std::move(starts));
+}
+
 }  // namespace
 
 void bind_schedule(nb::module_& m) {
+    m.def("copy_bytes", &copy_bytes_py, nb::arg("column"), "A copy of a column's memory.");
+    m.def("message_starts", &message_starts_py, nb::arg("table"), "First row of each message.");
     m.def("row_order", &row_order_py, nb::arg("keys"),
           "Stable sorting permutation by several columns, most significant first, or None if in order already.");
     nb::class_<Table>(m, "Table", "The transfer columns of a schedule.")

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <vector>
 
@@ -16,6 +17,15 @@ void prefer_huge_pages(void* memory, size_t bytes);
 inline void prefer_huge_pages(void*, size_t) {}
 #endif
 
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// The same for memory that need not begin where a huge page does: for the whole ones within it.
+inline void prefer_huge_pages_within(void* memory, size_t bytes) {
+    size_t skipped = -reinterpret_cast<uintptr_t>(memory) % kHugePage;
+    if (bytes < skipped + kHugePage) return;
+    prefer_huge_pages(static_cast<char*>(memory) + skipped, (bytes - skipped) / kHugePage * kHugePage);
+}
+
 template <typename T>
 struct HugeAllocator {
     using value_type = T;
@@ -25,17 +35,17 @@ struct HugeAllocator {
     HugeAllocator(const HugeAllocator<U>&) {}
 
     T* allocate(size_t count) {
-        if (count > static_cast<size_t>(-1) / sizeof(T) - kHuge) throw std::bad_alloc();
+        if (count > static_cast<size_t>(-1) / sizeof(T) - kHugePage) throw std::bad_alloc();
         size_t bytes = count * sizeof(T);
         if (!is_large(count)) return static_cast<T*>(::operator new(bytes));
-        void* memory = ::operator new((bytes + kHuge - 1) / kHuge * kHuge, std::align_val_t{kHuge});
+        void* memory = ::operator new((bytes + kHugePage - 1) / kHugePage * kHugePage, std::align_val_t{kHugePage});
         prefer_huge_pages(memory, bytes);
         return static_cast<T*>(memory);
     }
 
     void deallocate(T* memory, size_t count) {
         if (is_large(count)) {
-            ::operator delete(memory, std::align_val_t{kHuge});
+            ::operator delete(memory, std::align_val_t{kHugePage});
         } else {
             ::operator delete(memory);
         }
@@ -47,8 +57,7 @@ struct HugeAllocator {
     }
 
 private:
-    static constexpr size_t kHuge = size_t{2} << 20;
-    static bool is_large(size_t count) { return count * sizeof(T) >= kHuge; }
+    static bool is_large(size_t count) { return count * sizeof(T) >= kHugePage; }
 };
 
 template <typename T>

@@ -15,10 +15,13 @@ constexpr int kRegionCount = 3;
 // What a rank says to one peer about the operation they are in; two of them, so that the next can be written while the
 // peer still reads the last. Two are enough: a rank completes an operation only when it has read the peer's notice of it,
 // and the peer writes that when it has completed the one before, and so has read this rank's notice of that.
-struct Notice {
+// A line of the cache has all that a short message needs: each line that the peer has to fetch takes longer than such a message.
+struct alignas(64) Notice {
     std::atomic<uint64_t> sequence;
     uint64_t fingerprint;
-    uint64_t shared;                 // bit r: region r lies in the arena
+    uint64_t shared;  // bit r: region r lies in the arena
+    uint64_t start;   // where in the ring to the peer the operation begins...
+    uint64_t head;    // ... and where what was sent ahead ends
     uint64_t address[kRegionCount];  // offset in the owner's memory, or address in its process
     uint64_t bytes[kRegionCount];    // how many there are from there on
 };
@@ -34,7 +37,7 @@ struct alignas(64) Pair {
     std::atomic<uint64_t> tail;       // bytes taken out of the ring from this peer
     std::atomic<Writing> writing;     // this rank writes to the peer's memory just now...
     std::atomic<int32_t> writer;      // ... in this thread; stored before
-    alignas(64) Notice notice[2];
+    Notice notice[2];
 };
 
 constexpr int kMostLocal = 256;

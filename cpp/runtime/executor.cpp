@@ -239,7 +239,7 @@ OperationResult Executor::run(const Operation& operation) {
     if (cancelled_.load()) return {Status::interrupted, rank_, -1, -1};
     ++sequence_;
     uint32_t detachments = host_->detachments();
-    began_ms_.store(now_ms(), std::memory_order_relaxed);
+    began_ms_.store(to_ms(operation.began), std::memory_order_relaxed);
     OperationResult ending = [&]() -> OperationResult {
         try {
             OperationResult found = carry_out(operation);

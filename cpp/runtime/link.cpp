@@ -7,11 +7,14 @@
 
 namespace weft::runtime {
 
+std::optional<uint32_t> Link::arriving(Sink* /*guess*/) { return std::nullopt; }
+
 Sink::Extent Sink::next() const {
     const Part& part = script_.parts[part_];
     auto bytes = static_cast<int64_t>(memory_.element);
-    std::byte* here = staged_ ? memory_.stage + (task_->stage + done_) * bytes
-                              : memory_.region[static_cast<int>(part.here_in)] + (part.here + within_) * bytes;
+    std::byte* here = stage_ != nullptr
+                          ? stage_ + done_ * bytes
+                          : memory_.region[static_cast<int>(part.here_in)] + (part.here + within_) * bytes;
     return {here, part.there_in, part.there + within_, part.elements - within_};
 }
 

@@ -1,13 +1,15 @@
-// The way to one other rank: how tasks get there and come from there, in row order.
+// The way to one other rank: how tasks get there and come from there.
 // Python half: src/weft/runtime/transport/connect.py.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "runtime/kernels.hpp"
 #include "runtime/script.hpp"
 #include "runtime/shared_memory.hpp"
+#include "runtime/timing.hpp"
 
 namespace weft::runtime {
 
@@ -28,6 +30,7 @@ struct Operation {
     uint64_t address[kRegions];
     size_t bytes[kRegions];
     int64_t timeout_ms;
+    Clock::time_point began;
 };
 
 // A position inside a task's destination, moved on as data comes in.
@@ -35,15 +38,16 @@ class Sink {
 public:
     Sink(const Memory& memory, const Script& script) : memory_(memory), script_(script) {}
 
-    void begin(const Task& task, bool staged) {
+    // `stage`: where the data of the task is put, which is applied later; null to apply it as it comes.
+    void begin(const Task& task, std::byte* stage) {
         task_ = &task;
-        staged_ = staged;
+        stage_ = stage;
         part_ = task.first_part;
         within_ = done_ = 0;
     }
     const Task& task() const { return *task_; }
     bool full() const { return done_ == task_->elements; }
-    bool copies() const { return staged_ || !task_->reduces; }
+    bool copies() const { return stage_ != nullptr || !task_->reduces; }
     int64_t left() const { return task_->elements - done_; }
 
     // The next run of elements that is contiguous in this memory and in that of its readers.
@@ -62,7 +66,7 @@ private:
     const Memory& memory_;
     const Script& script_;
     const Task* task_ = nullptr;
-    bool staged_ = false;
+    std::byte* stage_ = nullptr;
     uint32_t part_ = 0;
     int64_t within_ = 0, done_ = 0;
 };
@@ -74,9 +78,12 @@ class Link {
 public:
     virtual ~Link() = default;
 
-    // A new operation: tell the peer about it. Everything after waits until the peer has told, too. `reach` is how far this
-    // rank means to reach into the peer's regions: a peer that has less of them is in another operation.
+    // A new operation, which the peer is told about at the latest by `announce`. Everything after that waits until the peer has
+    // told, too. `reach` is how far this rank means to reach into the peer's regions: a peer that has less of them is in
+    // another operation.
     virtual void open(uint64_t fingerprint, const Operation& operation, const Reach& reach) = 0;
+    // Comes once what is sent ahead was sent, so that the peer sees both at once.
+    virtual void announce() {}
     virtual Peer peer() = 0;
     // Events of the socket that bring this link nearer to `ready`; none for memory.
     virtual short events() const { return 0; }
@@ -87,9 +94,18 @@ public:
     // Whether what was sent has been on its way for so long that the way must be cut.
     virtual bool stuck() const { return false; }
 
+    // Whether both ends go through the tasks of a queue in row order. Else the sender chooses, the peer is told which task
+    // comes, and a task has left when it was sent.
+    virtual bool in_order() const { return true; }
     // Sends (some more of) a task; true when the next one may be sent. Tasks leave in this order.
     virtual bool send(const Task& task) = 0;
     virtual uint64_t left() = 0;  // tasks of this operation that the peer or the network has taken over
+    // Where order is free: the number in its queue of the task that comes next, once that is known. `guess` may be null, or has
+    // begun with the task that is likely to come: then some of that may be received already, and if it is another one,
+    // where the likely one goes may have been written to.
+    virtual std::optional<uint32_t> arriving(Sink* guess);
+    // What came cannot be what the peer sent.
+    virtual void distrust() {}
     // Receives (some more of) the sink's task; true when it is full.
     virtual bool receive(Sink& sink) = 0;
     // Called after a round in which something was sent or received: a peer that looks can see it.
@@ -116,10 +132,12 @@ struct Unreadable {};
 // write is shared memory.
 constexpr uint64_t kLarge = uint64_t{1} << 63;
 constexpr uint64_t kExposed = uint64_t{1} << 62;
+// So little goes through the ring even if it lies in shared memory: peers that read it there would have to say when they have.
+constexpr size_t kFewBytes = size_t{1} << 10;
 
 struct LocalOptions {
     int channel;
-    int peer;       // its number on this machine
+    int peer;  // its number on this machine
     bool can_read;  // cross-memory attach works, both ways
 };
 

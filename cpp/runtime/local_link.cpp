@@ -1,5 +1,5 @@
 // Between ranks of one machine, in one of three ways, chosen by where the *sender's* tensor lies:
-// - in shared memory: the receiver reads it there;
+// - in shared memory, and not small: the receiver reads it there;
 // - private, and large, and the kernel permits it: the receiver reads it out of the sender's process;
 // - else the sender copies it through a ring of bytes.
 // A task that may be pushed is written by the sender to where the *receiver's* tensor lies, in the first two ways.
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "runtime/copy_bytes.hpp"
@@ -43,6 +44,13 @@ public:
         std::ranges::copy(operation.address, notice.address);
         std::ranges::copy(operation.bytes, notice.bytes);
         send_method_ = copy_method(notice);
+        if (send_method_ == CopyMethod::ring && operation.bytes[0] <= kFewBytes) start_over();
+        notice.start = own().head.load(std::memory_order_relaxed);
+    }
+
+    void announce() override {
+        Notice& notice = own().notice[sequence_ & 1];
+        notice.head = own().head.load(std::memory_order_relaxed);
         notice.sequence.store(sequence_, std::memory_order_release);
         untold_ = true;
     }
@@ -60,6 +68,10 @@ public:
         if (receive_method_ != CopyMethod::ring && !has_all(notice)) return Peer::differs;
         std::ranges::copy(notice.address, address_);
         shared_ = notice.shared;
+        known_head_ = notice.head;
+        if (notice.start > own().tail.load(std::memory_order_relaxed)) {
+            own().tail.store(notice.start, std::memory_order_release);
+        }
         opened_ = true;
         return Peer::ready;
     }
@@ -73,7 +85,7 @@ public:
             fetched_ = offered_ + 1;
         }
         ++offered_;
-        changed_ = true;
+        changed_ = awaited_ = true;
         return true;
     }
 
@@ -99,6 +111,7 @@ public:
             // so first, and this rank looks afterwards, however long it was frozen in between.
             std::atomic_thread_fence(std::memory_order_acquire);
             if (!pushed && theirs().failed.load(std::memory_order_acquire) != 0) return false;
+            awaited_ = true;
         }
         ++taken_;
         changed_ = true;
@@ -110,7 +123,7 @@ public:
         changed_ = false;
         own().ready.store(sent_from_ + offered_, std::memory_order_release);
         own().consumed.store(taken_from_ + taken_, std::memory_order_release);
-        untold_ = true;
+        untold_ = std::exchange(awaited_, false) || untold_;
     }
 
     void wake() override {
@@ -226,21 +239,39 @@ private:
         }
     }
 
+    // Moves on to the ring's beginning if it is empty, so that small operations use the same few lines of the caches again and
+    // again; larger ones are faster with lines that the peer's cache has given up. The peer follows when it reads where the
+    // operation begins.
+    void start_over() {
+        uint64_t head = own().head.load(std::memory_order_relaxed);
+        if (head % Host::kRingBytes < kHotBytes) return;
+        see_tail();
+        if (known_tail_ < head) return;
+        head += Host::kRingBytes - head % Host::kRingBytes;
+        own().head.store(head, std::memory_order_relaxed);
+        known_tail_ = head;
+    }
+
+    // The peer's own count is behind this rank's knowledge until it has followed to the ring's beginning.
+    void see_tail() { known_tail_ = std::max(known_tail_, back().tail.load(std::memory_order_acquire)); }
+
     bool send_ring(const Task& task) {
         std::byte* ring = host_.ring(options_.channel, host_.rank(), options_.peer);
         auto bytes = static_cast<int64_t>(memory_->element);
         while (within_ < task.elements) {
             uint64_t head = own().head.load(std::memory_order_relaxed);
             size_t at = head % Host::kRingBytes;
-            // Less than none where the ring was full when the last task was rounded up to a whole word.
-            auto room = static_cast<int64_t>(Host::kRingBytes - (head - back().tail.load(std::memory_order_acquire)));
-            room = std::clamp<int64_t>(room, 0, static_cast<int64_t>(Host::kRingBytes - at));
-            int64_t some = std::min({task.elements - within_, room / bytes, kPiece / bytes});
+            int64_t wanted = std::min(task.elements - within_, kPiece / bytes);
+            int64_t some = std::min(wanted, room(head, at) / bytes);
+            if (some < wanted) {
+                see_tail();
+                some = std::min(wanted, room(head, at) / bytes);
+            }
             if (some == 0) return false;
             copy_out(task, within_, some, ring + at);
             within_ += some;
             own().head.store(head + static_cast<uint64_t>(some * bytes), std::memory_order_release);
-            changed_ = true;
+            changed_ = awaited_ = true;
             if (some * bytes == kPiece) {  // large ones: let the other start
                 flush();
                 wake();
@@ -249,8 +280,15 @@ private:
         align(own().head);
         within_ = 0;
         ++offered_;  // so that both ends count the same tasks, whichever way they went
-        changed_ = true;  // again: the last piece may have been told already
+        changed_ = awaited_ = true;  // again: the last piece may have been told already
         return true;
+    }
+
+    // Bytes of the ring that are free, and in one piece, as far as the peer was seen to empty it. Less than none where the ring
+    // was full when the last task was rounded up to a whole word.
+    int64_t room(uint64_t head, size_t at) const {
+        auto free = static_cast<int64_t>(Host::kRingBytes - (head - known_tail_));
+        return std::clamp<int64_t>(free, 0, static_cast<int64_t>(Host::kRingBytes - at));
     }
 
     // Elements `from` .. `from + count` of a task, gathered.
@@ -277,17 +315,29 @@ private:
         while (!sink.full()) {
             uint64_t tail = own().tail.load(std::memory_order_relaxed);
             size_t at = tail % Host::kRingBytes;
-            // Less than nothing while the sender has yet to round up the end of the task before, as this rank has done.
-            auto there = static_cast<int64_t>(back().head.load(std::memory_order_acquire) - tail);
-            there = std::clamp<int64_t>(there, 0, static_cast<int64_t>(Host::kRingBytes - at));
-            int64_t some = std::min(sink.left(), there / bytes);
+            int64_t wanted = sink.left();
+            int64_t some = std::min(wanted, there(tail, at) / bytes);
+            if (some < wanted) {
+                known_head_ = back().head.load(std::memory_order_acquire);
+                some = std::min(wanted, there(tail, at) / bytes);
+            }
             if (some == 0) return false;
+            // The peer waits for room only if there is none. If it ran out of room since this rank looked, the rest of what it sent
+            // is found later, and the ring full then.
+            awaited_ = awaited_ || known_head_ - tail > Host::kRingBytes / 4;
             sink.take(ring + at, some);
             own().tail.store(tail + static_cast<uint64_t>(some * bytes), std::memory_order_release);
             changed_ = true;
         }
         align(own().tail);
         return true;
+    }
+
+    // Bytes that have come and are in one piece, as far as this rank has seen. Less than none while the sender has yet to round
+    // up the end of the task before, as this rank has done.
+    int64_t there(uint64_t tail, size_t at) const {
+        auto come = static_cast<int64_t>(known_head_ - tail);
+        return std::clamp<int64_t>(come, 0, static_cast<int64_t>(Host::kRingBytes - at));
     }
 
     // Each task begins on a whole word, so that no element is ever torn between the ring's end and its beginning.
@@ -300,6 +350,7 @@ private:
     static constexpr int64_t kBounce = 128 << 10;
     static constexpr size_t kForeignPiece = 1 << 20;
     static constexpr int64_t kPiece = 256 << 10;
+    static constexpr size_t kHotBytes = 32 << 10;
     static constexpr uint64_t kWord = 8;
 
     Host& host_;
@@ -308,11 +359,13 @@ private:
     const Script* script_ = nullptr;
     const Reach* reach_ = nullptr;
     uint64_t sequence_ = 0, fingerprint_ = 0;
-    bool opened_ = false, changed_ = false, untold_ = false;
+    // `awaited_`: something that the peer may wait for has changed; `untold_`: and was stored where the peer looks.
+    bool opened_ = false, changed_ = false, awaited_ = false, untold_ = false;
     CopyMethod send_method_ = CopyMethod::ring, receive_method_ = CopyMethod::ring;
     int thread_ = 0;
     uint64_t sent_from_ = 0, offered_ = 0, fetched_ = 0, taken_from_ = 0, taken_ = 0;
     int64_t within_ = 0;
+    uint64_t known_tail_ = 0, known_head_ = 0;  // of the rings to and from the peer, as last read
     uint64_t address_[kRegions] = {};
     uint64_t shared_ = 0;
     std::vector<std::byte> bounce_;

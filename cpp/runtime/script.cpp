@@ -33,9 +33,14 @@ class Queues {
 public:
     explicit Queues(std::vector<Script::Queue>& queues) : queues_(queues) {}
 
-    void add(int32_t peer, int32_t connection, int32_t connections, int32_t task) {
-        if (connection == ConnectionChoice::kInTurn) connection = turn_[peer]++ % connections;
-        find(peer, connection).tasks.push_back(task);
+    // The last of the tasks.
+    void add(std::vector<Task>& tasks, int32_t connection, int32_t connections) {
+        Task& task = tasks.back();
+        if (connection == ConnectionChoice::kInTurn) connection = turn_[task.peer]++ % connections;
+        Script::Queue& queue = find(task.peer, connection);
+        task.queue = static_cast<int32_t>(&queue - queues_.data());
+        task.number = static_cast<uint32_t>(queue.tasks.size());
+        queue.tasks.push_back(static_cast<int32_t>(tasks.size()) - 1);
     }
 
     // Makes one even if nothing goes over it: its ends meet all the same.
@@ -137,7 +142,8 @@ private:
                     stage(script_.tasks[task]);
                     script_.local.push_back(task);
                 } else {
-                    (sends_it ? sends : receives).add(peer, connection(segment, peer), connections_.count[peer], task);
+                    Queues& queues = sends_it ? sends : receives;
+                    queues.add(script_.tasks, connection(segment, peer), connections_.count[peer]);
                 }
             }
             within += segment.bytes;
@@ -279,9 +285,9 @@ Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, 
         queues.find(peer, 0);
         for (int64_t done = 0; done < elements; done += segment) {
             int64_t some = std::min(segment, elements - done);
-            queues.add(peer, ConnectionChoice::kInTurn, connections[peer], static_cast<int32_t>(script.tasks.size()));
             script.tasks.push_back({peer, kNone, static_cast<uint32_t>(script.parts.size()), 1, some, 0, 0, kNone,
                                     kNone, -1, sends, false, false});
+            queues.add(script.tasks, ConnectionChoice::kInTurn, connections[peer]);
             script.parts.push_back({exchange.here + done, exchange.there + done, some,
                                     sends ? Region::buffer : Region::output, sends ? Region::output : Region::buffer});
         }

@@ -4,9 +4,13 @@
 // have to go first and for the write before it. `weft::lower` derives that once for engine and runtime alike; this
 // keeps the part that concerns one rank.
 //
-// Every connection carries its segments in row order. That alone rules out deadlock: by induction over the rows,
+// Shared memory carries the segments of two ranks in row order. That alone rules out deadlock: by induction over the rows,
 // whatever a segment waits for belongs to an earlier one, but for reads of the same step. A segment that waits for such
 // a read, or for a write of the same step that does, is staged: taken off the connection first, applied later.
+//
+// A socket carries whatever is ready, the earliest row first: a segment that is not ready would hold up others of the same
+// link, which the prediction lets pass. Its receiver takes everything as it comes, and stages what cannot be applied yet, so
+// that nothing waits for a connection.
 //
 // Usually the receiver fetches: it alone knows when the place is free. But where all that the place waits for is the
 // sender's own fetching out of it, as when results go back to the ranks that gave the parts, the sender knows as well, and
@@ -62,6 +66,8 @@ struct Task {
     int64_t stage;  // offset in the staging area, in elements, or -1 if it is applied straight away
     bool sends, reduces;
     bool pushed;  // the sender may write it straight to the receiver's memory, without asking
+    int32_t queue = kNone;  // its place in `sends` or `receives`...
+    uint32_t number = 0;  // ... and in the tasks of that queue, which both ends count alike
 };
 
 struct Waiter {
@@ -85,7 +91,7 @@ struct Script {
     std::vector<Waiter> waiters;
     struct Queue {
         int32_t peer, connection;
-        std::vector<int32_t> tasks;  // in the order in which they go
+        std::vector<int32_t> tasks;  // in row order
     };
     std::vector<Queue> sends, receives;
     std::vector<int32_t> local;  // from slot to slot of this rank

@@ -1,10 +1,11 @@
 // A link over a socket that is connected and authenticated. Frames follow each other without gaps:
 //
 //     at the start of an operation   opening: mark, sequence, fingerprint, checksum
-//     for each task                  the elements, then, unless that is turned off, their checksum
+//     for each task                  header: its number in the queue, checksum; the elements; and, unless that is turned
+//                                    off, a trailer: their checksum
 //
-// Both ends know what comes next and how long it is. A checksum covers the number of the operation and of the task as well as
-// the elements: so a frame that was repeated, left out or taken for another does not fit.
+// Both ends know how long each task is. A checksum covers the numbers of the operation, of the frame and of the task as well
+// as the elements: so a frame that was repeated, left out or taken for another does not fit.
 //
 // Sums are taken straight out of the staging buffer; what is only copied goes straight into place. Either happens before the
 // checksum is known: an operation whose data was changed fails, and what it has left in the array is undefined.
@@ -18,6 +19,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,7 +36,11 @@ struct Opening {
 
     uint32_t compute() const { return crc32c(0, this, offsetof(Opening, checksum)); }
 };
-constexpr uint64_t kMark = 0x6e65704f'74666577;  // "weftOpen"
+constexpr uint64_t kMark = 0x326e704f'74666577;  // "weftOpn2"
+
+struct Header {
+    uint32_t number, checksum;
+};
 
 class TcpLink final : public Link {
 public:
@@ -87,16 +93,21 @@ public:
         auto bytes = static_cast<int64_t>(memory_->element);
         if (fresh_out_) begin_task(task);
         uint32_t last = task.first_part + task.parts;
-        while (part_ < last || trailer_sent_ < trailer_size()) {
+        while (header_sent_ < sizeof header_ || part_ < last || trailer_sent_ < trailer_size()) {
             std::array<iovec, kVectors> pieces;
             size_t count = 0;
+            if (header_sent_ < sizeof header_) {
+                auto* raw = reinterpret_cast<std::byte*>(&header_);
+                pieces[count++] = {raw + header_sent_, sizeof header_ - header_sent_};
+            }
             int64_t skip = within_;
-            for (uint32_t p = part_; p < last && count < kVectors - 1; ++p, skip = 0) {
+            uint32_t p = part_;
+            for (; p < last && count < kVectors - 1; ++p, skip = 0) {
                 const Part& part = script_->parts[p];
                 std::byte* here = memory_->region[static_cast<int>(part.here_in)] + part.here * bytes + skip;
                 pieces[count++] = {here, static_cast<size_t>(part.elements * bytes - skip)};
             }
-            if (last - part_ < kVectors && trailer_sent_ < trailer_size()) {
+            if (p == last && trailer_sent_ < trailer_size()) {
                 auto* raw = reinterpret_cast<std::byte*>(&trailer_);
                 pieces[count++] = {raw + trailer_sent_, trailer_size() - trailer_sent_};
             }
@@ -116,12 +127,31 @@ public:
     }
 
     uint64_t left() override { return left_; }
+    bool in_order() const override { return false; }
+
+    std::optional<uint32_t> arriving(Sink* guess) override {
+        if (corrupt_) return std::nullopt;
+        if (!fresh_in_) return arriving_;
+        size_t placed = guess != nullptr && end_ == begin_ ? receive_with_header(*guess) : 0;
+        while (end_ - begin_ < sizeof(Header)) {
+            if (!fill()) return std::nullopt;
+        }
+        Header header;
+        std::memcpy(&header, staging_.data() + begin_, sizeof header);
+        begin_ += sizeof header;
+        corrupt_ = header.checksum != seed(taken_, header.number);
+        if (corrupt_) return std::nullopt;
+        arriving_ = header.number;
+        checksum_in_ = header.checksum;
+        fresh_in_ = false;
+        if (placed > 0) settle(*guess, placed);
+        return arriving_;
+    }
+
+    void distrust() override { corrupt_ = true; }
 
     bool receive(Sink& sink) override {
-        if (corrupt_) return false;
-        if (fresh_in_) checksum_in_ = seed(taken_);
-        fresh_in_ = false;
-        if (!receive_elements(sink) || !receive_trailer()) return false;
+        if (corrupt_ || !receive_elements(sink) || !receive_trailer()) return false;
         fresh_in_ = true;
         ++taken_;
         return true;
@@ -136,25 +166,26 @@ public:
         if (!has_shut_down_) shutdown(socket_, SHUT_WR);
         has_shut_down_ = true;
         begin_ = end_ = 0;
-        while (!gone_ && get(staging_.data(), staging_.size()) > 0) continue;
+        while (!gone_ && fill()) begin_ = end_ = 0;
         return gone_;
     }
 
 private:
     size_t trailer_size() const { return checksums_ ? sizeof trailer_ : 0; }
 
-    // Where the checksum of a task begins: after the numbers of its operation and of itself.
-    uint32_t seed(uint64_t task) const {
-        uint64_t numbers[] = {opening_.sequence, task};
-        return checksums_ ? crc32c(0, numbers, sizeof numbers) : 0;
+    // Where the checksum of a task begins: after the numbers of its operation, of its frame and of itself.
+    uint32_t seed(uint64_t frame, uint64_t task) const {
+        uint64_t numbers[] = {opening_.sequence, frame, task};
+        return crc32c(0, numbers, sizeof numbers);
     }
 
     void begin_task(const Task& task) {
         fresh_out_ = false;
         part_ = task.first_part;
         within_ = 0;
-        trailer_sent_ = 0;
-        trailer_ = seed(left_);
+        header_sent_ = trailer_sent_ = 0;
+        header_ = {task.number, seed(left_, task.number)};
+        trailer_ = header_.checksum;
         if (!checksums_) return;
         for (uint32_t p = part_; p < task.first_part + task.parts; ++p) {
             const Part& part = script_->parts[p];
@@ -180,13 +211,49 @@ private:
         return true;
     }
 
-    // Reads elements to where they belong, and with the last of a task its checksum, which saves a call.
+    // Reads a header, and what follows it to where the likely task goes: how many bytes of it came.
+    size_t receive_with_header(Sink& guess) {
+        auto bytes = static_cast<int64_t>(memory_->element);
+        Sink::Extent extent = guess.next();
+        size_t room = std::min(static_cast<size_t>(extent.elements * bytes), kGuessed);
+        std::byte* behind = staging_.data() + sizeof(Header);
+        bool last = room == static_cast<size_t>(guess.left() * bytes);
+        iovec pieces[] = {{staging_.data(), sizeof(Header)},
+                          {extent.here, room},
+                          {behind, last ? trailer_size() + sizeof(Header) : 0}};
+        ssize_t got = get(pieces);
+        begin_ = end_ = 0;
+        if (got <= 0) return 0;
+        auto came = static_cast<size_t>(got);
+        size_t placed = std::min(room, came - std::min(came, sizeof(Header)));
+        end_ = came - placed;
+        return placed;
+    }
+
+    // Behind a header, so many bytes lie where the likely task goes: they stay there if it is the one that came.
+    void settle(Sink& guess, size_t placed) {
+        std::byte* here = guess.next().here;
+        std::byte* rest = staging_.data() + begin_;
+        auto bytes = static_cast<int64_t>(memory_->element);
+        auto whole = static_cast<int64_t>(placed) / bytes;
+        size_t kept = guess.task().number == arriving_ ? static_cast<size_t>(whole * bytes) : 0;
+        if (kept > 0) {
+            add_up(here, static_cast<int64_t>(kept));
+            guess.skip(whole);
+        }
+        std::memmove(rest + (placed - kept), rest, end_ - begin_);
+        std::memcpy(rest, here + kept, placed - kept);
+        end_ += placed - kept;
+    }
+
+    // Reads elements to where they belong, and with the last of a task its checksum and the next header, which saves calls.
     bool receive_into_place(Sink& sink) {
         auto bytes = static_cast<int64_t>(memory_->element);
         Sink::Extent extent = sink.next();
         auto room = static_cast<size_t>(std::min(extent.elements, sink.left()) * bytes);
         bool last = extent.elements >= sink.left();
-        ssize_t got = get(extent.here, room, last ? trailer_size() : 0);
+        iovec pieces[] = {{extent.here, room}, {staging_.data(), last ? trailer_size() + sizeof(Header) : 0}};
+        ssize_t got = get(pieces);
         if (got <= 0) return false;
         auto placed = std::min<int64_t>(got, static_cast<int64_t>(room));
         begin_ = 0;
@@ -227,6 +294,9 @@ private:
     }
 
     void advance(ssize_t sent, int64_t bytes, uint32_t last) {
+        auto of_header = std::min<ssize_t>(sent, static_cast<ssize_t>(sizeof header_ - header_sent_));
+        header_sent_ += static_cast<size_t>(of_header);
+        sent -= of_header;
         while (sent > 0 && part_ < last) {
             int64_t rest = script_->parts[part_].elements * bytes - within_;
             if (sent < rest) {
@@ -240,12 +310,10 @@ private:
         trailer_sent_ += static_cast<size_t>(sent);
     }
 
-    // Reads into a place, and what is beyond that into the staging buffer, which is empty then.
-    ssize_t get(std::byte* into, size_t room, size_t beyond = 0) {
-        iovec pieces[] = {{into, room}, {staging_.data(), beyond}};
+    ssize_t get(std::span<iovec> pieces) {
         msghdr message{};
-        message.msg_iov = pieces;
-        message.msg_iovlen = beyond > 0 ? 2 : 1;
+        message.msg_iov = pieces.data();
+        message.msg_iovlen = pieces.size();
         ssize_t got = recvmsg(socket_, &message, MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) gone_ = true;
         return got;
@@ -258,7 +326,8 @@ private:
             end_ -= begin_;
             begin_ = 0;
         }
-        ssize_t got = get(staging_.data() + end_, staging_.size() - end_);
+        iovec pieces[] = {{staging_.data() + end_, staging_.size() - end_}};
+        ssize_t got = get(pieces);
         if (got <= 0) return false;
         end_ += static_cast<size_t>(got);
         return true;
@@ -268,6 +337,7 @@ private:
     static constexpr uint32_t kStuckMs = 6500;
     static constexpr uint64_t kPage = 4096;
     static constexpr size_t kStaging = 128 << 10;
+    static constexpr size_t kGuessed = kStaging - 64;  // so that it fits there, with a header and what follows
     static constexpr size_t kVectors = 16;
 
     int socket_;
@@ -281,8 +351,9 @@ private:
     uint64_t left_ = 0, taken_ = 0;
     uint32_t part_ = 0;
     int64_t within_ = 0;  // bytes of the part that are sent
-    uint32_t trailer_ = 0, checksum_in_ = 0;
-    size_t trailer_sent_ = 0;
+    Header header_{};  // of the task that is being sent
+    uint32_t trailer_ = 0, checksum_in_ = 0, arriving_ = 0;
+    size_t header_sent_ = 0, trailer_sent_ = 0;
     std::vector<std::byte> room_;
     // It begins amid a page: the kernel's buffers rarely do, and copy_bytes.hpp says the rest.
     std::span<std::byte> staging_;

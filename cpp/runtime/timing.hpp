@@ -8,9 +8,11 @@ namespace weft::runtime {
 
 using Clock = std::chrono::steady_clock;
 
-inline int64_t now_ms() {
+inline int64_t to_ms(Clock::time_point when) {
     using namespace std::chrono;
-    return duration_cast<milliseconds>(Clock::now().time_since_epoch()).count();
+    return duration_cast<milliseconds>(when.time_since_epoch()).count();
 }
+
+inline int64_t now_ms() { return to_ms(Clock::now()); }
 
 }  // namespace weft::runtime

@@ -58,8 +58,8 @@ public:
 
     // The segment gets a link at `now` and not before, because `holder` had it.
     void blame_link(int32_t segment, int32_t holder, int64_t now) {
-        waits_.push_back({now, holder, state_[segment].waits});
-        state_[segment].waits = static_cast<int32_t>(waits_.size()) - 1;
+        waits_.push_back({now, holder, latest_wait_[segment]});
+        latest_wait_[segment] = static_cast<int32_t>(waits_.size()) - 1;
     }
 
     int32_t rank_from(int32_t segment) const { return rows_.src[program_.segments[segment].row]; }
@@ -77,7 +77,6 @@ private:
         int64_t apply_after = 0;  // readers of the place have left by then
         int32_t start_cause = kNone;
         int32_t apply_cause = kNone;
-        int32_t waits = kNone;  // latest of its waits for a link; trace_back drops those it is past
     };
     struct Wait {
         int64_t until;
@@ -96,6 +95,7 @@ private:
     const Rows& rows_;
     EventQueue& queue_;
     Bulk<State> state_;
+    Bulk<int32_t> latest_wait_;  // of each segment, for a link; trace_back drops those it is past
     std::deque<Wait> waits_;  // grows without copies: on a busy network it is larger than all else
     std::vector<int32_t> ready_, handed_;
     std::vector<int32_t> due_;

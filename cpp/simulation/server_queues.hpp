@@ -10,15 +10,50 @@
 
 namespace weft {
 
+// The one that goes first is on top. Four children to each entry: a crowded link has hundreds that wait, and a pop of
+// so many costs what it has to fetch from memory.
 template <typename Waiting>  // `Waiting::Later` compares two of them: the second goes first
+class WaitingHeap {
+public:
+    bool empty() const { return entries_.empty(); }
+
+    void push(const Waiting& entry) {
+        size_t at = entries_.size();
+        entries_.push_back(entry);
+        for (; at > 0 && later_(entries_[(at - 1) / 4], entry); at = (at - 1) / 4)
+            entries_[at] = entries_[(at - 1) / 4];
+        entries_[at] = entry;
+    }
+
+    Waiting pop() {
+        Waiting top = entries_.front(), last = entries_.back();
+        entries_.pop_back();
+        size_t count = entries_.size(), at = 0;
+        for (size_t child = 1; child < count; child = 4 * at + 1) {
+            size_t end = std::min(child + 4, count);
+            for (size_t other = child + 1; other < end; ++other) {
+                if (later_(entries_[child], entries_[other])) child = other;
+            }
+            if (!later_(last, entries_[child])) break;
+            entries_[at] = entries_[child];
+            at = child;
+        }
+        if (count > 0) entries_[at] = last;
+        return top;
+    }
+
+private:
+    std::vector<Waiting> entries_;
+    [[no_unique_address]] typename Waiting::Later later_;
+};
+
+template <typename Waiting>
 class ServerQueues {
 public:
     explicit ServerQueues(size_t servers) : servers_(servers) {}
 
     void offer(int32_t server, const Waiting& next) {
-        auto& waiting = servers_[server].waiting;
-        waiting.push_back(next);
-        std::push_heap(waiting.begin(), waiting.end(), typename Waiting::Later());
+        servers_[server].waiting.push(next);
         touch(server);
     }
 
@@ -34,12 +69,7 @@ public:
             Server& server = servers_[number];
             server.touched = false;
             if (server.waiting.empty()) continue;
-            if (server.free_at <= now) {
-                std::pop_heap(server.waiting.begin(), server.waiting.end(), typename Waiting::Later());
-                Waiting next = server.waiting.back();
-                server.waiting.pop_back();
-                serve(number, next);
-            }
+            if (server.free_at <= now) serve(number, server.waiting.pop());
             if (!server.waiting.empty() && !server.wakes) {
                 server.wakes = true;
                 wake(server.free_at, number);
@@ -64,7 +94,7 @@ private:
         int64_t free_at = 0;
         int64_t bytes = -1, duration = 0;  // asked for last: most is alike
         bool touched = false, wakes = false;
-        std::vector<Waiting> waiting;
+        WaitingHeap<Waiting> waiting;
     };
 
     void touch(int32_t server) {

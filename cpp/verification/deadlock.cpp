@@ -3,7 +3,8 @@
 //
 // Take the events step by step, in each step first all sendings and then all consumptions, both in row order.
 // Every precondition but that of a free slot points backwards in this order. So the cheap test comes first: if
-// the slots' preconditions point backwards too, there is no circle, and nothing else need be known.
+// the slots' preconditions point backwards too, there is no circle, and nothing else need be known. For few slots
+// has_simple_order() finds that out without knowing the queues of connections.
 //
 // Python half: src/weft/verification/deadlock.py.
 #include "verification/deadlock.hpp"
@@ -16,14 +17,86 @@ namespace weft::verification {
 namespace {
 
 constexpr int32_t kNone = -1;
+constexpr int64_t kFewSlots = 8;
+
+// Numbers connections in the order in which they are first asked for.
+class ConnectionNumbers {
+public:
+    ConnectionNumbers(std::span<const int32_t> src, std::span<const int32_t> dst, std::span<const int32_t> route)
+        : src_(src), dst_(dst), route_(route) {
+        int64_t ranks = 0;
+        for (auto column : {src, dst}) {
+            for (int32_t rank : column) ranks = std::max<int64_t>(ranks, rank + 1);
+        }
+        bool routed = std::ranges::any_of(route, [](int32_t number) { return number >= 0; });
+        // A plain table is faster, if it is not much larger than the columns.
+        if (!routed && ranks * ranks <= 2 * static_cast<int64_t>(src.size())) {
+            by_pair_.assign(static_cast<size_t>(ranks * ranks), kNone);
+            ranks_ = static_cast<size_t>(ranks);
+        }
+        by_key_.clear(4096);
+    }
+
+    int32_t of(size_t row) {
+        if (!by_pair_.empty()) {
+            int32_t& number = by_pair_[static_cast<size_t>(src_[row]) * ranks_ + static_cast<size_t>(dst_[row])];
+            if (number == kNone) number = pairs_++;
+            return number;
+        }
+        // Ranks have 16 bits and routes 28, by weft.limits; -1 becomes 0.
+        return static_cast<int32_t>(by_key_.number(static_cast<uint64_t>(route_[row] + 1) << 32 |
+                                                   static_cast<uint64_t>(src_[row]) << 16 |
+                                                   static_cast<uint64_t>(dst_[row])));
+    }
+
+private:
+    std::span<const int32_t> src_, dst_, route_;
+    size_t ranks_ = 0;
+    int32_t pairs_ = 0;
+    Bulk<int32_t> by_pair_;
+    Numbering by_key_;
+};
+
+// Whether all events can happen step by step in one of two simple orders: all sendings of a step and then all
+// consumptions, if no message of the step takes a slot that another one of it frees; or message after message, if no
+// chunk moves twice in the step, so that none of its messages has to do with what another one writes.
+bool has_simple_order(const MessageTable& messages, int64_t slots) {
+    const Transfers& table = messages.transfers;
+    ConnectionNumbers connections(table.src, table.dst, messages.route);
+    auto count = static_cast<size_t>(slots);
+    Bulk<int32_t> latest;  // steps of the latest messages of each connection, as many as there are slots, oldest first
+    std::vector<int32_t> moved(table.chunks(), kNone);
+    bool timely = true, apart = true;
+    for (size_t message = 0; message < messages.starts.size(); ++message) {
+        auto first = static_cast<size_t>(messages.starts[message]);
+        bool last = message + 1 == messages.starts.size();
+        size_t end = last ? table.size() : static_cast<size_t>(messages.starts[message + 1]);
+        int32_t step = table.step[first];
+        if (first > 0 && step != table.step[first - 1]) timely = apart = true;
+        for (size_t row = first; row < end; ++row) {
+            apart = apart && moved[table.chunk[row]] != step;
+            moved[table.chunk[row]] = step;
+        }
+        if (table.src[first] != table.dst[first]) {
+            size_t begin = static_cast<size_t>(connections.of(first)) * count;
+            if (begin == latest.size()) latest.resize(begin + count, kNone);
+            int32_t* mine = &latest[begin];
+            timely = timely && mine[0] != step;
+            std::copy(mine + 1, mine + count, mine);
+            mine[count - 1] = step;
+        }
+        if (!timely && !apart) return false;
+    }
+    return true;
+}
 
 // Which rows a row waits for. A row reads one place and writes one, so three columns and a linked list hold it.
 struct Dependencies {
-    std::vector<int32_t> data;         // last write of the place read, in an earlier step
-    std::vector<int32_t> writer;       // last write of the place written
-    std::vector<int32_t> readers;      // newest read of the place written, since its last write
-    std::vector<int32_t> next_reader;  // the read before it
-    std::vector<int32_t> forward;      // first row that reads what this row wrote
+    Bulk<int32_t> data;  // last write of the place read, in an earlier step
+    Bulk<int32_t> writer;  // last write of the place written
+    Bulk<int32_t> readers;  // newest read of the place written, since its last write
+    Bulk<int32_t> next_reader;  // the read before it
+    Bulk<int32_t> forward;  // first row that reads what this row wrote
 };
 
 Dependencies derive_dependencies(const Transfers& table) {
@@ -202,7 +275,7 @@ private:
     // Depth first along the preconditions; in the order of the steps, so that the search stays shallow.
     std::vector<Wait> search() const {
         enum : uint8_t { fresh, open, done };
-        std::vector<uint8_t> state(2 * static_cast<size_t>(count_), fresh);
+        Bulk<uint8_t> state(2 * static_cast<size_t>(count_), fresh);
         WorkLimit work_limit;
         std::vector<int32_t> stack;  // an event to enter, or ~event to leave
         for (int32_t root = 0; root < 2 * count_; ++root) {
@@ -278,9 +351,9 @@ private:
     int32_t count_ = 0;
     int64_t slots_ = 1;
     bool derived_ = false;
-    std::vector<int32_t> queue_, position_, queue_start_;
+    Bulk<int32_t> queue_, position_, queue_start_;
     std::vector<int32_t> forward_;
-    std::vector<int32_t> message_of_;
+    Bulk<int32_t> message_of_;
     Dependencies depends_;
 };
 
@@ -289,21 +362,19 @@ private:
 Connections number_connections(std::span<const int32_t> src, std::span<const int32_t> dst,
                                std::span<const int32_t> route) {
     Connections found;
-    Numbering numbers;
-    numbers.clear(4096);
+    ConnectionNumbers numbers(src, dst, route);
     found.of_row.resize(src.size());
     for (size_t row = 0; row < src.size(); ++row) {
-        // Ranks have 16 bits and routes 28, by weft.limits; -1 becomes 0.
-        uint64_t key = static_cast<uint64_t>(route[row] + 1) << 32 | static_cast<uint64_t>(src[row]) << 16 |
-                       static_cast<uint64_t>(dst[row]);
-        uint32_t number = numbers.number(key);
-        if (number == found.first_row.size()) found.first_row.push_back(static_cast<int64_t>(row));
-        found.of_row[row] = static_cast<int32_t>(number);
+        found.of_row[row] = numbers.of(row);
+        if (found.of_row[row] == static_cast<int32_t>(found.first_row.size())) {
+            found.first_row.push_back(static_cast<int64_t>(row));
+        }
     }
     return found;
 }
 
 std::vector<Wait> find_deadlock(const MessageTable& messages, int64_t slots) {
+    if (!messages.fused && slots <= kFewSlots && has_simple_order(messages, slots)) return {};
     return Analysis(messages).circle(slots);
 }
 

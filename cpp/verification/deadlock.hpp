@@ -13,7 +13,7 @@ namespace weft::verification {
 // Number of the connection (src, dst, route) of each row, and the first row of each connection. Local moves
 // count as connections too.
 struct Connections {
-    std::vector<int32_t> of_row;
+    Bulk<int32_t> of_row;
     std::vector<int64_t> first_row;
 };
 Connections number_connections(std::span<const int32_t> src, std::span<const int32_t> dst,

@@ -2,10 +2,12 @@
 // Python half: src/weft/verification (semantics.py, deadlock.py).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "common/huge_pages.hpp"
 #include "schedule/rows.hpp"
 
 namespace weft::verification {
@@ -22,6 +24,13 @@ struct Transfers : Rows {
     std::span<const int32_t> target;  // per chunk
 
     size_t chunks() const { return source.size(); }
+    size_t places() const {
+        int32_t last_slot = 0;
+        for (auto column : {src_slot, dst_slot}) {
+            for (int32_t slot : column) last_slot = std::max(last_slot, slot);
+        }
+        return (static_cast<size_t>(last_slot) + 1) * static_cast<size_t>(ranks);
+    }
     Place read_place(size_t row) const { return place(src[row], from_slot(row)); }
     Place write_place(size_t row) const { return place(dst[row], to_slot(row)); }
     Place place(int32_t rank, int32_t slot) const {
@@ -46,7 +55,7 @@ public:
 
 private:
     std::vector<uint32_t> start_;
-    std::vector<uint32_t> order_;
+    Bulk<uint32_t> order_;
 };
 
 // Gives each different key a number: 0, 1, .. in the order of first sight. Emptied in no time, because the

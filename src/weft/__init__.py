@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         training,
         verification,
     )
+    from weft.checked_simulation import simulate
     from weft.errors import (
         DesyncError,
         DisconnectedError,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         WeftError,
     )
     from weft.planning import Comparison, Plan, compare, load_plan, plan, plan_steps
-    from weft.planning.checked_simulation import simulate
     from weft.reporting import report
     from weft.runtime import Communicator, init
     from weft.schedule import Op, Schedule, ScheduleBuilder
@@ -84,7 +84,7 @@ _HOMES = {
     "weft.runtime": ("Communicator", "init"),
     "weft.schedule": ("Op", "Schedule", "ScheduleBuilder"),
     "weft.schedule.codec": ("load_schedule", "save_schedule"),
-    "weft.planning.checked_simulation": ("simulate",),
+    "weft.checked_simulation": ("simulate",),
     "weft.simulation": ("SimulationResult",),
     "weft.topology": ("Topology", "load_topology", "save_topology"),
     "weft.training": ("train",),

@@ -25,6 +25,12 @@ def grid_routes(nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(Non
     Offsets and links of the dimension-order path of each pair, and the pairs whose path is broken.
     """
 
+def copy_bytes(column: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bytes:
+    """A copy of a column's memory."""
+
+def message_starts(table: Table) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]:
+    """First row of each message."""
+
 def row_order(keys: Sequence[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))] | None:
     """
     Stable sorting permutation by several columns, most significant first, or None if in order already.

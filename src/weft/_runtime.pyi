@@ -4,7 +4,7 @@ Weft's runtime on Linux: memory that ranks share, links between them, and what t
 
 from collections.abc import Callable, Sequence
 import enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -202,7 +202,73 @@ class RepeatedOperation:
 
     def __init__(self, executor: Executor, script: Script, fingerprint: int, scratch: object, bytes: int, large: bool, dtype: str, op: str) -> None: ...
 
-    def run(self, array: object, timeout_ms: int) -> object:
+class OperationRing:
+    """The latest operations of a communicator."""
+
+    def __init__(self, most: int) -> None: ...
+
+    def begin(self, prepared: object) -> None:
+        """Note that an operation begins."""
+
+    def end(self) -> None:
+        """Note that the latest is over."""
+
+    def resume(self, count: int) -> None:
+        """Forget those after the first `count`."""
+
+    @property
+    def count(self) -> int:
+        """How many have begun."""
+
+    @property
+    def latest(self) -> Any:
+        """What was prepared for the latest operation, or None."""
+
+    @latest.setter
+    def latest(self, prepared: object | None) -> None: ...
+
+    @property
+    def entries(self) -> list[Any]:
         """
-        True: done. False: not an array that it can be done on as it lies. Else how it ended.
+        Of each, oldest first: its number, what was prepared for it, when it began and when it ended, in seconds as time.monotonic() counts them, or None while it is under way.
         """
+
+class OperationLock:
+    """A lock that is held during each operation, as threading.Lock is."""
+
+    def __init__(self) -> None: ...
+
+    def acquire(self, timeout: float = -1.0) -> bool:
+        """
+        Wait for at most so many seconds, or without end; False if another thread still has it.
+        """
+
+    def release(self) -> None: ...
+
+    def locked(self) -> bool: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args: object) -> None: ...
+
+class RepeatedOperations:
+    """
+    All-reduces in place that ran before, repeated without Python in between.
+    """
+
+    def __init__(self, ring: OperationRing, array_type: object, lock: OperationLock) -> None: ...
+
+    def learn(self, prepared: object, operation: RepeatedOperation, dtype: object, op: str, kind: str) -> None:
+        """Keep an operation for arrays of its size and of this type."""
+
+    def forget(self) -> None:
+        """Let all operations take the long way again."""
+
+    @property
+    def runs_in_this_thread(self) -> bool:
+        """
+        Whether the calling thread is within one, of which a handler can be the reason.
+        """
+
+    def run(self, array: object | None, op: object | None, kind: object | None, wait_s: object | None) -> Any:
+        """True: done. False: it has to take the long way. Else how it ended."""

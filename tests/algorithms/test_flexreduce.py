@@ -27,8 +27,8 @@ from weft.algorithms import (
 from weft.algorithms.common.levels import find_levels, flat
 from weft.algorithms.flexreduce.intervals import Holding, meet, share_out
 from weft.algorithms.flexreduce.pipeline_estimate import SEGMENT_BYTES, estimate_seconds
-from weft.algorithms.flexreduce.portion_plans import even_shares, list_forms, make_plan
-from weft.algorithms.flexreduce.portions import balance, fill_ring
+from weft.algorithms.flexreduce.portion_plans import PortionPlan, even_shares, list_forms, make_plan
+from weft.algorithms.flexreduce.portions import are_best, balance, fill_ring
 from weft.bounds.collective_bound import lower_bound
 from weft.errors import InputError, LimitError, UnsupportedError
 from weft.planning.comparison import compare
@@ -399,6 +399,23 @@ def test_a_ring_that_is_always_busy_hides_its_latencies_and_an_idle_one_adds_the
     assert estimate_seconds(plan, 8, 1) == pytest.approx(14 * 10e-6, rel=0.01)
 
 
+@pytest.mark.parametrize("spec", ["dgx-h100:4", "dgx-a100:2"])
+def test_only_plans_that_may_be_fastest_are_estimated(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = load_topology(spec)
+    estimated: list[PortionPlan] = []
+
+    def count_estimates(plan: PortionPlan, size_bytes: int, pieces: int) -> float:
+        estimated.append(plan)
+        return estimate_seconds(plan, size_bytes, pieces)
+
+    monkeypatch.setattr(flexreduce, "estimate_seconds", count_estimates)
+    found = flexreduce.all_reduce(topology, size_bytes=1 << 30)
+    few = len(estimated)
+    monkeypatch.setattr(flexreduce, "_ALIKE", float("inf"))
+    assert flexreduce.all_reduce(topology, size_bytes=1 << 30).digest == found.digest
+    assert few < len(estimated) - few == len(list_forms(topology))
+
+
 def test_the_finest_segments_of_the_estimate_are_those_of_simulations() -> None:
     assert min(SEGMENT_SIZES) == SEGMENT_BYTES
 
@@ -470,3 +487,21 @@ def test_the_table_of_the_page_is_that_of_the_benchmark() -> None:
     expected = [[" / ".join(cells[name]) for name in columns] for cells in measured.values()]
     table = [line for line in PAGE.read_text("utf-8").splitlines() if line.count(" / ") == 10]
     assert [[cell.strip() for cell in line.split("|")[2:-1]] for line in table] == expected
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_shares_that_are_said_to_be_the_best_are_not_beaten_by_a_linear_programme(
+    seed: int, alike: bool
+) -> None:
+    draw = np.random.default_rng(seed)
+    links, parts = draw.integers(1, 6, 2)
+    busy = draw.integers(0, 4, (links, parts)).astype(float) + 0.125
+    if alike:  # each part as busy as the others, on other links
+        busy = np.vstack([np.roll(busy, turn, axis=1) for turn in range(parts)])
+    fixed = np.full(len(busy), 0.5) if alike else draw.integers(0, 3, len(busy)).astype(float)
+    even = np.full(parts, 1 / parts)
+    best = np.array([float(share) for share in balance(busy, np.zeros_like(busy), fixed)])
+    seconds, least = (busy @ even + fixed).max(), (busy @ best + fixed).max()
+    if are_best(busy, fixed, even):
+        assert seconds <= least * (1 + 1e-6)
+    assert are_best(busy, fixed, even) or not alike or seconds > least * (1 + 1e-9)

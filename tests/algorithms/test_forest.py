@@ -15,6 +15,7 @@ from support.oracle import accepts
 
 import weft
 from weft.algorithms import forest, multitree
+from weft.algorithms.forest.rotated import make_rotated
 from weft.algorithms.forest.timetable import (
     Clock,
     Timetable,
@@ -171,6 +172,60 @@ def test_an_all_gather_needs_no_more_time_than_with_multitree(spec: str) -> None
     topology = load_topology(spec)
     ours = simulate(forest.all_gather(topology), GIB, segment_bytes=None).seconds
     assert ours <= simulate(multitree.all_gather(topology), GIB, segment_bytes=None).seconds
+
+
+def test_many_shallow_trees_suit_boxes_behind_slower_links() -> None:
+    topology = load_topology("dgx-h100:17@fabric=flat+fail=0-s17")
+    schedule = forest.all_reduce(topology)
+    assert schedule.chunks == 1024
+    size = 64 << 20
+    found = simulate(schedule, size, segment_bytes=None).seconds
+    assert lower_bound(topology, "all_reduce", size).seconds / found > 0.85
+
+
+@pytest.mark.parametrize(
+    ("spec", "share"),
+    [("dgx-h100:8", 0.94), ("dgx-h100:17", 0.94), ("dgx-a100:16", 0.9), ("dgx-h100:64", 0.94)],
+)
+def test_boxes_that_are_alike_come_near_the_bound_as_built(spec: str, share: float) -> None:
+    topology = load_topology(spec)
+    schedule = forest.all_reduce(topology)
+    weft.verify(schedule, max_work=None)
+    for size in (64 << 20, GIB):
+        found = simulate(schedule, size, max_work=None).seconds
+        assert lower_bound(topology, "all_reduce", size).seconds / found > share
+
+
+def test_copies_of_a_tree_begin_at_once_and_never_meet_on_a_link() -> None:
+    topology = load_topology("dgx-h100:8")
+    found = make_rotated(topology, find_centres(topology, 2), 64, None)
+    assert found is not None
+    timetable, busiest = found
+    assert len(timetable.trees) == 64
+    assert busiest <= timetable.ticks <= 1.5 * busiest
+    for starts in (timetable.up_start, timetable.down_start):
+        assert np.array_equal(np.sort(starts, axis=1), np.tile(np.sort(starts[0]), (64, 1)))
+    builder = ScheduleBuilder(topology, "all_reduce", "forest", chunks=64)
+    uses = link_uses(make_schedule(builder, timetable))
+    assert len(set(uses)) == len(uses)
+
+
+def test_nothing_is_copied_where_no_ranks_are_alike() -> None:
+    topology = load_topology("dgx-h100:8@fabric=flat+fail=0-s8")
+    assert make_rotated(topology, find_centres(topology, 2), 1024, None) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "shares"), [("dgx-h100:128", (0.91, 0.93)), ("fattree:32,32,32", (0.97, 0.97))]
+)
+def test_a_thousand_ranks_have_trees_enough(spec: str, shares: tuple[float, float]) -> None:
+    topology = load_topology(spec)
+    schedule = forest.all_reduce(topology)
+    assert schedule.chunks == 1024
+    weft.verify(schedule, max_work=None)
+    for size, share in zip((64 << 20, GIB), shares, strict=True):
+        found = simulate(schedule, size, segment_bytes=None, max_work=None).seconds
+        assert lower_bound(topology, "all_reduce", size).seconds / found > share
 
 
 def test_the_examples_of_the_docs_hold() -> None:

@@ -214,3 +214,16 @@ def test_the_same_input_gives_the_same_schedule() -> None:
 def test_host_major_order_follows_hosts() -> None:
     assert host_groups.host_major(load_topology("torus:2x2")).tolist() == [0, 1, 2, 3]
     assert host_groups.host_major(load_topology("bigraph:2,2")).tolist() == [0, 1, 2, 3]
+
+
+def test_a_reduction_has_the_groups_of_its_cluster_where_links_differ_by_direction() -> None:
+    """Rank 1 sends to one switch alone, and two send to it."""
+    src = [3, 2, 0, 2, 1, 3, 4, 2, 2, 2]
+    dst = [2, 3, 2, 0, 3, 1, 2, 4, 0, 1]
+    alike = np.ones(len(src), np.int64)
+    topology = Topology(
+        "one way", 2, 3, np.array(src, np.int32), np.array(dst, np.int32), 10**9 * alike, 1000 * alike
+    )
+    assert topology.groups
+    assert not topology.transpose().groups
+    assert accepts(hierarchical.reduce(topology, root=0))

@@ -413,3 +413,22 @@ def test_the_steps_of_the_page_are_right() -> None:
         topology = load_topology(spec)
         authors, ours = (grow_trees(topology, 1, paper_order=order).steps for order in (True, False))
         assert [authors, ours, fewest_steps(use_all(topology))] == [int(cell) for cell in shown], spec
+
+
+@pytest.mark.parametrize("spec", ["torus:4x4@bw=4GB/s/9GB/s", "fattree:4,4,4", "dgx-h100:2", "hosts:4,2"])
+def test_large_all_reduces_use_trees_both_ways(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = load_topology(spec)
+    monkeypatch.setattr(multitree, "LARGE", 1)
+    schedule = multitree.all_reduce(topology, trees_per_root=2)
+    weft.verify(schedule)
+    assert accepts(schedule)
+    scatter, gather = halves(schedule)
+    assert scatter.steps == gather.steps
+    alone = multitree.all_gather(topology, trees_per_root=2)
+    found, expected = (weft.simulate(half, "4MiB", segment_bytes=None) for half in (gather, alone))
+    assert found.seconds == pytest.approx(expected.seconds, rel=1e-3)
+
+
+def test_large_all_reduces_over_one_way_links_grow_both_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multitree, "LARGE", 1)
+    assert accepts(multitree.all_reduce(load_topology("torus:4x4+fail=0>1")))

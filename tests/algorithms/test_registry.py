@@ -52,7 +52,7 @@ def test_keys_are_names_and_summaries_are_one_short_line() -> None:
 @pytest.mark.parametrize("line", ALGORITHMS.values(), ids=lambda line: line.name)
 def test_build_makes_the_collective_that_was_asked_for(line: Algorithm) -> None:
     picky = dict.fromkeys(("hierarchical", "nccl_ring", "nccl_tree"), "hosts:4,4")
-    picky["hdrm"] = "bigraph:2,4"
+    picky |= {"hdrm": "bigraph:2,4", "rccl_ring": "mi300x:1"}
     topology = load_topology(picky.get(line.name, "torus:4x4"))
     for collective in line.collectives:
         schedule = line.build(topology, collective, root=3)

@@ -514,3 +514,10 @@ def test_a_bound_that_a_switch_which_adds_could_beat_says_so(
     assert condition_of(topology, collective, kind) == condition
     assert condition_of(topology, collective, "latency") == ""
     assert kind_text(topology, collective, kind) == (f"{kind}; {condition}" if condition else kind)
+
+
+def test_the_longest_path_begins_at_ranks_that_own_elements() -> None:
+    line = load_topology("ring:6@lat=1us+fail=2-3")
+    for collective in ("all_gather", "reduce_scatter", "all_to_all"):
+        found = [lower_bound(line, collective, size).latency_seconds for size in (1, 6, 64, 1)]
+        assert found == pytest.approx([3e-6, 5e-6, 5e-6, 3e-6])

@@ -187,6 +187,11 @@ def test_the_time_limit_ends_the_search_with_what_it_has() -> None:
     assert packing.gap < 0.1
 
 
+@pytest.mark.parametrize("spec", ["torus:18x18", "dgx-h100:40@fabric=flat", "fattree:18,18,18"])
+def test_first_trees_of_a_large_network_are_near_enough(spec: str) -> None:
+    assert pack(load_topology(spec), time_limit_s=0.0).gap < 0.02
+
+
 def test_what_is_proven_elsewhere_ends_the_search_too() -> None:
     topology = load_topology("mesh:8x8@bw=1GB/s")
     assert pack(topology, tolerance=0.02, proven=Fraction(10**9)).gap < 0.05

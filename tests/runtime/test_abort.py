@@ -19,7 +19,7 @@ ABORTED = JOBS / "abort_aborted.py"
 
 @pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
 def test_a_rank_that_aborts_cancels_what_is_under_way(tmp_path: Path, transport: str) -> None:
-    for code, output in finish(start_ranks(tmp_path, 3, ABORTED, transport)):
+    for code, output in finish(start_ranks(tmp_path, 3, ABORTED, transport, str(tmp_path / "aborted"))):
         assert code == 0, output
 
 

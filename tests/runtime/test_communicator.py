@@ -156,6 +156,15 @@ def test_torch_tensors_of_every_type_are_summed_in_place(tmp_path: Path) -> None
     run_ranks(tmp_path, 3, TENSORS)
 
 
+MIXED_SIZES = JOBS / "communicator_mixed_sizes.py"
+
+
+@pytest.mark.parametrize(("transport", "ranks"), [("auto", 2), ("copy", 3), ("tcp", 3)])
+def test_sums_of_all_sizes_in_any_order_are_exact(tmp_path: Path, transport: str, ranks: int) -> None:
+    said = run_ranks(tmp_path, ranks, MIXED_SIZES, transport, "1500")
+    assert ["exact" in output for output in said] == [True] * ranks
+
+
 HURRIED = JOBS / "communicator_hurried.py"
 
 

@@ -44,3 +44,11 @@ EMPTY_SHARES = JOBS / "different_operations_empty_shares.py"
 @pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
 def test_ranks_whose_share_is_empty_are_told_too(tmp_path: Path, transport: str) -> None:
     assert [output.split()[-1] for output in run_ranks(tmp_path, 4, EMPTY_SHARES, transport)] == ["told"] * 4
+
+
+OF_NOTHING = JOBS / "different_operations_of_nothing.py"
+
+
+@pytest.mark.parametrize("transport", ["auto", "copy", "tcp"])
+def test_ranks_without_elements_are_told_too(tmp_path: Path, transport: str) -> None:
+    assert [output.split()[-1] for output in run_ranks(tmp_path, 5, OF_NOTHING, transport)] == ["told"] * 5

@@ -42,6 +42,13 @@ def test_errors_are_those_of_the_native_runtime(tmp_path: Path, engine: str) -> 
     assert run_engine(engine, tmp_path, 3, ERRORS) == ["told"] * 3
 
 
+ABANDONED = JOBS / "engines_abandoned.py"
+
+
+def test_what_comes_for_an_abandoned_operation_changes_no_other_memory(tmp_path: Path) -> None:
+    assert run_engine("mpi", tmp_path, 2, ABANDONED) == ["untouched"] * 2
+
+
 PART = JOBS / "engines_part.py"
 
 

@@ -227,6 +227,12 @@ def test_a_folder_stands_for_the_records_in_it(tmp_path: Path) -> None:
     assert "there is no flight-*.json in this folder" in done.stderr
 
 
+def test_explain_alone_says_which_files_it_wants_and_where_they_are() -> None:
+    done = subprocess.run([str(WEFT), "explain"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert all(text in done.stderr for text in ("flight-*.json", "WEFT_FLIGHT_DIR", "where they run"))
+
+
 def test_every_attempt_of_a_job_has_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WEFT_RANK", "WEFT_SIZE", "WEFT_JOB"):
         monkeypatch.delenv(name, raising=False)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.fitting_specs import fitting_specs
 from support.handmade import HANDMADE
 from support.jobs import run_ranks
 from support.memory_channel import Hub, MemoryChannel, interpret
@@ -27,23 +28,9 @@ FOLD = {"sum": np.add, "min": np.minimum, "max": np.maximum, "prod": np.multiply
 ROOT = 1
 
 
-def topologies(name: str, ranks: int) -> Iterator[str]:
-    yield f"fullmesh:{ranks}"
-    if name in ("hierarchical", "blueconnect"):
-        yield f"hosts:{ranks - ranks // 2},{ranks // 2}"
-    if name in ("bucket", "four_phase", "ring2d", "swing") and ranks % 2 == 0:
-        yield f"torus:2x{ranks // 2}"
-    if name == "hdrm" and ranks == 8:
-        yield "bigraph:2,4"
-    if name in ("nccl_ring", "nccl_tree") and ranks % 2 == 0:
-        yield f"rails:2x{ranks // 2}"
-    if name in ("multitree", "forest", "flexreduce"):
-        yield f"ring:{ranks}"
-
-
 def schedules(name: str, ranks: int) -> Iterator[Schedule]:
     line = ALGORITHMS[name]
-    for spec in topologies(name, ranks):
+    for spec in fitting_specs(name, ranks):
         for collective in line.collectives:
             try:
                 yield line.build(load_topology(spec), collective, ROOT)

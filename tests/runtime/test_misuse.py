@@ -92,6 +92,12 @@ def test_a_call_within_an_operation_of_the_same_thread_is_refused(tmp_path: Path
         assert output == "told\n"
 
 
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_threads_that_share_a_communicator_wait_for_each_other(tmp_path: Path, transport: str) -> None:
+    for output in run_ranks(tmp_path, 2, JOBS / "misuse_threads.py", transport):
+        assert output == "done\n"
+
+
 IMPATIENT = JOBS / "misuse_impatient.py"
 
 

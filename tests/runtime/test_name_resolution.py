@@ -69,3 +69,9 @@ def test_all_addresses_of_a_name_are_tried() -> None:
     with holder, ThreadPoolExecutor(2) as pool:
         for control_plane in pool.map(lambda place: join(place, timeout=20), places):
             control_plane.close()
+
+
+def test_an_address_loads_no_tables_for_names_of_other_alphabets() -> None:
+    code = "import sys\nfrom weft.runtime.bootstrap.name_resolution import look_up\n"
+    code += "print(look_up('127.0.0.1', 5, 1)[0][1][0], 'encodings.idna' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60) == "127.0.0.1 False\n"

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,18 +133,48 @@ def test_an_array_is_free_again_after_an_interrupted_operation(
     def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
         raise Interrupted
 
-    scratch, array = bytearray(BYTES), bytearray(BYTES)
-    repeated = _runtime.RepeatedOperation(executor, all_reduce, 1, scratch, BYTES, False, "float32", "sum")
+    class Array(bytearray):
+        dtype = "float32"
+
+    array, lock = Array(BYTES), _runtime.OperationLock()
+    operation = _runtime.RepeatedOperation(
+        executor, all_reduce, 1, bytearray(BYTES), BYTES, False, Array.dtype, "sum"
+    )
+    repeated = _runtime.RepeatedOperations(_runtime.OperationRing(1), Array, lock)
+    repeated.learn("prepared", operation, Array.dtype, "sum", "")
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(Interrupted):
-            repeated.run(array, WAIT_MS)
+            repeated.run(array, "sum", "", WAIT_MS / 1000)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     array.clear()  # a BufferError while anybody holds its memory
-    scratch.clear()
+    assert not lock.locked()
+
+
+def test_a_lock_of_operations_waits_for_its_time_and_hears_signals() -> None:
+    lock = _runtime.OperationLock()
+    with lock:
+        assert lock.locked()
+        assert not lock.acquire(timeout=0.01)
+        heard, before = list[int](), signal.getsignal(signal.SIGALRM)
+        signal.signal(signal.SIGALRM, lambda number, _frame: heard.append(number))
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            assert not lock.acquire(timeout=0.5)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert heard == [signal.SIGALRM]
+        timer = threading.Timer(0.05, lock.release)
+        timer.start()
+        assert lock.acquire(timeout=30)
+        timer.join()
+    assert not lock.locked()
+    with pytest.raises(RuntimeError, match="nobody holds"):
+        lock.release()
 
 
 def test_shared_memory_of_another_layout_is_refused() -> None:

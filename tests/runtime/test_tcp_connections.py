@@ -9,13 +9,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from weft.errors import RuntimeFailure, TimedOut
+from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.transport.tcp_connections import (
     LOOPBACK,
     DataListener,
     ListenAddress,
     PeerConnection,
     connect_peers,
+    find_unsent_bytes,
     open_data_listener,
 )
 
@@ -91,3 +92,20 @@ def test_an_impostor_that_listens_is_never_connected(listener: DataListener) -> 
         over.set()
         server.join()
         assert "it does not know the job's secret" in (impostor.describe() or "")
+
+
+@pytest.mark.parametrize(("said", "size"), [(None, 128 << 10), ("16KiB", 16 << 10), ("1MB", 1_000_000)])
+def test_what_waits_in_a_socket_is_bounded_as_the_variable_says(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, size: int
+) -> None:
+    monkeypatch.delenv("WEFT_UNSENT", raising=False)
+    if said is not None:
+        monkeypatch.setenv("WEFT_UNSENT", said)
+    assert find_unsent_bytes() == size
+
+
+@pytest.mark.parametrize("said", ["", "much", "1KiB", "1TiB", "-5"])
+def test_a_bound_that_makes_no_sense_is_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("WEFT_UNSENT", said)
+    with pytest.raises(InputError, match="WEFT_UNSENT"):
+        find_unsent_bytes()

@@ -95,6 +95,7 @@ SMALL = (
     "fattree:2,2,2@uplink=3GB/s",
     "hosts:3,1,2@intra=100GB/s,uplink=10GB/s/5GB/s/1GB/s",
     "bigraph:2,2@uplinks=2",
+    "mi300x:1",
 )
 WAYS: tuple[dict[str, Any], ...] = (
     {},

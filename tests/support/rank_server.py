@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -104,6 +105,9 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
+    # What is imported stays: a collection in a rank that looked at it all would copy 80 MB that forks share.
+    gc.collect()
+    gc.freeze()
     order = serve(control)
     if order is None:
         return

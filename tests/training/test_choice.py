@@ -20,7 +20,7 @@ def test_dear_is_taken_where_communication_is_twice_backward() -> None:
     gain = choice.others[0].timeline.seconds / choice.timeline.seconds
     assert 1.15 < gain < 1.25
     assert choice.reason.startswith("dear: ")
-    assert choice.reason.endswith("(1.25x)")
+    assert choice.reason.endswith("times as long, 1.25 times with ideal overlap)")
 
 
 def test_wfbp_is_taken_where_communication_is_shorter_than_backward() -> None:

@@ -45,11 +45,15 @@ def test_what_cannot_be_made_to_fit_is_refused_with_what_would(monkeypatch: pyte
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["rails:8x8", "dgx-h100:8"])
-def test_llama_trains_on_64_gpus_by_default(network: str) -> None:
-    found = train("llama2-7b", network, device="h100").to_dict()
+@pytest.mark.parametrize(
+    ("network", "policy"), [("rails:8x8", "auto"), ("dgx-h100:8", "auto"), ("dgx-h100:8", "ddp")]
+)
+def test_llama_trains_on_64_gpus_by_default(network: str, policy: str) -> None:
+    found = train("llama2-7b", network, device="h100", policy=policy).to_dict()
     assert found["ranks"] == 64
+    assert found["policy"] == policy or policy == "auto"
     assert found["segments"] <= limits.MAX_SEGMENTS
     assert found["simplified"]
     assert found["memory"]["fits"] is False
+    assert round(found["memory"]["total_bytes"] / 1e9) == 129
     assert found["memory"]["advice"].endswith("--policy zero")

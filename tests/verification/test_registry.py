@@ -20,6 +20,7 @@ SPECS = (
     "fattree:4,2,2",
     "hosts:3,2,1",
     "bigraph:2,4",
+    "mi300x:1",
 )
 
 

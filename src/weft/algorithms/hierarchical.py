@@ -134,7 +134,13 @@ def broadcast(topology: Topology, *, root: int = 0, parts: int | None = None) ->
     Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
     rank receives the buffer once; leaders send it up to twice, once across groups and once inside.
     """
-    groups = require_groups(topology, _NAME, _INSTEAD)
+    return _broadcast(topology, require_groups(topology, _NAME, _INSTEAD), root, parts)
+
+
+def _broadcast(
+    topology: Topology, groups: tuple[tuple[int, ...], ...], root: int, parts: int | None
+) -> Schedule:
+    """Broadcast within and between given groups, which may be those of the links' other direction."""
     first = next((index for index, group in enumerate(groups) if root in group), 0)
     speeds = port_speeds(topology)
     parent, depth = np.zeros((2, topology.ranks), np.int64)
@@ -180,8 +186,9 @@ def reduce(topology: Topology, *, root: int = 0, parts: int | None = None) -> Sc
     Steps: parts - 1 and the longest way, at most (G - 1) + (g - 1) for G groups of at most g ranks. Every
     rank but the root sends the buffer once; leaders receive it up to twice.
     """
-    require_groups(topology, _NAME, _INSTEAD)
-    return passes.reverse(broadcast(topology.transpose(), root=root, parts=parts))
+    # Of links that differ by direction, the other one may show no groups.
+    groups = require_groups(topology, _NAME, _INSTEAD)
+    return passes.reverse(_broadcast(topology.transpose(), groups, root, parts))
 
 
 def _name_leaders(leaders: list[int]) -> str:

@@ -1,8 +1,7 @@
 """NCCL's rings: one per channel, each through all boxes on a rail of its own.
 
 `weft.algorithms.common.nccl_channels` says how many channels there are and in which order each visits the
-GPUs. The buffer is divided evenly over them, and every channel does what `weft.algorithms.ring` does: while a
-chunk travels once round, it is summed, and while it travels round once more, the sum is handed out.
+GPUs. The buffer is divided evenly over them (`weft.algorithms.common.parallel_rings`).
 
 All three collectives take a cluster of boxes; `pxn` says whether the last GPU of a box sends through the one
 next to the rail's interface, which is NCCL's default. All raise `UnsupportedError` where ranks are not in
@@ -18,14 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from weft.algorithms.common.host_groups import check_rows
 from weft.algorithms.common.nccl_channels import NcclChannels
-from weft.algorithms.common.ring_orders import places_behind
-from weft.schedule import Op, ScheduleBuilder
-from weft.schedule.ir import DEFAULT_ROUTE
-from weft.units import count
+from weft.algorithms.common.parallel_rings import build_rings
 
 if TYPE_CHECKING:
     from weft.schedule import Schedule
@@ -60,7 +53,7 @@ def all_reduce(topology: Topology, *, pxn: bool = True) -> Schedule:
     Cost: 2(N-1) steps. With C channels, each of C network interfaces of a box sends 2(N-1)/N of the buffer
     divided by C, and NVLink of a GPU carries 2(N-1)/N of the buffer.
     """
-    return _rings(topology, "all_reduce", (Op.REDUCE, Op.COPY), pxn=pxn)
+    return _rings(topology, "all_reduce", pxn=pxn)
 
 
 def reduce_scatter(topology: Topology, *, pxn: bool = True) -> Schedule:
@@ -78,7 +71,7 @@ def reduce_scatter(topology: Topology, *, pxn: bool = True) -> Schedule:
     -----
     Cost: N-1 steps, and half of what `all_reduce` sends.
     """
-    return _rings(topology, "reduce_scatter", (Op.REDUCE,), pxn=pxn)
+    return _rings(topology, "reduce_scatter", pxn=pxn)
 
 
 def all_gather(topology: Topology, *, pxn: bool = True) -> Schedule:
@@ -92,31 +85,14 @@ def all_gather(topology: Topology, *, pxn: bool = True) -> Schedule:
     >>> all_gather(load_topology("dgx-h100:1")).notes[0]
     '1 channel'
     """
-    return _rings(topology, "all_gather", (Op.COPY,), pxn=pxn)
+    return _rings(topology, "all_gather", pxn=pxn)
 
 
-def _rings(topology: Topology, collective: str, rounds: tuple[Op, ...], *, pxn: bool) -> Schedule:
-    ranks = topology.ranks
+def _rings(topology: Topology, collective: str, *, pxn: bool) -> Schedule:
     channels = NcclChannels(topology, _NAME, pxn=pxn)
-    rails = channels.rails
-    check_rows(_NAME, len(rounds) * len(rails) * ranks * (ranks - 1))
-    builder = ScheduleBuilder(topology, collective, _NAME, chunks=len(rails) * ranks)
-    builder.note(count(len(rails), "channel"))
-    steps = np.arange(ranks - 1)[:, None]
-    for number, rail in enumerate(rails):
-        ring = np.array(channels.order(rail), np.int32)
-        place = np.argsort(ring).astype(np.int32)
-        route = np.full(ranks, DEFAULT_ROUTE)
-        for box in range(len(channels.boxes) if len(channels.boxes) > 1 else 0):
-            route[channels.inside(rail, box)[-1]] = builder.route(channels.crossing(rail, box))
-        for index, op in enumerate(rounds):
-            owner = ring[places_behind(place, first=int(op == Op.REDUCE))]
-            builder.add(
-                step=index * (ranks - 1) + steps,
-                chunk=owner * len(rails) + number,
-                src=np.arange(ranks),
-                dst=ring[(place + 1) % ranks],
-                op=op,
-                route=route,
-            )
-    return builder.build()
+    boxes = range(len(channels.boxes)) if len(channels.boxes) > 1 else ()
+    crossings = [
+        {channels.inside(rail, box)[-1]: channels.crossing(rail, box) for box in boxes}
+        for rail in channels.rails
+    ]
+    return build_rings(topology, collective, _NAME, list(map(channels.order, channels.rails)), crossings)

@@ -302,6 +302,13 @@ ALGORITHMS: Final[dict[str, Algorithm]] = {
             library="nccl",
         ),
         Algorithm(
+            "rccl_ring",
+            _HALVES,
+            "RCCL's rings through boxes of 8 GPUs that are joined one by one, such as MI300X",
+            15.0,
+            library="rccl",
+        ),
+        Algorithm(
             "gloo_ring",
             ("all_reduce", "all_gather"),
             "Gloo's ring: segments of at most 1 MiB, ranks in their order",

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -36,7 +37,7 @@ import numpy as np
 from weft import units
 from weft.bounds import node_sets, tight_cuts
 from weft.bounds.demands import Demand, SingleBound
-from weft.bounds.distances import longest_path
+from weft.bounds.distances import Path, longest_path
 from weft.bounds.divisions import divisions
 from weft.errors import InputError, check_choice
 from weft.notebook_display import ShortRepr
@@ -45,6 +46,9 @@ from weft.schedule import COLLECTIVES
 if TYPE_CHECKING:
     from weft.bounds.node_sets import SetFamily
     from weft.topology import Topology
+
+_KEPT_PATHS: Final = 4
+"""Longest paths that are kept: comparisons and algorithms ask for bounds of one topology at several sizes."""
 
 _MOST_EQUALS: Final = 4
 """Sets that are looked at to name the best of equals: two hosts, in either direction."""
@@ -164,7 +168,8 @@ def lower_bound(
         return Bound(0.0, "latency", 0.0, 0.0, "an empty buffer needs no transfer")
     demand = Demand(collective, topology.ranks, size_bytes, element_bytes, root)
     best = _best_bandwidth(topology, demand, certificate)
-    path = longest_path(topology, *demand.ends())
+    owners = min(topology.ranks, size_bytes // element_bytes)
+    path = _slowest_path(topology, collective, owners, root)
     latency = Fraction(path.latency_ps, units.PS_PER_S)
     if latency > best.seconds:
         ends, delay = f"rank {path.src} to rank {path.dst}", units.format_time(path.latency_ps)
@@ -173,6 +178,12 @@ def lower_bound(
     return Bound(
         float(best.seconds), f"bandwidth: {best.kind}", float(best.seconds), float(latency), best.explanation
     )
+
+
+@lru_cache(_KEPT_PATHS)
+def _slowest_path(topology: Topology, collective: str, owners: int, root: int) -> Path:
+    """Find the longest of the shortest paths that data has to take if so many ranks own elements."""
+    return longest_path(topology, *Demand(collective, topology.ranks, owners, 1, root).ends())
 
 
 def _best_bandwidth(topology: Topology, demand: Demand, certificate: Certificate | None) -> SingleBound:

@@ -8,6 +8,7 @@ of the best choice of switches known, and any choice gives a valid bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,6 +30,9 @@ _MOST_SLABS: Final = 512
 
 _MOST_NAMED: Final = 6
 """Ranks of a set that are spelled out."""
+
+_KEPT_MASKS: Final = 4
+"""Masks that are kept: several bounds ask for those of one topology, both ways."""
 
 _MOST_GROWTH: Final = 1 << 25
 """Groups times links up to which each group looks for switches to take in."""
@@ -129,6 +133,7 @@ def name_ranks(inside: Mask) -> str:
     return f"{'all but ' if few is others else ''}rank{'s' if len(few) > 1 else ''} {some}"
 
 
+@lru_cache(_KEPT_MASKS)
 def group_masks(topology: Topology, *, outward: bool) -> list[Mask]:
     """Each group with the switches that make its border smallest, as far as moving one at a time finds."""
     member = membership(topology)

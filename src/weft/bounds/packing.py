@@ -53,8 +53,17 @@ if TYPE_CHECKING:
 
     from weft.topology import Topology
 
-_SEED_EDGES: Final = 1 << 16
+_SEED_EDGES: Final = 1 << 18
 """Edges of all first trees together, give or take; fewer trees on larger networks."""
+
+_MANY_RANKS: Final = 256
+_TOLERANCE: Final = 1e-3
+_COARSE_TOLERANCE: Final = 0.02
+"""Ranks beyond which a round of the programme takes seconds, and what is near enough there."""
+
+_SWITCHED_RANKS: Final = 512
+_COARSE_RAISE: Final = 16
+"""Ranks beyond which trees over switches feel their own load only after so many edges."""
 
 _MOST_EXACT_RANKS: Final = 128
 """Ranks up to which every root is tried on networks that are not symmetric."""
@@ -142,7 +151,7 @@ def pack(
     collective: str = "all_reduce",
     *,
     root: int = 0,
-    tolerance: float = 1e-3,
+    tolerance: float | None = None,
     time_limit_s: float = 10.0,
     proven: Fraction | None = None,
 ) -> Packing:
@@ -157,7 +166,8 @@ def pack(
     root
         For broadcast and reduce.
     tolerance
-        Stop when proven to be within this fraction of the best.
+        Stop when proven to be within this fraction of the best; by default 0.001, and 0.02 for more than 256
+        ranks.
     time_limit_s
         Stop after so many seconds with the best found and its certificate. Growing the first trees is not
         interrupted.
@@ -182,12 +192,14 @@ def pack(
 
     Notes
     -----
-    Cost: CPU seconds are 0.05 to 0.5 for 64 ranks, most of it HiGHS; a few for a thousand.
+    Cost: CPU seconds are 0.05 to 0.5 for 64 ranks, most of it HiGHS; up to 5 for a thousand.
     """
     if collective not in TREE_COLLECTIVES:
         msg = f"collective {collective!r} is not made of trees, expected one of {', '.join(TREE_COLLECTIVES)}"
         raise InputError(msg)
     topology.check_root(root)
+    if tolerance is None:
+        tolerance = _TOLERANCE if topology.ranks <= _MANY_RANKS else _COARSE_TOLERANCE
     if not (0 <= tolerance < 1 and 0 <= time_limit_s < math.inf):
         raise InputError(f"tolerance {tolerance} must be in 0..1, and the time limit {time_limit_s} finite")
     return _Search(topology, collective, root, _Goal(tolerance, time_limit_s, proven)).run()
@@ -251,8 +263,11 @@ class _Search:
         ranks = self.topology.ranks
         trees = min(256, max(64, _SEED_EDGES // ranks))
         roots = find_centres(self.topology, 2) if self.root < 0 else np.array([self.root], np.int32)
-        sweeps = 6 if ranks <= 64 else 1 if ranks <= 256 else 0
-        return grow_trees(self.topology, roots, self.halves, trees, sweeps)
+        # Over switches, to grow large trees anew takes seconds and does not make their load more even.
+        sweeps = 6 if ranks <= 64 else int(self.topology.direct or ranks <= _MANY_RANKS)
+        coarse = ranks > _SWITCHED_RANKS and not self.topology.direct
+        raise_every = _COARSE_RAISE if coarse else None
+        return grow_trees(self.topology, roots, self.halves, trees, sweeps, raise_every=raise_every)
 
     def add(self, trees: TreeColumns) -> int:
         """Put trees into the programme, those with a new load only; returns how many."""

@@ -159,6 +159,7 @@ def grow_trees(
     trees: int,
     sweeps: int = 6,
     depth_price: float = DEPTH_PRICE,
+    raise_every: int | None = None,
 ) -> tuple[TreeColumns, NDArray[np.float64]]:
     """Trees that load the links evenly, and the prices of the links that led to them.
 
@@ -175,9 +176,12 @@ def grow_trees(
         How often each is taken out and grown again; more spread the load more evenly.
     depth_price
         What one more level costs, in average edges: more makes shallower trees and less even load.
+    raise_every
+        Edges after which a tree feels its own load: one makes it best, but costs ranks x links on switches.
+        By default 1 on small networks and 4 on others.
     """
-    # Feeling its own load after every edge makes a tree best, but costs ranks x links on switches.
-    raise_every = 1 if topology.ranks <= (256 if topology.direct else 128) else 4
+    if raise_every is None:
+        raise_every = 1 if topology.ranks <= (256 if topology.direct else 128) else 4
     _, price, root, up, down, offsets, links = _core.pack_trees(
         nodes=topology.nodes,
         ranks=topology.ranks,

@@ -102,6 +102,8 @@ class Network:
             "WEFT_ADDRESS": rank_address(order[0]),
             "WEFT_PORT": str(_PORT + self._jobs),
             "GLOO_SOCKET_IFNAME": INTERFACE,
+            # The cables are slow, and so is what waits in front of them.
+            "WEFT_UNSENT": "16KiB",
             "MASTER_ADDR": rank_address(order[0]),
             "MASTER_PORT": str(_PORT - self._jobs),
             "WORLD_SIZE": str(len(order)),

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from weft import limits
 from weft.errors import InputError
-from weft.schedule.paths import message_hops
+from weft.schedule.paths import count_crossings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.schedule import Schedule
+    from weft.schedule.paths import Paths
 
 DEFAULT_SECONDS: Final = 60.0
 
@@ -87,6 +88,6 @@ def expect_rows(rows: float) -> float:
     return rows * (ROW_S + CROSSING_S)
 
 
-def expect_schedule(schedule: Schedule) -> float:
+def expect_schedule(schedule: Schedule, paths: Paths) -> float:
     """Seconds that a schedule takes to verify and to simulate once."""
-    return schedule.transfers * ROW_S + int(message_hops(schedule).sum()) * CROSSING_S
+    return schedule.transfers * ROW_S + count_crossings(schedule, paths) * CROSSING_S

@@ -24,8 +24,10 @@ from weft.errors import InputError, LimitError, check_choice
 from weft.notebook_display import ShortRepr, html_card, record_frame, short_line, short_name
 from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_schedule
 from weft.planning.library_rows import refuse_by_default
+from weft.planning.nccl_estimate import NOT_SIMULATED, estimate_of_nccl
 from weft.planning.refusals import refuse_as_not_offered, refuse_as_too_slow
 from weft.schedule import COLLECTIVES
+from weft.schedule.paths import find_paths
 from weft.simulation.segment_sizes import AUTO, parse_segment
 from weft.simulation.simulator import search_segments
 from weft.topology import load_topology
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     from weft.bounds.collective_bound import Bound
     from weft.collective_names import Collective
     from weft.errors import VerificationError
+    from weft.planning.nccl_estimate import NcclEstimate
     from weft.schedule import Schedule
+    from weft.schedule.paths import Paths
     from weft.simulation.simulator import Sharing
     from weft.topology import Topology
 
@@ -160,6 +164,11 @@ class Comparison:
         return theirs.seconds / ours.seconds
 
     @property
+    def nccl_estimate(self) -> NcclEstimate | None:
+        """What NCCL's own cost model expects, where it knows the boxes: no row, because nothing runs it."""
+        return estimate_of_nccl(self.topology, self.size_bytes) if self.collective == "all_reduce" else None
+
+    @property
     def verified(self) -> bool:
         """Whether every candidate is correct."""
         return all(row.verified for row in self.results)
@@ -179,6 +188,8 @@ class Comparison:
         kind = kind_text(self.topology, self.collective, self.bound.kind)
         bound = f"{units.human_seconds(self.bound.seconds)} ({kind}): {self.bound.explanation}"
         facts = [("bound", bound), ("sharing", self.sharing)]
+        if (estimate := self.nccl_estimate) is not None:
+            facts.append(("estimate", f"{estimate.first} ({NOT_SIMULATED})"))
         if self.skipped:
             facts.append(("left out", f"{len(self.skipped):,} algorithms; .skipped has the reasons"))
         columns = ("algorithm", "time", "algbw", "busbw", "of bound", "steps", "transfers", "verified")
@@ -217,6 +228,7 @@ class Comparison:
             "bound_condition": condition_of(self.topology, self.collective, self.bound.kind),
             "best_of_libraries": None if self.best_of_libraries is None else self.best_of_libraries.label,
             "gain_over_libraries": self.gain_over_libraries,
+            "nccl_estimate": None if self.nccl_estimate is None else self.nccl_estimate.to_dict(),
         }
 
 
@@ -351,16 +363,22 @@ class _Trial:
         synthesis_seconds = time.process_time() - began
         if isinstance(schedule, Refusal):
             return schedule
-        expected = expect_schedule(schedule)
+        paths = find_paths(schedule)
+        expected = expect_schedule(schedule, paths)
         if not must and not budget.allows(expected):
             return too_late
         try:
-            return self.assess(algorithm, schedule, synthesis_seconds, expected)
+            return self.assess(algorithm, schedule, paths, synthesis_seconds, expected)
         except (LimitError, MemoryError) as error:
             return Refusal.of(algorithm.name, error)
 
     def assess(
-        self, algorithm: Algorithm, schedule: Schedule, synthesis_seconds: float, expected: float
+        self,
+        algorithm: Algorithm,
+        schedule: Schedule,
+        paths: Paths,
+        synthesis_seconds: float,
+        expected: float,
     ) -> ComparisonRow:
         """Verify a schedule and, if it is right, time it; `expected` is what that was estimated to take."""
         began = time.monotonic()
@@ -383,6 +401,7 @@ class _Trial:
             sharing=self.sharing,
             good_enough_s=self.bound.seconds / NEAR_ENOUGH,
             time_left=lambda: self.budget.left,
+            paths=paths,
         )
         self.budget.learn(expected, verified_in + search.first_seconds)
         result = search.result

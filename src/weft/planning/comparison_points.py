@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -140,21 +140,12 @@ def compare_points(
     # Once for all points, because it may run a script.
     chosen = None if algorithms is None else resolve_algorithms(algorithms, collective)
     if executor is None:
+        one = partial(compare, root=root, sharing=sharing, segment_bytes=segment_bytes, time_limit=time_limit)
         found = []
         for done, (topology, size) in enumerate(points):
             if progress is not None:
                 progress(f"{done:,} of {len(points):,} points", done, len(points))
-            one = compare(
-                topology,
-                size,
-                collective,
-                chosen,
-                root=root,
-                sharing=sharing,
-                segment_bytes=segment_bytes,
-                time_limit=time_limit,
-            )
-            found.append(one)
+            found.append(one(topology, size, collective, chosen))
         return found
     named = None if chosen is None else [write_algorithm(line) for line in chosen]
     write = cache(write_network)
@@ -162,24 +153,14 @@ def compare_points(
         ComparisonTask(write(topology), size, collective, named, root, sharing, segment_bytes, time_limit)
         for topology, size in points
     ]
-    texts = run_tasks(
-        [
-            SweepTask(
-                "compare_point",
-                msgspec.json.encode(task).decode(),
-                f"{units.format_size(size)} on {topology.name}",
-            )
-            for task, (topology, size) in zip(tasks, points, strict=True)
-        ],
-        executor,
-        progress,
-        deadline_s=deadline_s,
-        stopped=stopped,
-    )
-    return [
-        _read_comparison(text, task, topology)
-        for text, task, (topology, _) in zip(texts, tasks, points, strict=True)
+    labels = [f"{units.format_size(size)} on {topology.name}" for topology, size in points]
+    sent = [
+        SweepTask("compare_point", msgspec.json.encode(task).decode(), label)
+        for task, label in zip(tasks, labels, strict=True)
     ]
+    texts = run_tasks(sent, executor, progress, deadline_s=deadline_s, stopped=stopped)
+    answers = zip(texts, tasks, points, strict=True)
+    return [_read_comparison(text, task, topology) for text, task, (topology, _) in answers]
 
 
 def compare_point(text: str) -> str:

@@ -12,7 +12,7 @@ sends a flag of 4 bytes with every 4 bytes, LL128 one of 8 bytes with every 120,
 References
 ----------
 .. [1] NVIDIA/nccl 2.30.7, src/graph/tuning.cc: constants in lines 146-213, the model in 243-438, the time of
-   an operation in 620-655; src/graph/search.cc, lines 1036-1065, for speeds of channels.
+   an operation in 620-655. `weft.planning.nccl_search` has the channels.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from weft.errors import InputError, check_choice
+from weft.planning.nccl_search import INSIDE_SPEEDS, ChannelSearch
 
 ALGORITHMS: Final = ("ring", "tree", "nvls", "nvls_tree")
 PROTOCOLS: Final = ("LL", "LL128", "Simple")
 PAYLOAD: Final = {"LL": 1 / 2, "LL128": 120 / 128, "Simple": 1.0}
 """Share of the bytes on a link that is data; the rest are flags."""
 
-GENERATIONS: Final = ("ampere", "hopper")
+GENERATIONS: Final = ("ampere", "hopper", "blackwell")
 
 _ByProtocol = tuple[float, float, float]
 _BySize = tuple[float, float, float]
@@ -38,41 +39,39 @@ _NVLINK: Final[dict[str, _ByProtocol]] = {"ring": (0.6, 1.9, 3.4), "tree": (0.6,
 _NETWORK: Final[dict[str, _ByProtocol]] = {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)}
 _NVLS_INSIDE: Final = 25.0
 _NVLS_ACROSS: Final = 20.9
-_NVLS_EFFICIENCY: Final = 0.85
+_NVLS_EFFICIENCY: Final = {"hopper": 0.85, "blackwell": 0.74}
 
 # By the number of boxes: 1, 2, more.
-_LL_INSIDE: Final = {"ampere": 87.7, "hopper": 141.0}
+_LL_INSIDE: Final = {"ampere": 87.7, "hopper": 141.0, "blackwell": 282.0}
 _LL_ACROSS: Final = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
-_RING_LL128: Final = {"ampere": 20.0, "hopper": 36.7}
-_TREE_LL128: Final[dict[str, _BySize]] = {"ampere": (20.0, 20.0, 20.0), "hopper": (36.7, 36.7, 29.0)}
-_TREE: Final[dict[str, _BySize]] = {"ampere": (24.0, 23.6, 17.8), "hopper": (38.7, 41.4, 36.0)}
-_NVLS_TREE: Final[_BySize] = (0.0, 57.7, 45.5)
-
-_NVLINK_SPEED: Final = {"ampere": 240.0, "hopper": 370.8}
-_INSIDE_SPEEDS: Final = {
-    "ampere": (40.0, 30.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0),
-    "hopper": (60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0),
+_RING_LL128: Final = {"ampere": 20.0, "hopper": 36.7, "blackwell": 40.0}
+_TREE_LL128: Final[dict[str, _BySize]] = {
+    "ampere": (20.0, 20.0, 20.0),
+    "hopper": (36.7, 36.7, 29.0),
+    "blackwell": (55.6, 31.67, 20.0),
 }
-_ACROSS_SPEEDS: Final = {
-    "ampere": (48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.4, 1.2),
-    "hopper": (48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2),
+_TREE: Final[dict[str, _BySize]] = {
+    "ampere": (24.0, 23.6, 17.8),
+    "hopper": (38.7, 41.4, 36.0),
+    "blackwell": (70.0, 42.8, 24.0),
 }
-_MOST_CHANNELS: Final = 32
-_PER_100_GIGABITS: Final = 12.0
-"""What NCCL takes a network interface of 100 Gbit/s to carry."""
+_NVLS_TREE: Final[dict[str, _BySize]] = {"hopper": (0.0, 57.7, 45.5), "blackwell": (0.0, 96.0, 80.0)}
 
 _TREE_CORRECTION: Final[dict[str, tuple[float, ...]]] = {
-    "LL": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1),
+    "LL": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, *[1] * 5),
     "LL128": (
         *(1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6),
-        *(0.8, 0.9, 0.9, 0.9, 0.9, 1, 1),
+        *(0.8, 0.9, 0.9, 0.9, 0.9, 1, 1, 1),
     ),
     "Simple": (
         *(0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6),
-        *(0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9),
+        *(0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9, 0.9),
     ),
 }
-"""Share of the bandwidth that trees get at 64 B, 128 B and so on; all of it from 512 MiB on."""
+"""Share of the bandwidth that an algorithm gets at 64 B, 128 B and so on."""
+
+_CORRECTED: Final = {"tree": 23, "nvls_tree": 24}
+"""For how many of these sizes: trees get everything from 512 MiB on, NVLSTree of Blackwell from 1 GiB."""
 
 
 class NcclChoice(NamedTuple):
@@ -92,7 +91,7 @@ class NcclCluster:
     boxes, gpus
         How many boxes, and GPUs in each.
     generation
-        ``"ampere"`` or ``"hopper"``.
+        ``"ampere"``, ``"hopper"`` or ``"blackwell"``.
     interfaces, gigabits
         Network interfaces of a box, and Gbit/s of each.
     cpu
@@ -130,21 +129,28 @@ class NcclCluster:
 
     def choose(self, size_bytes: int) -> NcclChoice:
         """What NCCL would run for an all-reduce of this size, and for how long."""
+        return self.choices(size_bytes)[0]
+
+    def choices(self, size_bytes: int) -> tuple[NcclChoice, ...]:
+        """Every algorithm that NCCL has here with its best protocol, the fastest first."""
         every = [
             NcclChoice(algorithm, protocol, self.microseconds(size_bytes, algorithm, protocol))
             for algorithm in ALGORITHMS
             for protocol in PROTOCOLS
             if self.has(algorithm, protocol)
         ]
-        return min(every, key=lambda choice: choice.microseconds)
+        best: dict[str, NcclChoice] = {}
+        for choice in sorted(every, key=lambda choice: choice.microseconds):
+            best.setdefault(choice.algorithm, choice)
+        return tuple(best.values())
 
     def has(self, algorithm: str, protocol: str) -> bool:
-        """Whether NCCL offers this: NVLS, of Hopper and Simple only, is for one box, NVLSTree for more."""
+        """Whether NCCL offers this: NVLS, from Hopper on with Simple, is for one box, NVLSTree for more."""
         check_choice("algorithm", algorithm, ALGORITHMS)
         check_choice("protocol", protocol, PROTOCOLS)
         if not algorithm.startswith("nvls"):
             return True
-        usable = self.nvswitch and self.generation == "hopper" and protocol == "Simple" and self.gpus > 1
+        usable = self.nvswitch and self.generation != "ampere" and protocol == "Simple" and self.gpus > 1
         return usable and (algorithm == "nvls") == (self.boxes == 1)
 
     def microseconds(self, size_bytes: int, algorithm: str, protocol: str) -> float:
@@ -157,10 +163,10 @@ class NcclCluster:
         """
         latency = self.latency_microseconds(size_bytes, algorithm, protocol)
         speed = self._algbw(algorithm, protocol)
-        steps = _TREE_CORRECTION[protocol]
         place = (size_bytes >> 6).bit_length() - 1
-        if algorithm == "tree" and 0 <= place < len(steps):
-            speed *= steps[place]
+        corrected = algorithm == "tree" or self.generation == "blackwell"
+        if corrected and 0 <= place < _CORRECTED.get(algorithm, 0):
+            speed *= _TREE_CORRECTION[protocol][place]
         return latency + size_bytes / (1000 * speed)
 
     def latency_microseconds(self, size_bytes: int, algorithm: str, protocol: str) -> float:
@@ -174,25 +180,31 @@ class NcclCluster:
         if not self.has(algorithm, protocol):
             raise InputError(f"NCCL has no {algorithm} with {protocol} on {self.boxes} boxes like these")
         latency = self._latency(algorithm, protocol)
-        channels, _, _ = self._channels()
-        # NCCL has two channels for each that its search finds.
-        shared = size_bytes // (2 * channels * self.ranks)
+        # NCCL lays two channels for each that its search finds.
+        shared = size_bytes // (2 * self._search.rings.number * self.ranks)
         if algorithm == "ring" and protocol == "Simple" and self.boxes > 1 and shared >= 64:
             latency *= 1.4
         return latency
 
-    def _channels(self) -> tuple[int, float, float]:
-        """How many channels the search finds, and GB/s of each inside boxes and across them."""
-        total, inside = _NVLINK_SPEED[self.generation], _INSIDE_SPEEDS[self.generation]
-        if self.boxes == 1:
-            # As much as NVLink carries in all, by as few and fast channels as that takes.
-            few = [one for one in inside if int(total / one) <= _MOST_CHANNELS]
-            speed = max(few, key=lambda one: (int(total / one) * one, one))
-            return int(total / speed), speed, speed
-        share = total / self.interfaces
-        card = self.gigabits / 100 * _PER_100_GIGABITS
-        across = next(one for one in _ACROSS_SPEEDS[self.generation] if one <= min(share, card))
-        return self.interfaces, max(across, next(one for one in inside if one <= share)), across
+    def copy_limit(self, algorithm: str, protocol: str) -> float:
+        """Bytes of the buffer per nanosecond that the threads of a ring's or a tree's channels copy at most.
+
+        Only what NCCL's tables say of channels and of LL as such: nothing of links, and no corrections.
+        Infinite where they have no limit.
+        """
+        n, column = self.ranks, min(self.boxes, 3) - 1
+        low = _LL_INSIDE[self.generation] if column == 0 else _LL_ACROSS[self.cpu][column - 1]
+        if algorithm == "ring":
+            channels = self._search.rings.number
+            limits = {"LL": low, "LL128": channels * _RING_LL128[self.generation]}
+            return limits.get(protocol, math.inf) * n / (2 * (n - 1))
+        channels = self._search.trees.number
+        limits = {"LL": low, "LL128": channels * _TREE_LL128[self.generation][column]}
+        return 0.5 * min(limits.get(protocol, math.inf), channels * _TREE[self.generation][column])
+
+    @property
+    def _search(self) -> ChannelSearch:
+        return ChannelSearch(self.boxes, self.gpus, self.generation, self.interfaces, self.gigabits)
 
     def _algbw(self, algorithm: str, protocol: str) -> float:
         """Bytes of the buffer per nanosecond."""
@@ -203,7 +215,7 @@ class NcclCluster:
         return busbw * (0.5 if algorithm == "tree" else n / (2 * (n - 1)))
 
     def _busbw(self, algorithm: str, protocol: str) -> float:
-        channels, inside, across = self._channels()
+        channels, inside, across = self._search.rings if algorithm == "ring" else self._search.trees
         generation, column = self.generation, min(self.boxes, 3) - 1
         low = _LL_INSIDE[generation] if column == 0 else _LL_ACROSS[self.cpu][column - 1]
         busbw = channels * (inside if self.boxes <= 2 else across)
@@ -218,19 +230,19 @@ class NcclCluster:
             payload = 7 / 9 if self.boxes == 1 else 120 / 128
             busbw = min(busbw * payload, channels * _TREE_LL128[generation][column])
         # Pattern TREE, which the search falls back to from Hopper on.
-        return 0.85 * busbw if generation == "hopper" else busbw
+        return busbw if generation == "ampere" else 0.85 * busbw
 
     def _nvls_busbw(self, algorithm: str) -> float:
         """Of NVLS, whose channels are heads: one for each GPU, summing in the NVSwitch."""
-        heads, total = self.gpus, _NVLINK_SPEED[self.generation]
-        inside = next(one for one in _INSIDE_SPEEDS[self.generation] if one <= total / heads)
-        inside *= 2 * _NVLS_EFFICIENCY * (heads - 1) / heads
+        heads, search = self.gpus, self._search
+        inside = next(one for one in INSIDE_SPEEDS[self.generation] if one <= search.nvlink / heads)
+        inside *= 2 * _NVLS_EFFICIENCY[self.generation] * (heads - 1) / heads
         if algorithm == "nvls":
             return heads * inside
-        _, _, across = self._channels()
+        across = search.heads.across
         column = min(self.boxes, 3) - 1
         across *= (2 if self.boxes == 2 else 1) * self.interfaces / heads
-        return heads * min(inside, across, _NVLS_TREE[column])
+        return heads * min(inside, across, _NVLS_TREE[self.generation][column])
 
     def _latency(self, algorithm: str, protocol: str) -> float:
         climbs = self.boxes.bit_length() - 1

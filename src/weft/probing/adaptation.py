@@ -26,6 +26,7 @@ from weft.probing.measurements import (
 )
 from weft.probing.session import ProbeEffort, probe
 from weft.runtime.agreed_plan import share
+from weft.runtime.planning_notice import PlanningNotice
 from weft.schedule.ir import DEFAULT_ROUTE
 from weft.simulation import simulate
 
@@ -114,7 +115,14 @@ def adapt(
     def decide() -> bytes:
         schedule, segment = communicator.choose("all_reduce", size)
         before = _time(_elsewhere(schedule, topology), size, segment)
-        made = plan(topology, size, time_limit=plan_time_limit, warm_start=communicator.plan)
+        with PlanningNotice(f"the all_reduce on {topology.name}", plan_time_limit) as notice:
+            made = plan(
+                topology,
+                size,
+                time_limit=plan_time_limit,
+                warm_start=communicator.plan,
+                progress=notice.note,
+            )
         choice = made.choose(size)
         after = _time(choice.schedule, size, choice.segment_bytes)
         explains = seconds_now is None or 1 / _PLAUSIBLE < before / seconds_now < _PLAUSIBLE

@@ -8,6 +8,7 @@ from weft.errors import RuntimeFailure, WeftError
 from weft.planning.plan_file import decode_plan, encode_plan
 from weft.planning.planner import plan
 from weft.runtime.byte_exchange import CommunicatorWords, broadcast_bytes
+from weft.runtime.planning_notice import PlanningNotice
 from weft.topology import load_topology
 
 if TYPE_CHECKING:
@@ -89,6 +90,10 @@ def agree_on_plan(
         network = load_topology(topology)
         if check is not None:
             check(network)
-        return encode_plan(plan(network, collective=collective, time_limit=seconds, warm_start=before))
+        with PlanningNotice(f"the {collective} on {network.name}", seconds) as notice:
+            found = plan(
+                network, collective=collective, time_limit=seconds, warm_start=before, progress=notice.note
+            )
+        return encode_plan(found)
 
     return decode_plan(share(communicator, make, seconds))

@@ -63,25 +63,29 @@ class ArrayCollectives(PointToPoint):
         kind: str = "",
     ) -> Any:
         """Combine the arrays of all ranks; the array of every rank then holds the result."""
-        if type(array) is np.ndarray and not async_op:
-            try:
-                known = self._known.get((array.size, array.dtype, op, kind))
-            except TypeError:  # an op or a kind that cannot be looked up, and is refused below
-                known = None
-            if known is not None and self._repeat(known, array, timeout):
+        if async_op is False and (not self._worker.pending or self._has_turn()):
+            wait = self.timeout if timeout is None else timeout
+            ending = self._repeat(array, op, kind, wait)
+            if ending is True:
                 return array
+            if ending is not False:
+                self._fail_repeated(ending, wait)
+        return self._all_reduce(array, op, {"async_op": async_op, "timeout": timeout, "kind": kind})
+
+    # Apart from what is repeated: a function whose variables another one uses takes longer to call.
+    def _all_reduce(self, array: Any, op: ReduceOp, how: AnyOptions) -> Any:
+        """Combine arrays for the first time, or on another way than that of small ones."""
         flat = self._engine.flatten(array, writable=True)
         _check_op(op, flat)
 
         def run() -> Any:
-            prepared = self._execute("all_reduce", flat, flat, op, 0, {"timeout": timeout, "kind": kind})
+            prepared = self._execute("all_reduce", flat, flat, op, 0, how)
             if op == "avg":
                 flat.divide(self.size)
             elif prepared is not None and type(array) is np.ndarray:
-                self._learn(prepared, flat, (array.size, array.dtype, op, kind))
+                self._learn(prepared, flat, array.dtype, op, how.get("kind", ""))
             return flat.give_back()
 
-        how: AnyOptions = {"async_op": async_op, "timeout": timeout, "kind": kind}
         return self._do("all_reduce", run, flat, how=how)
 
     @overload
@@ -196,9 +200,10 @@ class ArrayCollectives(PointToPoint):
 
     def barrier(self, *, timeout: float | None = None) -> None:
         """Return once every rank has called this; `last` stays what it was."""
-        last = self.last
+        operations = self._engine.operations
+        latest = operations.latest
         self.all_reduce(np.zeros(1, np.int32), timeout=timeout, kind="barrier")
-        self.last = last
+        operations.latest = latest
 
     def _reduce_share(self, flat: Buffer, into: Buffer | None, op: str, how: OperationOptions) -> Buffer:
         """Reduce-scatter a copy of an array, so that others may read it; this rank's share, undivided."""

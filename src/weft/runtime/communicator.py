@@ -223,8 +223,7 @@ class Communicator(ArrayCollectives):
             self._failure = None
             self._recorder.resume()
             self._reporter.tell_joined()
-            self._prepared.clear()
-            self._known.clear()
+            self._forget_prepared()
         planned = selector.inputs.plan or selector.inputs.schedule
         self.use(selector.on(found.topology))
         if planned is not None and found.topology is not None:
@@ -288,6 +287,7 @@ class Communicator(ArrayCollectives):
                 lost_rank, failure is not None, before.inputs.network, minimum, wait
             )
             self._closed = self._engine_closed = True
+            self._repeated.forget()
             self._recorder.leave("shrunk")
             atexit.unregister(self.close)
         self._worker.close()  # behind operations that another thread has queued meanwhile, which are refused
@@ -418,6 +418,7 @@ class Communicator(ArrayCollectives):
             raise RuntimeFailure(f"{msg}; call it from another thread, or call abort")
         if not self._closed:
             self._closed = True
+            self._repeated.forget()
             self._recorder.leave("closed")
             atexit.unregister(self.close)  # which would keep it until the end of the process
             self._close_parts()
@@ -457,6 +458,7 @@ class Communicator(ArrayCollectives):
         """
         self._engine.cancel()
         self._failure = self._failure or RuntimeFailure(f"rank {self.rank} has aborted this communicator")
+        self._repeated.forget()
         for part in tuple(self._parts):
             part.abort()
         if self._worker.is_current():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from weft import limits
 from weft.errors import InputError
-from weft.topology import load_topology
 
 if TYPE_CHECKING:
     from weft.planning import Plan
@@ -68,7 +67,11 @@ def load_inputs(
         schedule = load_schedule(schedule, max_work=max_work)
     if plan is not None:
         check_plan(plan)
-    found = None if topology is None else load_topology(topology)
+    found = None
+    if topology is not None:
+        from weft.topology import load_topology
+
+        found = load_topology(topology)
     if plan is not None and found is not None:
         plan.check_topology(found)
     return CommunicatorInputs(plan, schedule, found, algorithm, max_work)

@@ -1,10 +1,10 @@
 """The flight recorder: what a rank was doing before its job failed.
 
-Every communicator keeps its latest operations in a ring of fixed size. When an operation fails, on
-`Communicator.flight` and on SIGUSR2, the records of all communicators of the process are written to one file,
-``flight-JOB-rN.json`` in the folder that ``WEFT_FLIGHT_DIR`` names, by default the working directory; if the
-variable is set but empty, nothing is written. ``weft explain`` merges the files of all ranks
-(`weft.runtime.diagnosis`).
+The engine of every communicator keeps the latest operations in a ring of fixed size, `Engine.operations`.
+When an operation fails, on `Communicator.flight` and on SIGUSR2, the records of all communicators of the
+process are written to one file, ``flight-JOB-rN.json`` in the folder that ``WEFT_FLIGHT_DIR`` names, by
+default the working directory; if the variable is set but empty, nothing is written. ``weft explain`` merges
+the files of all ranks (`weft.runtime.diagnosis`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ import os
 import re
 import signal
 import socket
-import tempfile
 import threading
 import time
 import weakref
-from collections import deque
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -29,16 +27,14 @@ import msgspec
 
 from weft import limits
 from weft.errors import InputError, RuntimeFailure
+from weft.runtime.engines import KEPT_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.runtime.engines import AwaitedPeer, Engine, Prepared
+    from weft.runtime.engines import AwaitedPeer, Engine
 
 FORMAT: Final = "weft-flight-1"
-_KEPT: Final = 1024
-"""Operations in a ring."""
-
 _MOST: Final = 64
 """Communicators in a file."""
 
@@ -119,7 +115,7 @@ class CommunicatorRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """
 
     ranks: Annotated[tuple[_Rank, ...], msgspec.Meta(max_length=limits.MAX_JOB_RANKS)]
-    operations: Annotated[tuple[RecordedOperation, ...], msgspec.Meta(max_length=_KEPT)]
+    operations: Annotated[tuple[RecordedOperation, ...], msgspec.Meta(max_length=KEPT_OPERATIONS)]
     waiting: PeerWait | None = None
     failure: _Text | None = None
     blamed: _Rank | None = None
@@ -155,35 +151,12 @@ class FlightRecorder:
 
     def __init__(self, engine: Engine[Any]) -> None:
         self._engine = engine
-        self._ring: deque[list[Any]] = deque(maxlen=_KEPT)
-        self._latest: list[Any] = []
-        self._count = engine.done_before
         self._failure: BaseException | None = None
         self._waiting: AwaitedPeer | None = None
         self._ended: Literal["closed", "shrunk"] | None = None
         self.order = next(_orders)
         """Which of the communicators of this process it is; later ones have larger numbers."""
         _recorders.add(self)
-
-    def begin(self, prepared: Prepared) -> None:
-        """Record that an operation begins."""
-        self._count += 1
-        self._latest = [
-            self._count,
-            prepared.record,
-            prepared.fingerprint,
-            prepared.details,
-            time.monotonic(),
-            None,
-        ]
-        self._ring.append(self._latest)
-
-    def end(self, happened: bool = True) -> None:
-        """It is over, or nothing has happened at all."""
-        self._latest[-1] = time.monotonic()
-        if not happened:
-            self._ring.pop()
-            self._count -= 1
 
     def fail(self, failure: BaseException) -> None:
         """It has failed; only the first failure counts."""
@@ -199,9 +172,7 @@ class FlightRecorder:
 
     def resume(self) -> None:
         """The communicator was repaired: it repeats what not all ranks have completed."""
-        self._count = self._engine.done_before
-        while self._ring and self._ring[-1][0] > self._count:
-            self._ring.pop()
+        self._engine.operations.resume(self._engine.done_before)
         self._failure = self._waiting = None
         _failed.pop(self.order, None)
 
@@ -215,10 +186,12 @@ class FlightRecorder:
         """The record as it is now."""
         past = time.time() - time.monotonic()
         operations = []
-        for number, record, mark, details, began, ended in tuple(self._ring):
+        for number, prepared, began, ended in self._engine.operations.entries:
             over = None if ended is None else round(ended + past, 6)
-            what = record.name, record.algorithm, record.size_bytes, f"{mark:016x}"
-            operations.append(RecordedOperation(number, *what, round(began + past, 6), over, details[:1000]))
+            record = prepared.record
+            what = record.name, record.algorithm, record.size_bytes, f"{prepared.fingerprint:016x}"
+            details = prepared.details[:1000]
+            operations.append(RecordedOperation(number, *what, round(began + past, 6), over, details))
         waiting = self._waiting
         if self._failure is None and self._ended is None:
             waiting = self._engine.waiting
@@ -381,7 +354,7 @@ def _shorten(job: str) -> str:
 def _encode(record: FlightRecord) -> bytes:
     """The record as JSON of bounded size: the oldest operations are left out where it is too long."""
     data = msgspec.json.encode(record)
-    keep = _KEPT
+    keep = KEPT_OPERATIONS
     while len(data) > limits.MAX_FLIGHT_BYTES and keep:
         keep //= 2
         shorter = tuple(
@@ -394,6 +367,8 @@ def _encode(record: FlightRecord) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     """Replace the file at once, readable by its owner alone."""
+    import tempfile  # not at the top: few ranks ever write a record
+
     handle, name = tempfile.mkstemp(prefix=".flight-", dir=path.parent)  # mode 600
     try:
         with os.fdopen(handle, "wb") as file:

@@ -74,7 +74,6 @@ class OperationFuture(Future[Any]):
     def __init__(self, handle: Handle[Any], threads: CallbackThreads, name: str) -> None:
         super().__init__()
         self._handle, self._threads, self._name = weakref.ref(handle), threads, name
-        self._watchers: list[Callable[[], None]] = []
         self._callbacks: list[Callable[[Future[Any]], object]] = []
         self.set_running_or_notify_cancel()  # what was started can no longer be cancelled
 
@@ -85,14 +84,6 @@ class OperationFuture(Future[Any]):
                 self._callbacks.append(fn)
                 return
         self._call(fn)
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Call a function, which must never block, in the thread that completes this; now if it is."""
-        with self._condition:
-            if not self.done():
-                self._watchers.append(watcher)
-                return
-        watcher()
 
     def in_callback_thread(self, call: Callable[[], None]) -> None:
         """Call a function in a callback thread."""
@@ -128,10 +119,7 @@ class OperationFuture(Future[Any]):
         handle = self._handle()
         if handle is not None:
             handle.complete(result, error)
-        # Nothing is added to either list any more.
-        for watcher in self._watchers:
-            watcher()
-        if self._callbacks:
+        if self._callbacks:  # nothing is added to it any more
             self.in_callback_thread(self._call_back)
 
     def _call_back(self) -> None:
@@ -148,8 +136,8 @@ class OperationFuture(Future[Any]):
 class Handle(Generic[_Result]):
     """An operation that was started and may still be running.
 
-    It costs little where only `wait` and `is_completed` are used: a future, and an event to wait for, are
-    made when they are needed.
+    It costs little where only `wait`, `watch` and `is_completed` are used: a future, and an event to wait
+    for, are made when they are needed.
 
     Parameters
     ----------
@@ -168,6 +156,7 @@ class Handle(Generic[_Result]):
         "_lock",
         "_name",
         "_result",
+        "_watchers",
         "_worker",
     )
 
@@ -179,6 +168,12 @@ class Handle(Generic[_Result]):
         self._error: BaseException | None = None
         self._event: threading.Event | None = None
         self._future: OperationFuture | None = None
+        self._watchers: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of the operation; None if it has succeeded, or is not over yet."""
+        return self._error
 
     @property
     def future(self) -> OperationFuture:
@@ -222,12 +217,23 @@ class Handle(Generic[_Result]):
 
     is_done = is_completed
 
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call a function, which must never block, in the thread that completes this; now if it is."""
+        with self._lock:
+            if not self._done:
+                self._watchers += (watcher,)
+                return
+        watcher()
+
     def complete(self, result: Any = None, error: BaseException | None = None) -> None:
         """Complete the operation with a result or an error; if it is complete already, nothing happens."""
         with self._lock:
             if self._done:
                 return
             self._result, self._error, self._done = result, error, True
+            watchers, self._watchers = self._watchers, ()
+        for watcher in watchers:
+            watcher()
         if self._future is not None:
             self._complete_future()
         if self._event is not None:
@@ -284,12 +290,13 @@ class Worker:
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], Handle[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
-        self._pending = 0
+        self.pending = 0
+        """Operations that are queued or running."""
         self._ended = False
 
     def idle(self) -> bool:
         """Return whether nothing is queued or running."""
-        return self._pending == 0
+        return self.pending == 0
 
     def is_current(self) -> bool:
         """Return whether the calling thread is the one that carries out the operations."""
@@ -347,7 +354,7 @@ class Worker:
         self.callbacks.close()
 
     def _submit(self, run: Callable[[], Any], handle: Handle[Any]) -> None:
-        self._pending += 1
+        self.pending += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="weft", daemon=True)
             self._thread.start()
@@ -367,4 +374,4 @@ class Worker:
 
     def _settle(self) -> None:
         with self.lock:
-            self._pending -= 1
+            self.pending -= 1

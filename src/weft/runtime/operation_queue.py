@@ -19,7 +19,7 @@ import sys
 import threading
 import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from weft.errors import InputError, LimitError, RuntimeFailure, quote
 from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.control_plane import check_timeout
 from weft.runtime.engines import Prepared, Record
+from weft.runtime.extension import _runtime
 from weft.runtime.handles import AnyOptions, Worker, done
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from weft.runtime.launcher.failure_reports import FailureReporter
     from weft.runtime.schedule_selection import Chosen, ScheduleSelector
     from weft.schedule import Schedule
-
-_Known: TypeAlias = "tuple[Prepared, Callable[[Any, float], bool]]"
 
 _MOST_KEPT: Final = 4096
 """Prepared operations that are kept; when there are more kinds, all of them are prepared anew."""
@@ -72,11 +71,11 @@ class OperationQueue:
         self.rank, self.size = engine.rank, engine.size
         self._reporter = reporter
         self.timeout = check_timeout(timeout)
-        self.last: Record | None = None
         self._engine, self._chooser = engine, chooser
         self._prepared: dict[tuple[Any, ...], Prepared] = {}
-        self._known: dict[tuple[int, Any, str, str], _Known] = {}
-        self._busy = threading.Lock()
+        self._busy = _runtime.OperationLock()
+        self._repeated = _runtime.RepeatedOperations(engine.operations, np.ndarray, self._busy)
+        self._repeat = self._repeated.run  # looked up by every small all-reduce
         self._worker = Worker()
         self._turn: int | None = None
         self._forked = False
@@ -90,6 +89,12 @@ class OperationQueue:
         return f"<Communicator rank {self.rank} of {self.size}>"
 
     @property
+    def last(self) -> Record | None:
+        """What the latest operation was; None before the first."""
+        latest: Prepared | None = self._engine.operations.latest
+        return None if latest is None else latest.record
+
+    @property
     def failure(self) -> RuntimeFailure | None:
         """The failure that ended this communicator; None as long as it can be used."""
         return self._failure
@@ -98,8 +103,7 @@ class OperationQueue:
         """Use other schedules from here on; every rank calls this between the same two operations."""
         with self._busy:
             self._chooser = chooser
-            self._prepared.clear()
-            self._known.clear()
+            self._forget_prepared()
 
     def in_turn(self, run: Callable[[], Any], *, async_op: bool = False, name: str = "an operation") -> Any:
         """Run several operations as if they were one.
@@ -231,10 +235,13 @@ class OperationQueue:
     def _keep_ready(self, key: tuple[Any, ...], prepared: Prepared) -> Prepared:
         """Keep a prepared operation for the next one of the same kind."""
         if len(self._prepared) >= _MOST_KEPT:
-            self._prepared.clear()
-            self._known.clear()
+            self._forget_prepared()
         self._prepared[key] = prepared
         return prepared
+
+    def _forget_prepared(self) -> None:
+        self._prepared.clear()
+        self._repeated.forget()
 
     def _exchange(
         self,
@@ -262,11 +269,10 @@ class OperationQueue:
         with self._busy:
             if self._engine_closed:  # by another thread, since this one found the communicator open
                 self._check_open()
-            self.last = prepared.record
             with self._watched():
-                self._recorder.begin(prepared)
+                self._engine.operations.begin(prepared)
                 self._engine.run(prepared, flat, out, op, self._wait(timeout))
-                self._recorder.end()
+                self._engine.operations.end()
 
     def _refuse_nested(self) -> None:
         """Refuse a call by a handler that interrupted an operation of this thread, which would never end.
@@ -275,13 +281,14 @@ class OperationQueue:
         does not know whose it is, since to ask at every operation would cost more than the lock; so the
         thread's own calls are looked through where the lock is taken.
         """
-        running = (OperationQueue._run.__code__, OperationQueue._repeat.__code__)
+        nested = self._repeated.runs_in_this_thread
         frame = sys._getframe(1)  # the call that is here now
-        while frame.f_back is not None:
+        while frame.f_back is not None and not nested:
             frame = frame.f_back
-            if frame.f_code in running and frame.f_locals.get("self") is self:
-                msg = f"rank {self.rank} called its communicator within an operation of the same thread"
-                raise RuntimeFailure(f"{msg}, in a handler of signals or log lines; call it later")
+            nested = frame.f_code is OperationQueue._run.__code__ and frame.f_locals.get("self") is self
+        if nested:
+            msg = f"rank {self.rank} called its communicator within an operation of the same thread"
+            raise RuntimeFailure(f"{msg}, in a handler of signals or log lines; call it later")
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -303,6 +310,7 @@ class OperationQueue:
 
     def _note_failure(self, failure: RuntimeFailure) -> None:
         self._failure = failure
+        self._repeated.forget()
         self._recorder.fail(failure)
         flight_recorder.write_flight_of_failure(failure)
         self._reporter.tell(failure)  # last: a launcher that has heard it may end this process
@@ -347,34 +355,21 @@ class OperationQueue:
         """Return room for a result: the array that the user gave for it, checked, else a new one."""
         return flat.empty(elements) if out is None else self._into(name, out, flat, elements)
 
-    def _learn(self, prepared: Prepared, flat: Buffer, key: tuple[int, Any, str, str]) -> None:
-        """Keep an all-reduce prepared for the next array of the same size, type, op and kind."""
-        shortcut = None if key in self._known else self._engine.shortcut(prepared, flat, key[2])
-        if shortcut is not None:
-            self._known[key] = prepared, shortcut
+    def _learn(self, prepared: Prepared, flat: Buffer, dtype: np.dtype[Any], op: str, kind: str) -> None:
+        """Keep an all-reduce, which the next array of the same size, type, op and kind then repeats."""
+        if self._failure is not None or self._closed:
+            return
+        operation = self._engine.repeatable(prepared, flat, op)
+        if operation is not None:
+            self._repeated.learn(prepared, operation, dtype, op, kind)
 
-    def _repeat(self, known: _Known, array: Any, timeout: float | None) -> bool:
-        """Repeat an all-reduce that ran before with such an array; return False if that is not possible."""
-        if self._closed or self._failure is not None:
-            return False
-        if not self._worker.idle() and not self._has_turn():  # it is queued behind others
-            return False
-        prepared, shortcut = known
-        wait = self.timeout if timeout is None else check_timeout(timeout)
-        if self._busy.locked():
-            self._refuse_nested()
-        with self._busy:
-            if self._engine_closed:
-                return False
-            self.last = prepared.record
-            self._recorder.begin(prepared)
-            try:
-                done = shortcut(array, wait)
-            except RuntimeFailure as failure:
-                self._note_failure(failure)
-                raise
-            self._recorder.end(done)
-            return done
+    def _fail_repeated(self, ending: _runtime.OperationResult, wait: float) -> NoReturn:
+        """Raise the failure of an all-reduce that was repeated."""
+        try:
+            self._engine.fail_repeated(ending, wait)
+        except RuntimeFailure as failure:
+            self._note_failure(failure)
+            raise
 
 
 def is_rank(value: Any, size: int) -> bool:
@@ -408,6 +403,7 @@ def _forget() -> None:
     """Close all communicators in a forked child: to the other ranks it would look like its parent."""
     for communicator in _here:
         communicator._closed = communicator._forked = True
+        communicator._repeated.forget()
         communicator._turn = None
 
 

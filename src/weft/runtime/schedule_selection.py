@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from weft.algorithms import registry
 from weft.errors import InputError, ScheduleError, UnsupportedError
 from weft.runtime.communicator_inputs import CommunicatorInputs
-from weft.topology import load_topology
+from weft.topology.full_mesh import full_mesh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ class ScheduleSelector:
     ) -> None:
         self.inputs, self.further, self._ranks = inputs, tuple(further), ranks
         self.hosts = hosts if hosts is not None and 1 < len(hosts) < ranks else None
-        self.topology = inputs.topology or load_topology(f"fullmesh:{max(2, ranks)}")
+        self.topology = inputs.topology or _alike(max(2, ranks))
         plan, schedule, algorithm = inputs.plan, inputs.schedule, inputs.algorithm
         if plan is not None and schedule is not None:
             raise InputError("plan= and schedule= exclude each other: pass one of them")
@@ -94,7 +94,8 @@ class ScheduleSelector:
         if self._ranks > 1 and topology.ranks not in counts:
             spread = "" if self.hosts is None else f" on {len(self.hosts)} hosts"
             made_for = f"{topology.name}, {topology.ranks} ranks"
-            raise InputError(f"the {what} is for {made_for}; this job has {self._ranks}{spread}")
+            msg = f"the {what} is for {made_for}; this job has {self._ranks}{spread}"
+            raise InputError(f"{msg}: start {topology.ranks} ranks, or give none or another {what}")
 
     def on(
         self, topology: Topology | None, plan: Plan | None = None, further: Sequence[Plan] = ()
@@ -147,11 +148,15 @@ class ScheduleSelector:
         if own is not None and (own.collective, _root(own)) == (collective, root):
             return self._fit(own), None
         if collective == "all_reduce" and algorithm is None and self.inputs.topology is None:
+            if size_bytes == 0 and self.hosts is None:
+                # Nothing is sent that a rank could wait for: so each meets all others, and learns whether
+                # one is elsewhere.
+                return self._build("direct", collective, root), None
             if size_bytes <= _SMALL:
                 return self._build("recursive_doubling", collective, root), None
             if self.hosts is not None:
                 name = "ring" if len(self.hosts) > _MANY_HOSTS else "direct"
-                between_hosts = load_topology(f"fullmesh:{len(self.hosts)}")
+                between_hosts = _alike(len(self.hosts))
                 return self._build(name, collective, root, between_hosts), None
         return self._build(algorithm or "direct", collective, root), None
 
@@ -210,7 +215,7 @@ class ScheduleSelector:
         """A topology of hosts says how to all-reduce between them; for anything else ranks are alike."""
         if self.topology.ranks == self._ranks or collective == "all_reduce":
             return self.topology
-        return load_topology(f"fullmesh:{self._ranks}")
+        return _alike(self._ranks)
 
     def _fit(self, schedule: Schedule) -> Schedule:
         """Take a schedule of ranks as it is, and spread one of hosts over their ranks."""
@@ -221,6 +226,11 @@ class ScheduleSelector:
 
             self._spread[schedule.digest] = self._verified(spread(schedule, self.hosts))
         return self._spread[schedule.digest]
+
+
+def _alike(ranks: int) -> Topology:
+    """What a job runs on whose cluster nobody describes: every rank reaches every other alike."""
+    return full_mesh(f"fullmesh:{ranks}", ranks)
 
 
 def _predict(pair: tuple[Chosen, Chosen], size_bytes: int) -> float:

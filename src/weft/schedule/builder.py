@@ -7,6 +7,7 @@ algorithm on the same topology gives the byte-identical schedule and consecutive
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,15 +18,13 @@ from weft.columns import as_whole, freeze, row_order, whole, whole_tuple
 from weft.errors import ScheduleError, check_choice
 from weft.schedule.chunks import make_condition
 from weft.schedule.ir import CANONICAL_ORDER, DEFAULT_ROUTE, Op, Schedule, pack_routes
-from weft.topology import load_topology
+from weft.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
-
-    from weft.topology import Topology
 
 
 class ScheduleBuilder:
@@ -70,7 +69,10 @@ class ScheduleBuilder:
         root: int = 0,
     ) -> None:
         check_choice(f"{algorithm}: collective", collective, COLLECTIVES, ScheduleError)
-        topology = load_topology(topology)
+        if not isinstance(topology, Topology):
+            from weft.topology import load_topology
+
+            topology = load_topology(topology)
         ranks = topology.ranks
         pairs = collective == "all_to_all"
         owned = collective in ("reduce_scatter", "all_gather")
@@ -95,7 +97,7 @@ class ScheduleBuilder:
         self.ownership = ownership or ("prescribed" if owned else "none")
         self.source, self.target = make_condition(collective, ranks, self.chunks, owner=owner, root=root)
         self.notes: list[str] = []
-        self._blocks: list[list[NDArray[np.int32]]] = []
+        self._blocks: list[tuple[tuple[int, ...], dict[str, NDArray[np.int32]]]] = []
         self._rows = 0
         self._uses_slots = False
         self._built = False
@@ -135,19 +137,17 @@ class ScheduleBuilder:
         parts = zip(
             CANONICAL_ORDER, (step, src, dst, _read_op(op), route, src_slot, dst_slot, chunk), strict=True
         )
-        given = [as_whole(name, part, np.int32) for name, part in parts]
+        given = {name: as_whole(name, part, np.int32) for name, part in parts}
         try:
-            columns = np.broadcast_arrays(*given)
+            shape = np.broadcast_shapes(*(part.shape for part in given.values()))
         except ValueError as error:
-            shapes = ", ".join(
-                f"{name} {part.shape}" for name, part in zip(CANONICAL_ORDER, given, strict=True) if part.ndim
-            )
+            shapes = ", ".join(f"{name} {part.shape}" for name, part in given.items() if part.ndim)
             msg = f"{self.algorithm}: columns of these shapes do not fit together: {shapes}"
             raise ScheduleError(msg) from error
-        self._rows += columns[0].size
+        self._rows += math.prod(shape)
         limits.check(f"{self.algorithm}: transfers", self._rows, limits.MAX_TRANSFERS)
-        # Copies: the caller may go on to change its arrays for the next block.
-        self._blocks.append([column.flatten() for column in columns])
+        # Copies: the caller may go on to change its arrays for the next block. To broadcast is for the end.
+        self._blocks.append((shape, {name: part.copy() for name, part in given.items()}))
 
     def note(self, text: str) -> None:
         """Leave a remark for whoever reads the schedule."""
@@ -169,17 +169,12 @@ class ScheduleBuilder:
         if self._built:
             raise ScheduleError(f"{self.algorithm}: the schedule was built already; make a new builder")
         self._built = True
-        # Columns leave their blocks one at a time: a large ring would otherwise be held twice.
-        columns = [
-            np.concatenate([block.pop(0) for block in self._blocks] or [np.zeros(0, np.int32)])
-            for _ in CANONICAL_ORDER
-        ]
-        order = row_order(columns)
+        names = [name for name in CANONICAL_ORDER if self._uses_slots or name not in ("src_slot", "dst_slot")]
+        named: dict[str, Any] = {name: self._take_column(name) for name in names}
+        order = row_order(list(named.values()))
         if order is not None:
-            columns = [column[order] for column in columns]
-        named: dict[str, Any] = dict(zip(CANONICAL_ORDER, columns, strict=True))
-        if not self._uses_slots:
-            del named["src_slot"], named["dst_slot"]
+            for name in names:
+                named[name] = named[name][order]
         offsets, links = pack_routes(self._route_ids) if routes is None else routes
         return Schedule(
             topology=self.topology,
@@ -195,6 +190,16 @@ class ScheduleBuilder:
             route_links=links,
             notes=tuple(self.notes),
         )
+
+    def _take_column(self, name: str) -> NDArray[np.int32]:
+        """Put a column together, and let its parts go: a large ring would otherwise be held twice."""
+        column = np.empty(self._rows, np.int32)
+        first = 0
+        for shape, parts in self._blocks:
+            after = first + math.prod(shape)
+            column[first:after].reshape(shape)[...] = parts.pop(name)
+            first = after
+        return column
 
 
 def _read_op(op: ArrayLike) -> ArrayLike:

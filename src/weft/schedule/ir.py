@@ -175,16 +175,7 @@ class Schedule(Immutable):
     @cached_property
     def message_starts(self) -> NDArray[np.int64]:
         """First row of each message."""
-        if not self.transfers:
-            return np.zeros(0, np.int64)
-        breaks = np.ones(self.transfers, bool)
-        same = np.diff(self.chunk) == 1
-        for name in ("step", "src", "dst", "op", "route", "src_slot", "dst_slot"):
-            column = getattr(self, name)
-            if column is not None:
-                same &= column[1:] == column[:-1]
-        breaks[1:] = ~same
-        return np.flatnonzero(breaks)
+        return _core.message_starts(self.table)
 
     @property
     def messages(self) -> int:

@@ -52,7 +52,9 @@ def reverse(schedule: Schedule) -> Schedule:
         raise ScheduleError("reverse: the schedule uses scratch slots")
     _check_reversible(schedule)
     offsets = schedule.route_offsets
-    links = [schedule.route_links[offsets[i] : offsets[i + 1]][::-1] for i in range(schedule.routes)]
+    # Place k of a route from a to b is taken from place a + b - 1 - k.
+    mirrored = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
+    mirrored -= np.arange(len(schedule.route_links))
     return _change(
         schedule,
         topology=schedule.topology.transpose(),
@@ -65,7 +67,7 @@ def reverse(schedule: Schedule) -> Schedule:
         dst=schedule.src[::-1],
         op=1 - schedule.op[::-1],
         route=schedule.route[::-1],
-        route_links=np.concatenate(links) if links else schedule.route_links,
+        route_links=schedule.route_links[mirrored],
     )
 
 
@@ -320,13 +322,14 @@ def _merge_routes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], list[NDArray[np.int32]]]:
     """One table for all, equal routes once, and for each schedule the new number of each of its routes."""
     known: dict[bytes, int] = {}
+    width = np.dtype(np.int32).itemsize
     numbers = []
     for schedule in schedules:
-        ends = schedule.route_offsets.tolist()
-        routes = [schedule.route_links[a:b].tobytes() for a, b in pairwise(ends)]
-        new = [known.setdefault(route, len(known)) for route in routes]
+        links = schedule.route_links.astype(np.int32, copy=False).tobytes()
+        ends = (schedule.route_offsets * width).tolist()
+        new = [known.setdefault(links[a:b], len(known)) for a, b in pairwise(ends)]
         # The last entry is what index DEFAULT_ROUTE (-1) finds.
         numbers.append(np.array([*new, DEFAULT_ROUTE], np.int32))
-    lengths = [len(route) // np.dtype(np.int32).itemsize for route in known]
+    lengths = [len(route) // width for route in known]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
     return offsets, np.frombuffer(b"".join(known), np.int32), numbers

@@ -62,6 +62,27 @@ def locate_links(
     return paths.path_offsets[path], np.where(src == dst, 0, lengths[path])
 
 
+def count_crossings(schedule: Schedule, paths: Paths) -> int:
+    """Links that all messages cross, each on its way.
+
+    Examples
+    --------
+    >>> from weft.algorithms import ring
+    >>> from weft.topology import load_topology
+    >>> schedule = ring.all_gather(load_topology("switch:4"))
+    >>> schedule.messages, count_crossings(schedule, find_paths(schedule))
+    (12, 24)
+    """
+    _, _, crossings = _core.measure_load(
+        table=schedule.table,
+        ranks=schedule.ranks,
+        chunk_bytes=np.ones(schedule.chunks, np.int64),
+        segment_bytes=0,
+        **paths._asdict(),
+    )
+    return int(crossings)
+
+
 def message_hops(schedule: Schedule, max_work: float | None = None) -> NDArray[np.int64]:
     """Links on the way of each message.
 

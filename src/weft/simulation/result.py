@@ -28,7 +28,10 @@ _BUSIEST: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """One stretch of the critical path: a segment under way, and what kept it from starting earlier."""
+    """One stretch of the critical path: a segment under way, and what kept it from starting earlier.
+
+    `links` are the numbers of those that it crosses, in order.
+    """
 
     row: int
     segment: int
@@ -39,14 +42,15 @@ class PathStep:
     start_ps: int
     end_ps: int
     waited_for: str
+    links: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Fields as ``weft simulate --json`` prints them."""
         fields = asdict(self)
-        return {"transfer": fields.pop("row"), **fields}
+        return {"transfer": fields.pop("row"), **fields, "links": list(self.links)}
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CriticalPath(Sequence[PathStep]):
     """Stretches of the critical path, first to last: a sequence that makes each when it is asked for.
 
@@ -87,7 +91,28 @@ class CriticalPath(Sequence[PathStep]):
             start_ps=int(self.start_ps[index]),
             end_ps=int(self.end_ps[index]),
             waited_for=WAITED_FOR[self.waited[index]],
+            links=self._links_of(row),
         )
+
+    @cached_property
+    def _crossed(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+        """Transfers on the path, ascending; where the links of each begin among all; and these links."""
+        schedule, rows = self.schedule, np.unique(self.row)
+        route = schedule.route[rows]
+        src, dst = schedule.src[rows], schedule.dst[rows]
+        # A transfer without a route of its own takes that of the network; one with a route is no pair here.
+        own = route >= 0
+        begins, found = schedule.topology.routes(src, np.where(own, src, dst))
+        first, counts = begins[:-1].copy(), np.diff(begins)
+        first[own] = len(found) + schedule.route_offsets[route[own]]
+        counts[own] = np.diff(schedule.route_offsets)[route[own]]
+        links = np.concatenate([found, schedule.route_links])
+        return rows, np.stack([first, first + counts]), links
+
+    def _links_of(self, row: int) -> tuple[int, ...]:
+        rows, spans, links = self._crossed
+        begin, end = spans[:, np.searchsorted(rows, row)].tolist()
+        return tuple(links[begin:end].tolist())
 
     def count_waits(self) -> dict[str, int]:
         """How many stretches waited for each of `WAITED_FOR`."""

@@ -119,6 +119,7 @@ def search_segments(
     good_enough_s: float = 0.0,
     time_left: Callable[[], float] = lambda: math.inf,
     max_work: float | None = None,
+    paths: Paths | None = None,
 ) -> SegmentSearch:
     """Simulate with each segment size worth a try and find the fastest run.
 
@@ -132,6 +133,8 @@ def search_segments(
         A run this short ends the search.
     time_left
         Wall-clock seconds that are left for it; the first size is tried even if there are none.
+    paths
+        What `find_paths` finds for the schedule, for callers that have them.
 
     Raises
     ------
@@ -144,7 +147,8 @@ def search_segments(
     else:
         _check_cut(schedule, size_bytes, cut)
         tries, too_fine = [cut], []
-    paths = find_paths(schedule, max_work)
+    if paths is None:
+        paths = find_paths(schedule, max_work)
     best: SimulationResult | None = None
     took = first = 0.0
     while tries:

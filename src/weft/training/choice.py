@@ -169,11 +169,15 @@ def _reason(
             return f"wfbp: {why}"
     second = others[0]
     took, other = first.timeline.seconds, second.timeline.seconds
-    text = f"{first.policy}: {_time(took)} an iteration, {second.policy} {_time(other)}{_gain(other, took)}"
+    ratios = [f"{other / took:.2f} times as long"] if took else []
+    ideal = ideal_dear(layers, costs)
+    if (first.policy, second.policy) == ("dear", "wfbp") and ideal:
+        ratios.append(f"{ideal_wfbp(layers, costs) / ideal:.2f} times with ideal overlap")
+    compared = f" ({', '.join(ratios)})" if ratios else ""
+    beside = f"with {second.policy} {_time(other)}{compared}"
+    text = f"{first.policy}: an iteration should take {_time(took)}, {beside}"
     if second.policy == "dear" and other <= took:
         text += f"; dear is worth its hooks from a gain of {margin:.0%} on"
-    if (first.policy, second.policy) == ("dear", "wfbp"):
-        text += f"; ideally{_gain(ideal_wfbp(layers, costs), ideal_dear(layers, costs))}"
     return text
 
 
@@ -192,10 +196,6 @@ def _against_dear(layers: Sequence[Layer], costs: Costs) -> str | None:
             f"all-reduce ({_time(whole)}) for dear to win"
         )
     return None
-
-
-def _gain(slow_s: float, fast_s: float) -> str:
-    return f" ({slow_s / fast_s:.2f}x)" if fast_s else ""
 
 
 def _time(seconds: float) -> str:
@@ -275,7 +275,7 @@ def _choose_with_exchanges(
                 if name not in found or seconds < found[name][0]:
                     found[name] = seconds, options
     first, *others = sorted(found, key=lambda name: found[name][0])
-    times = ", ".join(f"{name} {_time(found[name][0])}" for name in (first, *others))
+    times = ", ".join(f"{_time(found[name][0])} with {name}" for name in (first, *others))
     return find(first), found[first][1], f"{first}: with its exchanges an iteration takes {times}"
 
 

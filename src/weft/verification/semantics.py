@@ -6,7 +6,8 @@ undefined, and so is what is copied or summed from it, until a copy of a defined
 end each target rank's buffer must be defined and hold every contribution exactly once. What happens on the
 way does not matter: a sum that counts a rank twice and is overwritten later does no harm.
 
-The C++ half, ``cpp/verification/semantics.cpp``, does the replay. It stops at the first wrong chunk, which it
+The C++ half, ``cpp/verification/semantics.cpp``, does the replay, unless counting shows that a chunk is
+right (``cpp/verification/disjoint_sums.hpp``). It stops at the first wrong chunk, which it
 replays once more to learn which transfer spoilt it. Here findings become sentences.
 """
 
@@ -48,8 +49,8 @@ def check_semantics(schedule: Schedule, *, block_bytes: int = BLOCK_BYTES) -> Ve
 
     Notes
     -----
-    Time grows with rows times ranks / 64 for collectives that sum, else with rows; memory with rows and
-    `block_bytes`.
+    Time grows with rows, and with rows times ranks / 64 in chunks of sums that must be replayed bit by bit;
+    memory with rows and `block_bytes`.
     """
     finding = _core.check_semantics(
         schedule.table, schedule.ranks, schedule.source, schedule.target, block_bytes

@@ -1,15 +1,17 @@
-"""A rank that aborts cancels what is under way.
+"""A rank that aborts cancels what is under way, which cannot end before: rank 2 joins when it has aborted.
 
 Run by tests/runtime/test_abort.py.
 """
 
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
 import weft
 
+aborted = Path(sys.argv[2])
 comm = weft.init(transport=sys.argv[1], timeout=60)
 R = comm.rank
 comm.barrier()
@@ -20,6 +22,7 @@ if R == 0:
     time.sleep(0.3)
     assert not any(work.is_completed() for work in works)
     comm.abort()
+    aborted.touch()
     for work in works:
         try:
             work.wait(30)
@@ -30,7 +33,9 @@ if R == 0:
     comm.abort()
     comm.close()
 else:
-    time.sleep(1.0 if R == 2 else 0.0)  # rank 1 is in the operation when it is cancelled
+    while R == 2 and not aborted.exists():  # rank 1 is in the operation when it is cancelled
+        assert time.monotonic() - began < 30
+        time.sleep(0.05)
     try:
         comm.all_reduce(np.ones(300_000))
     except weft.PeerLost as error:

@@ -6,6 +6,7 @@ Run by tests/runtime/test_communicator.py.
 import sys
 
 import numpy as np
+from support.fitting_specs import fitting_specs
 
 import weft
 from weft.algorithms.registry import ALGORITHMS
@@ -56,20 +57,6 @@ def collectives(line, cases):
             check(comm.all_to_all(sent[R]), expected, "all_to_all", *what)
 
 
-def topologies(name):
-    yield f"fullmesh:{N}"
-    if name in ("hierarchical", "blueconnect"):
-        yield f"hosts:{N - N // 2},{N // 2}"
-    if name in ("bucket", "four_phase", "ring2d", "swing") and N % 2 == 0:
-        yield f"torus:2x{N // 2}"
-    if name == "hdrm" and N == 8:
-        yield "bigraph:2,4"
-    if name in ("nccl_ring", "nccl_tree") and N % 2 == 0:
-        yield f"rails:2x{N // 2}"
-    if name in ("multitree", "forest", "flexreduce"):
-        yield f"ring:{N}"
-
-
 few = [(0, "float32", "sum"), (1, "int64", "max"), (7, "float64", "prod"), (4097, "float16", "sum")]
 few.append((70_001, "int32", "sum"))
 types = ("float16", "float32", "float64", "int32", "int64", "int16", "int8", "uint8")
@@ -77,7 +64,7 @@ every = [(n, d, o) for n in (0, 1, 7, 4097) for d in types for o in FOLD]
 every += [(n, d, o) for n in (1, 4097) for d in types[3:] for o in BITS]
 ran = set()
 for line in ALGORITHMS.values():
-    for spec in topologies(line.name):
+    for spec in fitting_specs(line.name, N):
         try:
             chooser = ScheduleSelector(N, load_inputs(topology=spec, algorithm=line.name))
             for collective in line.collectives:

@@ -1,8 +1,8 @@
 """Frames that are damaged on their way: a job of two ranks for each damage, one after the other.
 
 The stream from one rank to the other in an all-reduce by ``direct`` is known: an opening, then the segments
-of both halves, each followed by its checksum (`cpp/runtime/tcp_link.cpp`). So damage can be aimed at whole
-frames, where it is hardest to see, as well as at any byte.
+of both halves, each between a header and its checksum (`cpp/runtime/tcp_link.cpp`). So damage can be aimed at
+whole frames, where it is hardest to see, as well as at any byte.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ OPERATIONS = 3
 OPERATION_S = 1.5
 JOINING_S = 30.0
 OPENING_BYTES = 32
-CHECKSUM_BYTES = 4
+SEGMENT_EXTRA_BYTES = 12
+"""The header before the elements of a segment, and the checksum behind them."""
 ITEM_BYTES = 4
 ELEMENTS = RANKS * 2 * SEGMENT_BYTES // ITEM_BYTES
 """Two segments of one size for each half of an all-reduce."""
@@ -40,7 +41,7 @@ def frames_of(elements: int) -> list[int]:
     share = elements // RANKS
     segment = SEGMENT_BYTES // ITEM_BYTES
     segments = [min(segment, share - first) for first in range(0, share, segment)]
-    return [OPENING_BYTES, *(2 * [count * ITEM_BYTES + CHECKSUM_BYTES for count in segments])]
+    return [OPENING_BYTES, *(2 * [count * ITEM_BYTES + SEGMENT_EXTRA_BYTES for count in segments])]
 
 
 def draw_damage(kind: str, chance: random.Random) -> Damage:

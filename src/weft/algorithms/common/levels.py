@@ -8,6 +8,7 @@ they fall into classes. On a tree of switches that finds every switch; on a grid
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -40,7 +41,7 @@ class ClusterPart:
     ranks: tuple[int, ...]
     parts: tuple[ClusterPart, ...] = ()
 
-    @property
+    @cached_property
     def height(self) -> int:
         """Levels below this one."""
         return 1 + max(part.height for part in self.parts) if self.parts else 0

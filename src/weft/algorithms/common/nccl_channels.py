@@ -50,6 +50,9 @@ class NcclChannels:
         Who asks, for error messages.
     pxn
         Whether the last GPU of a box sends by the interface of the channel's rail, as NCCL does by default.
+    meshed
+        Whether cables may join the GPUs of a box one by one. Then only `rails` and `way` say something: in
+        which order GPUs are visited does not follow from a rule.
 
     Attributes
     ----------
@@ -61,7 +64,7 @@ class NcclChannels:
     Raises
     ------
     UnsupportedError
-        If there are no boxes, or GPUs inside them are joined by cables of their own.
+        If there are no boxes, or GPUs inside them are joined by cables of their own and may not be.
 
     Examples
     --------
@@ -71,8 +74,8 @@ class NcclChannels:
     ((0, 1, 2, 3, 4, 5, 6, 7), [5, 4, 3, 2, 1, 0, 7, 6, 13, 12, 11, 10, 9, 8, 15, 14])
     """
 
-    def __init__(self, topology: Topology, algorithm: str, *, pxn: bool = True) -> None:
-        _check_boxes(topology, algorithm)
+    def __init__(self, topology: Topology, algorithm: str, *, pxn: bool = True, meshed: bool = False) -> None:
+        check_boxes(topology, algorithm, meshed=meshed)
         self.topology = topology
         self.boxes = topology.hosts
         self.pxn = pxn
@@ -81,7 +84,7 @@ class NcclChannels:
         for link, (src, dst) in enumerate(ends):
             self._out[src].append((link, dst))
         self._ways: dict[tuple[int, int], list[tuple[int, ...]]] = {}
-        self._between_boxes = _links_between_boxes(topology)
+        self._between_boxes = links_between_boxes(topology)
         self.rails = self._find_rails()
 
     def inside(self, rail: int, box: int) -> list[int]:
@@ -191,7 +194,7 @@ class NcclChannels:
         return tuple(kept)
 
 
-def _links_between_boxes(topology: Topology) -> set[int]:
+def links_between_boxes(topology: Topology) -> set[int]:
     """Links both of whose ends are switches that, by their names, are in no box; none without names."""
     outside = np.zeros(topology.nodes, bool)
     for number, name in enumerate(topology.switch_names):
@@ -199,10 +202,19 @@ def _links_between_boxes(topology: Topology) -> set[int]:
     return set(np.flatnonzero(outside[topology.link_src] & outside[topology.link_dst]).tolist())
 
 
-def _check_boxes(topology: Topology, algorithm: str) -> None:
+def check_boxes(topology: Topology, algorithm: str, *, meshed: bool) -> None:
+    """Hold that ranks are in boxes, and unless they may be `meshed` that no cables join those of a box.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is not so.
+    """
     if not topology.hosts:
         reason = f"{topology.name} has no boxes: NCCL's channels follow hosts and their network interfaces"
         raise UnsupportedError(algorithm, reason)
+    if meshed:
+        return
     box = np.zeros(topology.nodes, np.int64) - 1
     for number, members in enumerate(topology.hosts):
         box[list(members)] = number

@@ -18,6 +18,7 @@ References
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -117,7 +118,7 @@ def all_reduce(
     """
     _check_options(topology, shape, portions, parts, size_bytes)
     bound = lower_bound(topology, "all_reduce", 10**12).bandwidth_seconds / 10**12
-    even = [_even_plan(topology, *form) for form in _find_forms(topology, shape, kinds)]
+    even = _even_plans(topology, _find_forms(topology, shape, kinds))
     plans = [balance_plan(plan, bound) for plan in even] if portions == "balanced" else even
     if size_bytes is None:
         size_bytes = _USUAL_BYTES
@@ -133,13 +134,15 @@ def _fastest(plans: list[PortionPlan], size_bytes: int, parts: int) -> PortionPl
     """
     if len(plans) == 1:
         return plans[0]
-    seconds = [estimate_seconds(plan, size_bytes, int(_cut_portions(plan, parts).max())) for plan in plans]
-    most = NEAR * min(seconds)
-    equals = [
-        (len(plan.kinds), time, index)
-        for index, (plan, time) in enumerate(zip(plans, seconds, strict=True))
-        if time <= most
-    ]
+    seconds: dict[int, float] = {}
+    for index in sorted(range(len(plans)), key=lambda index: plans[index].busiest):
+        plan = plans[index]
+        # Nothing is faster than its busiest link, and an estimate costs more than to know that one.
+        if seconds and plan.busiest * size_bytes > _ALIKE * min(seconds.values()):
+            break
+        seconds[index] = estimate_seconds(plan, size_bytes, int(_cut_portions(plan, parts).max()))
+    most = NEAR * min(seconds.values())
+    equals = [(len(plans[index].kinds), time, index) for index, time in seconds.items() if time <= most]
     return plans[min(equals)[2]]
 
 
@@ -177,6 +180,15 @@ def _find_forms(
     return found
 
 
+def _even_plans(topology: Topology, forms: list[tuple[ClusterPart, tuple[str, ...]]]) -> list[PortionPlan]:
+    """Even portions for each form; forms of the same levels cut the buffer alike."""
+    plans: list[PortionPlan] = []
+    for cluster, kinds in forms:
+        alike = next((plan for plan in plans if plan.cluster is cluster), None)
+        plans.append(replace(alike, kinds=kinds) if alike else _even_plan(topology, cluster, kinds))
+    return plans
+
+
 def _even_plan(topology: Topology, cluster: ClusterPart, kinds: tuple[str, ...]) -> PortionPlan:
     """Even portions; where groups of many sizes would cut the buffer too finely, nearly even."""
     shares = even_shares(cluster)
@@ -210,7 +222,7 @@ def _write(plan: PortionPlan, parts: int, bound: float) -> Schedule:
     apart, last = _order(plan, int(first[-1]), int(count.max()))
     delay *= apart
     for exchange in plan.exchanges:
-        piece = np.repeat(exchange.find(top.starts)[pieces], count[pieces])
+        piece = np.repeat(exchange.find(plan.numbers)[pieces], count[pieces])
         src, dst = partners(plan.kind(exchange.group), exchange.holders[piece], exchange.keeper[piece])
         turn = first[exchange.group.height - 1] + np.arange(len(src))[:, None]
         chunk = np.broadcast_to(np.arange(len(piece)), src.shape)

@@ -16,7 +16,7 @@ from weft.algorithms.common.host_groups import port_speeds
 from weft.algorithms.flexreduce.exchange_rounds import RING, busy_if_kept, find_routes, link_load, partners
 from weft.algorithms.flexreduce.intervals import share_out
 from weft.algorithms.flexreduce.portion_plans import make_plan
-from weft.algorithms.flexreduce.portions import balance, balance_groups, fill_ring
+from weft.algorithms.flexreduce.portions import are_best, balance, balance_groups, fill_ring
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -88,6 +88,8 @@ def _balance_top(plan: PortionPlan, bound: float) -> PortionPlan:
         return plan
     busy = busy_if_kept(plan.topology, plan.kinds[-1], plan.meetings[-1])
     fixed = np.sum([np.zeros(plan.topology.links), *(stage.both for stage in plan.stages[:-1])], axis=0)
+    if are_best(busy.both, fixed, np.array([float(share) for share in plan.shares[-1]])):
+        return plan
     found = _with_top(plan, balance(busy.scatter, busy.gather, fixed))
     return found if found.busiest < plan.busiest else plan
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from weft.algorithms.flexreduce.intervals import GroupExchange, PartsMeeting
@@ -74,10 +76,14 @@ def partners(
     return holders[piece, src], holders[piece, dst]
 
 
-def busy_links(topology: Topology, kind: str, exchange: GroupExchange) -> Busy:
-    """How long each link is busy with an exchange."""
-    src, dst = partners(kind, exchange.holders, exchange.keeper)
-    weight = np.array([float(length) for length in exchange.lengths])
+def busy_links(topology: Topology, kind: str, exchanges: Iterable[GroupExchange]) -> Busy:
+    """How long each link is busy with some exchanges of one kind."""
+    rows = []
+    for exchange in exchanges:
+        src, dst = partners(kind, exchange.holders, exchange.keeper)
+        length = np.array([float(length) for length in exchange.lengths])
+        rows.append([src.ravel(), dst.ravel(), np.broadcast_to(length, src.shape).ravel()])
+    src, dst, weight = (np.concatenate(column) for column in zip(*rows, strict=True))
     routes = (find_routes(topology, *ends) for ends in ((src, dst), (dst, src)))
     return Busy(*(link_load(topology, paths, weight)[:, 0] for paths in routes))
 

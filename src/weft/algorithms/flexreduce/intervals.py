@@ -8,7 +8,7 @@ and so on up. Nothing has to divide anything: intervals are matched, not equal c
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -76,11 +76,13 @@ class GroupExchange(PartsMeeting):
         rows = np.arange(len(self.keeper))
         return Holding(self.starts, self.holders[rows, self.keeper].tolist())
 
-    def find(self, points: Sequence[Fraction]) -> NDArray[np.int64]:
-        """Piece that each of some ascending points of the buffer lies in."""
-        # Fractions are slow to compare, and points are many where pieces are few.
-        first = [bisect_left(points, start) for start in self.starts]
-        return np.searchsorted(first, np.arange(len(points)), side="right") - 1
+    def find(self, numbers: Mapping[Fraction, int]) -> NDArray[np.int64]:
+        """Piece that each of some numbered points of the buffer lies in; where pieces begin is among these.
+
+        Points have the numbers from 0, in their order: fractions are slow to compare.
+        """
+        first = [numbers[start] for start in self.starts]
+        return np.searchsorted(first, np.arange(len(numbers)), side="right") - 1
 
 
 def meet(group: ClusterPart, holdings: Sequence[Holding]) -> PartsMeeting:

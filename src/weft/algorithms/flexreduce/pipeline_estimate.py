@@ -51,8 +51,8 @@ class _Turn(NamedTuple):
     ----------
     stage
         Turns of one stage are served oldest piece first; those of the next one come after.
-    piece, src, dst
-        Portion, sender and receiver of each transfer.
+    src, dst
+        Sender and receiver of each transfer, as their places in a table of all portions at all ranks.
     routes
         Their paths.
     busy
@@ -62,7 +62,6 @@ class _Turn(NamedTuple):
     """
 
     stage: int
-    piece: NDArray[np.int64]
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
     routes: ExchangePaths
@@ -119,7 +118,7 @@ def _pass(plan: PortionPlan, turns: list[_Turn], rounds: float) -> _Passing:
     for turn in turns:
         busy[turn.stage] += turn.busy
     arrives, finish = np.full((stages, links), np.inf), np.zeros((stages, links))
-    first, last = (np.zeros((len(plan.exchanges[-1].starts), plan.topology.ranks)) for _ in range(2))
+    first, last = (np.zeros(_places(plan)) for _ in range(2))
     queued, done = np.zeros(links), np.zeros(links)
     # Turns come in the order of their stages.
     for stage, same in groupby(turns, key=lambda turn: turn.stage):
@@ -128,29 +127,34 @@ def _pass(plan: PortionPlan, turns: list[_Turn], rounds: float) -> _Passing:
         wait = queued if back else np.zeros(links)
         complete = np.zeros(links)
         for turn in mine:
-            turn.routes.lift(complete, last[turn.piece, turn.src])
-            start = first[turn.piece, turn.src]
+            turn.routes.lift(complete, last[turn.src])
+            start = first[turn.src]
             turn.routes.reach(arrives[stage], start, wait)
             passed = np.maximum(start, turn.routes.most(wait))
-            _lift(first, turn.piece, turn.dst, passed + turn.passage)
+            _lift(first, turn.dst, passed + turn.passage)
         used = busy[stage] > 0
         done = np.where(used, np.maximum(done, np.where(used, arrives[stage], 0.0)) + busy[stage], done)
         finish[stage] = np.where(used, done, 0.0)
         for turn in mine:
             arrived = turn.routes.most(finish[stage] - busy[stage] / rounds) + turn.passage
-            _lift(last, turn.piece, turn.dst, arrived)
+            _lift(last, turn.dst, arrived)
         # With levels, what is on its way back waits for a link that got more than it could carry so far. A
         # ring's link gets what the one before it carries.
         if len(plan.kinds) > 1 and not back:
             for turn in mine if plan.kinds[stage] == RING else ():
-                turn.routes.lift(complete, last[turn.piece, turn.src])
+                turn.routes.lift(complete, last[turn.src])
             queued = np.where(used & (done > complete), done, queued)
     return _Passing(busy, arrives, finish)
 
 
-def _lift(table: Floats, piece: NDArray[np.int64], rank: NDArray[np.int64], value: Floats) -> None:
+def _places(plan: PortionPlan) -> int:
+    """Length of a table of all portions at all ranks."""
+    return len(plan.exchanges[-1].starts) * plan.topology.ranks
+
+
+def _lift(table: Floats, place: NDArray[np.int64], value: Floats) -> None:
     """Lift entries of a table in place; each piece has one sender and one receiver at most in a group."""
-    table[piece, rank] = np.maximum(table[piece, rank], value)
+    table[place] = np.maximum(table[place], value)
 
 
 def _overtaking(passing: _Passing, pieces: int) -> Floats:
@@ -169,11 +173,11 @@ def _overtaking(passing: _Passing, pieces: int) -> Floats:
 
 def _remaining(plan: PortionPlan, turns: list[_Turn]) -> list[Floats]:
     """Seconds that a round alone still takes after each transfer has arrived."""
-    after = np.zeros((len(plan.exchanges[-1].starts), plan.topology.ranks))
+    after = np.zeros(_places(plan))
     found = []
     for turn in reversed(turns):
-        found.append(after[turn.piece, turn.dst])
-        _lift(after, turn.piece, turn.src, turn.passage + found[-1])
+        found.append(after[turn.dst])
+        _lift(after, turn.src, turn.passage + found[-1])
     return found[::-1]
 
 
@@ -197,19 +201,20 @@ def _turns(plan: PortionPlan, size_bytes: int, rounds: float) -> Iterator[_Turn]
         load = load + busy if kind == DIRECT and stage == before else busy
         before = stage
         passage = routes.most(load) / rounds + routes.total(plan.topology.latency_ps) / units.PS_PER_S
-        yield _Turn(number if plan.kinds == (RING,) else stage, piece, src, dst, routes, busy, passage)
+        at, place = number if plan.kinds == (RING,) else stage, piece * plan.topology.ranks
+        yield _Turn(at, place + src, place + dst, routes, busy, passage)
 
 
 def _level_rows(plan: PortionPlan, level: int) -> list[tuple[NDArray[np.int64], ...]]:
     """Piece, sender and receiver of all transfers of a level, turn by turn."""
-    points = plan.exchanges[-1].starts
+    points = len(plan.exchanges[-1].starts)
     found: dict[int, list[tuple[NDArray[np.int64], ...]]] = {}
     for exchange in plan.exchanges:
         if exchange.group.height != level + 1:
             continue
-        place = exchange.find(points)
+        place = exchange.find(plan.numbers)
         src, dst = partners(plan.kinds[level], exchange.holders[place], exchange.keeper[place])
-        piece = np.arange(len(points))
+        piece = np.arange(points)
         for turn in range(len(src)):
             found.setdefault(turn, []).append((piece, src[turn], dst[turn]))
     return [

@@ -62,15 +62,17 @@ class PortionPlan:
         return self.kinds[group.height - 1]
 
     @cached_property
+    def numbers(self) -> dict[Fraction, int]:
+        """Number of each piece of the whole cluster's exchange, by where it begins."""
+        return {start: number for number, start in enumerate(self.exchanges[-1].starts)}
+
+    @cached_property
     def stages(self) -> list[Busy]:
         """How long each link is busy at each level, lowest first."""
-        links = self.topology.links
-        stages = [Busy(np.zeros(links), np.zeros(links)) for _ in self.kinds]
+        levels: list[list[GroupExchange]] = [[] for _ in self.kinds]
         for exchange in self.exchanges:
-            busy = busy_links(self.topology, self.kind(exchange.group), exchange)
-            for total, more in zip(stages[exchange.group.height - 1], busy, strict=True):
-                total += more
-        return stages
+            levels[exchange.group.height - 1].append(exchange)
+        return [busy_links(self.topology, *level) for level in zip(self.kinds, levels, strict=True)]
 
     @cached_property
     def busiest(self) -> float:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_ROUNDING: Final = 1e-9
+"""Share of a time that computing it in floating point may be wrong by."""
+
 _SLACK: Final = 1e-4
 """Share of the best time that is given up for shorter phases."""
 
@@ -105,6 +108,34 @@ def balance(
     ]
     shares = minimise(phases, parts, Term(both, fixed - busiest * (1 + _SLACK)))
     return round_shares(shares.tolist())
+
+
+def are_best(busy: NDArray[np.float64], fixed: NDArray[np.float64], shares: NDArray[np.float64]) -> bool:
+    """Whether shares are seen, without a solver, to keep the busiest link busy as short as possible.
+
+    The mean over some links bounds the busiest link from below, whatever the shares are, and is smallest if
+    one part keeps everything. Taken over the links that are busiest now, that is as long as they are busy
+    wherever parts are alike, as on a torus. False says only that this bound does not show it.
+
+    Parameters
+    ----------
+    busy
+        Seconds per byte that each link (row) is busy if one part (column) keeps everything.
+    fixed
+        Seconds per byte that each link is busy anyway.
+    shares
+        Of the parts; they sum to one.
+
+    Examples
+    --------
+    >>> ring = np.ones((3, 3)) - np.eye(3)
+    >>> are_best(ring, np.zeros(3), np.full(3, 1 / 3)), are_best(ring, np.zeros(3), np.array([0.5, 0.5, 0]))
+    (True, False)
+    """
+    seconds = busy @ shares + fixed
+    least = float(seconds.max()) * (1 - _ROUNDING)
+    busiest = seconds >= least
+    return bool(busy[busiest].mean(axis=0).min() + fixed[busiest].mean() >= least)
 
 
 def balance_groups(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weft import limits
+from weft.algorithms.forest.rotated import make_rotated
 from weft.algorithms.forest.timetable import (
     Clock,
     Timetable,
@@ -36,7 +37,6 @@ from weft.algorithms.forest.timetable import (
 from weft.bounds.tree_columns import (
     DEPTH_PRICE,
     TREE_COLLECTIVES,
-    TreeColumns,
     find_centres,
     find_radius,
     grow_trees,
@@ -47,6 +47,7 @@ from weft.schedule import ScheduleBuilder, passes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from weft.bounds.tree_columns import TreeColumns
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -77,10 +78,25 @@ _STEEP_DEPTH_PRICE: Final = 0.2
 """Links that all trees which would be wanted cross, on networks with switches, beyond which trees are few for
 their depth. Then no more than so many links count for each transfer, and this price keeps trees shallow."""
 
+_FEW_RANKS: Final = 128
+_SLOW_RANKS: Final = 512
+_SLOW_ROWS: Final = 1 << 21
+_SLOW_DEPTH_PRICE: Final = 0.3
+"""Ranks between which trees are many and shallow where switched links differ in speed, and their transfers at
+most: a chunk takes long on slow links, and only smaller chunks fill the pipeline sooner."""
+
+_ROTATED_RANKS: Final = 512
+_ROTATED_UNEVEN_RANKS: Final = 32
+"""Ranks beyond which trees are copied to all groups of ranks that are alike, and those where switched links
+differ in speed."""
+
 _SLACK: Final = 2
 """Links that a root may be farther from the middle of the network than need be."""
 
 _FEWEST_PASSES: Final = 6
+_MANY_HOPS: Final = 1 << 21
+_PASSES_OF_MANY: Final = 2
+"""Passes over the timetable at least, and over one of more hops than so many: the second gains most."""
 
 _ROOM: Final = 4
 _HARDLY_LONGER: Final = 1.04
@@ -274,8 +290,26 @@ def _by_trees(
     roots = find_centres(topology, _SLACK) if collective == "all_reduce" else np.array([root], np.int32)
     halves = TREE_COLLECTIVES[collective]
     count = _tree_count(topology, sum(halves), trees, size_bytes)
+    if collective == "all_reduce" and trees is None:
+        most = _rotated_trees(topology, size_bytes)
+        rotated = make_rotated(topology, roots, most, size_bytes) if most else None
+        if rotated is not None:
+            builder = ScheduleBuilder(topology, collective, NAME, chunks=len(rotated[0].trees))
+            return _write(builder, *rotated)
     builder = ScheduleBuilder(topology, collective, NAME, chunks=count, root=root)
     return _schedule(builder, roots, halves, size_bytes)
+
+
+def _rotated_trees(topology: Topology, size_bytes: int | None) -> int:
+    """Trees at most, copies for all other ranks included; 0 where each tree is better grown by itself.
+
+    Many trees over switches take long to grow, and slow links long to fill with chunks one after the other.
+    """
+    uneven = int(topology.bandwidth.min()) < int(topology.bandwidth.max())
+    if topology.direct or topology.ranks <= (_ROTATED_UNEVEN_RANKS if uneven else _ROTATED_RANKS):
+        return 0
+    cheap = min(_useful(size_bytes), _SLOW_ROWS // (2 * (topology.ranks - 1)))
+    return cheap if topology.ranks <= cheap else 0
 
 
 def _tree_count(topology: Topology, halves: int, trees: int | None, size_bytes: int | None) -> int:
@@ -288,11 +322,18 @@ def _tree_count(topology: Topology, halves: int, trees: int | None, size_bytes: 
     if trees is not None:
         return trees
     wanted, hops = _wanted(topology)
-    if _is_crowded(topology, halves):
+    rows = _ROWS
+    if _has_slow_links(topology):
+        wanted, hops, rows = _MOST, min(hops, _FEWER_HOPS), _SLOW_ROWS
+    elif _is_crowded(topology, halves):
         hops = min(hops, _FEWER_HOPS)
-    cheap = max(_ROWS // (edges * hops), min(_FEWEST // hops, _MOST_ROWS // (edges * hops)), 1)
-    useful = _MOST if size_bytes is None else max(_FEWEST_CHUNKS, size_bytes // _LEAST_CHUNK_BYTES)
-    return min(wanted, cheap, useful, _MOST)
+    cheap = max(rows // (edges * hops), min(_FEWEST // hops, _MOST_ROWS // (edges * hops)), 1)
+    return min(wanted, cheap, _useful(size_bytes))
+
+
+def _useful(size_bytes: int | None) -> int:
+    """Trees at most, so that a chunk of a buffer whose size is known is not too small."""
+    return _MOST if size_bytes is None else min(_MOST, max(_FEWEST_CHUNKS, size_bytes // _LEAST_CHUNK_BYTES))
 
 
 def _wanted(topology: Topology) -> tuple[int, int]:
@@ -309,23 +350,37 @@ def _is_crowded(topology: Topology, halves: int) -> bool:
     return not topology.direct and trees * hops * halves * (topology.ranks - 1) > _CROWDED
 
 
+def _has_slow_links(topology: Topology) -> bool:
+    """Whether a switched network has links of several speeds, such as boxes of GPUs behind their NICs."""
+    uneven = int(topology.bandwidth.min()) < int(topology.bandwidth.max())
+    return not topology.direct and uneven and _FEW_RANKS < topology.ranks <= _SLOW_RANKS
+
+
 def _schedule(
     builder: ScheduleBuilder, roots: NDArray[np.int32], halves: tuple[bool, bool], size_bytes: int | None
 ) -> Schedule:
     topology = builder.topology
     sweeps = 6 if topology.ranks <= 64 else int(topology.direct)
-    depth_price = _STEEP_DEPTH_PRICE if _is_crowded(topology, sum(halves)) else DEPTH_PRICE
+    depth_price = DEPTH_PRICE
+    if _has_slow_links(topology):
+        depth_price = _SLOW_DEPTH_PRICE
+    elif _is_crowded(topology, sum(halves)):
+        depth_price = _STEEP_DEPTH_PRICE
     grown, _ = grow_trees(topology, roots, halves, builder.chunks, sweeps, depth_price)
     timetable = _fit(topology, grown, size_bytes)
-    busiest = busiest_ticks(topology, timetable.trees, make_clock(topology))
-    builder.note(f"{len(grown)} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all")
+    return _write(builder, timetable, busiest_ticks(topology, timetable.trees, make_clock(topology)))
+
+
+def _write(builder: ScheduleBuilder, timetable: Timetable, busiest: int) -> Schedule:
+    trees = len(timetable.trees)
+    builder.note(f"{trees} trees, {busiest} ticks of the busiest link, {timetable.ticks} in all")
     return make_schedule(builder, timetable)
 
 
 def _fit(topology: Topology, grown: TreeColumns, size_bytes: int | None) -> Timetable:
     """Timetable for a size, or else for any: with room for latency, if that makes it hardly longer."""
     hops = int(grown.count_links(topology.links).sum())
-    rounds = max(_FEWEST_PASSES, _WORK // hops)
+    rounds = max(_FEWEST_PASSES if hops <= _MANY_HOPS else _PASSES_OF_MANY, _WORK // hops)
     chunk_bytes = None if size_bytes is None else size_bytes / len(grown)
     clock = make_clock(topology, chunk_bytes)
     tight = make_timetable(topology, grown, clock, passes=rounds)

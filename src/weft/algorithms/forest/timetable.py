@@ -129,11 +129,26 @@ def make_timetable(topology: Topology, trees: TreeColumns, clock: Clock, *, pass
         How often to go over all transfers, alternately forward and backward in time.
     """
     floor = busiest_ticks(topology, trees, clock)
+    ends = (topology.link_src, topology.link_dst)
+    return fit_routes(topology.nodes, *ends, trees, clock, floor=floor, passes=passes)
+
+
+def fit_routes(
+    nodes: int,
+    src: NDArray[np.int32],
+    dst: NDArray[np.int32],
+    trees: TreeColumns,
+    clock: Clock,
+    *,
+    floor: int,
+    passes: int,
+) -> Timetable:
+    """Do what `make_timetable` does, on links from `src` to `dst`; none is shorter than `floor` ticks."""
     ticks, up_start, down_start, root, up, down, offsets, links = _core.schedule_trees(
-        nodes=topology.nodes,
-        ranks=topology.ranks,
-        src=topology.link_src,
-        dst=topology.link_dst,
+        nodes=nodes,
+        ranks=trees.up.shape[1],
+        src=src,
+        dst=dst,
         root=trees.root,
         up=trees.up.ravel(),
         down=trees.down.ravel(),

@@ -25,11 +25,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from weft import limits, units
-from weft.algorithms.multitree.growth import grow_trees
+from weft.algorithms.multitree.growth import LARGE, grow_trees
+from weft.bounds.tree_columns import find_twins
 from weft.errors import InputError
 from weft.schedule import Op, ScheduleBuilder, passes
 
 if TYPE_CHECKING:
+    from weft.algorithms.multitree.growth import Trees
     from weft.schedule import Schedule
     from weft.topology import Topology
 
@@ -73,22 +75,7 @@ def all_gather(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     the farthest two ranks' distance, which on all tori and hypercubes tried, and most meshes, is what it is.
     Building a torus of 1024 ranks takes 0.2 CPU s, a fat-tree some seconds.
     """
-    if not 1 <= trees_per_root <= limits.MAX_TREES_PER_ROOT:
-        msg = f"{NAME}: trees_per_root is {trees_per_root}, expected 1..{limits.MAX_TREES_PER_ROOT}"
-        raise InputError(msg)
-    chunks = topology.ranks * trees_per_root
-    limits.check(f"{NAME}: transfers", chunks * (topology.ranks - 1), limits.MAX_TRANSFERS)
-    builder = ScheduleBuilder(topology, "all_gather", NAME, chunks=chunks)
-    trees = grow_trees(topology, trees_per_root, paper_order=paper_order)
-    builder.add(
-        step=trees.step, chunk=trees.tree, src=trees.parent, dst=trees.child, op=Op.COPY, route=trees.route
-    )
-    builder.note(f"trees grown {trees.way}")
-    left_out = topology.links - len(trees.usage.links)
-    if left_out:
-        slowest = units.human_bandwidth(int(trees.usage.topology.bandwidth.min()))
-        builder.note(f"{left_out} of {topology.links} links left out, slower than {slowest}")
-    return builder.build((trees.route_offsets, trees.route_links))
+    return _gather(topology, _grow(topology, trees_per_root, paper_order=paper_order))
 
 
 def reduce_scatter(topology: Topology, *, trees_per_root: int = 1, paper_order: bool = False) -> Schedule:
@@ -114,8 +101,8 @@ def reduce_scatter(topology: Topology, *, trees_per_root: int = 1, paper_order: 
     -----
     Cost: as `all_gather`.
     """
-    gather = all_gather(topology.transpose(), trees_per_root=trees_per_root, paper_order=paper_order)
-    return passes.reverse(gather)
+    trees = _grow(topology.transpose(), trees_per_root, paper_order=paper_order)
+    return passes.reverse(_gather(topology.transpose(), trees))
 
 
 def all_reduce(topology: Topology, *, trees_per_root: int = 1, paper_order: bool = False) -> Schedule:
@@ -141,6 +128,38 @@ def all_reduce(topology: Topology, *, trees_per_root: int = 1, paper_order: bool
     -----
     Cost: twice `all_gather`.
     """
-    scatter = reduce_scatter(topology, trees_per_root=trees_per_root, paper_order=paper_order)
-    gather = all_gather(topology, trees_per_root=trees_per_root, paper_order=paper_order)
+    trees = _grow(topology, trees_per_root, paper_order=paper_order)
+    twins = find_twins(topology)
+    turned = topology.transpose()
+    if len(trees.step) >= LARGE and len(twins):
+        # The same trees over the cables' other directions do as well as others that take seconds to grow.
+        back = trees._replace(route_links=twins[trees.route_links])
+    else:
+        back = _grow(turned, trees_per_root, paper_order=paper_order)
+    scatter, gather = passes.reverse(_gather(turned, back)), _gather(topology, trees)
     return passes.compose(scatter, gather, "all_reduce")
+
+
+def _grow(topology: Topology, trees_per_root: int, *, paper_order: bool) -> Trees:
+    """Grow the trees of an all-gather, if they are not too many."""
+    if not 1 <= trees_per_root <= limits.MAX_TREES_PER_ROOT:
+        msg = f"{NAME}: trees_per_root is {trees_per_root}, expected 1..{limits.MAX_TREES_PER_ROOT}"
+        raise InputError(msg)
+    transfers = topology.ranks * trees_per_root * (topology.ranks - 1)
+    limits.check(f"{NAME}: transfers", transfers, limits.MAX_TRANSFERS)
+    return grow_trees(topology, trees_per_root, paper_order=paper_order)
+
+
+def _gather(topology: Topology, trees: Trees) -> Schedule:
+    """All-gather down trees that were grown on a topology, or on one that is alike."""
+    chunks = len(trees.step) // (topology.ranks - 1)
+    builder = ScheduleBuilder(topology, "all_gather", NAME, chunks=chunks)
+    builder.add(
+        step=trees.step, chunk=trees.tree, src=trees.parent, dst=trees.child, op=Op.COPY, route=trees.route
+    )
+    builder.note(f"trees grown {trees.way}")
+    left_out = topology.links - len(trees.usage.links)
+    if left_out:
+        slowest = units.human_bandwidth(int(trees.usage.topology.bandwidth.min()))
+        builder.note(f"{left_out} of {topology.links} links left out, slower than {slowest}")
+    return builder.build((trees.route_offsets, trees.route_links))

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 _TRIES: Final = 4
 """Seeds of growth by need: steps differ by one or two."""
 
-_LARGE: Final = 1 << 16
-"""From so many edges on, one seed must do."""
+LARGE: Final = 1 << 16
+"""From so many edges on, one seed must do, and both halves of an all-reduce may use the same trees."""
 
 _WORTH: Final = 1.01
 """Slower links and finer units must bring this much: the more chunks in a step, the vaguer its length."""
@@ -105,7 +105,7 @@ def grow_trees(topology: Topology, trees_per_root: int, *, paper_order: bool = F
     """
     if paper_order:
         return _grow_by_turns(use_all(topology), trees_per_root, paper_order=True)
-    first, *others = ways_to_use(topology, fine=_edges(topology, trees_per_root) < _LARGE)
+    first, *others = ways_to_use(topology, fine=_edges(topology, trees_per_root) < LARGE)
     best = _grow_over(first, trees_per_root)
     if not others:
         return best
@@ -160,7 +160,7 @@ def _grow_over(usage: Usage, trees_per_root: int) -> Trees:
 
 def _grow_in_turn(usage: Usage, trees_per_root: int) -> Iterator[Trees]:
     topology = usage.topology
-    large = _edges(topology, trees_per_root) >= _LARGE
+    large = _edges(topology, trees_per_root) >= LARGE
     if topology.direct:
         shapes = [topology.grid.shape] if topology.grid else []
         for shape in (*shapes, (topology.ranks,)):

@@ -24,10 +24,12 @@ from weft.runtime.resources import close_on_error
 if TYPE_CHECKING:
     from weft.runtime.bootstrap.name_resolution import Where
 
-_SHORTEST_PAUSE_S: Final = 0.02
+_SHORTEST_PAUSE_S: Final = 0.004
+"""Ranks start together, so that one which finds nobody listening yet has little to wait for."""
+
 _LONGEST_PAUSE_S: Final = 0.5
 _ANSWERED_PAUSE_S: Final = 0.1
-"""Longest pause after an attempt that a listener answered; the other one is for none."""
+"""Longest pause after an attempt that was answered, if only by a refusal: the other one is for silence."""
 
 _FIRST_CONNECT_S: Final = 0.5
 """The kernel repeats a connection request that was dropped after a second; a new attempt is sooner."""
@@ -55,10 +57,10 @@ class RetryPauses:
             The one that has failed; None if the network did not even let it begin.
         """
         longest = _LONGEST_PAUSE_S
-        if attempt is not None and attempt.connected:
-            longest = _ANSWERED_PAUSE_S
-        elif attempt is not None and time.monotonic() >= attempt.deadline:
+        if attempt is not None and not attempt.connected and time.monotonic() >= attempt.deadline:
             self.connect_s = min(2 * self.connect_s, limits.MAX_UNPROVEN_SECONDS)
+        elif attempt is not None:
+            longest = _ANSWERED_PAUSE_S
         pause = min(self._pause_s, longest)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - nobody gains by guessing it

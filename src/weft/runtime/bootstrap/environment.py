@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import stat
+import string
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
@@ -33,6 +34,8 @@ LOOPBACK: Final = "127.0.0.1"
 _HOW_TO_START: Final = "start the script with 'weft run -n 4 script.py', or under torchrun, mpirun or srun"
 _LONGEST_VALUE: Final = 255
 _LARGEST_PORT: Final = 65_535
+_MOST_DIGITS: Final = 9
+_HEXADECIMAL: Final = frozenset(string.hexdigits)
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,7 @@ def _text(said: Mapping[str, str], name: str) -> str | None:
 def _number(said: Mapping[str, str], name: str, least: int, most: int) -> int:
     text = said[name]
     # int() takes signs, blanks, underscores and other alphabets' digits, which no launcher writes.
-    value = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
+    value = int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else -1
     if not least <= value <= most:
         raise InputError(f"{name}={text[:40]!r}: expected a whole number from {least} to {most}")
     return value
@@ -320,7 +323,7 @@ def _secret(said: Mapping[str, str]) -> bytes | None:
 
 def _parse_secret(text: str, source: str) -> bytes:
     # The text itself is in no message: messages end up in logs.
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", text.strip()):
+    if len(text.strip()) != 2 * SECRET_BYTES or not _HEXADECIMAL.issuperset(text.strip()):
         raise InputError(f"{source}: expected 64 hexadecimal digits, as 'openssl rand -hex 32' prints them")
     return bytes.fromhex(text.strip())
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+import string
+from contextlib import suppress
+from typing import Any, Final
 
 from weft.runtime.foreign_calls import call_within
 
 Where = tuple[int, Any]
 """Family and socket address."""
+
+_ADDRESS: Final = frozenset(string.ascii_letters + string.digits + ".:%_-")
+"""Characters that addresses are written with, those with the name of an interface too; names are as well."""
 
 
 def look_up(name: str, port: int, timeout: float, *, listens: bool = False) -> list[Where]:
@@ -25,10 +30,10 @@ def look_up(name: str, port: int, timeout: float, *, listens: bool = False) -> l
         There is no such name.
     """
     flags = socket.AI_PASSIVE if listens else 0
-    try:
-        return _ask(name, port, flags | socket.AI_NUMERICHOST)
-    except OSError:
-        pass  # it is no address, so it is a name
+    if name and _ADDRESS.issuperset(name):
+        with suppress(OSError):  # it is no address, so it is a name
+            # As bytes: Python would load its tables for names of other alphabets to encode text.
+            return _ask(name.encode("ascii"), port, flags | socket.AI_NUMERICHOST)
     try:
         return call_within(timeout, f"look up {name}", lambda: _ask(name, port, flags))
     except TimeoutError:
@@ -36,7 +41,7 @@ def look_up(name: str, port: int, timeout: float, *, listens: bool = False) -> l
         raise TimeoutError(msg) from None
 
 
-def _ask(name: str, port: int, flags: int) -> list[Where]:
+def _ask(name: str | bytes, port: int, flags: int) -> list[Where]:
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=flags)
     except UnicodeError as error:

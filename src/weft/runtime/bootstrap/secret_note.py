@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -128,6 +127,8 @@ class FileExchange:
     def _folder(self) -> Path:
         if runtime := os.environ.get("XDG_RUNTIME_DIR"):
             return Path(runtime)
+        import tempfile  # not at the top: most ranks are given their secret
+
         return Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")
 
     @contextmanager

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
 from weft.errors import RuntimeFailure
 from weft.runtime.buffers import Buffer
+from weft.runtime.extension import _runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from weft.runtime.recovery import Recovery, Survivors
     from weft.schedule import Schedule
     from weft.topology import Topology
+
+KEPT_OPERATIONS: Final = 1024
+"""Operations that the flight recorder has of each communicator."""
 
 _LONGEST_NAME: Final = 40
 
@@ -149,6 +154,13 @@ class Engine(ABC, Generic[B]):
     """Operations that all ranks had completed before they were connected as they are now."""
     members: Sequence[Member]
 
+    @cached_property
+    def operations(self) -> _runtime.OperationRing:
+        """The latest operations, of which the last may be under way."""
+        ring = _runtime.OperationRing(KEPT_OPERATIONS)
+        ring.resume(self.done_before)
+        return ring
+
     @property
     def identity(self) -> str:
         """What all ranks of this communicator know it by, and no other communicator has; empty if nothing."""
@@ -202,13 +214,13 @@ class Engine(ABC, Generic[B]):
             If it cannot be done; every later one then fails alike.
         """
 
-    def shortcut(self, prepared: Prepared, flat: B, op: str) -> Callable[[Any, float], bool] | None:  # noqa: ARG002
-        """The same operation in place on other arrays of the same size and type, within so many seconds.
-
-        False if an array cannot be worked on as it lies; nothing has happened then. None if there is no
-        shorter way than `run`.
-        """
+    def repeatable(self, prepared: Prepared, flat: B, op: str) -> _runtime.RepeatedOperation | None:  # noqa: ARG002
+        """The same operation in place, for arrays of its size and type; None if only `run` can do it."""
         return None
+
+    def fail_repeated(self, ending: _runtime.OperationResult, wait: float) -> NoReturn:
+        """Raise the failure of the latest operation, which was repeated."""
+        raise NotImplementedError
 
     @abstractmethod
     def split(

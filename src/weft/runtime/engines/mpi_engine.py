@@ -2,10 +2,14 @@
 
 MPI makes progress only while it is called, and its waits have no end; so requests are tested in a loop, with
 a deadline, first eagerly and then with longer and longer naps.
+
+MPI may write to the memory of a receive until the receive is over, long after the operation that started it
+has failed: what is still open then is cancelled, or its memory is never freed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -77,6 +81,7 @@ class MpiEngine(MessagingEngine[Flat]):
             raise TimedOut("init", timeout, hint=_INIT_HINT)
         gathered = own.Iallgather(_encode_member(comm.rank), records)
         if not _test_until(gathered.Test, deadline):
+            _keep_for_good([gathered])
             raise TimedOut("init", timeout, hint=_INIT_HINT)
         members = [_decode_member(record.tobytes()) for record in records.reshape(comm.size, -1)]
         super().__init__(members, comm.rank, MpiChannel(mpi, own))
@@ -117,7 +122,8 @@ class MpiChannel:
         self._mpi, self._comm = mpi, comm
         self._left: set[int] = set()
         # MPI may write to a receive's memory, or read a send's, for as long as that is not over: so it stays.
-        self._open: dict[int, tuple[int, list[Any]]] = {}
+        self._sends: dict[int, tuple[int, list[Any]]] = {}
+        self._receives: dict[int, tuple[int, list[Any]]] = {}
 
     def start(self, moves: Sequence[Move]) -> Sequence[tuple[int, list[Any]]]:
         """Start sends and receives; for each its peer and requests."""
@@ -128,7 +134,7 @@ class MpiChannel:
             parts = range(0, data.nbytes, LARGEST)
             requests = [begin([data[at : at + LARGEST], self._mpi.BYTE], peer, _DATA) for at in parts]
             started.append((peer, requests))
-            self._open[id(started[-1])] = started[-1]
+            (self._sends if sends else self._receives)[id(started[-1])] = started[-1]
         return started
 
     def wait(self, handle: tuple[int, list[Any]], deadline: float) -> None:
@@ -145,7 +151,8 @@ class MpiChannel:
 
         if not _test_until(over, deadline):
             raise OperationFailure(FailureKind.LATE, peer)
-        del self._open[id(handle)]
+        if self._sends.pop(id(handle), None) is None:
+            del self._receives[id(handle)]
 
     def write(self, words: tuple[int, int]) -> Bytes:
         """Two numbers as bytes."""
@@ -161,8 +168,22 @@ class MpiChannel:
         words = self.write((failure.kind, failure.rank))
         others = [rank for rank in range(self._comm.size) if rank != self._comm.rank]
         requests = [self._comm.Isend([words, self._mpi.BYTE], rank, _FAREWELL) for rank in others]
-        self._open[id(requests)] = (self._comm.rank, requests)
+        self._sends[id(requests)] = (self._comm.rank, requests)
         _test_until(lambda: self._mpi.Request.Testall(requests), time.monotonic() + FAREWELL_S)
+        self._abandon()
+
+    def _abandon(self) -> None:
+        """Cancel what is to be received, and keep the memory of what cannot be ended.
+
+        A receive whose message has begun to come cannot be cancelled, nor can a send, since MPI 4.0.
+        """
+        received = [request for _, requests in self._receives.values() for request in requests]
+        for request in received:
+            request.Cancel()
+        sent = [request for _, requests in self._sends.values() for request in requests]
+        _keep_for_good([request for request in received + sent if not request.Test()])
+        self._sends.clear()
+        self._receives.clear()
 
     def _listen(self) -> None:
         """Hear from a rank that has given up or left."""
@@ -176,6 +197,16 @@ class MpiChannel:
             self._left.add(teller)  # but what it has sent before may still be on its way
         else:
             raise heard((kind, rank), teller, self._comm.rank)
+
+
+def _keep_for_good(requests: Sequence[Any]) -> None:
+    """Keep requests, and with them the memory that they read or write, until the process has ended.
+
+    MPI is finalized when Python has freed all that modules hold, and makes progress then: a list of a module
+    would not keep them long enough.
+    """
+    for request in requests:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(request))
 
 
 def _test_until(over: Callable[[], bool], deadline: float) -> bool:

@@ -88,7 +88,6 @@ class NativeEngine(Engine[Flat]):
         self.control_plane = control_plane
         self._transport, self.members, self._arena = transport, members, arena
         self._scratch: NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._now: Prepared | None = None
         self._watch()
 
     @staticmethod
@@ -165,7 +164,6 @@ class NativeEngine(Engine[Flat]):
 
     def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
-        self._now = prepared
         script: _runtime.Script = prepared.script
         needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
         if self._scratch.nbytes < needed:
@@ -196,9 +194,9 @@ class NativeEngine(Engine[Flat]):
             warnings.warn(msg, RuntimeWarning, stacklevel=2)
             return np.empty(size_bytes, np.uint8)
 
-    def shortcut(self, prepared: Prepared, flat: Flat, op: str) -> Callable[[Any, float], bool]:
-        """The same operation in place on other arrays, without looking at them in Python."""
-        repeated = _runtime.RepeatedOperation(
+    def repeatable(self, prepared: Prepared, flat: Flat, op: str) -> _runtime.RepeatedOperation:
+        """The same operation in place, for other arrays of the same size and type."""
+        return _runtime.RepeatedOperation(
             self._transport.executor,
             prepared.script,
             prepared.fingerprint,
@@ -207,18 +205,11 @@ class NativeEngine(Engine[Flat]):
             flat.nbytes > _LARGE,
             flat.dtype,
             op,
-        ).run
+        )
 
-        def run(array: Any, wait: float) -> bool:
-            self._now = prepared
-            done = repeated(array, int(wait * 1000) or 1)
-            if done is True:
-                return True
-            if isinstance(done, _runtime.OperationResult):
-                self._fail(done, prepared, wait)
-            return False
-
-        return run
+    def fail_repeated(self, ending: _runtime.OperationResult, wait: float) -> NoReturn:
+        """Raise the failure of the latest operation, which was repeated."""
+        self._fail(ending, self.operations.latest, wait)
 
     @property
     def _connection_counts(self) -> NDArray[np.int32]:
@@ -390,14 +381,15 @@ class NativeEngine(Engine[Flat]):
         self._transport.executor.on_wait(tell)
 
     def _tell_wait(self, found: _runtime.Waiting) -> None:
-        waiting, prepared = self._explain(found), self._now
+        waiting, prepared = self._explain(found), self.operations.latest
         what = "an operation" if prepared is None else self._name(prepared)
         job_rank = self.job_ranks[self.rank]
         in_job = "" if job_rank == self.rank else f" (rank {job_rank} of the job)"
         _log.warning("rank %d%s: %s %s", self.rank, in_job, what, waiting)
 
     def _explain(self, found: _runtime.Waiting) -> AwaitedPeer:
-        step = None if self._now is None else _step(self._now, found.row)
+        latest = self.operations.latest
+        step = None if latest is None else _step(latest, found.row)
         return AwaitedPeer(self.members[found.rank], found.seconds, found.silent_ms / 1000, step)
 
     def _check_losses(self, ranks: Sequence[int]) -> None:

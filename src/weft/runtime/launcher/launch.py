@@ -127,7 +127,7 @@ def launch(
     seats
         One for each rank; by default all are started here.
     marked
-        Whether lines have the rank in front, and tracebacks that follow from another rank's are cut.
+        Whether lines have the rank in front, and tracebacks that follow from or repeat another's are cut.
     attempt
         How often this job was started before.
     keep_going
@@ -312,7 +312,7 @@ class _Job:
         self._selector.register(started.pidfd, selectors.EVENT_READ, started)
         assert process.stdout is not None
         assert process.stderr is not None
-        shown, tracebacks = (rank, TracebackFilter(self._tracebacks)) if self._marked else (None, None)
+        shown, tracebacks = (rank, TracebackFilter(self._tracebacks, rank)) if self._marked else (None, None)
         for output in (
             RankOutput(process.stdout, self._out, shown),
             RankOutput(process.stderr, self._err, shown, tracebacks),

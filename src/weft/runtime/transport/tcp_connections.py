@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, NoReturn
 
 import msgspec
 
-from weft import limits
+from weft import limits, units
 from weft.errors import InputError, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.dialer import Dialer, Refused, RetryPauses
 from weft.runtime.bootstrap.handshake import Gone, Hello, ProtocolError, hash_scope
@@ -46,6 +46,12 @@ HEARTBEATS: Final = -1
 """Purpose of a connection; 0 and more number the connections that data goes over."""
 
 _TOKEN_BYTES: Final = 32
+_TCP_NOTSENT_LOWAT: Final = 25
+"""Of Linux; Python 3.11 has no name for it."""
+
+_UNSENT_BYTES: Final = 128 << 10
+_LEAST_UNSENT: Final = 4 << 10
+_MOST_UNSENT: Final = 64 << 20
 _SCOPE: Final = "data"
 _TICK_S: Final = 0.05
 _UNREACHABLE_S: Final = 1.0
@@ -131,6 +137,30 @@ def _listen(address: str, timeout: float, said_by: str, remedy: str) -> socket.s
         raise InputError(f"{said_by}: {address}: {error.strerror}; {remedy}") from error
 
 
+def find_unsent_bytes() -> int:
+    """Return how many bytes may wait in a socket to another machine: what ``WEFT_UNSENT`` says, else 128 KiB.
+
+    What waits there has its turn before anything more urgent that becomes ready meanwhile. A fast network
+    sends 128 KiB in no time; a slow one is better off with less.
+
+    Raises
+    ------
+    InputError
+        If the variable is no size of at least 4 KiB.
+    """
+    said = os.environ.get("WEFT_UNSENT")
+    if said is None:
+        return _UNSENT_BYTES
+    try:
+        size = units.parse_size(said)
+    except InputError as error:
+        raise InputError(f"WEFT_UNSENT: {error}") from error
+    if not _LEAST_UNSENT <= size <= _MOST_UNSENT:
+        expected = f"{_LEAST_UNSENT >> 10}KiB to {_MOST_UNSENT >> 20}MiB"
+        raise InputError(f"WEFT_UNSENT: {said[:40]!r}: expected {expected}")
+    return size
+
+
 def connect_peers(
     rank: int,
     listener: DataListener,
@@ -174,6 +204,7 @@ def connect_peers(
             ends = wanted[peer] or ConnectionEnds(addresses[rank].address, there.address)
             calls[peer] = _OutgoingConnection(rank, peer, there, ends, timeout)
     expected = {peer for peer in wanted if peer.rank > rank}
+    unsent = find_unsent_bytes()
     found = _Connecting(listener, calls, expected, timeout, control_plane, check).run()
     for connection in found.values():
         connection.setblocking(False)
@@ -186,6 +217,8 @@ def connect_peers(
             # Nothing is lost or jammed there; what paces packets only takes time, bbr a quarter of all.
             with suppress(OSError):  # unless this kernel does not have it
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, unsent)
     return found
 
 
