@@ -11,7 +11,6 @@ of its own, and every rule begins with it.
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import TYPE_CHECKING, Final, NewType
 
 if TYPE_CHECKING:
@@ -64,6 +63,10 @@ def clean_text(text: str, longest: int = 200) -> Markup:
     ('a&lt;b &amp; c', 'aaaa…')
     """
     plain = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
+    from html import (
+        escape,  # not at the top: its table of entities takes longer to load than all of Weft's errors
+    )
+
     return Markup(escape(plain if len(plain) <= longest else plain[: max(longest - 1, 1)] + "…"))
 
 

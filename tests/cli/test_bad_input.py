@@ -104,6 +104,18 @@ def test_a_size_that_makes_no_sense_is_one_line(weft: Run, size: str, fragments:
     assert_refused(weft("compare", "ring:8", "--size", size), *fragments)
 
 
+@pytest.mark.parametrize("verb", ["compare", "plan"])
+def test_sizes_with_commas_are_told_how_to_be_given(weft: Run, verb: str) -> None:
+    outcome = weft(verb, "ring:8", "--size", "64MiB,1MiB")
+    assert_refused(outcome, "--size '64MiB,1MiB'", "one size", "--size may be repeated")
+
+
+def test_of_sizes_with_commas_only_one_is_taken_where_one_has_a_place(weft: Run) -> None:
+    outcome = weft("simulate", "ring:8", "--size", "64MiB,1MiB")
+    assert_refused(outcome, "give one size")
+    assert "repeated" not in outcome.err
+
+
 @pytest.mark.parametrize(
     ("spec", "fragments"),
     [

@@ -9,7 +9,10 @@ import pytest
 from cli.running import Run
 
 import weft as weft_package
+from weft.bench.bound import topology_limit
+from weft.bench.task import BenchTask
 from weft.planning import compare
+from weft.topology import load_topology
 
 SUMS = "sums are made at ranks"
 BOX = "switch:4"
@@ -48,6 +51,34 @@ def test_documents_and_pages_say_the_condition_of_the_bound(weft: Run, tmp_path:
     without = [word.replace(BOX, "ring:4") for word in WORDS[name]]
     document = weft(*without, "--json").document
     assert document.get("sizes", [document])[-1]["bound_condition"] == ""
+
+
+def test_a_measurement_beside_a_topology_says_the_condition_of_the_bound(weft: Run) -> None:
+    spec = f"{BOX}@bw=1GB/s"
+    words = (
+        "bench",
+        "-R",
+        "4",
+        "-b",
+        "64K",
+        "-e",
+        "64K",
+        "-n",
+        "1",
+        "-w",
+        "0",
+        "-r",
+        "1",
+        "--topology",
+        spec,
+    )
+    done = weft(*words)
+    assert done.code == 0
+    (line,) = (line for line in done.out.splitlines() if line.startswith("# bound: "))
+    assert SUMS in line
+    task = BenchTask("all_reduce", "float32", "sum", 4, 64 << 10)
+    assert SUMS in topology_limit(task, load_topology(spec)).kind
+    assert SUMS not in topology_limit(task, load_topology("ring:4@bw=1GB/s")).kind
 
 
 def test_cards_of_notebooks_say_the_condition_of_the_bound() -> None:

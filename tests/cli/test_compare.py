@@ -31,6 +31,7 @@ DOCUMENT = [
     "bound_condition",
     "best_of_libraries",
     "gain_over_libraries",
+    "nccl_estimate",
 ]
 ROW = [
     "algorithm",

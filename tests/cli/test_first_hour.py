@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ def test_a_training_prints_its_result_before_a_trace_that_cannot_be_written(weft
     assert outcome.err.count("\n") == 1
 
 
-def test_a_bar_on_a_terminal_shows_the_time_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_bar_on_a_terminal_shows_the_time_to_go_once_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
     shown = io.StringIO()
 
     def on_terminal(**_: Any) -> Console:
@@ -37,8 +41,33 @@ def test_a_bar_on_a_terminal_shows_the_time_to_go(monkeypatch: pytest.MonkeyPatc
         for timer in threading.enumerate():
             if isinstance(timer, threading.Timer):
                 timer.join()
-        bar("ring", 1, 2)
+        for done in range(1, steps + 1):
+            bar("ring", done, 9)
         with bar.hidden():  # draws what is there
             pass
-    assert "to go" in shown.getvalue()
+    assert " elapsed" in shown.getvalue()
+    assert (" to go" in shown.getvalue()) == (steps > 1)
     assert "compare: ring" in shown.getvalue()
+
+
+def test_llama_trains_on_64_gpus_of_a_preset_and_says_that_it_does_not_fit(weft: Run) -> None:
+    # One schedule and large buckets: the default, which tries several of both, takes five times as long.
+    quick = ("--policy", "ddp", "--algorithm", "hierarchical", "--fusion", "4GB", "--iterations", "2")
+    outcome = weft("train", "dgx-h100:8", "--model", "llama2-7b", *quick)
+    assert outcome.code == 0
+    said = " ".join(outcome.out.split())
+    assert "ddp for llama2-7b on dgx-h100:8, 64 ranks" in said
+    assert "1 sample per rank on h100, bf16" in said
+    assert "memory 129 GB a rank" in said
+    assert "does not fit the 80 GB of h100" in said
+    assert "needs 35.7 GB: --policy zero" in said
+    assert "samples/s" in said
+
+
+def test_the_tests_that_the_page_names_exist() -> None:
+    tests = Path(__file__).parents[1]
+    page = (tests.parent / "docs/internals/compare.md").read_text("utf-8")
+    named = re.findall(r"`(test_\w+)`", page[page.index("## The first hour") :])
+    assert len(named) > 25
+    defined = "\n".join(path.read_text("utf-8") for path in tests.rglob("test_*.py"))
+    assert [name for name in named if f"def {name}(" not in defined] == []

@@ -21,7 +21,7 @@ def test_a_slurm_cluster_of_64_nodes_is_compared_planned_and_drawn(weft: Run, tm
     assert outcome.code == 0
     assert "64: node[001-064]" in outcome.out
     assert f"wrote {toml}, {svg}" in outcome.out
-    assert load_topology(toml).ranks == 64
+    assert (load_topology(toml).ranks, load_topology(toml).name) == (64, "cluster")
     assert ET.parse(svg).getroot().tag.endswith("svg")
     compared = weft(
         "compare", toml, "--size", "64MiB", "--algorithm", "ring", "--algorithm", "hierarchical", "--json"
@@ -74,10 +74,64 @@ def test_bad_use_is_one_line_and_exit_code_2(weft: Run) -> None:
         assert outcome.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["-o", "--svg"])
+def test_an_output_is_never_an_input(weft: Run, tmp_path: Path, option: str) -> None:
+    given, linked, box = (tmp_path / name for name in ("g.conf", "link.conf", "box.toml"))
+    given.write_bytes(Path(TREE).read_bytes())
+    linked.symlink_to(given)
+    assert weft("topology", "switch:4", "--toml", str(box)).code == 0
+    before = given.read_bytes(), box.read_bytes()
+    for words in (
+        ("import", str(given), option, str(given)),
+        ("import", str(given), option, str(linked)),
+        ("import", f"{linked}+speed=leaf1-core:1GB/s", option, str(given)),
+        ("import", str(given), "--box", str(box), option, str(box)),
+        ("import", str(given), "--box", f"node[001-002]={box}", option, str(box)),
+        ("import", f"{box}*4", option, str(box)),
+    ):
+        outcome = weft(*words)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1), words
+        assert "is also an input" in outcome.err
+    assert (given.read_bytes(), box.read_bytes()) == before
+
+
+def test_no_command_that_reads_a_file_and_writes_one_takes_it_for_both(weft: Run, tmp_path: Path) -> None:
+    toml, ring = (str(tmp_path / name) for name in ("t.toml", "ring.weft"))
+    assert weft("topology", "ring:4", "--toml", toml).code == 0
+    assert weft("export", "ring:4", "--algorithm", "ring", "-o", ring).code == 0
+    for words in (
+        ("topology", toml, "--toml", toml),
+        ("topology", toml, "--svg", toml),
+        ("topology", toml, "--report", toml),
+        ("report", ring, "-o", ring),
+        ("export", ring, "-o", ring),
+    ):
+        outcome = weft(*words)
+        assert outcome.code == 2, words
+        assert "is also an input" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--box", ""), "--box '': names no machine; give a file or spec of one, such as dgx-h100:1"),
+        (("--box", "node001="), "--box 'node001=': names no machine; give a file or spec of one"),
+        (("--box", "torus:4x4x4x4x4x4"), "torus:4x4x4x4x4x4: has 4,096 GPUs; one machine has 256 at most"),
+        (("",), "the name of a file is empty; give a file name, or - for standard input"),
+    ],
+)
+def test_what_is_wrong_with_a_box_is_said_with_a_way_out(
+    weft: Run, words: tuple[str, ...], said: str
+) -> None:
+    outcome = weft("import", TREE, *words)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert said in outcome.err
+
+
 @pytest.mark.parametrize(
     "spec",
-    ["leafspine:16x8@oversub=3", "tpu-v4:4x4x4", "dragonfly:9,4,2"],
-    ids=["leafspine", "torus", "dragonfly"],
+    ["dgx-h100:2+fail=host0.nic5", "leafspine:16x8@oversub=3", "tpu-v4:4x4x4", "dragonfly:9,4,2"],
+    ids=["rails with a dead NIC", "leafspine", "torus", "dragonfly"],
 )
 def test_a_cluster_of_one_line_is_compared_planned_and_drawn(weft: Run, tmp_path: Path, spec: str) -> None:
     svg, plan = (str(tmp_path / name) for name in ("cluster.svg", "plan.weft"))

@@ -6,8 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from support.jobs import PATIENCE
+
+from weft.planning import load_plan
 
 LONG = {
     "a simulation": 'weft.simulate(weft.algorithms.direct.all_reduce(weft.load_topology("torus:16x16")), '
@@ -39,6 +43,52 @@ print('ready', flush=True)
             process.kill()
     assert process.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
+
+
+SLOW = f"""
+from pathlib import Path
+import weft
+
+def slow(topology):
+    Path("ready").touch()
+    {LONG["a simulation"]}
+"""
+
+
+def test_a_plan_that_is_told_to_end_writes_the_best_so_far_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SLOW)
+    words = ["plan", "ring:4", "--size", "1MiB", "--algorithm", "ring", "--algorithm", "mine.py:slow"]
+    program = f"""
+import signal
+import sys
+from weft.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main({[*words, "-o", "plan.weft"]}))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60 * PATIENCE
+            while not (tmp_path / "ready").exists() and process.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            said, errors = process.communicate(timeout=60 * PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "weft: interrupted; this is the best plan so far\n" in errors
+    assert "Traceback" not in errors
+    assert "\nwrote plan.weft, " in said
+    found = load_plan(tmp_path / "plan.weft")
+    assert found.algorithm == "ring"
+    assert not found.complete
 
 
 @pytest.mark.parametrize("module", ["weft.errors", "click", "weft.cli.compare", "weft.cli.options"])

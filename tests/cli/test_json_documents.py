@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 import jsonschema
 import pytest
 from cli.running import Run
+from support.jobs import WEFT
 
 from weft.cli import VERBS
 from weft.cli.output import DOCUMENT_VERSION
+from weft.papers import find_paper, reproduce
 from weft.training.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +110,39 @@ def test_the_documents_of_real_processes_are_as_their_schemas_say(weft: Run) -> 
 
 def test_whether_clusters_can_be_emulated_is_told_as_its_schema_says(weft: Run) -> None:
     check("lab-check", weft("lab", "check", "--json").document)
+
+
+@pytest.mark.namespaces
+def test_a_measurement_on_an_emulated_cluster_is_as_its_schema_says() -> None:
+    words = ("lab", "bench", "switch:2@bw=40Mbit/s", "--size", "40kB", "-r", "1", "--json")
+    done = subprocess.run([WEFT, *words], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    check("lab-bench", json.loads(done.stdout))
+
+
+def test_a_claim_that_is_run_is_as_its_schema_says(weft: Run) -> None:
+    check("reproduce", weft("reproduce", "--claim", "ace-memory", "--json").document)
+
+
+@pytest.mark.parametrize("claim", ["ace-memory", "multitree-ring-links"])
+def test_a_paper_of_which_little_is_run_is_as_its_schema_says(claim: str) -> None:
+    paper = claim.partition("-")[0]
+    found = reproduce(paper, effort=find_paper(paper).NEEDED[claim], charts=False)
+    assert len(found.rows) > 1
+    check("reproduce", {"version": DOCUMENT_VERSION, **found.to_dict()})
+
+
+@pytest.mark.slow
+def test_a_paper_of_which_everything_is_run_is_as_its_schema_says(weft: Run) -> None:
+    document = weft("reproduce", "dear", "--json").document
+    assert document["paper"] == "dear"
+    check("reproduce", document)
+
+
+def test_every_schema_is_held_against_a_document() -> None:
+    checked = set(re.findall(r'check\("([\w-]+)"', Path(__file__).read_text("utf-8")))
+    commands = {name for name, _, _ in COMMANDS}
+    assert checked | commands == {path.stem for path in SCHEMAS.glob("*.json")}
 
 
 def objects(schema: Any) -> Iterator[dict[str, Any]]:

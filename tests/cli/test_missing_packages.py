@@ -59,7 +59,7 @@ def run(folder: Path, *words: str, hidden: tuple[str, ...] = OPTIONAL) -> subpro
         ("bench -n 2 -b 1KiB -e 1KiB --against gloo", "torch"),
         ("bench -n 2 -b 1KiB -e 1KiB --against mpi", "mpi4py"),
         ("bench -n 2 -b 1KiB -e 1KiB -d bfloat16", "torch"),
-        ("studio ring:4 --no-browser", "uvicorn"),
+        ("studio ring:4 --no-browser", "starlette uvicorn"),
     ],
 )
 def test_a_command_names_the_package_that_is_missing(tmp_path: Path, words: str, package: str) -> None:

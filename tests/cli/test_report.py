@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from cli.running import Run
 
+FLIGHTS = Path(__file__).with_name("flights")
+
 
 def test_a_plan_becomes_a_page(weft: Run, tmp_path: Path) -> None:
     assert weft("plan", "ring:4", "--size", "1MiB", "--algorithm", "ring", "-o", "plan.weft").code == 0
@@ -38,6 +40,9 @@ def test_a_page_goes_to_standard_output(weft: Run) -> None:
         ("train", "switch:4", "--model", "resnet50", "--sweep", "policy=ddp,dear", "--jobs", "1"),
         ("bench", "-R", "2", "-b", "1K", "-e", "1K", "-r", "1", "-n", "1"),
         ("reproduce",),
+        ("verify", "ring:4", "--algorithm", "ring", "--contention"),
+        ("soak", "--seconds", "1", "--ranks", "2", "--no-kills", "--episodes", "1"),
+        ("explain", str(FLIGHTS)),
     ],
     ids=" ".join,
 )

@@ -6,11 +6,14 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from cli.running import Run
-from support.studio import start_studio
+from support.browser import start_browser
+from support.studio import Studio, start_studio
 
 from weft.files import exists
 
@@ -89,3 +92,53 @@ def test_a_port_that_is_taken_is_one_line(weft: Run) -> None:
 
 def test_the_address_is_always_loopback(weft: Run) -> None:
     assert "--host" not in weft("studio", "--help").out
+
+
+RECORDER = """#!/bin/sh
+cat /proc/$$/cmdline > {folder}/arguments
+cp -p "${{1#file://}}" {folder}/page.html
+stat -c %a "${{1#file://}}" "$(dirname "${{1#file://}}")" > {folder}/modes
+echo done > {folder}/done
+"""
+
+
+@contextmanager
+def studio_in_a_browser(folder: Path) -> Iterator[Studio]:
+    """A studio that opens a browser: a program that keeps its own command line and the page that it gets."""
+    program = folder / "browser"
+    program.write_text(RECORDER.format(folder=folder))
+    program.chmod(0o700)
+    private = folder / "tmp"
+    private.mkdir()
+    environment = {"BROWSER": str(program), "TMPDIR": str(private)}
+    with start_studio("ring:4", "--browser", environment=environment) as studio:
+        deadline = time.monotonic() + 60
+        while not exists(folder / "done"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield studio
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_browser_is_opened_by_a_private_file_that_is_gone_in_the_end(number: int, tmp_path: Path) -> None:
+    with studio_in_a_browser(tmp_path) as studio:
+        arguments = (tmp_path / "arguments").read_bytes().split(b"\0")
+        assert any(one.startswith(b"file:///") for one in arguments)
+        assert studio.token.encode() not in b" ".join(arguments)
+        assert (tmp_path / "modes").read_text().split() == ["600", "700"]
+        assert studio.url in (tmp_path / "page.html").read_text("utf-8")
+        assert list((tmp_path / "tmp").iterdir())
+        studio.stop(number)
+        assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_the_page_that_opens_the_browser_goes_on_to_the_studio(tmp_path: Path) -> None:
+    with (
+        studio_in_a_browser(tmp_path) as studio,
+        start_browser() as browser,
+        browser.tab("about:blank") as tab,
+    ):
+        tab.follow(tmp_path / "page.html", f"http://127.0.0.1:{studio.port}/")
+        tab.wait_until("document.querySelector('.status')?.textContent.includes('is the fastest of')")
+        assert tab.run("location.href") == f"http://127.0.0.1:{studio.port}/"
+        assert tab.complaints == []

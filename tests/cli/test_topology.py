@@ -67,6 +67,17 @@ def test_a_topology_file_gives_the_same_topology_back(weft: Run, spec: str) -> N
     assert first["digest"] == second["digest"]
 
 
+def test_a_long_spec_is_a_comment_of_a_file_that_has_a_name_of_its_own(weft: Run) -> None:
+    spec = f"ring:40@bw=16GB/s,lat=150ns{''.join(f'+speed={k}-{k + 1}:{k + 2}GB/s' for k in range(4))}"
+    assert len(spec) > 80
+    first = weft("topology", spec, "--toml", "rack.toml", "--json").document
+    assert first["name"] == spec
+    assert Path("rack.toml").read_text().splitlines()[:2] == [f"# from: {spec}", 'name = "rack"']
+    second = weft("topology", "rack.toml", "--json").document
+    assert (second["name"], second["digest"]) == ("rack", first["digest"])
+    assert weft("topology", spec, "--toml", "-").out.startswith(f'name = "{spec}"\n')
+
+
 def test_a_topology_file_goes_through_a_pipe(weft: Run) -> None:
     written = weft("topology", "bigraph:2,4", "--toml", "-")
     assert written.code == 0

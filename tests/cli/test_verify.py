@@ -41,6 +41,16 @@ def test_json_has_checks_and_size(weft: Run) -> None:
     assert (found["ranks"], found["steps"], found["transfers"]) == (8, 14, 112)
 
 
+def test_the_page_of_a_wrong_schedule_says_that_it_is_wrong(
+    weft: Run, wrong_schedule: Path, tmp_path: Path
+) -> None:
+    outcome = weft("verify", str(wrong_schedule), "--report", "page.html")
+    assert outcome.code == 1
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert '["verdict","WRONG"]' in page
+    assert ": WRONG</title>" in page
+
+
 def test_a_wrong_schedule_is_exit_code_one_with_its_place(weft: Run, wrong_schedule: Path) -> None:
     outcome = weft("verify", wrong_schedule)
     assert outcome.code == 1

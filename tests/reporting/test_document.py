@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import pytest
 
 import weft
 from weft import limits
-from weft.reporting import make_document, make_page
+from weft.reporting import make_document, make_page, result_sections
 from weft.reporting.fabric_shape import find_shape
 from weft.reporting.motion import MOST_CROSSINGS, find_motion
+from weft.reporting.result_sections import describe_segment
 
 VENDOR = Path(weft.reporting.__file__).parent / "vendor"
 
@@ -38,7 +41,7 @@ def test_a_plan_shows_times_against_size_reasons_fabric_and_path(plan: weft.Plan
     plan.save(tmp_path / "plan.weft")
     found = sections(tmp_path / "plan.weft")
     assert [section["kind"] for section in found] == [
-        "chart", "table", "facts", "fabric", "table", "words", "table", "text"
+        "chart", "table", "facts", "bars", "fabric", "table", "words", "table", "text"
     ]  # fmt: skip
     chart = found[0]
     assert chart["sizes"] == [64 << 10, 1 << 20]
@@ -93,6 +96,40 @@ def test_of_a_long_run_all_that_is_under_way_at_its_moments_is_kept() -> None:
         under_way = (timeline.start_ps <= moment) & (moment < timeline.end_ps)
         shown = [line for line, start, took in kept if start <= moment < start + took]
         assert sorted(shown) == sorted(timeline.link[under_way].tolist())
+
+
+def test_the_critical_path_names_its_links_and_a_run_its_bound() -> None:
+    for spec, algorithm, over in [
+        ("ring:4@bw=1GB/s", "ring", r"rank (\d) and rank (\d), over link \1->\2 \(1 GB/s\)\."),
+        (
+            "hosts:2,2@uplink=5GB/s",
+            "ring",
+            r"over 1->s0, s0->s2, s2->s1, s1->2, of which s0->s2 \(5 GB/s\) is the slowest\.",
+        ),
+    ]:
+        topology = weft.load_topology(spec)
+        schedule = weft.algorithms.registry.find(algorithm).build(topology, "all_reduce")
+        result = weft.simulate(schedule, "4MB", segment_bytes=None)
+        bound = weft.bounds.lower_bound(topology, "all_reduce", 4_000_000)
+        printed = result.to_dict() | {"bound_seconds": bound.seconds, "bound_kind": bound.kind}
+        for source in (result, json.loads(json.dumps(printed))):
+            found = sections(source)
+            words = next(one for one in found if one["title"] == "Critical path")
+            assert re.search(over, words["paragraphs"][-1]), words["paragraphs"][-1]
+            rows = next(one for one in found if one["title"] == "Along the critical path")["rows"]
+            step = result.critical_path[0]
+            assert rows[0][1] == ", ".join(topology.link_name(link) for link in step.links[:4])
+            assert bound.kind in dict(found[0]["facts"])["bound"]
+            assert next(one for one in found if one["kind"] == "bars")["bound"] == bound.seconds
+
+
+def test_links_of_a_document_that_are_not_there_are_left_out() -> None:
+    result = weft.simulate(weft.algorithms.ring.all_reduce(weft.load_topology("ring:4")), "4MB")
+    printed = json.loads(json.dumps(result.to_dict()))
+    for step in printed["critical_path"]:
+        step["links"] = [10**12, -1]
+    rows = next(one for one in sections(printed) if one["title"] == "Along the critical path")["rows"]
+    assert {row[1] for row in rows} <= {"-", ""}
 
 
 def test_of_many_hosts_a_few_are_drawn_and_one_stands_for_the_others() -> None:
@@ -178,7 +215,7 @@ def test_a_training_job_lists_at_most_twenty_links_and_counts_the_idle_ones() ->
     shares = sorted(found.run.link_use, reverse=True)
     assert [row[2] for row in table["rows"]] == [f"{100 * share:.1f} %" for share in shares[:20]]
     idle = sum(share == 0 for share in shares)
-    assert f"{idle:,} carry nothing" in table["note"]
+    assert (f"{idle:,} carry nothing" if idle else "none is idle") in table["note"]
 
 
 def test_uneven_hosts_are_represented_as_well() -> None:
@@ -228,6 +265,7 @@ def test_claims_are_shown_with_verdict_and_reason() -> None:
              "deviation": -0.05, "verdict": "within_10", "why": "rounding"}  # fmt: skip
     table = sections({"version": 1, "claims": [claim]}, kind="table")[0]
     assert table["rows"] == [["dear", "twice as fast", "within 10 %", "rounding", "2", "1.9", "-5 %"]]
+    assert table["note"].endswith("Numbers are in the unit that the claim names.")
 
 
 def test_a_trace_becomes_a_timeline(tmp_path: Path) -> None:
@@ -265,7 +303,8 @@ def test_the_library_comes_with_its_licence_and_version() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"", "one.json: "),
+        (b"", "one.json: is no plan, schedule, result or trace"),
+        (b'name = "lab"', "a file with a topology is drawn by weft topology FILE --report PAGE"),
         (b"{", "one.json: is neither JSON nor a plan, schedule or trace"),
         (b"[]3", "one.json: is not a Chrome trace"),
         (b'{"traceEvents": 3}', "one.json: is not a Chrome trace"),
@@ -348,3 +387,202 @@ def test_of_a_long_schedule_the_steps_at_its_moments_are_kept(monkeypatch: pytes
     assert [sum(start <= moment < start + took for start, took in kept) for moment in motion["moments"]] == [
         64
     ] * 9
+
+
+def test_a_long_name_of_a_cluster_does_not_fill_the_page_with_titles() -> None:
+    topology = replace(weft.load_topology("ring:4"), name="<b>" + "x" * 4000)
+    found = [weft.compare(topology, size, algorithms=["ring"]) for size in ("1MiB", "2MiB")]
+    document = make_document([*found, weft.plan(topology, "1MiB", algorithms=["ring"])])
+    titles = [document["title"], *(section["title"] for section in document["sections"])]
+    assert max(map(len, titles)) <= 160
+    assert document["title"].startswith("all_reduce on <b>x")
+
+
+PROMISED = {"topology": "ring:4", "size_bytes": 1 << 20, "bound_seconds": 0.1, "results": []}
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ('"bound_seconds": 1e999', "is neither JSON"),
+        ('"bound_seconds": NaN', "is neither JSON"),
+        ('"topology": "\\ud800"', "is neither JSON"),
+        ('"bound_seconds": -1', "Expected `float` >= 0"),
+        ('"bound_seconds": 1e300', "Expected `float` <= 1000000000000000.0"),
+        (f'"size_bytes": {10**400}', "$.size_bytes"),
+        ('"size_bytes": -1', "Expected `int` >= 0"),
+    ],
+)
+def test_numbers_that_no_run_has_are_refused_with_their_place(
+    tmp_path: Path, changed: str, complaint: str
+) -> None:
+    own = ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in PROMISED.items())
+    (tmp_path / "one.json").write_text(f"{{{own}, {changed}}}", "utf-8")
+    with pytest.raises(weft.InputError) as caught:
+        weft.report(tmp_path / "one.json")
+    assert complaint in str(caught.value)
+    assert "one.json" in str(caught.value)
+
+
+def test_documents_without_a_form_are_not_believed_either() -> None:
+    for wrong in (float("nan"), float("inf"), -1.0, "1", True, 10**400):
+        row = {
+            "collective": "all_reduce",
+            "ranks": 4,
+            "size_bytes": 1024,
+            "contestants": {"weft": {"in": {"median_seconds": wrong}}},
+            "bound": {"seconds": wrong},
+        }
+        weft.report({"ranks": 4, "rows": [row], "versions": {}})
+        weft.report({"results": [{"seconds": wrong, "exposed_s": 1, "computing_s": 1}]})
+
+
+def test_a_document_cannot_bring_a_section_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text('{"kind": "timeline", "claims": []}', "utf-8")
+    assert [one["kind"] for one in sections(tmp_path / "one.json")] == ["table"]
+
+
+def named_at_length(cables: int) -> weft.Topology:
+    """Four ranks on two switches with the longest names, and parallel cables between these."""
+    topology = weft.Topology.from_links(
+        "x" * limits.MAX_SPEC_CHARACTERS,
+        4,
+        2,
+        [(0, 4), (1, 4), (2, 5), (3, 5), *[(4, 5)] * cables],
+        bandwidth="1GB/s",
+        latency="1us",
+        hosts=((0, 1), (2, 3)),
+    )
+    longest = limits.MAX_SPEC_CHARACTERS
+    return replace(topology, switch_names=tuple(f"s{number}.{'y' * (longest - 3)}" for number in "ab"))
+
+
+def texts_in(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for pair in value.items() for one in pair for text in texts_in(one)]
+    if isinstance(value, list | tuple):
+        return [text for one in value for text in texts_in(one)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_names_as_long_as_can_be_do_not_fill_the_page() -> None:
+    topology = named_at_length(2000)
+    found = weft.compare(topology, "1MiB", algorithms=["ring"])
+    for source in (topology, found, weft.simulate(weft.algorithms.ring.all_reduce(topology), "1MiB")):
+        made = sections(source)
+        (fabric,) = [section for section in made if section["kind"] == "fabric"]
+        assert max(map(len, texts_in(fabric))) < 300
+        assert max(map(len, texts_in(made))) <= 4000
+        assert len(json.dumps(made)) < 2_000_000
+
+
+def test_a_fabric_with_too_many_parallel_cables_is_not_drawn() -> None:
+    topology = named_at_length(limits.MAX_DRAWN_CABLES)
+    (found,) = sections(topology)
+    assert found["kind"] == "words"
+    assert "too large to be drawn link by link" in found["paragraphs"][1]
+
+
+def test_many_columns_are_cut_and_too_many_comparisons_refused() -> None:
+    contestants = {f"peer {number}": {"in": {"median_seconds": 0.5}} for number in range(5000)}
+    row = {"collective": "all_reduce", "ranks": 4, "size_bytes": 1024, "contestants": contestants}
+    found = sections({"ranks": 4, "rows": [row] * 300, "versions": {}})
+    assert len(text_of(found)) < 400_000
+    assert "The first 40 of 5,002 columns." in text_of(found)
+    with pytest.raises(weft.LimitError, match="comparisons of a report"):
+        sections({"sizes": [PROMISED] * 257})
+
+
+def trace_of(events: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    (folder / "trace.json").write_text(json.dumps(events), "utf-8")
+    return sections(folder / "trace.json")[0]
+
+
+def test_a_span_may_have_a_beginning_and_an_end_instead_of_a_duration(tmp_path: Path) -> None:
+    """The inner of two spans ends first; an end without a beginning is nothing."""
+    place = {"pid": 1, "tid": 2}
+    timeline = trace_of(
+        [
+            {"ph": "E", "ts": 0, **place},
+            {"ph": "B", "ts": 10, "name": "outer", **place},
+            {"ph": "B", "ts": 12, "name": "inner", **place},
+            {"ph": "E", "ts": 15, **place},
+            {"ph": "E", "ts": 20, **place},
+        ],
+        tmp_path,
+    )
+    spans = [(start, took, timeline["names"][name]) for start, took, name in timeline["tracks"][0]["spans"]]
+    assert spans == [(0, 10, "outer"), (2, 3, "inner")]
+
+
+def test_a_trace_without_spans_says_so(tmp_path: Path) -> None:
+    for events in ([], [{"ph": "M", "name": "process_name", "args": {"name": "nobody"}}]):
+        shown = trace_of(events, tmp_path)
+        assert (shown["kind"], shown["title"]) == ("words", "Timeline")
+        assert "no spans" in shown["paragraphs"][0]
+
+
+def test_a_hostile_trace_is_refused_or_makes_a_small_page(tmp_path: Path) -> None:
+    long = [{"ph": "X", "ts": n, "dur": 0.5, "name": f"{n}{'x' * 5000}", "tid": n % 3} for n in range(3000)]
+    assert len(text_of([trace_of(long, tmp_path)])) < 500_000
+    deep = '{"ph": "M", "name": "process_name", "args": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    wrong = [f'{{"ph": "X", "ts": {number}, "dur": {number}}}' for number in ("1e308", "1e999", "NaN")]
+    for event in (deep, *wrong):
+        (tmp_path / "trace.json").write_text(f"[{event}]", "utf-8")
+        with pytest.raises(weft.FormatError, match="not a Chrome trace"):
+            weft.report(tmp_path / "trace.json")
+
+
+def test_a_name_of_a_file_may_have_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.json")
+    path.write_text("[]", "utf-8")
+    assert weft.report(path, output=tmp_path / "page.html").encode()
+
+
+def test_of_many_clusters_that_are_known_by_name_some_are_drawn() -> None:
+    results = [PROMISED | {"topology": f"ring:{ranks}"} for ranks in range(3, 33)]
+    found = sections({"sizes": results})
+    assert sum(one["kind"] == "fabric" for one in found) == 12
+    assert "A page builds 12 clusters" in text_of(found)
+
+
+def test_a_fabric_that_only_a_name_describes_says_so() -> None:
+    """A file that was edited by hand may have kept the name of a spec, and documents have no speeds."""
+    torus = weft.load_topology("torus:4x4")
+    slower = replace(torus, bandwidth=torus.bandwidth // 2)
+    found = weft.compare(slower, "1MiB", algorithms=["ring"])
+    run = weft.simulate(weft.algorithms.ring.all_reduce(slower), "1MiB")
+    for source in (found.to_dict(), run.to_dict()):
+        (fabric,) = sections(source, kind="fabric")
+        assert "Drawn from its name, because the source has no links or speeds." in fabric["summary"]
+    for own in (found, run, slower):
+        (fabric,) = sections(own, kind="fabric")
+        assert "its name" not in fabric["summary"]
+
+
+def test_measurements_build_a_named_cluster_once_and_only_for_their_collective(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built: list[str] = []
+    build = result_sections.named_topology
+
+    def note(name: str) -> weft.Topology | None:
+        built.append(name)
+        return build(name)
+
+    monkeypatch.setattr(result_sections, "named_topology", note)
+    row = {"collective": "all_reduce", "ranks": 4, "size_bytes": 1 << 20, "contestants": {}}
+    bench = {"ranks": 4, "rows": [row], "versions": {}, "machine": "here", "rounds": 3}
+    results = [PROMISED | {"topology": f"ring:{ranks}"} for ranks in range(3, 33)]
+    gathered = [PROMISED | {"topology": f"mesh:{ranks}", "collective": "all_gather"} for ranks in (3, 4)]
+    made = sections({"sizes": gathered}, {"sizes": results}, bench, bench, bench)
+    assert len(built) == len(set(built)) == 12
+    assert text_of(made).count("Comparisons on others are not shown as predictions.") == 3
+
+
+@pytest.mark.parametrize(
+    ("segment", "shown"),
+    [(None, "whole messages"), (2839894, "2.71MiB"), (65536, "64KiB"), (1001, "0.978KiB")],
+)
+def test_segments_are_shown_as_a_plan_shows_them_on_a_terminal(segment: int | None, shown: str) -> None:
+    assert describe_segment(segment) == shown

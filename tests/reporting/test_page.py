@@ -11,7 +11,7 @@ import pytest
 from support.browser import Browser, Tab, start_browser
 
 import weft
-from weft.reporting import make_document, make_page
+from weft.reporting import make_document, make_page, motion
 
 SPEC = "hosts:4,2@intra=100GB/s,uplink=10GB/s"
 HOSTILE = "</script><img src=x onerror=alert(1)><b>bold</b>&amp;\u2028'\"`"
@@ -95,6 +95,124 @@ def test_a_chunk_is_drawn_where_its_crossing_says(browser: Browser, page: Path) 
         assert seen[0] != seen[1]
 
 
+def test_chunks_that_set_out_do_not_hide_the_numbers_of_ranks(browser: Browser, tmp_path: Path) -> None:
+    """The middle of each node looks as without a run, on straight links and on bows."""
+    topology = weft.load_topology("torus:4x4")
+    weft.report(topology, output=tmp_path / "still.html")
+    run = tmp_path / "run.html"
+    weft.report(weft.algorithms.multitree.all_reduce(topology), output=run, size="1MiB")
+    section = document_of(run, "fabric")
+    assert {len(line) for line in section["lines"]} == {4, 8}
+    assert section["runs"][0]["motion"]["start"][0] == 0
+    left, top, right, bottom = section["bounds"]
+    look = f"""(() => {{
+      const canvas = document.querySelector('canvas.fabric'), width = canvas.clientWidth;
+      const scale = Math.min(width / ({right} - {left}), 640 / ({bottom} - {top}), 1.6);
+      const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      return {json.dumps([node[:2] for node in section["nodes"]])}.map(([nodeX, nodeY]) => {{
+        const x = Math.round(scale * (nodeX - {left}) + (width - scale * ({right} - {left})) / 2);
+        const y = Math.round(scale * (nodeY - {top}));
+        return [...Array(64).keys()].flatMap((index) => {{
+          const at = 4 * ((y - 4 + Math.floor(index / 8)) * canvas.width + x - 4 + index % 8);
+          return [...all.slice(at, at + 4)];
+        }});
+      }});
+    }})()"""
+    seen = []
+    for path in (tmp_path / "still.html", run):
+        with browser.tab(path) as tab:
+            seen.append(tab.run(look))
+            assert is_quiet(tab)
+    assert seen[0] == seen[1]
+
+
+def test_lines_have_the_colour_of_their_use(browser: Browser, tmp_path: Path) -> None:
+    """The middle of each line has the colour of the share of the time that its link is busy."""
+    path = tmp_path / "report.html"
+    spec = "ring:6@bw=10GB/s+speed=0-1:40GB/s,1-2:20GB/s,2-3:15GB/s+fail=0-5"
+    schedule = weft.algorithms.ring.all_reduce(weft.load_topology(spec))
+    weft.report(schedule, output=path, size="1MiB")
+    section = document_of(path, "fabric")
+    busy = section["runs"][0]["busy"]
+    levels = [0 if share <= 0 else 1 + min(int(5 * share * 0.999999), 4) for share in busy]
+    assert len(set(levels)) >= 3
+    left, top, right, bottom = section["bounds"]
+    middles = [((line[0] + line[-2]) / 2, (line[1] + line[-1]) / 2) for line in section["lines"]]
+    assert {len(line) for line in section["lines"]} == {4}
+    look = f"""(() => {{
+      const canvas = document.querySelector('canvas.fabric'), width = canvas.clientWidth;
+      const scale = Math.min(width / ({right} - {left}), 640 / ({bottom} - {top}), 1.6);
+      const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      return {json.dumps(middles)}.map(([middleX, middleY]) => {{
+        const x = Math.floor(scale * (middleX - {left}) + (width - scale * ({right} - {left})) / 2);
+        const y = Math.floor(scale * (middleY - {top}));
+        return [...Array(9).keys()].map((index) => {{
+          const at = 4 * ((y - 1 + Math.floor(index / 3)) * canvas.width + x - 1 + index % 3);
+          return [...all.slice(at, at + 3)];
+        }});
+      }});
+    }})()"""
+    with browser.tab(path) as tab:
+        names = "['level0', 'level1', 'level2', 'level3', 'level4', 'level5']"
+        shown = tab.run(
+            f"{names}.map((name) => {{ const one = document.createElement('span'); one.className = name;"
+            " document.body.append(one); return getComputedStyle(one).backgroundColor"
+            ".match(/[0-9]+/g).map(Number); })"
+        )
+        seen = tab.run(look)
+        assert len({tuple(colour) for colour in shown}) == 6
+        for level, pixels in zip(levels, seen, strict=True):
+            assert shown[level] in pixels
+        assert is_quiet(tab)
+
+
+def test_a_run_in_steps_moves_its_chunks_with_the_slider(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(motion, "_MOST_RECORDED", 10)
+    path = tmp_path / "report.html"
+    weft.report(weft.algorithms.ring.all_reduce(weft.load_topology("ring:6")), output=path)
+    moving = document_of(path, "fabric")["runs"][0]["motion"]
+    assert moving["unit"] == "steps"
+    with browser.tab(path) as tab:
+        seen = []
+        for step in (0, 3, 7):
+            moment = 1000 * step + 500
+            move_slider(tab, round(1000 * moment / moving["end"]))
+            shown = round(round(1000 * moment / moving["end"]) * moving["end"] / 1000)
+            ways = zip(moving["start"], moving["took"], moving["step"], strict=True)
+            under_way = [one for start, took, one in ways if start <= shown < start + took]
+            assert set(under_way) == {step}
+            assert said(tab).startswith("step ")
+            assert said(tab).endswith(f": {len(under_way)} chunks under way; step {step}")
+            seen.append(picture(tab))
+        assert len(set(seen)) == 3
+        assert is_quiet(tab)
+
+
+def test_bars_are_as_long_as_the_numbers_of_the_json(browser: Browser, tmp_path: Path) -> None:
+    found = weft.compare(SPEC, "16MiB", algorithms=["ring", "multitree", "forest"])
+    path = tmp_path / "report.html"
+    weft.report(found, output=path)
+    document = found.to_dict()
+    seconds = {row["label"]: row["seconds"] for row in document["results"]}
+    most = max(document["bound_seconds"], *seconds.values())
+    with browser.tab(path) as tab:
+        bars = tab.run(
+            "[...document.querySelectorAll('.bar-group')].map((group) => [group.querySelector('.bar-label')"
+            ".textContent, group.querySelector('rect').width.baseVal.value, group.querySelector('line')"
+            ".x1.baseVal.value, group.querySelector('.value').textContent])"
+        )
+        assert [bar[0] for bar in bars] == list(seconds)
+        for label, width, bound, text in bars:
+            assert width == pytest.approx(1000 * seconds[label] / most, rel=1e-5)
+            assert bound == pytest.approx(1000 * document["bound_seconds"] / most, rel=1e-5)
+            assert float(text.split()[0]) == pytest.approx(
+                seconds[label] * {"s": 1, "ms": 1e3, "µs": 1e6, "us": 1e6}[text.split()[1]], rel=0.01
+            )
+        assert is_quiet(tab)
+
+
 def test_keys_move_the_slider_and_press_the_buttons(browser: Browser, page: Path) -> None:
     with browser.tab(page) as tab:
         tab.run("document.querySelector('section.fabric input[type=range]').focus()")
@@ -170,7 +288,30 @@ def test_a_page_fits_its_window_in_either_scheme(
         assert tab.run("document.documentElement.scrollWidth") <= width
         shade = tab.run("getComputedStyle(document.body).backgroundColor")
         assert (shade == "rgb(255, 255, 255)") is not dark
+        assert tab.run(
+            "[...document.querySelectorAll('td.number, td.whole')].filter(cell => {"
+            " const text = document.createRange(); text.selectNodeContents(cell);"
+            " return new Set([...text.getClientRects()].map(place => Math.round(place.top))).size > 1;"
+            "}).length"
+        ) == 0  # fmt: skip
         assert is_quiet(tab)
+
+
+def test_names_of_links_are_not_broken_on_a_small_screen(browser: Browser, page: Path) -> None:
+    with browser.tab(page, width=380) as tab:
+        lines = tab.run(
+            "[...document.querySelectorAll('td.word, section.words p')].flatMap((cell) => {"
+            " const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT); const found = [];"
+            " while (words.nextNode())"
+            "  for (const name of words.currentNode.data.matchAll(/[^ ,]+->[^ ,.]+/g)) {"
+            "  const place = document.createRange(); place.setStart(words.currentNode, name.index);"
+            "  place.setEnd(words.currentNode, name.index + name[0].length);"
+            "  found.push(new Set([...place.getClientRects()].map((one) => Math.round(one.top))).size); }"
+            " return found; })"
+        )
+        assert len(lines) > 20
+        assert set(lines) == {1}
+        assert tab.run("document.documentElement.scrollWidth") <= 380
 
 
 def test_hostile_names_stay_text(browser: Browser, tmp_path: Path) -> None:
@@ -211,6 +352,10 @@ def test_a_training_run_shows_its_timeline_and_groups(browser: Browser, tmp_path
     weft.report(found, output=path)
     with browser.tab(path) as tab:
         before = tab.run("document.querySelector('canvas.timeline').toDataURL()")
+        legend = tab.run(
+            "[...document.querySelectorAll('section.timeline li')].map((one) => one.textContent)"
+        )
+        assert legend == ["forward", "backward", "wait", "other colours: one for each group"]
         tab.run(
             "(() => { const zoom = document.querySelector('section.timeline input'); zoom.value = 600;"
             " zoom.dispatchEvent(new Event('input')); })()"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import http.client
 import json
 import re
 import socket
@@ -99,6 +100,23 @@ def test_a_malformed_request_gets_a_problem_as_json(studio: Studio, body: bytes,
     assert answer.status == status, answer.body
     assert answer.headers["content-type"] == "application/json"
     assert is_problem(answer.document)
+
+
+@pytest.mark.parametrize("spec", ["fullmesh:2000", "torus:256x256", "switch:60000", "dgx-h100:8000"])
+def test_a_cluster_that_is_too_large_is_refused_before_it_is_built(studio: Studio, spec: str) -> None:
+    """What says so is the bound of what is built, which names the spec; a whole one has another message."""
+    answer = studio.ask("POST", "/api/sessions", {"topology": spec})
+    assert answer.status == 400
+    assert answer.document["error"].startswith(f"{spec}: ")
+    assert "of a cluster in the studio" in answer.document["error"]
+
+
+def test_a_file_of_few_lines_and_many_cables_is_refused_before_it_is_built(studio: Studio) -> None:
+    cable = '{src = 0, dst = 1, bandwidth = "1GB/s", latency = "1us", duplex = true, count = 1000000}'
+    file = {"name": "many.toml", "text": f"ranks = 2\nlinks = [{cable}]\n"}
+    answer = studio.ask("POST", "/api/sessions", {"file": file})
+    assert answer.status == 400
+    assert "many.toml: links of a cluster in the studio: 2,000,000 is more" in answer.document["error"]
 
 
 @pytest.mark.parametrize(
@@ -213,6 +231,33 @@ def test_edits_change_the_cluster_that_is_compared_and_saved(studio: Studio) -> 
     studio.ask("DELETE", path)
 
 
+def read_and_close(connection: http.client.HTTPConnection) -> tuple[int, Any]:
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+def test_a_cluster_is_shown_with_its_own_edits_while_it_is_edited(studio: Studio) -> None:
+    """The cluster is large, so that drawing it takes longer than everything else."""
+    path = studio.open("torus:32x32")
+    for _ in range(4):
+        edit = {"action": "slow", "a": "0", "b": "1", "bandwidth": "1GB/s"}
+        asked = [studio.send("POST", f"{path}/edits", edit), studio.send("GET", path)]
+        for status, state in map(read_and_close, asked):
+            assert status == 200
+            assert state["name"] == "torus:32x32" + "+speed=0-1:1GB/s" * len(state["edits"])
+    studio.ask("DELETE", path)
+
+
+def test_one_edit_is_taken_back_once_although_two_ask_at_the_same_time(studio: Studio) -> None:
+    path = studio.open("torus:32x32")
+    studio.ask("POST", f"{path}/edits", {"action": "cut", "a": "0", "b": "1"})
+    asked = [studio.send("DELETE", f"{path}/edits/last") for _ in range(2)]
+    assert sorted(status for status, _ in map(read_and_close, asked)) == [200, 409]
+    studio.ask("DELETE", path)
+
+
 def test_a_comparison_is_that_of_weft_compare(studio: Studio) -> None:
     path = studio.open("torus:4x4")
     studio.ask("POST", f"{path}/edits", {"action": "slow", "a": "0", "b": "1", "bandwidth": "1GB/s"})
@@ -226,6 +271,29 @@ def test_a_comparison_is_that_of_weft_compare(studio: Studio) -> None:
     rows = [one for one in events if one["event"] == "rows"]
     assert [one["tried"] for one in rows] == list(range(1, len(rows) + 1))
     assert [section["kind"] for section in events[-1]["document"]["sections"]][:2] == ["bars", "fabric"]
+    studio.ask("DELETE", path)
+
+
+def test_names_as_long_as_can_be_make_a_small_answer_and_are_compared(studio: Studio) -> None:
+    names = [f"{letter}{'x' * 4000}" for letter in "ab"]
+    cable = '{src = "%s", dst = "%s", bandwidth = "1GB/s", latency = "1us", duplex = true}'
+    ends = [("0", "s0"), ("1", "s1"), *[("s0", "s1")] * 1000]
+    text = (
+        f"ranks = 2\nswitches = 2\nswitch_names = {json.dumps(names)}\n"
+        f"links = [{', '.join(cable % pair for pair in ends)}]\n"
+    )
+    answer = studio.ask("POST", "/api/sessions", {"file": {"name": "a.toml", "text": text}})
+    assert answer.status == 201
+    assert len(answer.body) < 500_000
+    assert answer.document["node_names"] == ["0", "1", "s0", "s1"]
+    path = f"/api/sessions/{answer.document['session']}"
+    edited = studio.ask(
+        "POST", f"{path}/edits", {"action": "slow", "a": names[0], "b": names[1], "factor": 0.5}
+    )
+    assert edited.status == 200
+    assert len(edited.document["edits"][0]) < 200
+    events = studio.ask("POST", f"{path}/comparisons", {"size": "1KiB", "algorithms": ["ring"]}).events
+    assert events[-1]["event"] == "done"
     studio.ask("DELETE", path)
 
 

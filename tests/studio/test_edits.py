@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,6 +50,22 @@ def test_a_name_is_a_spec_where_a_spec_can_say_the_edits() -> None:
     assert edited == weft.load_topology(edited.name)
     more = [*edits, EditBody("slow", "4", "5", factor=0.5)]
     assert apply_edits(TORUS, more).name == "torus:4x4 with 3 edits"
+
+
+@pytest.mark.parametrize("name", ["torus:4x4 with 1 edit", "torus:4x4", "torus:8x8", "fullmesh:1000", "a:b"])
+def test_a_name_is_no_spec_where_the_cluster_is_not_the_one_that_it_describes(name: str) -> None:
+    """As in a file that was saved from the studio, or whose speeds were changed and not its name."""
+    slower = replace(TORUS, name=name, bandwidth=TORUS.bandwidth // 2)
+    assert apply_edits(slower, [EditBody("cut", "0", "1")]).name == f"{name} with 1 edit"
+
+
+def test_edits_of_a_cluster_without_some_ranks_have_no_spec_because_ranks_have_other_numbers() -> None:
+    without = weft.load_topology("torus:4x4+fail=rank:0")
+    edited = apply_edits(without, [EditBody("cut", "0", "1")])
+    assert edited.name == "torus:4x4+fail=rank:0 with 1 edit"
+    whole = weft.load_topology("torus:4x4+fail=5-6")
+    again = apply_edits(whole, [EditBody("cut", "0", "1")])
+    assert again == weft.load_topology(again.name)
 
 
 def test_edits_are_bounded() -> None:

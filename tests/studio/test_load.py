@@ -17,8 +17,9 @@ def test_every_request_under_load_is_answered_and_every_comparison_counted() -> 
     import load
 
     with start_studio("torus:4x4") as studio:
-        found = load.run_load(studio.port, studio.token, rate_per_s=25, seconds=3, sessions=4)
-    load.check(found)
+        asked = load.Load(rate_per_s=25, seconds=3, sessions=4)
+        found = load.run_load(studio.port, studio.token, asked)
+    load.check(found, asked)
     assert found["requests"]["sent"] == 75
     assert found["comparisons"]["finished"] > 0
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.browser import Browser, Tab, start_browser
-from support.studio import Studio
+from support.studio import Studio, start_studio
+
+import weft
 
 HOSTILE = "</script><img src=x onerror=alert(1)><b>bold</b>&amp;'\"`"
 DONE = "document.querySelector('.status')?.textContent.includes('is the fastest of')"
@@ -111,6 +114,18 @@ def test_size_and_algorithms_are_chosen(browser: Browser, studio: Studio) -> Non
         assert is_quiet(tab, studio)
 
 
+def test_the_headline_says_where_the_bound_holds(browser: Browser, studio: Studio) -> None:
+    found = weft.compare("switch:4", "64MiB")
+    assert found.best is not None
+    condition = found.to_dict()["bound_condition"]
+    with browser.tab(studio.url) as tab:
+        tab.wait_until(DONE)
+        fill(tab, "cluster", topology="switch:4")
+        tab.wait_until(f"{DONE} && document.forms.cluster.elements.topology.value === 'switch:4'")
+        assert status(tab).endswith(f" % of the bound, which holds where {condition}.")
+        assert is_quiet(tab, studio)
+
+
 def test_a_click_on_a_line_chooses_its_cable(browser: Browser, studio: Studio) -> None:
     with browser.tab(studio.url) as tab:
         tab.wait_until(DONE)
@@ -181,6 +196,33 @@ def test_without_the_token_the_page_says_what_to_do(browser: Browser, studio: St
     with browser.tab(f"http://localhost:{studio.port}/") as tab:
         tab.wait_until("document.querySelector('.problem')")
         assert "token" in texts(tab, ".problem")[0]
+
+
+def test_a_studio_that_has_ended_is_told_with_what_to_do(browser: Browser) -> None:
+    """Both before an edit and in the middle of a comparison."""
+    with start_studio("torus:4x4") as ended, browser.tab(ended.url) as tab:
+        tab.wait_until(DONE)
+        ended.stop(signal.SIGKILL)
+        fill(tab, "edge", action="cut", a="0", b="1")
+        tab.wait_until("!document.querySelector('.problem').hidden")
+        assert "start weft studio again" in texts(tab, ".problem")[0]
+    with start_studio("torus:16x16") as ended, browser.tab(ended.url) as tab:
+        tab.wait_until("document.querySelector('.status')?.textContent.includes('algorithms tried')")
+        ended.stop(signal.SIGKILL)
+        tab.wait_until("!document.querySelector('.problem').hidden")
+        assert "start weft studio again" in texts(tab, ".problem")[0]
+        assert status(tab) == "Nothing was compared."
+
+
+def test_a_session_that_was_dropped_is_told_with_what_to_do(browser: Browser, studio: Studio) -> None:
+    with browser.tab(studio.url) as tab:
+        tab.wait_until(DONE)
+        studio.ask("DELETE", tab.run("'/api/sessions/' + sessionStorage.getItem('weft-studio-session')"))
+        fill(tab, "edge", action="cut", a="0", b="1")
+        tab.wait_until("!document.querySelector('.problem').hidden")
+        assert "Reload the page" in texts(tab, ".problem")[0]
+        tab.reload()
+        tab.wait_until(DONE)
 
 
 def test_the_page_of_the_api_lists_every_route_and_asks_for_nothing(browser: Browser, studio: Studio) -> None:

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from support.studio import PATIENCE_S, Studio, start_studio
@@ -134,6 +135,50 @@ def test_a_refused_client_is_not_listened_to_for_ever(empty: Studio) -> None:
             send_slowly(endless, b"x" * (1 << 20), pause_s=0)
         with pytest.raises(ConnectionError):
             send_slowly(slow, b"x", pause_s=0.2)
+
+
+def count_files(studio: Studio) -> int:
+    """Open files of the studio, sockets among them."""
+    return len(list(Path(f"/proc/{studio.process.pid}/fd").iterdir()))
+
+
+def test_clients_that_never_read_keep_nobody_out_and_are_cut_off(empty: Studio) -> None:
+    """They ask for the page once, twice, and so on: answers wait in kernels, in the studio, or to be made."""
+    request = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{empty.port}\r\n\r\n".encode()
+    before = count_files(empty)
+    with ExitStack() as opened:
+        for number in range(limits.MAX_STUDIO_REQUESTS):
+            silent = opened.enter_context(socket.socket())
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            silent.connect(("127.0.0.1", empty.port))
+            silent.sendall((number + 1) * request)
+        time.sleep(1)
+        assert empty.ask("GET", "/api/counts").status == 200
+        deadline = time.monotonic() + PATIENCE_S
+        while count_files(empty) > before:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert empty.ask("GET", "/").status == 200
+
+
+def test_a_comparison_that_nobody_reads_is_cancelled(empty: Studio) -> None:
+    """Its document is larger than the buffers of the connection; the client leaves it there."""
+    path = empty.open("torus:8x8")
+    body = b'{"size": "64MiB"}'
+    head = head_of(empty, len(body)).replace(b"/api/sessions", f"{path}/comparisons".encode())
+    before = empty.settle()
+    files = count_files(empty)
+    with socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.connect(("127.0.0.1", empty.port))
+        silent.sendall(head + body)
+        deadline = time.monotonic() + PATIENCE_S
+        while empty.counts()["accepted"] == before["accepted"] or count_files(empty) > files:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        found = empty.settle()
+        assert found["accepted"] == found["finished"] + found["cancelled"] + found["failed"]
+    empty.ask("DELETE", path)
 
 
 def test_the_studio_ends_although_a_refused_client_stays_and_says_nothing_of_others() -> None:

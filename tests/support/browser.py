@@ -70,7 +70,11 @@ class Browser:
         while not any(event.get("method") == method for event in self.events):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{method} did not happen in {PATIENCE_S:.0f} s")
-            self.events += self._receive(deadline - time.monotonic())
+            self.listen(deadline - time.monotonic())
+
+    def listen(self, patience: float) -> None:
+        """Keep the events that come next."""
+        self.events += self._receive(patience)
 
     def _receive(self, patience: float) -> list[dict[str, Any]]:
         ready, _, _ = select.select([self._read], [], [], max(patience, 0))
@@ -162,6 +166,19 @@ class Tab:
         self._browser.events.clear()
         self.call("Page.reload")
         self._browser.wait_for("Page.loadEventFired")
+
+    def follow(self, page: Path, address: str) -> None:
+        """Open a page that goes on to an address by itself, and wait until the tab is there."""
+        self._browser.events.clear()
+        self.call("Page.navigate", url=page.resolve().as_uri())
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(
+            event.get("method") == "Page.frameNavigated" and event["params"]["frame"]["url"] == address
+            for event in self._browser.events
+        ):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the page did not go on to {address} in {PATIENCE_S:.0f} s")
+            self._browser.listen(deadline - time.monotonic())
 
     def wait_until(self, condition: str) -> None:
         """Wait until a JavaScript expression holds."""

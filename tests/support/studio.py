@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -104,14 +104,13 @@ class Studio:
 
 
 @contextmanager
-def start_studio(*words: str) -> Iterator[Studio]:
-    """Start a studio on any free port, and end it."""
+def start_studio(*words: str, environment: Mapping[str, str] | None = None) -> Iterator[Studio]:
+    """Start a studio on any free port, with some variables of the environment changed, and end it."""
     command = [sys.executable, "-m", "weft", "studio", "--no-browser", *words]
     pipe = subprocess.PIPE
     # Whoever runs the tests in the background has them ignore Ctrl-C, and children inherit that.
-    process = subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    )
+    variables = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables)
     try:
         assert process.stdout is not None
         ready, _, _ = select.select([process.stdout], [], [], PATIENCE_S)

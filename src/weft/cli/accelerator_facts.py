@@ -2,11 +2,14 @@
 
 The kernel's own files are read, and nothing is started: ``/proc/driver/nvidia`` (NVIDIA's driver),
 ``/sys/class/kfd`` (AMD's) and ``/sys/class/infiniband`` (InfiniBand and RoCE). A driver that hangs hangs
-``nvidia-smi`` too, and a check of an installation must not.
+``nvidia-smi`` too, and a check of an installation must not. NCCL is a package of pip or a file in one of the
+usual folders of libraries, whose name has the version; it is not loaded.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -18,15 +21,29 @@ _ROOT: Final = Path("/")
 _MOST_DEVICES: Final = 256
 _LONGEST: Final = 4096
 _AMD_VENDOR: Final = 0x1002
+_MOST_LIBRARIES: Final = 50_000
+"""Entries of a folder of libraries that are looked at."""
+
+_LIBRARY_FOLDERS: Final = (
+    *("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib"),
+    *("usr/local/cuda/lib64", "usr/local/nccl/lib", "opt/nccl/build/lib"),
+)
+_NCCL_LIBRARY: Final = re.compile(r"libnccl\.so\.(2\.[0-9][0-9.]*)")
+_DRIVER: Final = re.compile(r"NVRM version:.*?\s([0-9]{2,4}\.[0-9.]+)\s")
 _NCCL_PACKAGES: Final = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
 
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorFacts:
-    """The GPUs, the NCCL and the RDMA devices of this machine, each in words."""
+    """The GPUs, NVIDIA's driver, every NCCL and the RDMA devices of this machine, each in words.
+
+    `nccl` is pip's, which torch loads; `nccl_libraries` are those of the system.
+    """
 
     gpus: tuple[str, ...]
+    driver: str | None
     nccl: str | None
+    nccl_libraries: tuple[str, ...]
     rdma: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -42,7 +59,9 @@ def find_accelerators(root: Path = _ROOT) -> AcceleratorFacts:
     root
         Where the system's files begin; another folder is for tests.
     """
-    return AcceleratorFacts((*_nvidia_gpus(root), *_amd_gpus(root)), _nccl(), tuple(_rdma_devices(root)))
+    gpus = (*_nvidia_gpus(root), *_amd_gpus(root))
+    libraries = tuple(_nccl_libraries(root))
+    return AcceleratorFacts(gpus, _driver(root), _nccl(), libraries, tuple(_rdma_devices(root)))
 
 
 def describe_alike(names: tuple[str, ...]) -> str:
@@ -66,6 +85,12 @@ def _nvidia_gpus(root: Path) -> list[str]:
     return found
 
 
+def _driver(root: Path) -> str | None:
+    """Version of NVIDIA's driver, as the loaded module of the kernel says it."""
+    found = _DRIVER.search(_read(root / "proc/driver/nvidia/version"))
+    return found and found[1]
+
+
 def _amd_gpus(root: Path) -> list[str]:
     """The nodes of AMD's compute driver that are GPUs: a node without SIMD units is a processor."""
     found = []
@@ -80,13 +105,30 @@ def _amd_gpus(root: Path) -> list[str]:
 
 
 def _nccl() -> str | None:
-    """NCCL as pip installs it beside torch; a library of the system would have to be loaded to tell."""
+    """NCCL as pip installs it beside torch."""
     for package in _NCCL_PACKAGES:
         try:
             return f"{metadata.version(package)} ({package})"
         except metadata.PackageNotFoundError:
             continue
     return None
+
+
+def _nccl_libraries(root: Path) -> list[str]:
+    """NCCL as packages of the system install it, by version and file; a file counts once."""
+    found: dict[str, str] = {}
+    for folder in _LIBRARY_FOLDERS:
+        try:
+            with os.scandir(root / folder) as entries:
+                names = sorted(entry.name for entry in islice(entries, _MOST_LIBRARIES))
+        except OSError:  # there is no such folder here
+            continue
+        for name in names:
+            version = _NCCL_LIBRARY.fullmatch(name)
+            if version is not None and len(found) < _MOST_DEVICES:
+                file = root / folder / name
+                found.setdefault(os.path.realpath(file), f"{version[1]} (/{folder}/{name})")
+    return list(found.values())
 
 
 def _rdma_devices(root: Path) -> list[str]:

@@ -43,7 +43,8 @@ class BenchTable:
         """Print what is measured, and the head."""
         given, task = self._given, self._task
         cores = len(os.sched_getaffinity(0))
-        how = f"{given['memory']} memory, transport {given['transport']}, median of {given['rounds']} rounds"
+        rounds = count(given["rounds"], "round")
+        how = f"{given['memory']} memory, transport {given['transport']}, median of {rounds}"
         where = f"{count(task.ranks, 'rank')} on {count(cores, 'core')}"
         click.echo(f"# {task.collective} among {where}; {how}")
         for performer in self._performers:
@@ -67,12 +68,12 @@ class BenchTable:
         for place in _PLACES:
             line += self._result(task, own.get(place))
         judged = own[row.judged_place()]
-        spread = 100 * judged.spread
+        spread = "-" if judged.spread is None else f"{100 * judged.spread:.0f}"
         bound = "-" if row.limit is None else f"{100 * row.limit.seconds / judged.median:.1f}"
         ratios = [f"{'' if row.is_steady(peer) else '~'}{row.ratio(peer):.2f}" for peer in self._peers]
         ran = row.ran["weft"]
         names = ran.get("algorithm", "-"), ran.get("digest", "-")[:8]
-        click.echo(f"  {line}{self._last(f'{spread:.0f}', bound, *names, ratios)}")
+        click.echo(f"  {line}{self._last(spread, bound, *names, ratios)}")
 
     def end(self, rows: Sequence[BenchRow]) -> None:
         """Print what the numbers mean, and what is wrong."""
@@ -85,8 +86,10 @@ class BenchTable:
             text = "none: give --topology with speeds, or at least 1 MiB among ranks of one machine"
         click.echo(f"# bound: {text}")
         if any(not row.is_steady(peer) for row in rows for peer in self._peers):
-            spread = "the spread of Weft or of the peer is above 100 %, so that the ratio says little"
-            click.echo(f"# ~: {spread}; repeat it with more rounds (-r) on a quiet machine")
+            why = "the spread of Weft or of the peer is above 100 %, so that the ratio says little"
+            if self._given["rounds"] == 1:
+                why = "one round has no spread, so that nobody knows whether the ratio says anything"
+            click.echo(f"# ~: {why}; repeat it with more rounds (-r) on a quiet machine")
         for name in (performer.name for performer in self._performers):
             wrong = sum(one.wrong or 0 for row in rows for one in row.series[name].values())
             if wrong:

@@ -236,6 +236,8 @@ def _notes(found: Comparison) -> list[tuple[str, str]]:
             faster = f"is {gain:.2f} times as fast" if gain >= 1 else f"takes {1 / gain:.2f} times as long"
             line += f"; {ours.label} {faster}"
         notes.append(("others", line))
+    if found.nccl_estimate is not None:
+        notes.append(("estimate", str(found.nccl_estimate)))
     if any(row.untried_segments for row in found.results):
         sizes = sorted({size for row in found.results for size in row.untried_segments})
         finer = ", ".join(format_size(size) for size in sizes)

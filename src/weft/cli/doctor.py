@@ -51,8 +51,8 @@ class Extra:
 
 
 def _find_program(name: str) -> str | None:
-    """Path of a program: as a shell finds it, or beside this Python, where pip puts programs."""
-    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    """Path of a program: beside this Python, where pip puts programs, or as a shell finds it."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
 
 
 EXTRAS: Final = (
@@ -86,9 +86,9 @@ class Check:
 def command(as_json: bool) -> None:
     """Check this installation.
 
-    Shows versions, the machine with its GPUs, NCCL and RDMA devices, and optional tools with what they are
-    for; then runs a self-test, which builds a ring all-reduce, verifies it, simulates it, and compares the
-    time with the closed form. Exit code 1 if a check fails.
+    Shows versions, the machine with its GPUs, their driver, NCCL and RDMA devices, and optional tools with
+    what they are for; then runs a self-test, which builds a ring all-reduce, verifies it, simulates it, and
+    compares the time with the closed form. Exit code 1 if a check fails.
     """
     checks = run_checks()
     if as_json:
@@ -250,12 +250,14 @@ def _show(checks: list[Check], console: Console) -> None:
 def _show_accelerators(console: Console) -> None:
     """Show what tensors on GPUs would need; Weft's own runtime needs none of it."""
     found = find_accelerators()
+    nccl = (*([found.nccl] if found.nccl else []), *found.nccl_libraries)
     console.print()
     console.print_facts(
         (
             "GPUs",
             printable(describe_alike(found.gpus)) or "none: the drivers of NVIDIA and AMD list no device",
         ),
-        ("NCCL", found.nccl or "not installed by pip; PyTorch's wheels with CUDA bring it"),
+        *((("driver", f"NVIDIA {printable(found.driver)}"),) if found.driver else ()),
+        ("NCCL", printable("; ".join(nccl)) or "none: PyTorch's wheels with CUDA bring it"),
         ("RDMA", printable("; ".join(found.rdma)) or "none: the kernel lists no InfiniBand or RoCE device"),
     )

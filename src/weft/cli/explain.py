@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.output import make_table, one_line, present
+from weft.cli.output import check_outputs, make_table, one_line, present, write_page
 from weft.errors import InputError, list_some, name_ranks, printable
 
 if TYPE_CHECKING:
@@ -16,15 +16,19 @@ if TYPE_CHECKING:
     from weft.runtime.diagnosis import Diagnosis, RankState
 
 _LONGEST_FINDING = 400
+_PLACE = "ranks write them where WEFT_FLIGHT_DIR says, by default where they run"
 
 
 @click.command(
     "explain",
-    epilog=options.examples("weft explain .", "weft explain --json flight-*.json"),
+    epilog=options.examples(
+        "weft explain .", "weft explain . --report job.html", "weft explain --json flight-*.json"
+    ),
 )
-@click.argument("records", metavar="FLIGHT...", nargs=-1, required=True)
+@click.argument("records", metavar="FLIGHT...", nargs=-1)
+@options.report
 @options.as_json
-def command(records: tuple[str, ...], as_json: bool) -> None:
+def command(records: tuple[str, ...], page: str | None, as_json: bool) -> None:
     """Say why a job failed or hangs, from its flight records.
 
     Every rank writes one (flight-JOB-rN.json) when an operation fails, when the program calls
@@ -34,10 +38,15 @@ def command(records: tuple[str, ...], as_json: bool) -> None:
     from weft import limits
     from weft.runtime.diagnosis import diagnose, load_flight
 
+    check_outputs(page, as_json=as_json)
+    if not records:
+        msg = "give the flight records of a job, such as flight-*.json, or the folder that they are in"
+        raise InputError(f"{msg}; {_PLACE}")
     names = [name for given in records for name in _expand(given)]
     limits.check("flight records", len(names), limits.MAX_JOB_RANKS)
     found = diagnose(map(load_flight, names))
     present(found, _show, as_json=as_json)
+    write_page(page, found.to_dict(), as_json=as_json)
 
 
 def _expand(given: str) -> list[str]:
@@ -47,7 +56,7 @@ def _expand(given: str) -> list[str]:
     found = sorted(map(str, Path(given).glob("flight-*.json")))
     if not found:
         msg = f"{printable(given)}: there is no flight-*.json in this folder"
-        raise InputError(f"{msg}; ranks write them where WEFT_FLIGHT_DIR says, by default where they run")
+        raise InputError(f"{msg}; {_PLACE}")
     return found
 
 

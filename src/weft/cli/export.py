@@ -95,7 +95,7 @@ def command(
     ni-table is what the network interface of each rank has to know to carry out the schedule for --size: weft
     packets runs it. A TABLE that was written so can be listed with ni-text.
     """
-    check_outputs(output, as_json=as_json)
+    check_outputs(output, as_json=as_json, inputs=(source.name,))
     name = PurePath(output).name.lower()
     chosen = form or _format_of(name)
     _check_chunks(chosen, chunks)

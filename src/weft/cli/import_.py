@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from weft import units
 from weft.cli import options
 from weft.cli.output import check_outputs, make_console, print_json, write_output
 from weft.errors import InputError, printable
+from weft.files import name_after
 
 if TYPE_CHECKING:
     from weft.topology.cluster_import import ClusterImport
@@ -64,16 +66,20 @@ def command(
     else that weft topology takes, such as one machine many times: topo.xml*16@fabric=rails.
 
     WHAT is a file or spec of one machine: an NCCL topology or graph XML file, the output of nvidia-smi topo
-    -m, a TOML file, or a spec such as dgx-h100:1. Without it a machine is one rank.
+    -m, a TOML file, or a spec such as dgx-h100:1; with @speed=effective behind a file, links have the speeds
+    that they achieve. Without --box a machine is one rank.
     """
     from weft.topology.cluster_fabric import ClusterOptions
     from weft.topology.cluster_import import import_cluster
 
     if files.count("-") > 1:
         raise InputError("- given twice; standard input can be read once")
-    check_outputs(output, svg, as_json=as_json)
+    check_outputs(output, svg, as_json=as_json, inputs=(*files, *boxes))
     given = ClusterOptions(latency_ps=open_values.pop("latency"), **open_values)
     found = import_cluster(files, boxes=boxes, nodes=nodes, wanted=wanted, options=given)
+    if output not in (None, "-") and found.nodes:
+        # Slurm's file is called topology.conf on every cluster, which is no name to recognise one by.
+        found = replace(found, topology=replace(found.topology, name=name_after(str(output), "cluster")))
     if svg is not None:
         from weft.topology.drawing import draw_svg
 

@@ -108,7 +108,20 @@ def number(metavar: str, allows: Callable[[float], bool], advice: str) -> Option
     return OptionType(metavar, read)
 
 
-SIZE: Final = OptionType("SIZE", read_size)
+class _SizeType(OptionType):
+    """Type of a size, which says how several are given where somebody puts commas between them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the text of one size."""
+        if isinstance(value, str) and "," in value:
+            assert param is not None
+            option = param.opts[0]
+            hint = f"; {option} may be repeated, as in {option} 1MiB {option} 64MiB" if param.multiple else ""
+            raise InputError(f"{option} {quote(value)}: give one size, without commas{hint}")
+        return super().convert(value, param, ctx)
+
+
+SIZE: Final = _SizeType("SIZE", read_size)
 TIME_LIMIT: Final = number(
     "SECONDS|none", lambda seconds: 0 <= seconds < math.inf, "give seconds, such as 300, or none"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 import sys
 import threading
@@ -18,7 +19,7 @@ from weft.errors import LONGEST_MESSAGE, InputError, printable, shorten
 from weft.files import write_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.progress import Progress
     from rich.table import Table
@@ -122,8 +123,8 @@ def make_table(*columns: str, left: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def check_outputs(*paths: str | None, as_json: bool) -> None:
-    """Refuse places that cannot be written, before any work is done for them."""
+def check_outputs(*paths: str | None, as_json: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse places that cannot be written, or that are one of `inputs`, before any work is done for them."""
     given = [path for path in paths if path is not None]
     if given.count("-") + as_json > 1:
         raise InputError("two outputs want standard output; give a file name instead of -")
@@ -142,8 +143,29 @@ def check_outputs(*paths: str | None, as_json: bool) -> None:
                 raise InputError(f"{path}: is {kind}; give the name of a regular file, or - and a pipe")
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+        for source in inputs:
+            if any(_is_same_file(name, target) for name in _file_names(source)):
+                read = "" if source == path else f" {source},"
+                raise InputError(
+                    f"{path}: is also an input,{read} and would be overwritten; give another name"
+                )
     if len({os.path.realpath(path) for path in files}) < len(files):
         raise InputError(f"{files[0]}: two outputs want this file; give each its own")
+
+
+def _file_names(source: str) -> Iterator[str]:
+    """What may be the name of a file in ``HOSTS=node.xml*16@fabric=rails+fail=0-1``: a cut at any sign."""
+    for whole in (source, source.partition("=")[2]):
+        yield whole
+        yield from (whole[: sign.start()] for sign in re.finditer("[*@+]", whole))
+
+
+def _is_same_file(name: str, target: Path) -> bool:
+    """Whether a name leads to this regular file, by whatever links; a name that leads nowhere does not."""
+    try:
+        return bool(name) and target.is_file() and target.samefile(name)
+    except (OSError, ValueError):
+        return False
 
 
 def _special_kind(path: Path) -> str | None:
@@ -186,7 +208,7 @@ def write_page(path: str | None, *found: Any, as_json: bool) -> None:
 
 
 class ProgressBar:
-    """Bar on standard error, called with what is done now, steps done and steps in all; and with time to go.
+    """Bar on standard error, called with what is done now, steps done and steps in all; and with times.
 
     Parameters
     ----------
@@ -219,15 +241,11 @@ class ProgressBar:
     def shown(self) -> Iterator[None]:
         """Show the bar after `PATIENCE_S`, and take it away at the end."""
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("to go"),
-            TimeRemainingColumn(),
-        )
+        from weft.cli.time_column import TimeColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeColumn())
         # Standard output is left alone: it may be a file, and rich would send it to the terminal.
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
         self._bar.add_task(self._what, total=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -86,7 +86,7 @@ def command(
 
         verdict = compare_with_claim(finding.measurements, claimed, tolerance)
     _print(finding, verdict, output, as_json=as_json)
-    write_page(page, finding.topology, as_json=as_json or output in (None, "-"))
+    write_page(page, finding.topology, _document(finding, verdict), as_json=as_json or output in (None, "-"))
     if verdict is not None and verdict.slow:
         raise click.exceptions.Exit(1)
 
@@ -131,6 +131,10 @@ def _measure(control_plane: ControlPlane, effort: ProbeEffort, name: str) -> Pro
         return infer(probe(control_plane, effort, report), name)
 
 
+def _document(finding: ProbeFinding, verdict: SpeedVerdict | None) -> dict[str, Any]:
+    return finding.to_dict() | ({} if verdict is None else verdict.to_dict())
+
+
 def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | None, *, as_json: bool) -> None:
     from weft.probing.inferred_topology import format_finding
 
@@ -138,7 +142,7 @@ def _print(finding: ProbeFinding, verdict: SpeedVerdict | None, output: str | No
     if output is not None:
         write_output(output, text.encode())
     if as_json:
-        print_json(finding.to_dict() | ({} if verdict is None else verdict.to_dict()))
+        print_json(_document(finding, verdict))
         return
     if output is None and verdict is None:
         click.echo(text, nl=False)

@@ -35,7 +35,7 @@ def command(sources: tuple[str, ...], output: str, size: int | None, title: str 
     """
     from weft.reporting import report
 
-    check_outputs(output, as_json=False)
+    check_outputs(output, as_json=False, inputs=sources)
     with progress("report") as bar:
         bar("page", 0, 0)
         page = report(*sources, size=size, title=title).encode()

@@ -32,6 +32,7 @@ def show_sizes(found: Sequence[Comparison], console: Console) -> None:
         Where to print.
     """
     from weft.bounds.collective_bound import condition_of
+    from weft.planning.nccl_estimate import NOT_SIMULATED
     from weft.units import count, format_size, human_seconds
 
     first = found[0]
@@ -48,7 +49,12 @@ def show_sizes(found: Sequence[Comparison], console: Console) -> None:
     fastest = ", ".join(
         f"{format_size(one.size_bytes)} {one.best.algorithm}" for one in found if one.best is not None
     )
-    console.print_facts(("bound", bounds), ("fastest", fastest or "none"))
+    facts = [("bound", bounds), ("fastest", fastest or "none")]
+    estimates = [(one.size_bytes, one.nccl_estimate) for one in found]
+    expected = ", ".join(f"{format_size(size)} {made.first}" for size, made in estimates if made is not None)
+    if expected:
+        facts.append(("estimate", f"{expected} ({NOT_SIMULATED})"))
+    console.print_facts(*facts)
     reasons: dict[str, dict[str, None]] = {}
     for one in found:
         for skipped in one.skipped:

@@ -9,7 +9,7 @@ import click
 
 from weft import limits
 from weft.cli import options
-from weft.cli.output import present, progress
+from weft.cli.output import check_outputs, present, progress, write_page
 from weft.cli.signals import heed_signals
 from weft.errors import InputError, printable
 
@@ -64,9 +64,15 @@ _MOST_RANKS: Final = 16
     help="Number of the first episode, to repeat a failure.",
 )
 @click.option("--episodes", type=click.IntRange(1, 10**9), help="How many episodes at most.")
+@options.report
 @options.as_json
 def command(
-    minutes: float | None, seconds: float | None, seed: int | None, as_json: bool, **fields: Any
+    minutes: float | None,
+    seconds: float | None,
+    seed: int | None,
+    page: str | None,
+    as_json: bool,
+    **fields: Any,
 ) -> None:
     """Test the runtime with random operations, for minutes or hours.
 
@@ -78,6 +84,7 @@ def command(
 
     if minutes is not None and seconds is not None:
         raise InputError("--minutes and --seconds are both given; give one of them")
+    check_outputs(page, as_json=as_json)
     settings = Settings(
         seed=secrets.randbelow(2**31) if seed is None else seed,
         seconds=60 * minutes if minutes is not None else seconds or 60.0,
@@ -88,6 +95,7 @@ def command(
     with heed_signals(), progress("soak") as report:
         outcome = run(settings, _watch(report, settings.seconds))
     present(outcome, _show, as_json=as_json)
+    write_page(page, outcome.to_dict(), as_json=as_json)
     if outcome.failure is not None:
         raise click.exceptions.Exit(1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import webbrowser
 
 import click
 
@@ -37,15 +36,16 @@ def command(topology: str, port: int, browser: bool) -> None:
     secret. Ctrl-C ends it. Without a browser, weft compare --json gives the same results.
     """
     from weft.cli.inputs import obtain_topology
+    from weft.studio.redirect_page import browser_opener
     from weft.studio.studio_server import choose_workers, serve_studio
 
     def ready(url: str) -> None:
         click.echo(f"weft studio: {url}")
         click.echo("Ctrl-C ends it.", err=True)
-        if browser and not webbrowser.open(url):
+        if browser and not open_address(url):
             click.echo("no browser was found; open the address yourself", err=True)
 
-    with heed_signals():
+    with heed_signals(), browser_opener() as open_address:
         number = serve_studio(obtain_topology(topology), port=port, workers=choose_workers(), ready=ready)
         if number != signal.SIGINT:
             raise Stopped(number)

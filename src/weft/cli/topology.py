@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +11,7 @@ from weft.cli import options
 from weft.cli.link_load import LoadOptions, load_document, show_load
 from weft.cli.output import check_outputs, make_console, make_table, print_json, write_output, write_page
 from weft.errors import printable
+from weft.files import name_after
 
 if TYPE_CHECKING:
     from weft.cli.console import Console
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_GROUPS = 8
 _MOST_CLASSES = 12
+_LONGEST_NAME = 80
 
 
 @click.command(
@@ -94,7 +96,7 @@ def command(
     """  # noqa: D301
     from weft.cli.inputs import obtain_topology
 
-    check_outputs(svg, toml, page, as_json=as_json)
+    check_outputs(svg, toml, page, as_json=as_json, inputs=(topology,))
     asked = LoadOptions(load, size, collective, root, segment)
     asked.check()
     found = obtain_topology(topology)
@@ -105,9 +107,7 @@ def command(
 
         write_output(svg, (draw_svg(found) if result is None else result.to_svg()).encode())
     if toml is not None:
-        from weft.topology.toml_file import format_toml
-
-        write_output(toml, format_toml(found).encode())
+        write_output(toml, _as_toml(found, toml).encode())
     if as_json:
         document = _as_dict(found, path_links)
         print_json(document if result is None else document | {"load": load_document(result)})
@@ -120,6 +120,16 @@ def command(
         if written:
             click.echo(f"\nwrote {', '.join(written)}")
     write_page(page, found if result is None else result, as_json=as_json or "-" in (svg, toml))
+
+
+def _as_toml(topology: Topology, path: str) -> str:
+    """Write a topology file; the file's name stands for a long one, for tables, and a comment keeps that."""
+    from weft.topology.toml_file import format_toml
+
+    if path == "-" or len(topology.name) <= _LONGEST_NAME:
+        return format_toml(topology)
+    renamed = replace(topology, name=name_after(path, "cluster"))
+    return f"# from: {printable(topology.name)}\n{format_toml(renamed)}"
 
 
 def _find_path(topology: Topology, src: str, dst: str) -> tuple[int, ...]:

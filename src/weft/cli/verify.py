@@ -9,7 +9,7 @@ import click
 from weft import limits
 from weft.cli import options
 from weft.cli.inputs import ScheduleSource, takes_schedule
-from weft.cli.output import make_console, one_line, print_json, progress
+from weft.cli.output import check_outputs, make_console, one_line, print_json, progress, write_page
 from weft.errors import printable
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _LONGEST_PROBLEM = 200
         "weft verify ring.weft --slots 2 --fused",
         "weft verify plan.weft",
         "weft verify fattree:64 --algorithm halving_doubling --contention",
+        "weft verify ring.weft --report verdict.html",
         "weft export torus:4x4 --algorithm ring -o - | weft verify - --json",
     ),
 )
@@ -42,8 +43,11 @@ _LONGEST_PROBLEM = 200
 @click.option("--fused", is_flag=True, help="For executors that receive and forward in one instruction.")
 @click.option("--contention", is_flag=True, help="Count the flows that meet on each link.")
 @options.max_work(limits.MAX_WORK)
+@options.report
 @options.as_json
-def command(source: ScheduleSource, max_work: float | None, as_json: bool, **checks: Any) -> None:
+def command(
+    source: ScheduleSource, max_work: float | None, page: str | None, as_json: bool, **checks: Any
+) -> None:
     """Prove that a schedule computes its collective.
 
     SCHEDULE is a file that weft export wrote, or - for one on standard input. Of a PLAN, which weft plan
@@ -57,6 +61,7 @@ def command(source: ScheduleSource, max_work: float | None, as_json: bool, **che
     from weft.verification import inspect
     from weft.verification.checking_work import estimate_checks
 
+    check_outputs(page, as_json=as_json)
     with progress("verify") as report:
         report("schedule", 0, 0)
         found = source.obtain(max_work)
@@ -67,14 +72,16 @@ def command(source: ScheduleSource, max_work: float | None, as_json: bool, **che
         for index, plan in enumerate(plans):
             report(f"{plan.transfers:,} transfers", index, len(plans))
             reports.append(inspect(plan, max_work=max_work, **checks))
+    document = _plan_dict(found, reports) if isinstance(found, Plan) else reports[0].to_dict()
     if as_json:
-        print_json(_plan_dict(found, reports) if isinstance(found, Plan) else reports[0].to_dict())
+        print_json(document)
     else:
         console = make_console()
         for index, one in enumerate(reports):
             if index:
                 console.print()
             _show(one, console)
+    write_page(page, document, found.topology, as_json=as_json)
     wrong = [result.problem for result in reports if result.problem is not None]
     if wrong:
         among = f" ({len(wrong)} of {len(reports)} schedules)" if len(reports) > 1 else ""

@@ -39,5 +39,6 @@ def busiest_section(topology: Topology, busy: ArrayLike, what: str) -> Section:
     ]
     idle = int((shares == 0).sum())
     mean = f"Of {topology.links:,} links the mean share is {100 * shares.mean():.1f} %"
-    note = f"{what}. {mean}, and {idle:,} carry nothing."
+    rest = f"{idle:,} carry nothing" if idle else "none is idle"
+    note = f"{what}. {mean}, and {rest}."
     return table_section("Busiest links", ("link", "speed", "busy share of the time"), rows, note=note)

@@ -10,6 +10,7 @@ import numpy as np
 from weft import units
 from weft.reporting.fabric_shape import FabricShape, find_shape
 from weft.reporting.motion import find_motion
+from weft.reporting.section_kinds import MOST_NAME, MOST_TITLE, MOST_WORDS, cut
 from weft.topology.drawing_pen import Pen, node_class
 from weft.topology.drawing_style import speed_text
 from weft.topology.layout import Layout, lay_out
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 SPEEDS: Final = 5
 """Looks of lines by the speed of their links, from the slowest to the fastest, where no run is shown."""
+
+_MOST_LABEL: Final = 24
+"""Characters of the name of a node where it is drawn; lines have longer names in words."""
 
 _MOST_SPEEDS: Final = 6
 """Lines of the legend of speeds."""
@@ -50,12 +54,26 @@ class LinkUse:
     result: SimulationResult | None = None
 
 
-def fabric_section(topology: Topology, uses: Sequence[LinkUse] = ()) -> dict[str, Any]:
-    """Draw a fabric, with the use of its links in some runs."""
+def fabric_section(
+    topology: Topology, uses: Sequence[LinkUse] = (), *, is_named: bool = False
+) -> dict[str, Any]:
+    """Draw a fabric.
+
+    Parameters
+    ----------
+    topology
+        The fabric.
+    uses
+        The use of its links in some runs.
+    is_named
+        Whether only a name said which fabric this is; the section then says so.
+    """
     shape = find_shape(topology)
     summary = _summary(topology)
+    if is_named:
+        summary += " Drawn from its name, because the source has no links or speeds."
     if shape is None:
-        note = "It is too large to be drawn link by link, and has no hosts that could stand for it."
+        note = "It is too large to be drawn link by link, and has no hosts of which some could stand for it."
         return {"kind": "words", "title": "Fabric", "paragraphs": [summary, note]}
     layout = lay_out(shape.topology)
     lines = _lines(shape, layout)
@@ -63,7 +81,7 @@ def fabric_section(topology: Topology, uses: Sequence[LinkUse] = ()) -> dict[str
     return {
         "kind": "fabric",
         "title": "Fabric",
-        "summary": " ".join(filter(None, [summary, shape.note])),
+        "summary": cut(" ".join(filter(None, [summary, shape.note])), MOST_WORDS),
         "radius": layout.radius,
         "labels": layout.labels,
         "kinds": _kinds(shape),
@@ -136,14 +154,14 @@ def _node(shape: FabricShape, layout: Layout, node: int) -> list[Any]:
     x, y = layout.at[node]
     dot = node in layout.dots
     kind = _kind(topology, node)
-    label = "" if dot and layout.dot < 4 else shape.labels[node]
+    label = "" if dot and layout.dot < 4 else cut(shape.labels[node], _MOST_LABEL)
     return [_round(x), _round(y), _round(layout.dot if dot else layout.radius), kind, label]
 
 
 def _boxes(shape: FabricShape, layout: Layout) -> list[list[Any]]:
     titles = shape.hosts if len(shape.hosts) == len(layout.boxes) else [box.label for box in layout.boxes]
     return [
-        [*map(_round, layout.frame(box)), title, bool(box.below)]
+        [*map(_round, layout.frame(box)), cut(title, MOST_NAME), bool(box.below)]
         for box, title in zip(layout.boxes, titles, strict=True)
     ]
 
@@ -180,7 +198,8 @@ def _line_names(topology: Topology, shape: FabricShape) -> list[str]:
     first = first[-drawn.links :].tolist()
     for line in range(drawn.links):
         more = "" if counts[line] == 1 else f" and {counts[line] - 1:,} more"
-        names.append(f"{topology.link_name(first[line])}{more}, {speed_text(int(drawn.bandwidth[line]))}")
+        name = cut(topology.link_name(first[line]), MOST_NAME)
+        names.append(f"{name}{more}, {speed_text(int(drawn.bandwidth[line]))}")
     return names
 
 
@@ -192,7 +211,7 @@ def _run(use: LinkUse, shape: FabricShape) -> dict[str, Any]:
     mean = np.bincount(lines, busy[drawn], minlength=shape.topology.links) / counts
     idle = int((busy == 0).sum())
     return {
-        "label": use.label,
+        "label": cut(use.label, MOST_TITLE),
         "busy": [round(value, 4) for value in mean.tolist()],
         "idle": idle,
         "links": len(busy),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weft import limits
+from weft import limits, units
 from weft.topology.graph import Topology
 from weft.topology.machine_layout import role_of, short_name
 
@@ -60,8 +60,8 @@ def find_shape(topology: Topology) -> FabricShape | None:
     """Choose what to draw; None for a fabric that is too large and has no hosts that could stand for it."""
     if len(topology.hosts) > MOST_HOSTS and topology.nodes > MOST_NODES:
         return _represent(topology)
-    lines = {(a, b) for a, b in zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)}
-    if topology.nodes > limits.MAX_DRAWN_NODES or len(lines) > 2 * limits.MAX_DRAWN_CABLES:
+    # Parallel cables count one by one, because each of them is a line with a name.
+    if topology.nodes > limits.MAX_DRAWN_NODES or topology.links > 2 * limits.MAX_DRAWN_CABLES:
         return None
     nodes = np.arange(topology.nodes, dtype=np.int32)
     names = [topology.node_name(node) for node in range(topology.nodes)]
@@ -206,5 +206,5 @@ def _label(topology: Topology, node: int, count: int, key: tuple[int, str]) -> s
         name = topology.node_name(node)
         return name if node < topology.ranks else short_name(name)
     if key[0] < 0:
-        return f"{count} {key[1].partition(' ')[0]}s"
+        return units.count(count, key[1].partition(" ")[0])
     return "" if node < topology.ranks else key[1]

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import units
 from weft.algorithms import registry
-from weft.bounds.collective_bound import lower_bound
+from weft.bounds.collective_bound import condition_of, lower_bound
 from weft.errors import LimitError, WeftError
 from weft.export.chrome_trace import Tracks, process
 from weft.reporting import result_forms as forms
@@ -78,7 +78,7 @@ def run_sections(result: SimulationResult) -> list[Section]:
     bound = None
     if schedule.ownership != "free":
         root = schedule.root or 0
-        bound = lower_bound(schedule.topology, schedule.collective, result.size_bytes, root).seconds
+        bound = lower_bound(schedule.topology, schedule.collective, result.size_bytes, root)
     form = forms.SimulatedForm(
         topology=schedule.topology.name,
         collective=schedule.collective,
@@ -93,9 +93,14 @@ def run_sections(result: SimulationResult) -> list[Section]:
         steps=schedule.steps,
         transfers=schedule.transfers,
         segment_bytes=result.segment_bytes,
-        bound_seconds=bound,
+        bound_seconds=None if bound is None else bound.seconds,
+        bound_kind=None if bound is None else bound.kind,
+        bound_condition=None
+        if bound is None
+        else condition_of(schedule.topology, schedule.collective, bound.kind),
+        bound_explanation="" if bound is None else bound.explanation,
         # A wrong schedule may be faster than any right one.
-        fraction_of_bound=bound / result.seconds
+        fraction_of_bound=bound.seconds / result.seconds
         if bound is not None and verified and result.time_ps
         else None,
         verified=verified,
@@ -105,7 +110,7 @@ def run_sections(result: SimulationResult) -> list[Section]:
         *results.simulation_sections(form, draw=False),
         fabric_section(schedule.topology, [use]),
         busiest_section(schedule.topology, use.busy, use.label),
-        *path_sections(result.critical_path, result.time_ps),
+        *path_sections(result.critical_path, result.time_ps, schedule.topology),
     ]
 
 
@@ -126,7 +131,9 @@ def comparison_fabric(found: Comparison) -> list[Section]:
     return [
         fabric_section(found.topology, uses),
         busiest_section(found.topology, uses[0].busy, uses[0].label),
-        *path_sections(runs[0][1].critical_path, runs[0][1].time_ps),
+        *path_sections(
+            runs[0][1].critical_path, runs[0][1].time_ps, found.topology, run=f"The run of {runs[0][0]}"
+        ),
     ]
 
 

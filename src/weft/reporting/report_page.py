@@ -89,7 +89,7 @@ def compose_page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         '<link rel="icon" href="data:,">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{escape(_printable(title))}</title>",
         f"<style>{style}</style></head><body>",
         '<main id="report"><noscript>This page draws its data with a script.</noscript></main>',
         f'<script type="application/json" id="document">{_embed(document)}</script>',
@@ -97,6 +97,11 @@ def compose_page(
         "</body></html>",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _printable(text: str) -> str:
+    """Text that can be written as UTF-8: names of files may have bytes that are none."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _embed(document: dict[str, Any]) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from weft.errors import FormatError
+from weft.reporting.check_forms import CheckedForm, CheckedPlanForm, ExplainedForm, ProbedForm, SoakedForm
+from weft.reporting.form_numbers import Count, Number, Seconds
 
 _Form = TypeVar("_Form")
 
@@ -20,13 +22,13 @@ class ComparedRow(msgspec.Struct, frozen=True):
 
     algorithm: str
     verified: bool
-    seconds: float | None = None
-    fraction_of_bound: float | None = None
-    algbw_GBps: float | None = None
-    busbw_GBps: float | None = None
-    steps: int = 0
-    transfers: int = 0
-    segment_bytes: int | None = None
+    seconds: Seconds | None = None
+    fraction_of_bound: Number | None = None
+    algbw_GBps: Number | None = None
+    busbw_GBps: Number | None = None
+    steps: Count = 0
+    transfers: Count = 0
+    segment_bytes: Count | None = None
     label: str = ""
 
 
@@ -37,18 +39,25 @@ class RefusedRow(msgspec.Struct, frozen=True):
     reason: str
 
 
+class EstimateForm(msgspec.Struct, frozen=True):
+    """What NCCL's own cost model expects, in words."""
+
+    text: str
+
+
 class ComparedForm(msgspec.Struct, frozen=True):
     """``weft compare --json`` at one size."""
 
     topology: str
-    size_bytes: int
-    bound_seconds: float
+    size_bytes: Count
+    bound_seconds: Seconds
     results: list[ComparedRow]
     skipped: list[RefusedRow] = []
     collective: str = "all_reduce"
     bound_kind: str = ""
     bound_explanation: str = ""
     bound_condition: str | None = None
+    nccl_estimate: EstimateForm | None = None
 
 
 class ComparedSizesForm(msgspec.Struct, frozen=True):
@@ -60,17 +69,17 @@ class ComparedSizesForm(msgspec.Struct, frozen=True):
 class PlanPointRow(msgspec.Struct, frozen=True):
     """One size of ``weft plan --json``."""
 
-    size_bytes: int
-    seconds: float
-    bound_seconds: float
+    size_bytes: Count
+    seconds: Seconds
+    bound_seconds: Seconds
     algorithm: str
-    fraction_of_bound: float
+    fraction_of_bound: Number
     variant: str = ""
-    segment_bytes: int | None = None
+    segment_bytes: Count | None = None
     busiest_link: str = ""
-    busy: float = 0.0
+    busy: Number = 0.0
     runner_up: str | None = None
-    runner_up_seconds: float | None = None
+    runner_up_seconds: Seconds | None = None
     runner_up_simulated: bool = True
     bound_condition: str | None = None
 
@@ -88,13 +97,14 @@ class PlanForm(msgspec.Struct, frozen=True):
 class PathRow(msgspec.Struct, frozen=True):
     """One stretch of the critical path of ``weft simulate --json``."""
 
-    src: int
-    dst: int
-    chunk: int
-    step: int
-    start_ps: int
-    end_ps: int
+    src: Count
+    dst: Count
+    chunk: Count
+    step: Count
+    start_ps: Count
+    end_ps: Count
     waited_for: str
+    links: tuple[int, ...] = ()
 
 
 class SimulatedForm(msgspec.Struct, frozen=True):
@@ -103,19 +113,21 @@ class SimulatedForm(msgspec.Struct, frozen=True):
     topology: str
     collective: str
     algorithm: str
-    size_bytes: int
-    seconds: float
-    time_ps: int
-    link_busy_ps: list[int]
+    size_bytes: Count
+    seconds: Seconds
+    time_ps: Count
+    link_busy_ps: list[Count]
     critical_path: list[PathRow]
-    algbw_GBps: float = 0.0
-    busbw_GBps: float = 0.0
-    steps: int = 0
-    transfers: int = 0
-    segment_bytes: int | None = None
-    bound_seconds: float | None = None
+    algbw_GBps: Number = 0.0
+    busbw_GBps: Number = 0.0
+    steps: Count = 0
+    transfers: Count = 0
+    segment_bytes: Count | None = None
+    bound_seconds: Seconds | None = None
+    bound_kind: str | None = None
     bound_condition: str | None = None
-    fraction_of_bound: float | None = None
+    bound_explanation: str = ""
+    fraction_of_bound: Number | None = None
     verified: bool | None = None
 
 
@@ -125,17 +137,17 @@ class PacketsForm(msgspec.Struct, frozen=True):
     topology: str
     collective: str
     algorithm: str
-    size_bytes: int
+    size_bytes: Count
     hardware: str
-    seconds: float
-    time_ps: int
-    link_busy_ps: list[int]
-    flits: int
-    cycles: int = 0
-    packets: int = 0
-    messages: int = 0
-    algbw_GBps: float = 0.0
-    head_overhead: float = 0.0
+    seconds: Seconds
+    time_ps: Count
+    link_busy_ps: list[Count]
+    flits: Count
+    cycles: Count = 0
+    packets: Count = 0
+    messages: Count = 0
+    algbw_GBps: Number = 0.0
+    head_overhead: Number = 0.0
     flow_control: str = ""
     detail: str = ""
 
@@ -144,22 +156,22 @@ class TrainedForm(msgspec.Struct, frozen=True):
     """``weft train --json``."""
 
     topology: str
-    ranks: int
+    ranks: Count
     model: str
     device: str
     policy: str
-    seconds: float
-    computing_s: float
-    exposed_s: float
-    communication_s: float
-    lines: dict[str, float]
-    samples_per_s: float | None = None
+    seconds: Seconds
+    computing_s: Seconds
+    exposed_s: Seconds
+    communication_s: Seconds
+    lines: dict[str, Seconds]
+    samples_per_s: Number | None = None
     bound_condition: str = ""
     reason: str = ""
     endpoint: str = ""
-    batch: int = 0
-    layers: int = 0
-    parameter_bytes: int = 0
+    batch: Count = 0
+    layers: Count = 0
+    parameter_bytes: Count = 0
     algorithms: dict[str, list[str]] = {}
 
 
@@ -173,8 +185,8 @@ class BenchedRow(msgspec.Struct, frozen=True):
     """One size of ``weft bench --json``."""
 
     collective: str
-    ranks: int
-    size_bytes: int
+    ranks: Count
+    size_bytes: Count
     contestants: dict[str, dict[str, Any]]
     bound: dict[str, Any] | None = None
     dtype: str = ""
@@ -183,21 +195,21 @@ class BenchedRow(msgspec.Struct, frozen=True):
 class BenchedForm(msgspec.Struct, frozen=True):
     """``weft bench --json``."""
 
-    ranks: int
+    ranks: Count
     rows: list[BenchedRow]
     versions: dict[str, dict[str, Any]]
     machine: str = ""
-    rounds: int = 0
+    rounds: Count = 0
 
 
 class LabRow(msgspec.Struct, frozen=True):
     """One runtime of ``weft lab bench --json``."""
 
     name: str
-    seconds: list[float]
-    median_seconds: float
-    predicted_seconds: float | None = None
-    deviation: float | None = None
+    seconds: list[Seconds]
+    median_seconds: Seconds
+    predicted_seconds: Seconds | None = None
+    deviation: Number | None = None
     algorithm: str | None = None
 
 
@@ -205,9 +217,9 @@ class LabForm(msgspec.Struct, frozen=True):
     """``weft lab bench --json``."""
 
     topology: str
-    ranks: int
-    size_bytes: int
-    rounds: int
+    ranks: Count
+    size_bytes: Count
+    rounds: Count
     results: list[LabRow]
 
 
@@ -218,9 +230,9 @@ class ClaimForm(msgspec.Struct, frozen=True):
     id: str
     claim: str
     verdict: str
-    paper_value: float | None = None
-    ours: float | None = None
-    deviation: float | None = None
+    paper_value: Number | None = None
+    ours: Number | None = None
+    deviation: Number | None = None
     why: str = ""
 
 
@@ -235,10 +247,10 @@ class PaperRowForm(msgspec.Struct, frozen=True):
 
     claim: str
     setup: str = ""
-    paper: float | None = None
-    ours: float | None = None
+    paper: Number | None = None
+    ours: Number | None = None
     unit: str = ""
-    deviation: float | None = None
+    deviation: Number | None = None
     why: str = ""
 
 
@@ -263,6 +275,11 @@ FORMS: Final[tuple[tuple[frozenset[str], type[Any]], ...]] = (
     (frozenset({"results", "rounds"}), LabForm),
     (frozenset({"claims"}), ClaimsForm),
     (frozenset({"paper", "assumptions", "rows"}), PaperForm),
+    (frozenset({"schedule", "checks"}), CheckedForm),
+    (frozenset({"plan", "schedules"}), CheckedPlanForm),
+    (frozenset({"operations", "growth", "failure"}), SoakedForm),
+    (frozenset({"job", "states", "findings"}), ExplainedForm),
+    (frozenset({"topology", "links", "rounds"}), ProbedForm),
     (frozenset({"results"}), SweptForm),
 )
 """Keys that tell a document, and its form; the first that fits."""
@@ -279,7 +296,10 @@ def read_form(document: dict[str, Any], source: str) -> Any:
     keys = set(document)
     form = next((form for needed, form in FORMS if needed <= keys), None)
     if form is None:
-        known = "compare, plan, simulate, packets, train, bench, lab bench or reproduce"
+        known = (
+            "compare, plan, simulate, packets, train, bench, lab bench, reproduce, probe, verify, soak or "
+            "explain"
+        )
         raise FormatError(
             source, f"is not a result that a report shows; give what {known} printed with --json"
         )

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft import units
 from weft.errors import InputError
+from weft.planning.plan_text import human_size
 from weft.reporting.busiest_links import busiest_section
 from weft.reporting.fabric_picture import LinkUse, fabric_section
+from weft.reporting.form_numbers import find_quantity
 from weft.reporting.path_words import path_sections
 from weft.reporting.section_kinds import (
     Section,
@@ -57,8 +59,8 @@ def named_topology(name: str) -> Topology | None:
 
 
 def describe_segment(segment_bytes: int | None) -> str:
-    """How messages were cut."""
-    return "whole messages" if segment_bytes is None else units.format_size(segment_bytes)
+    """How messages were cut, in as many digits as a plan shows on a terminal."""
+    return "whole messages" if segment_bytes is None else human_size(segment_bytes)
 
 
 def _percent(share: float | None) -> str:
@@ -101,9 +103,11 @@ def comparison_sections(found: Sequence[ComparedForm]) -> list[Section]:
         heads = ("algorithm", "time", "of bound", "algbw GB/s", "busbw GB/s", "steps", "transfers", "segment",
                  "verified")  # fmt: skip
         kind = "; ".join(text for text in (one.bound_kind, one.bound_condition) if text)
-        why = one.bound_explanation[:1].upper() + one.bound_explanation[1:]
-        bound = f"Bound: {units.human_seconds(one.bound_seconds)} ({kind}). {why}"
-        sections.append(table_section(f"Algorithms: {what}", heads, rows, note=f"{one.topology}. {bound}"))
+        why = one.bound_explanation.rstrip(".")
+        bound = f"Bound: {units.human_seconds(one.bound_seconds)} ({kind}). {why[:1].upper()}{why[1:]}."
+        expected = f" Estimate: {one.nccl_estimate.text}." if one.nccl_estimate is not None else ""
+        note = f"{one.topology}. {bound}{expected}"
+        sections.append(table_section(f"Algorithms: {what}", heads, rows, note=note))
     return [*sections, *_skipped(found[-1].skipped)]
 
 
@@ -156,10 +160,7 @@ def simulation_sections(found: SimulatedForm, *, draw: bool = True) -> list[Sect
     """Times of one run, how busy the links were, and the critical path."""
     facts: list[tuple[str, object]] = [
         ("time", units.human_seconds(found.seconds)),
-        (
-            "bound",
-            _time(found.bound_seconds) + (f" ({found.bound_condition})" if found.bound_condition else ""),
-        ),
+        ("bound", _describe_bound(found)),
         ("of bound", _percent(found.fraction_of_bound)),
         ("algbw", f"{found.algbw_GBps:.2f} GB/s"),
         ("busbw", f"{found.busbw_GBps:.2f} GB/s"),
@@ -172,17 +173,36 @@ def simulation_sections(found: SimulatedForm, *, draw: bool = True) -> list[Sect
         f"{found.algorithm} {found.collective} of {units.format_size(found.size_bytes)} on {found.topology}"
     )
     sections = [facts_section(title, facts)]
+    if found.bound_seconds and found.seconds:
+        bars = [(found.algorithm, {"time": found.seconds})]
+        sections.append(bars_section("Time beside the bound", bars, bound=found.bound_seconds))
+    topology = None
     if draw:
-        sections += _drawn(found.topology, found.algorithm, found.link_busy_ps, found.time_ps)
-    return [*sections, *path_sections(found.critical_path, found.time_ps)]
+        topology = _whose_links(found.topology, found.link_busy_ps)
+        sections += _drawn(topology, found.algorithm, found.link_busy_ps, found.time_ps)
+    return [*sections, *path_sections(found.critical_path, found.time_ps, topology)]
 
 
-def _drawn(name: str, label: str, busy_ps: Sequence[int], time_ps: int) -> list[Section]:
+def _describe_bound(found: SimulatedForm) -> str:
+    """The bound of a run: its time, kind and condition, and why nothing can beat it."""
+    if found.bound_seconds is None:
+        return "-"
+    kind = "; ".join(text for text in (found.bound_kind, found.bound_condition) if text)
+    why = f"; {found.bound_explanation}" if found.bound_explanation else ""
+    return _time(found.bound_seconds) + (f" ({kind})" if kind else "") + why
+
+
+def _whose_links(name: str, busy_ps: Sequence[int]) -> Topology | None:
+    """The topology that a result names, if it has as many links as the result."""
     topology = named_topology(name)
-    if topology is None or len(busy_ps) != topology.links or time_ps <= 0:
+    return None if topology is None or len(busy_ps) != topology.links else topology
+
+
+def _drawn(topology: Topology | None, label: str, busy_ps: Sequence[int], time_ps: int) -> list[Section]:
+    if topology is None or time_ps <= 0:
         return []
     shares = [busy / time_ps for busy in busy_ps]
-    fabric = fabric_section(topology, [LinkUse(label, shares)])
+    fabric = fabric_section(topology, [LinkUse(label, shares)], is_named=True)
     return [fabric, busiest_section(topology, shares, label)]
 
 
@@ -198,13 +218,16 @@ def packet_sections(found: PacketsForm, *, draw: bool = True) -> list[Section]:
         ("packets", f"{found.packets:,} of {found.messages:,} messages"),
         ("flits", f"{found.flits:,}; heads add {100 * found.head_overhead:.2f} %"),
     ]
-    drawn = _drawn(found.topology, found.algorithm, found.link_busy_ps, found.time_ps) if draw else []
-    return [facts_section(title, facts), *drawn]
+    sections = [facts_section(title, facts)]
+    if draw:
+        topology = _whose_links(found.topology, found.link_busy_ps)
+        sections += _drawn(topology, found.algorithm, found.link_busy_ps, found.time_ps)
+    return sections
 
 
 def training_sections(found: TrainedForm) -> list[Section]:
     """An iteration of training: what computes, what is exposed, and what no policy could beat."""
-    algorithms = "; ".join(f"{name} by {' and '.join(how)}" for name, how in found.algorithms.items())
+    algorithms = "; ".join(f"{name} by {', '.join(how)}" for name, how in found.algorithms.items())
     facts: list[tuple[str, object]] = [
         (
             "model",
@@ -234,19 +257,20 @@ def training_sections(found: TrainedForm) -> list[Section]:
 def sweep_sections(found: SweptForm) -> list[Section]:
     """Training jobs of a sweep beside each other."""
     bars: list[tuple[str, dict[str, float | None]]] = []
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for row in found.results:
         sweep = row.get("sweep")
         name = (
             ", ".join(f"{key} {value}" for key, value in sweep.items()) if isinstance(sweep, dict) else "job"
         )
-        numbers = [row.get(key) for key in ("computing_s", "exposed_s", "seconds", "samples_per_s")]
-        if all(isinstance(number, float | int) for number in numbers[:3]):
-            bars.append((name, {"computing": numbers[0], "exposed": numbers[1]}))
-            rate = f"{numbers[3]:,.0f}" if isinstance(numbers[3], float | int) else "-"
-            rows.append((name, str(row.get("policy", "-")), *map(_time, numbers[2::-1]), rate))
-        else:
+        times = [find_quantity(row.get(key)) for key in ("seconds", "exposed_s", "computing_s")]
+        if None in times:
             rows.append((name, str(row.get("error", "-")), "-", "-", "-", "-"))
+            continue
+        bars.append((name, {"computing": times[2], "exposed": times[1]}))
+        rate = find_quantity(row.get("samples_per_s"))
+        shown = "-" if rate is None else f"{rate:,.0f}"
+        rows.append((name, str(row.get("policy", "-")), *map(_time, times), shown))
     heads = ("job", "policy", "iteration", "exposed", "computing", "samples/s")
     return [bars_section("Training jobs", bars), table_section("Sweep", heads, rows, left=2)]
 
@@ -255,12 +279,12 @@ def measured_seconds(contestant: dict[str, Any]) -> float | None:
     """Median of the measured times: in place where both were measured."""
     for place in ("in", "out"):
         series = contestant.get(place)
-        if isinstance(series, dict) and isinstance(series.get("median_seconds"), float | int):
-            return float(series["median_seconds"])
+        if isinstance(series, dict) and (found := find_quantity(series.get("median_seconds"))) is not None:
+            return found
     return None
 
 
-def bench_sections(found: BenchedForm, predicted: dict[int, float]) -> list[Section]:
+def bench_sections(found: BenchedForm, predicted: dict[int, float], note: str = "") -> list[Section]:
     """Measured times against size; beside what was predicted, where there is a prediction."""
     rows = sorted(found.rows, key=lambda row: row.size_bytes)
     names = dict.fromkeys(name for row in rows for name in row.contestants)
@@ -270,15 +294,10 @@ def bench_sections(found: BenchedForm, predicted: dict[int, float]) -> list[Sect
     }
     if predicted:
         series["predicted"] = [predicted.get(row.size_bytes) for row in rows]
-    bounds = [
-        float(row.bound["seconds"])
-        if row.bound is not None and isinstance(row.bound.get("seconds"), float | int)
-        else None
-        for row in rows
-    ]
+    bounds = [find_quantity((row.bound or {}).get("seconds")) for row in rows]
     collective = rows[0].collective if rows else "collective"
     title = "Predicted beside measured" if predicted else "Measured times against size"
-    note = f"{found.ranks} ranks on {found.machine}; median of {found.rounds} rounds."
+    note = f"{found.ranks} ranks on {found.machine}; median of {found.rounds} rounds. {note}".strip()
     heads = ["size", *series, "bound"]
     table = [
         (
@@ -333,7 +352,7 @@ def claims_sections(found: ClaimsForm) -> list[Section]:
             one.why,
             _number(one.paper_value),
             _number(one.ours),
-            "-" if one.deviation is None else f"{100 * one.deviation:+.0f} %",
+            "-" if one.deviation is None else f"{round(100 * one.deviation):+d} %",
         )
         for one in found.claims
     ]
@@ -343,9 +362,8 @@ def claims_sections(found: ClaimsForm) -> list[Section]:
         counts[verdict] = counts.get(verdict, 0) + 1
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     heads = ("paper", "claim", "verdict", "why", "paper's number", "ours", "deviation")
-    return [
-        table_section("Claims of papers", heads, rows, left=4, note=f"{len(found.claims)} claims: {summary}.")
-    ]
+    note = f"{len(found.claims)} claims: {summary}. Numbers are in the unit that the claim names."
+    return [table_section("Claims of papers", heads, rows, left=4, note=note)]
 
 
 def paper_sections(found: PaperForm) -> list[Section]:

@@ -15,6 +15,16 @@ MOST_ROWS: Final = 200
 """Rows of one table, or bars, or sizes of a chart."""
 
 MOST_SERIES: Final = 24
+MOST_TITLE: Final = 160
+"""Characters of a title; the name of a topology may have thousands."""
+
+MOST_NAME: Final = 80
+"""Characters of a name: of a link, a node, a column, a series or a track."""
+
+MOST_WORDS: Final = 4000
+"""Characters of a paragraph, or of the note of a table or picture."""
+
+_MOST_COLUMNS: Final = 40
 _MOST_TEXT: Final = 20_000
 _MOST_CELL: Final = 600
 
@@ -27,17 +37,25 @@ def cut(text: object, longest: int = _MOST_CELL) -> str:
 
 def words_section(title: str, paragraphs: Sequence[str]) -> Section:
     """Sentences."""
-    return {"kind": "words", "title": title, "paragraphs": [cut(one, 4000) for one in paragraphs[:MOST_ROWS]]}
+    return {
+        "kind": "words",
+        "title": cut(title, MOST_TITLE),
+        "paragraphs": [cut(one, MOST_WORDS) for one in paragraphs[:MOST_ROWS]],
+    }
 
 
 def facts_section(title: str, facts: Sequence[tuple[str, object]]) -> Section:
     """Pairs of a name and a value."""
-    return {"kind": "facts", "title": title, "facts": [[name, cut(value, 2000)] for name, value in facts]}
+    return {
+        "kind": "facts",
+        "title": cut(title, MOST_TITLE),
+        "facts": [[cut(name, MOST_NAME), cut(value, 2000)] for name, value in facts[:MOST_ROWS]],
+    }
 
 
 def text_section(title: str, text: str) -> Section:
     """Text as it stands, in columns."""
-    return {"kind": "text", "title": title, "text": cut(text, _MOST_TEXT)}
+    return {"kind": "text", "title": cut(title, MOST_TITLE), "text": cut(text, _MOST_TEXT)}
 
 
 def table_section(
@@ -45,13 +63,15 @@ def table_section(
 ) -> Section:
     """Build a table; the first `left` columns hold words, the others numbers as text."""
     more = f"The first {MOST_ROWS} of {len(rows):,} rows. " if len(rows) > MOST_ROWS else ""
+    if len(columns) > _MOST_COLUMNS:
+        more += f"The first {_MOST_COLUMNS} of {len(columns):,} columns. "
     return {
         "kind": "table",
-        "title": title,
-        "columns": list(columns),
+        "title": cut(title, MOST_TITLE),
+        "columns": [cut(name, MOST_NAME) for name in columns[:_MOST_COLUMNS]],
         "left": left,
-        "rows": [[cut(cell) for cell in row] for row in rows[:MOST_ROWS]],
-        "note": more + note,
+        "rows": [[cut(cell) for cell in row[:_MOST_COLUMNS]] for row in rows[:MOST_ROWS]],
+        "note": cut(more + note, MOST_WORDS),
     }
 
 
@@ -76,7 +96,7 @@ def chart_section(
         What no schedule can beat, drawn as a line of its own.
     """
     lines = [
-        {"label": cut(label, 80), "seconds": list(values[:MOST_ROWS]), "bound": False}
+        {"label": cut(label, MOST_NAME), "seconds": list(values[:MOST_ROWS]), "bound": False}
         for label, values in list(series.items())[:MOST_SERIES]
     ]
     if bound is not None and any(value is not None for value in bound):
@@ -84,10 +104,10 @@ def chart_section(
     more = f"{len(series) - MOST_SERIES} further series are not drawn. " if len(series) > MOST_SERIES else ""
     return {
         "kind": "chart",
-        "title": title,
+        "title": cut(title, MOST_TITLE),
         "sizes": list(sizes[:MOST_ROWS]),
         "series": lines,
-        "note": more + note,
+        "note": cut(more + note, MOST_WORDS),
     }
 
 
@@ -101,8 +121,15 @@ def bars_section(
     """Build bars of times in seconds, one or several beside each label, with the bound as a line."""
     return {
         "kind": "bars",
-        "title": title,
-        "bars": [{"label": cut(label, 80), "seconds": dict(values)} for label, values in bars[:MOST_ROWS]],
+        "title": cut(title, MOST_TITLE),
+        "bars": [
+            {"label": cut(label, MOST_NAME), "seconds": _bounded(values)}
+            for label, values in bars[:MOST_ROWS]
+        ],
         "bound": bound,
-        "note": note,
+        "note": cut(note, MOST_WORDS),
     }
+
+
+def _bounded(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {cut(name, MOST_NAME): value for name, value in list(values.items())[:MOST_SERIES]}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from weft import limits
 from weft.errors import FormatError
+from weft.reporting.section_kinds import MOST_NAME, MOST_TITLE, cut, words_section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +19,7 @@ MOST_SPANS: Final = 1_000
 """Tracks of a page, and spans of each; shorter ones that lie close together become one."""
 
 _LINKS: Final = "links"
+_Microseconds = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -27,8 +29,8 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: _Microseconds = 0.0
+    dur: _Microseconds = 0.0
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -65,7 +67,7 @@ def read_trace(data: bytes, source: str) -> dict[str, Any]:
             events = msgspec.json.decode(data, type=list[_Event])
         else:
             events = msgspec.json.decode(data, type=_Trace).traceEvents
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(source, f"is not a Chrome trace: {error}") from error
     if len(events) > limits.MAX_TRACE_EVENTS:
         raise FormatError(source, f"has more than {limits.MAX_TRACE_EVENTS:,} events")
@@ -73,15 +75,26 @@ def read_trace(data: bytes, source: str) -> dict[str, Any]:
 
 
 def _plain(events: list[_Event]) -> Iterable[dict[str, Any]]:
+    begun: dict[tuple[int | str, int | str], list[_Event]] = {}
     for event in events:
-        if event.ph == "M":
-            try:
-                args = msgspec.json.decode(event.args)
-            except msgspec.DecodeError:
-                args = {}
-            yield {**_fields(event), "args": args if isinstance(args, dict) else {}}
-        elif event.ph == "X":
-            yield _fields(event)
+        match event.ph:
+            case "M":
+                yield {**_fields(event), "args": _read_args(event.args)}
+            case "X":
+                yield _fields(event)
+            case "B":
+                begun.setdefault((event.pid, event.tid), []).append(event)
+            case "E" if open_spans := begun.get((event.pid, event.tid)):
+                start = open_spans.pop()
+                yield {**_fields(start), "ph": "X", "dur": event.ts - start.ts}
+
+
+def _read_args(args: msgspec.Raw) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(args)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _fields(event: _Event) -> dict[str, Any]:
@@ -91,6 +104,10 @@ def _fields(event: _Event) -> dict[str, Any]:
 def timeline_section(title: str, events: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Make the section from events in the Chrome trace format; times are microseconds."""
     tracks, left_out = _collect(events)
+    if not tracks:
+        return words_section(
+            title, ["There are no spans: no event has a duration, or a beginning and an end."]
+        )
     begin = min((span[0] for track in tracks for span in track.spans), default=0.0)
     end = max((span[0] + span[1] for track in tracks for span in track.spans), default=0.0)
     names: dict[str, int] = {}
@@ -99,10 +116,14 @@ def timeline_section(title: str, events: Iterable[dict[str, Any]]) -> dict[str, 
         spans = _merge(sorted(track.spans), (end - begin) / MOST_SPANS)
         rows.append(
             {
-                "process": track.process,
-                "name": track.name,
+                "process": cut(track.process, MOST_NAME),
+                "name": cut(track.name, MOST_NAME),
                 "spans": [
-                    [round(start - begin, 3), round(took, 3), names.setdefault(name, len(names))]
+                    [
+                        round(start - begin, 3),
+                        round(took, 3),
+                        names.setdefault(cut(name, MOST_NAME), len(names)),
+                    ]
                     for start, took, name in spans
                 ],
             }
@@ -110,7 +131,7 @@ def timeline_section(title: str, events: Iterable[dict[str, Any]]) -> dict[str, 
     note = f"{left_out:,} further tracks are not shown." if left_out else ""
     return {
         "kind": "timeline",
-        "title": title,
+        "title": cut(title, MOST_TITLE),
         "end_us": round(end - begin, 3),
         "tracks": rows,
         "names": list(names),

@@ -115,6 +115,7 @@ class ComparisonWorker:
         # Whatever happens, this process does not compute for ever: the alarm ends it.
         signal.setitimer(signal.ITIMER_REAL, order.time_limit + OVERTIME_S)
         number = order.comparison
+        self._emit({"event": "taken"})
         try:
             try:
                 self._current = number

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Final
 from weft import limits, units
 from weft.errors import InputError
 from weft.reporting.fabric_picture import fabric_section
+from weft.reporting.section_kinds import MOST_NAME, MOST_TITLE, cut
 from weft.studio.api_bodies import ClusterState, StudioRefusal
 from weft.studio.cable_edits import apply_edit, describe_edit
 from weft.topology.load import parse_topology
+from weft.topology.size_bounds import SizeBounds
 from weft.topology.spec_parser import is_spec, parse_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.studio.api_bodies import ClusterBody, EditBody
-    from weft.studio.comparison_queue import ComparisonJob
+    from weft.studio.comparison_job import ComparisonJob
     from weft.topology import Topology
 
 IDLE_S: Final = 1800.0
@@ -32,37 +34,54 @@ _GIVES_WAY_S: Final = 60.0
 _MOST_NAMED: Final = 500
 
 
-@dataclass(eq=False)
-class EditSession:
-    """One cluster, the edits of it, and the comparison that runs on it.
+@dataclass(frozen=True, slots=True)
+class EditedCluster:
+    """A cluster and how it came about: a value, so that a thread can describe it while the session goes on.
 
     Parameters
     ----------
-    key
-        The name of the session in addresses; it is random, so that a page does not meet the session of
-        another by chance.
     base
         The cluster before all edits.
     edits
         The edits in the order in which they were made; undoing takes the last one away.
     topology
         The cluster after all edits.
+    """
+
+    base: Topology
+    edits: tuple[EditBody, ...]
+    topology: Topology
+
+
+@dataclass(eq=False)
+class EditSession:
+    """One cluster that is edited, and the comparison that runs on it.
+
+    Parameters
+    ----------
+    key
+        The name of the session in addresses; it is random, so that a page does not meet the session of
+        another by chance.
+    cluster
+        The cluster with its edits.
     job
         The last comparison, which an edit cancels.
+    used_at
+        When somebody last asked for the session.
+    lock
+        Held while the cluster is changed, so that no edit is made of a cluster that another edit replaces.
     """
 
     key: str
-    base: Topology
-    topology: Topology
-    edits: tuple[EditBody, ...] = ()
+    cluster: EditedCluster
     job: ComparisonJob | None = None
     used_at: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def put(self, base: Topology, edits: Sequence[EditBody], topology: Topology) -> None:
+    def put(self, cluster: EditedCluster) -> None:
         """Take over a cluster; what is compared on the old one is cancelled."""
         self.stop("edited")
-        self.base, self.edits, self.topology = base, tuple(edits), topology
+        self.cluster = cluster
 
     def stop(self, reason: str) -> None:
         """Cancel the comparison that runs, if one does."""
@@ -92,6 +111,12 @@ def read_cluster(body: ClusterBody, default: Topology) -> Topology:
     return check_size(topology)
 
 
+BOUNDS: Final = SizeBounds(
+    ranks=limits.MAX_STUDIO_RANKS, links=limits.MAX_STUDIO_LINKS, place="of a cluster in the studio"
+)
+"""Of every topology that is built for a request, also of one that only a name describes."""
+
+
 def check_size(topology: Topology) -> Topology:
     """Return a topology that is small enough for the studio."""
     limits.check("ranks of a cluster in the studio", topology.ranks, limits.MAX_STUDIO_RANKS)
@@ -105,10 +130,12 @@ def apply_edits(base: Topology, edits: Sequence[EditBody]) -> Topology:
     topology = base
     for edit in edits:
         topology = apply_edit(topology, edit)
-    return replace(topology, name=_edited_name(base.name, edits)) if edits else topology
+    return replace(topology, name=_edited_name(base.name, edits, topology)) if edits else topology
 
 
-def _edited_name(name: str, edits: Sequence[EditBody]) -> str:
+def _edited_name(name: str, edits: Sequence[EditBody], edited: Topology) -> str:
+    """The spec that says the edits, if it describes the very topology that they made; else words."""
+    described = f"{name} with {units.count(len(edits), 'edit')}"
     suffix = ""
     for edit in edits:
         cable = f"{edit.a.strip()}-{edit.b.strip()}"
@@ -117,15 +144,19 @@ def _edited_name(name: str, edits: Sequence[EditBody]) -> str:
         elif edit.action == "slow" and edit.bandwidth is not None:
             suffix += f"+speed={cable}:{edit.bandwidth}"
         else:
-            return f"{name} with {units.count(len(edits), 'edit')}"
+            return described
     if not is_spec(name) or len(name) + len(suffix) > limits.MAX_SPEC_CHARACTERS:
-        return f"{name} with {units.count(len(edits), 'edit')}"
-    return name + suffix
+        return described
+    # A file may have any name: also that of a spec of another cluster, or one that no spec has.
+    try:
+        return name + suffix if parse_spec(name + suffix) == edited else described
+    except InputError:
+        return described
 
 
-def describe_session(session: EditSession) -> ClusterState:
-    """What the page shows of a session."""
-    topology = session.topology
+def describe_cluster(key: str, cluster: EditedCluster) -> ClusterState:
+    """What the page shows of the session with this key while it has this cluster."""
+    topology = cluster.topology
     fabric = fabric_section(topology)
     ends = None
     if len(fabric.get("lines", ())) == topology.links:
@@ -134,17 +165,23 @@ def describe_session(session: EditSession) -> ClusterState:
             for a, b in zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)
         ]
     return ClusterState(
-        session=session.key,
+        session=key,
         name=topology.name,
-        base=session.base.name,
+        base=cluster.base.name,
         ranks=topology.ranks,
         switches=topology.switches,
         links=topology.links,
-        edits=[describe_edit(edit) for edit in session.edits],
+        edits=[cut(describe_edit(edit), MOST_TITLE) for edit in cluster.edits],
         fabric=fabric,
         line_ends=ends,
-        node_names=[topology.node_name(node) for node in range(min(topology.nodes, _MOST_NAMED))],
+        node_names=[_short_name(topology, node) for node in range(min(topology.nodes, _MOST_NAMED))],
     )
+
+
+def _short_name(topology: Topology, node: int) -> str:
+    """What a node is called; of one with a long name, its key, which edits take as well."""
+    name = topology.node_name(node)
+    return name if len(name) <= MOST_NAME else topology.node_key(node)
 
 
 class SessionTable:
@@ -178,7 +215,8 @@ class SessionTable:
                 text = f"{len(self._sessions)} sessions are open, which is the most"
                 raise StudioRefusal(429, text, "Close a page of the studio, or try again in a minute.")
             self.drop(oldest)
-        session = EditSession(secrets.token_urlsafe(12), topology, topology, used_at=self._clock())
+        cluster = EditedCluster(topology, (), topology)
+        session = EditSession(secrets.token_urlsafe(12), cluster, used_at=self._clock())
         self._sessions[session.key] = session
         return session
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 REQUEST_S: Final = 10.0
 """Seconds in which the head of a request has to arrive, and its body once more.
 
-So long a connection that was refused stays open for what its client still sends.
+So long a connection that was refused stays open for what its client still sends, and in each such time a
+client has to read on while an answer waits to be sent.
 """
 
 _MOST_DROPPED_BYTES: Final = 16 << 20
@@ -29,7 +30,7 @@ _MOST_LINGERING: Final = 4 * limits.MAX_STUDIO_CONNECTIONS
 
 
 class StudioConnection(H11Protocol):
-    """HTTP as uvicorn speaks it, with a deadline for heads of requests and a bound on connections.
+    """HTTP as uvicorn speaks it, with deadlines for heads of requests and for reading, and few connections.
 
     An answer that comes before the end of its request is read by the client all the same, because the
     connection is closed in two steps (`LingeringTransport`).
@@ -69,6 +70,16 @@ class StudioConnection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def pause_writing(self) -> None:
+        """Hear that much waits to be sent; whoever answers a request waits until it has been read."""
+        super().pause_writing()
+        self._socket.watch_sending()
+
+    def resume_writing(self) -> None:
+        """Hear that most of it has been sent."""
+        super().resume_writing()
+        self._socket.trust_sending()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request."""

@@ -52,7 +52,8 @@ class RequestGuard:
     port
         The port of the studio; requests are for this port of 127.0.0.1 or localhost.
     public
-        Paths of pages without data, which a browser opens before it can send a token.
+        Paths of pages without data, which a browser opens before it can send a token. They are not counted
+        as requests that are being answered, so that nobody without the token can use these up.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, port: int, public: Collection[str]) -> None:
@@ -80,6 +81,9 @@ class RequestGuard:
         except StudioRefusal as refused:
             await problem_response(refused.problem, refused.status)(scope, receive, send_safely)
             return
+        if scope["path"] in self._public:
+            await self._app(scope, receive, send_safely)
+            return
         self._active += 1
         try:
             await self._app(scope, receive, send_safely)
@@ -101,15 +105,16 @@ class RequestGuard:
                 403, "requests of other sites are not answered", "Use the page of the studio."
             )
         site = headers.get(b"sec-fetch-site", [b"none"])
-        if scope["path"] not in self._public:
-            if any(one not in (b"same-origin", b"none") for one in site):
-                raise StudioRefusal(
-                    403, "requests of other sites are not answered", "Use the page of the studio."
-                )
-            shown = headers.get(b"authorization", [b""])
-            if len(shown) != 1 or not hmac.compare_digest(shown[0], self._expected):
-                text = "Send the header Authorization: Bearer TOKEN; the token stands in the printed address."
-                raise StudioRefusal(401, "the token is missing or wrong", text)
+        if scope["path"] in self._public:
+            return
+        if any(one not in (b"same-origin", b"none") for one in site):
+            raise StudioRefusal(
+                403, "requests of other sites are not answered", "Use the page of the studio."
+            )
+        shown = headers.get(b"authorization", [b""])
+        if len(shown) != 1 or not hmac.compare_digest(shown[0], self._expected):
+            text = "Send the header Authorization: Bearer TOKEN; the token stands in the printed address."
+            raise StudioRefusal(401, "the token is missing or wrong", text)
         if self._active >= limits.MAX_STUDIO_REQUESTS:
             text = f"{self._active} requests are being answered, which is the most"
             raise StudioRefusal(429, text, "Try again in a second.")

@@ -23,32 +23,33 @@ from weft.studio.api_bodies import (
     StudioRefusal,
 )
 from weft.studio.edit_session import (
+    BOUNDS,
     IDLE_S,
+    EditedCluster,
     EditSession,
     SessionTable,
     apply_edits,
     check_size,
-    describe_session,
+    describe_cluster,
     read_cluster,
 )
 from weft.studio.http_connection import REQUEST_S
+from weft.topology.size_bounds import lowered_bounds
 from weft.topology.toml_file import format_toml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.requests import Request
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
-    from weft.studio.comparison_queue import ComparisonJob, ComparisonQueue
+    from weft.studio.comparison_job import ComparisonJob
+    from weft.studio.comparison_queue import ComparisonQueue
     from weft.topology import Topology
 
 _Found = TypeVar("_Found")
 _CLUSTER_S: Final = 30.0
 """Seconds that reading or changing a cluster may take, waiting included."""
-
-_SEND_S: Final = 30.0
-"""Seconds in which a page has to take the next line of a comparison."""
 
 
 class StudioApi:
@@ -106,11 +107,12 @@ class StudioApi:
         body = await read_body(request, ClusterBody)
         topology = await self._beside(lambda: read_cluster(body, self._default))
         session = self._sessions.open(topology)
-        return await self._state(session, 201)
+        return await self._describe(session.key, session.cluster, 201)
 
     async def show_session(self, request: Request) -> Response:
         """The cluster as it is now."""
-        return await self._state(self._session(request))
+        session = self._session(request)
+        return await self._describe(session.key, session.cluster)
 
     async def close_session(self, request: Request) -> Response:
         """End a session."""
@@ -122,12 +124,13 @@ class StudioApi:
         session, body = self._session(request), await read_body(request, ClusterBody)
         async with session.lock:
             topology = await self._beside(lambda: read_cluster(body, self._default))
-            session.put(topology, (), topology)
-        return await self._state(session)
+            cluster = EditedCluster(topology, (), topology)
+            session.put(cluster)
+        return await self._describe(session.key, cluster)
 
     async def save_cluster(self, request: Request) -> Response:
         """The cluster as a TOML file."""
-        topology = self._session(request).topology
+        topology = self._session(request).cluster.topology
         text = await self._beside(lambda: format_toml(topology))
         return Response(text, headers={"content-disposition": 'attachment; filename="cluster.toml"'},
                         media_type="application/toml")  # fmt: skip
@@ -139,19 +142,17 @@ class StudioApi:
 
     async def undo_edit(self, request: Request) -> Response:
         """Take the last edit back."""
-        session = self._session(request)
-        if not session.edits:
-            raise StudioRefusal(409, "there is no edit to take back", "Edit something first.")
-        return await self._change(session, lambda edits: edits[:-1])
+        return await self._change(self._session(request), _without_last)
 
     async def _change(
         self, session: EditSession, change: Callable[[tuple[EditBody, ...]], tuple[EditBody, ...]]
     ) -> Response:
         async with session.lock:
-            base, edits = session.base, change(session.edits)
+            base, edits = session.cluster.base, change(session.cluster.edits)
             topology = await self._beside(lambda: apply_edits(base, edits))
-            session.put(base, edits, topology)
-        return await self._state(session)
+            cluster = EditedCluster(base, edits, topology)
+            session.put(cluster)
+        return await self._describe(session.key, cluster)
 
     async def compare(self, request: Request) -> Response:
         """Compare algorithms; the answer is a line for each row as it comes."""
@@ -162,7 +163,7 @@ class StudioApi:
             # Names alone: elsewhere an algorithm may be a file of Python.
             look_up("algorithm", name, registry.ALGORITHMS)
         session.stop("replaced by a newer comparison")
-        session.job = await self._queue.submit(session.topology, body)
+        session.job = await self._queue.submit(session.cluster.topology, body)
         return EventStream(session.job)
 
     async def cancel_comparison(self, request: Request) -> Response:
@@ -173,17 +174,33 @@ class StudioApi:
     def _session(self, request: Request) -> EditSession:
         return self._sessions.find(request.path_params["session"])
 
-    async def _state(self, session: EditSession, status: int = 200) -> Response:
-        return _json(await self._beside(lambda: describe_session(session)), status)
+    async def _describe(self, key: str, cluster: EditedCluster, status: int = 200) -> Response:
+        return _json(await self._beside(lambda: describe_cluster(key, cluster)), status)
 
     async def _beside(self, work: Callable[[], _Found]) -> _Found:
         """Do work on a cluster in the thread."""
         try:
             async with asyncio.timeout(_CLUSTER_S):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+                return await asyncio.get_running_loop().run_in_executor(self._thread, _bounded(work))
         except TimeoutError as error:
             text = f"reading or drawing this cluster takes more than {_CLUSTER_S:g} s"
             raise StudioRefusal(503, text, "Take a smaller cluster, or try again later.") from error
+
+
+def _bounded(work: Callable[[], _Found]) -> Callable[[], _Found]:
+    """The same work, which refuses topologies too large for the studio before it builds them."""
+
+    def do() -> _Found:
+        with lowered_bounds(BOUNDS):
+            return work()
+
+    return do
+
+
+def _without_last(edits: tuple[EditBody, ...]) -> tuple[EditBody, ...]:
+    if not edits:
+        raise StudioRefusal(409, "there is no edit to take back", "Edit something first.")
+    return edits[:-1]
 
 
 class EventStream(Response):
@@ -209,8 +226,8 @@ class EventStream(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while (line := await self._job.next_line()) is not None:
-                await self._send(send, {"type": "http.response.body", "body": line, "more_body": True})
-            await self._send(send, {"type": "http.response.body", "body": b"", "more_body": False})
+                await send({"type": "http.response.body", "body": line, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             gone.cancel()
             self._job.cancel("disconnected")
@@ -219,10 +236,6 @@ class EventStream(Response):
         while (await receive())["type"] != "http.disconnect":
             pass
         self._job.cancel("disconnected")
-
-    async def _send(self, send: Send, message: Message) -> None:
-        async with asyncio.timeout(_SEND_S):
-            await send(message)
 
 
 async def read_body(request: Request, kind: type[_Found]) -> _Found:

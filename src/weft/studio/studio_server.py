@@ -10,6 +10,7 @@ import secrets
 import signal
 import socket
 from contextlib import asynccontextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +24,12 @@ try:
     from starlette.responses import Response
     from starlette.routing import Route
 except ImportError as error:
-    missing = (error.name or "starlette").partition(".")[0]
-    raise MissingPackageError("weft studio", missing, error) from error
+    # Both are named where both are missing, so that one command installs what is needed.
+    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+    if len(missing) > 1:
+        raise MissingPackageError("weft studio", " ".join(missing)) from error
+    name = missing[0] if missing else (error.name or "starlette").partition(".")[0]
+    raise MissingPackageError("weft studio", name, error) from error
 
 from weft.reporting.report_page import compose_page, make_page
 from weft.studio.api_bodies import Problem, StudioRefusal

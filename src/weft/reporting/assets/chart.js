@@ -35,10 +35,9 @@ function chartOptions(section, width) {
   sizes.filter = (plot, splits) => splits;
   const series = section.series.map((line, index) => ({
     label: line.label,
-    stroke: line.bound ? colour("bound") : seriesHue(index),
+    ...(line.bound ? { stroke: colour("bound"), dash: [6, 5] } : seriesLook(index)),
     // The first line stays to be seen below others that run along it.
     width: line.bound ? 2 : index === 0 ? 3.2 : 1.6,
-    dash: line.bound ? [6, 5] : undefined,
     points: { show: !line.bound, size: 6 },
     spanGaps: true,
     value: (plot, value) => formatTime(value),
@@ -50,6 +49,7 @@ function chartOptions(section, width) {
     axes: [sizes, axis(formatTime, narrow ? 62 : 70, narrow ? null : "time")],
     series: [{ label: "size", value: (plot, value) => (value === null ? "-" : formatSize(value)) }, ...series],
     cursor: { drag: { x: false, y: false } },
+    legend: { markers: { dash: (plot, index) => (plot.series[index].dash ? "dashed" : "solid") } },
   };
 }
 

@@ -57,10 +57,15 @@ function hue(number, alpha) {
   return "hsl(" + ((number * 137.508 + 210) % 360).toFixed(0) + " 68% " + light + "% / " + (alpha || 1) + ")";
 }
 
-// Colours of series keep away from the red of the bound.
-function seriesHue(number) {
-  const light = matchMedia("(prefers-color-scheme: dark)").matches ? 64 : 42;
-  return "hsl(" + (35 + (((number * 137.508 + 200) % 360) * 285) / 360).toFixed(0) + " 68% " + light + "%)";
+// Looks of series keep away from the red of the bound, and from each other: neighbours differ in hue, and where
+// the hues begin again, in lightness and in dashes.
+const HUES = [200, 300, 120, 45, 245, 165, 275, 80];
+
+function seriesLook(number) {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const round = Math.floor(number / HUES.length) % 3;
+  const light = (dark ? [64, 78, 52] : [40, 26, 54])[round];
+  return { stroke: "hsl(" + HUES[number % HUES.length] + " 68% " + light + "%)", dash: [undefined, [2, 3], [9, 3, 2, 3]][round] };
 }
 
 // A canvas that keeps the sharpness of the screen; `paint` gets its context and size in CSS pixels.

@@ -16,13 +16,21 @@ function pointAlong(line, part) {
   return [x, y];
 }
 
+// Part of a line that the nodes at its ends and half of a chunk leave free, so that chunks do not hide numbers.
+function marginOf(line, radius) {
+  const first = Math.hypot(line[2] - line[0], line[3] - line[1]);
+  const length = line.length === 4 ? first : 3 * first; // how fast a bow begins
+  return Math.min(0.35, (1.3 * radius) / Math.max(length, 1));
+}
+
 // Chunks that are under way at a moment, with their places.
-function chunksAt(motion, lines, moment) {
+function chunksAt(motion, lines, moment, radius) {
   const found = [];
   for (let index = 0; index < motion.start.length && motion.start[index] <= moment; index++) {
     const took = motion.took[index], since = moment - motion.start[index];
     if (since < took || (took === 0 && since === 0)) {
-      const place = pointAlong(lines[motion.line[index]], took ? since / took : 0);
+      const line = lines[motion.line[index]], margin = marginOf(line, radius);
+      const place = pointAlong(line, margin + (1 - 2 * margin) * (took ? since / took : 0));
       found.push({ x: place[0], y: place[1], chunk: motion.chunk[index], step: motion.step[index] });
     }
   }
@@ -94,7 +102,7 @@ function motionControls(section, state, draw) {
   const motion = () => section.runs[state.run] && section.runs[state.run].motion;
   const refresh = () => {
     const now = motion();
-    state.chunks = now ? chunksAt(now, section.lines, state.moment) : [];
+    state.chunks = now ? chunksAt(now, section.lines, state.moment, section.radius) : [];
     if (now) {
       slider.value = String(Math.round((1000 * state.moment) / now.end));
       const steps = [...new Set(state.chunks.map((chunk) => chunk.step))].sort((a, b) => a - b);

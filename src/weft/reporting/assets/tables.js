@@ -4,8 +4,14 @@ function noteOf(section) {
   return section.note ? [element("p", { class: "note" }, section.note)] : [];
 }
 
+// Text whose names of links, such as s0->3, are not broken in their arrows.
+function withLinks(text) {
+  return String(text).split(/([^\s,(]+->[^\s,;)]+)/).map((part, index) =>
+    (index % 2 && part.length <= 40 ? element("span", { class: "link" }, part) : part));
+}
+
 function showWords(section) {
-  return section.paragraphs.map((text) => element("p", {}, text));
+  return section.paragraphs.map((text) => element("p", {}, withLinks(text)));
 }
 
 function showFacts(section) {
@@ -19,15 +25,21 @@ function showText(section) {
 
 // A path may be broken after its slashes.
 function breakable(text) {
-  return String(text).split(/(?<=\/)(?=.)/).flatMap((part, index) => (index ? [element("wbr"), part] : [part]));
+  return String(text).split(/(?<=\/)(?=.)/).flatMap((part, index) =>
+    (index ? [element("wbr"), ...withLinks(part)] : withLinks(part)));
+}
+
+// Short names, such as those of links, stay on one line, and so do numbers with their units.
+function makeCell(text, kind, isWord) {
+  const whole = String(text).length <= 20;
+  return element("td", { class: kind + (isWord && whole ? " whole" : "") }, isWord && !whole ? breakable(text) : text);
 }
 
 function makeTable(columns, rows, left, title) {
   const long = (index) => index < left && rows.some((row) => (row[index] || "").length > 60);
   const kind = (index) => (index < left ? "word" : "number") + (long(index) ? " long" : "");
   const head = columns.map((name, index) => element("th", { scope: "col", class: kind(index) }, name));
-  const body = rows.map((row) =>
-    element("tr", {}, row.map((cell, index) => element("td", { class: kind(index) }, breakable(cell)))));
+  const body = rows.map((row) => element("tr", {}, row.map((cell, index) => makeCell(cell, kind(index), index < left))));
   const table = element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body));
   return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, table);
 }

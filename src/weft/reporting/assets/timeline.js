@@ -17,7 +17,19 @@ function showTimeline(section) {
   const controls = element("div", { class: "controls" },
     slider("zoom", (value) => { state.zoom = 200 ** value; }),
     slider("position", (value) => { state.at = value; }), said);
-  return [canvas, controls, ...noteOf(section)];
+  return [canvas, ...spanLegend(section.names), controls, ...noteOf(section)];
+}
+
+// Kinds of spans that have a colour of their own, by the beginnings of their names; others have one by their name.
+const SPAN_KINDS = [["forward", "forward"], ["backward", "backward"], ["wait", "level0"]];
+
+// What colours mean, where any has a meaning.
+function spanLegend(names) {
+  const kinds = SPAN_KINDS.filter(([kind]) => names.some((name) => name.startsWith(kind)));
+  if (!kinds.length) return [];
+  const rest = names.some((name) => !SPAN_KINDS.some(([kind]) => name.startsWith(kind)));
+  return [element("ul", { class: "legend" }, kinds.map(([kind, look]) => sample(look, kind)),
+    rest ? [element("li", {}, "other colours: one for each group")] : [])];
 }
 
 const ROW = 22;
@@ -65,11 +77,10 @@ function drawTimeline(canvas, section, state) {
   });
 }
 
-// Forward, backward and waiting have colours of their own; groups differ by their number.
+// Groups differ by their number, and what has none by its name.
 function spanColour(name) {
-  if (name.startsWith("forward")) return colour("forward");
-  if (name.startsWith("backward")) return colour("backward");
-  if (name === "wait") return colour("level0");
+  const kind = SPAN_KINDS.find(([beginning]) => name.startsWith(beginning));
+  if (kind) return colour(kind[1]);
   const group = /(\d+)$/.exec(name);
   if (group) return hue(Number(group[1]));
   let sum = 0;

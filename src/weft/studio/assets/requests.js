@@ -15,10 +15,31 @@ function takeToken() {
 
 const TOKEN = takeToken();
 
+// What helps on this page, where that is something else than what helps a program.
+const ADVICE = {
+  401: "This page has no token that the studio knows. Open the address that weft studio printed, with all that stands behind #.",
+  404: "This session has ended: sessions that nobody uses are dropped after 30 minutes. Reload the page to begin another one.",
+};
+
 class ProblemAnswer extends Error {
   constructor(status, problem) {
-    super(problem.error + ". " + problem.what_to_do);
+    super(ADVICE[status] || problem.error + ". " + problem.what_to_do);
     this.status = status;
+  }
+}
+
+class SilentStudio extends Error {
+  constructor() {
+    super("The studio does not answer any more. If it has ended, start weft studio again and open the address that it prints.");
+  }
+}
+
+// Waits for something of the network; what fails there fails because nobody is at the other end.
+async function reached(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new SilentStudio();
   }
 }
 
@@ -26,21 +47,29 @@ async function ask(method, path, body, signal) {
   const headers = { Authorization: "Bearer " + TOKEN };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
-  const answer = await fetch(path, { method: method, headers: headers, body: text, signal: signal, cache: "no-store" });
+  const answer = await reached(
+    fetch(path, { method: method, headers: headers, body: text, signal: signal, cache: "no-store" }));
   if (!answer.ok) throw new ProblemAnswer(answer.status, await answer.json());
   return answer;
 }
+
+const LAST_EVENTS = ["done", "cancelled", "error"];
 
 // Calls `tell` with each event of a comparison, until the last one.
 async function followComparison(path, body, signal, tell) {
   const answer = await ask("POST", path, body, signal);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let rest = "", last = null;
   for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
+    const { done, value } = await reached(reader.read());
+    if (done && LAST_EVENTS.includes(last)) return;
+    if (done) throw new SilentStudio();
     const lines = (rest + value).split("\n");
     rest = lines.pop();
-    for (const line of lines) tell(JSON.parse(line));
+    for (const line of lines) {
+      const event = JSON.parse(line);
+      last = event.event;
+      tell(event);
+    }
   }
 }

@@ -104,8 +104,9 @@ function showEvent(event) {
 function summarise(result) {
   const best = result.results.find((row) => row.verified && row.seconds);
   if (!best) return "No schedule is correct.";
+  const condition = result.bound_condition ? ", which holds where " + result.bound_condition : "";
   return best.label + " is the fastest of " + result.results.length + ": " + formatTime(best.seconds) + ", " +
-    significant(100 * best.fraction_of_bound, 3) + " % of the bound.";
+    significant(100 * best.fraction_of_bound, 3) + " % of the bound" + condition + ".";
 }
 
 async function saveCluster() {
