@@ -205,6 +205,27 @@ def test_a_ratio_is_marked_where_rounds_differ_too_much(
     assert lines[0].split()[-1].startswith("~") == bool(mark)
     assert any("the ratio says little" in line for line in lines) == bool(mark)
     assert row.to_dict()["unsteady"] == (["gloo"] if mark else [])
+    assert row.to_dict()["contestants"]["gloo"]["in"]["spread"] == max(slowest, 2) / min(3, 1 + slowest)
+
+
+def test_one_round_has_no_spread_and_no_steady_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    task = BenchTask("all_reduce", "float32", "sum", 2, 1024)
+    row = BenchRow(task, None, {"weft": {}, "gloo": {}})
+    row.series = {name: {"in": Series(1, 1, 0, seconds=[1.0], cpu_seconds=[1.0])} for name in row.ran}
+    jobs = [SimpleNamespace(name=name, versions={}) for name in row.series]
+    given = {"memory": "private", "transport": "auto", "rounds": 1, "algorithm": None}
+    table = BenchTable(given, jobs, [task])
+    table.begin()
+    table.add(row)
+    table.end([row])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("median of 1 round")
+    (line,) = (line.split() for line in lines if not line.startswith("#"))
+    assert line[-5:] == ["-", "-", "-", "-", "~1.00"]  # spread, bound, algorithm, digest, ratio
+    assert any(line.startswith("# ~: one round has no spread") for line in lines)
+    document = row.to_dict()
+    assert document["contestants"]["gloo"]["in"]["spread"] is None
+    assert document["unsteady"] == ["gloo"]
 
 
 @pytest.mark.parametrize(

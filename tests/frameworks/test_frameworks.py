@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "frameworks"
-TORCHRUN = Path(sys.executable).with_name("torchrun")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 RANKS = 2
 TIMEOUT_S = 200  # a job takes 10 s on a quiet machine, most of it for importing a framework
 TOLERANCE = 1e-6  # seen: 0, since a sum of two has one order only
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 def torchrun(example: str, backend: str, *words: str, restarts: int = 0) -> Outcome:
     options = ["--standalone", "--nproc-per-node", str(RANKS), "--max-restarts", str(restarts)]
     job = subprocess.Popen(
-        [str(TORCHRUN), *options, str(EXAMPLES / example), "--backend", backend, *words],
+        [*TORCHRUN, *options, str(EXAMPLES / example), "--backend", backend, *words],
         env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

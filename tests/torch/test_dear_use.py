@@ -61,6 +61,20 @@ def test_workers_of_a_loader_do_no_harm(tmp_path: Path) -> None:
     run_group(tmp_path, 2, WORKERS)
 
 
+POLICY_LOG = JOBS / "dear_use_policy_log.py"
+
+
+def test_the_choice_of_wfbp_is_one_log_line_of_rank_0_and_no_warning(tmp_path: Path) -> None:
+    run_group(tmp_path, 2, POLICY_LOG)
+
+
+TRIAL = JOBS / "dear_use_trial.py"
+
+
+def test_what_a_policy_takes_when_it_is_tried_decides(tmp_path: Path) -> None:
+    run_group(tmp_path, 2, TRIAL)
+
+
 KILLED = JOBS / "dear_use_killed.py"
 
 

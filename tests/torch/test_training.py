@@ -51,6 +51,18 @@ def test_zero_and_fsdp2(tmp_path: Path, ranks: int) -> None:
     run_group(tmp_path, ranks, SHARDED)
 
 
+AHEAD = JOBS / "training_sharded_ahead.py"
+
+
+@pytest.mark.parametrize("backend", ["weft", pytest.param("gloo", marks=pytest.mark.slow)])
+def test_fsdp2_with_collectives_behind_computing_gives_the_same_bits(tmp_path: Path, backend: str) -> None:
+    run_group(tmp_path, 2, AHEAD, backend=backend)
+
+
+def test_fsdp2_with_collectives_behind_computing_names_a_rank_that_died(tmp_path: Path) -> None:
+    run_group(tmp_path, 2, JOBS / "training_sharded_lost.py")
+
+
 HOOK = JOBS / "training_hook.py"
 
 

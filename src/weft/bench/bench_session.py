@@ -217,7 +217,7 @@ class PeerJob:
         self._await_end()
 
     def end(self) -> None:
-        """Whatever happened: end, reap and close."""
+        """Whatever happened: end, reap and close; nothing is left to do for a second call."""
         for process in self._processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)  # a launcher then tidies up
@@ -230,6 +230,8 @@ class PeerJob:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             self._session.watchdog.remove(process.pid)
+        self._ranks.clear()
+        self._processes.clear()
         self._resources.close()
 
     def _tell_all(self, message: Message) -> None:

@@ -71,8 +71,10 @@ class Series:
         return statistics.median(self.seconds)
 
     @property
-    def spread(self) -> float:
-        """From the fastest round to the slowest, as a share of the median."""
+    def spread(self) -> float | None:
+        """From the fastest round to the slowest, as a share of the median; None for one round."""
+        if len(self.seconds) < 2:
+            return None
         return (max(self.seconds) - min(self.seconds)) / self.median
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,6 +83,7 @@ class Series:
             "median_seconds": self.median,
             "fastest_seconds": min(self.seconds),
             "slowest_seconds": max(self.seconds),
+            "spread": self.spread,
             "median_cpu_seconds": statistics.median(self.cpu_seconds),
         }
 
@@ -104,9 +107,13 @@ class BenchRow:
         return self.series[peer][place].median / self.series[own][place].median
 
     def is_steady(self, peer: str, own: str = "weft") -> bool:
-        """Whether rounds differ little enough, on both sides, for the ratio to mean something."""
+        """Whether rounds differ little enough, on both sides, for the ratio to mean something.
+
+        Of one round nobody knows it.
+        """
         place = self.judged_place(own)
-        return max(self.series[name][place].spread for name in (peer, own)) <= _STEADY
+        spreads = [self.series[name][place].spread for name in (peer, own)]
+        return all(spread is not None and spread <= _STEADY for spread in spreads)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain values for JSON."""

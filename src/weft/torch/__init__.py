@@ -13,6 +13,7 @@ except ImportError as error:
     raise MissingPackageError("weft.torch", "torch", error) from error
 
 from weft.torch.dear import DeAR
+from weft.torch.fsdp import overlap_fsdp
 from weft.torch.hook import ddp_hook
 from weft.torch.process_group import WeftProcessGroup, communicator, init_process_group
 from weft.torch.profiling import profile
@@ -28,5 +29,6 @@ __all__ = [
     "connect",
     "ddp_hook",
     "init_process_group",
+    "overlap_fsdp",
     "profile",
 ]

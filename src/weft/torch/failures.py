@@ -19,7 +19,7 @@ from weft.errors import RuntimeFailure, TimedOut, WeftError
 from weft.torch.internals import at_end_of_backward, current_backward, refuse_steps
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from collections.abc import Sequence
 
     from weft.runtime.handles import Handle
 
@@ -47,7 +47,7 @@ class DeferredFailures:
         self.forked = False
         self._reported = self._closed = False
         self._lock = threading.Lock()
-        self._under_way: dict[Future[Any], tuple[type[BaseException], ...]] = {}
+        self._under_way: dict[Handle[Any], tuple[type[BaseException], ...]] = {}
         self._in_backward: dict[int, list[Handle[Any]]] = {}
         with _lock:
             if not _installed.is_set():
@@ -67,8 +67,8 @@ class DeferredFailures:
             The errors after which the communicator can be used further; only `wait` raises them.
         """
         with self._lock:
-            self._under_way[work.future] = harmless
-        work.future.watch(lambda: self._ended(work.future))
+            self._under_way[work] = harmless
+        work.watch(lambda: self._ended(work))
         number = current_backward()
         if number is None:
             return
@@ -127,19 +127,20 @@ class DeferredFailures:
         """
         with self._lock:
             under_way = list(self._under_way)
-        done, late = wait(under_way, patience)
-        for future in done:  # their callbacks may still be on the way
-            self._ended(future)
+        late = _late(under_way, patience)
+        for work in under_way:  # those that are over may not have told it yet
+            if work not in late:
+                self._ended(work)
         return len(late)
 
     def close(self) -> None:
         """Let optimizers step again: the user has closed the communicator."""
         self._closed = True
 
-    def _ended(self, future: Future[Any]) -> None:
-        error = future.exception()
+    def _ended(self, work: Handle[Any]) -> None:
+        error = work.error
         with self._lock:
-            harmless = self._under_way.pop(future, None)
+            harmless = self._under_way.pop(work, None)
             if harmless is not None and error is not None and not isinstance(error, harmless):
                 self.failure = self.failure or error
 
@@ -147,10 +148,17 @@ class DeferredFailures:
         with self._lock:
             works = self._in_backward.pop(number, [])
         patience = self.timeout + _GRACE_S
-        late = wait([work.future for work in works], patience).not_done
+        late = _late(works, patience)
         if late:
             self.failed(TimedOut("backward", patience, hint=f"{len(late)} operations are under way"))
         self.check()
+
+
+def _late(works: Sequence[Handle[Any]], patience: float | None) -> set[Handle[Any]]:
+    """Wait for some operations; return those that have not ended in time."""
+    under_way = [work for work in works if not work.is_completed()]
+    late = wait([work.future for work in under_way], patience).not_done
+    return {work for work in under_way if work.future in late}
 
 
 _instances: weakref.WeakSet[DeferredFailures] = weakref.WeakSet()

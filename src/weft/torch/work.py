@@ -46,7 +46,7 @@ class WorkFuture:
         self._lock = threading.RLock()
         self._published = event is not None
         self._last = future if event is None else event.end_with(future)
-        started.future.watch(self._keep)
+        started.watch(self._keep)
 
     def publish(self) -> torch.futures.Future[Any]:
         """Return the future to a user, who may add callbacks in Python, which may wait for operations."""
@@ -138,11 +138,11 @@ class Work(CallbackWork):  # type: ignore[misc]
 
     def is_success(self) -> bool:
         """Return whether the operation has succeeded."""
-        return self.started.is_completed() and self.started.future.exception() is None
+        return self.started.is_completed() and self.started.error is None
 
     def exception(self) -> BaseException | None:
         """Return the error of the operation, if it has failed."""
-        return self.started.future.exception() if self.started.is_completed() else None
+        return self.started.error
 
     def result(self) -> list[torch.Tensor]:
         """Return the tensors that hold the results."""
@@ -220,8 +220,7 @@ class CoalescedOperations:
         """Count an operation that was started in the block."""
         with self._lock:
             self._running += 1
-        future = handle.future
-        future.watch(lambda: self._ended(future.exception()))
+        handle.watch(lambda: self._ended(handle.error))
 
     def end(self) -> Handle[Any]:
         """End the block; the handle fails as the first operation that has failed."""

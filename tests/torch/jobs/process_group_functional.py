@@ -1,4 +1,4 @@
-"""Functional collectives also compiled.
+"""Functional collectives, also compiled by the compiler that is named.
 
 Run by tests/torch/test_process_group.py.
 """
@@ -6,7 +6,7 @@ Run by tests/torch/test_process_group.py.
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as fc
-from support.torch_rank import N, R
+from support.torch_rank import WORDS, N, R
 
 world = dist.group.WORLD
 x = torch.arange(4.0) + R
@@ -29,7 +29,7 @@ def compute(x):
 
 total, joined = sum(everything), torch.cat(everything)
 expected = total * 2, joined + 1, everything[R], everything[0], everything[R].repeat(N)
-for call in (compute, torch.compile(compute, fullgraph=True)):
+for call in (compute, torch.compile(compute, fullgraph=True, backend=WORDS[0])):
     for found, wanted in zip(call(x), expected, strict=True):
         assert torch.equal(found, wanted), (found, wanted)
 dist.destroy_process_group()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import torch
@@ -19,6 +19,7 @@ from weft.training.iteration import COLLECTIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 COMMUNICATION: Final = (*COLLECTIVES, "vote")
 """Kinds of spans during which data is sent."""
+
+_NOT_TIMED: Final = nullcontext()
 
 
 class OperationSpan(NamedTuple):
@@ -88,7 +91,7 @@ class BucketChannel(ABC):
     counts
         Whether torch counts a received result as a change of the tensor, as it does a user's changes.
     listener
-        Called with every operation's times.
+        Called with every operation's times; None where nobody wants them, since to take them costs something.
     clock
         The clock; while DeAR measures, one that waits for the work of accelerators.
     """
@@ -155,9 +158,12 @@ class BucketChannel(ABC):
         """Return the messages of all ranks, by rank; every rank calls this."""
         return exchange_bytes(self, message)
 
+    def timed(self, kind: str, group: int = -1) -> AbstractContextManager[None]:
+        """Report how long a block takes, unless it fails or nobody listens."""
+        return _NOT_TIMED if self.listener is None else self._time(kind, group)
+
     @contextmanager
-    def timed(self, kind: str, group: int = -1) -> Iterator[None]:
-        """Report how long a block takes, unless it fails."""
+    def _time(self, kind: str, group: int) -> Iterator[None]:
         begun = time.perf_counter()
         yield
         self.report(kind, group, begun, time.perf_counter())

@@ -6,6 +6,7 @@ parameters (`GatherPhase.finish_from`), and `DeAR.synchronize` for all of them (
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from weft.torch.dear.gradient_bucket import BucketStage
@@ -41,6 +42,14 @@ class GatherPhase:
         self._reduce_phase, self._updater, self._groups = reduce_phase, updater, groups
         self._shards = updater if isinstance(updater, Shards) else None
         self._captured: Captured = []
+        self._in_order: list[GradientBucket] = []
+        self._places: dict[GradientBucket, int] = {}
+
+    def arrange(self) -> None:
+        """Take the buckets of another fusion plan, in the order in which the forward pass needs them."""
+        phase = self._reduce_phase
+        self._in_order = [phase.buckets[number] for number in phase.plan.gathering]
+        self._places = {bucket: place for place, bucket in enumerate(self._in_order)}
 
     def send(self, captured: Captured) -> None:
         """Start to gather the results of a step, which are applied with these options."""
@@ -51,7 +60,7 @@ class GatherPhase:
             return
         if self._shards is None and not channel.ordered:
             reduce_phase.wait_for_sums()
-        for bucket in self._in_order():
+        for bucket in self._in_order:
             if self._shards is None:
                 bucket.start_gathering(bucket.flat)
                 continue
@@ -62,21 +71,16 @@ class GatherPhase:
 
     def finish_all(self) -> None:
         """Wait for all gathers, and apply their results."""
-        self._finish([bucket for bucket in self._in_order() if bucket.stage is BucketStage.GATHERING])
+        self._finish([bucket for bucket in self._in_order if bucket.stage is BucketStage.GATHERING])
 
     def finish_from(self, bucket: GradientBucket) -> None:
         """Wait for a bucket that is needed now, and apply it with those after it that are complete too."""
-        order = self._in_order()
         complete = [bucket]
-        for other in order[order.index(bucket) + 1 :]:
+        for other in islice(self._in_order, self._places[bucket] + 1, None):
             if other.stage is not BucketStage.GATHERING or not other.is_done():
                 break
             complete.append(other)
         self._finish(complete)
-
-    def _in_order(self) -> list[GradientBucket]:
-        """Return the buckets in the order in which the forward pass needs them."""
-        return [self._reduce_phase.buckets[number] for number in self._reduce_phase.plan.gathering]
 
     def _finish(self, buckets: Sequence[GradientBucket]) -> None:
         """Wait for the gathers of buckets, and apply as many results at a time as are complete.

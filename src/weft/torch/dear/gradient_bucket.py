@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import torch
 
@@ -14,6 +14,8 @@ from weft.torch.internals import copy_all
 if TYPE_CHECKING:
     from weft.torch.dear.bucket_channel import BucketChannel, StartedOperation
     from weft.torch.dear.fusion_plan import FusionGroup, Parameters
+
+_DENSE: Final = torch.strided
 
 
 class BucketStage(Enum):
@@ -83,16 +85,13 @@ class GradientBucket:
         self._version = 0
 
     def take(self, slot: Slot) -> None:
-        """Take note of a gradient that is ready; it is copied when all gradients of the bucket are."""
-        gradient = slot.parameter.grad
-        if self.stage is not BucketStage.OPEN or self._collected or gradient is None:
+        """Take note of a gradient that is ready; it is looked at and copied when all of the bucket are.
+
+        This runs once for each parameter and step, so it only counts: to look at a gradient from Python costs
+        more than all else here.
+        """
+        if self.stage is not BucketStage.OPEN or self._collected:
             self._refuse(slot)
-        if gradient is slot.view:
-            if not self._accumulates:
-                msg = f"the gradient of {slot.name} was not cleared: call zero_grad() before backward()"
-                raise InputError(msg)
-        elif gradient.layout is not torch.strided:
-            raise InputError(f"the gradient of {slot.name} is sparse; make its layer without sparse=True")
         if self._streams is not None:
             self._streams.note()
         if not slot.here:
@@ -127,21 +126,22 @@ class GradientBucket:
         self._version = self.flat._version
 
     def _copy(self) -> None:
-        into, given = [], []
+        moved, given = [], []
         for slot in self.slots:
-            gradient, view = slot.parameter.grad, slot.view
-            if slot.here and gradient is None:
-                msg = f"the gradient of {slot.name} was cleared within the backward pass"
-                hint = "if its weight is used without its module, call synchronize() before"
-                raise InputError(f"{msg}; {hint}")
             if not slot.here:
-                view.zero_()
-            elif gradient is not view:
-                into.append(view)
-                given.append(gradient)
-                slot.parameter.grad = view
-        if into:
-            copy_all(into, given)
+                slot.view.zero_()
+                continue
+            gradient = slot.parameter.grad
+            if gradient is slot.view and self._accumulates:
+                continue
+            if gradient is None or gradient is slot.view or gradient.layout is not _DENSE:
+                self._refuse_gradient(slot)
+            moved.append(slot)
+            given.append(gradient)
+        if moved:
+            copy_all([slot.view for slot in moved], given)
+            for slot in moved:
+                slot.parameter.grad = slot.view
 
     def check_untouched(self) -> None:
         """Refuse to go on if the user has changed gradients that are being sent."""
@@ -189,6 +189,17 @@ class GradientBucket:
         self.missing = len(self.slots)
         for slot in self.slots:
             slot.here = False
+
+    def _refuse_gradient(self, slot: Slot) -> NoReturn:
+        gradient = slot.parameter.grad
+        if gradient is None:
+            msg = f"the gradient of {slot.name} was cleared within the backward pass"
+            raise InputError(f"{msg}; if its weight is used without its module, call synchronize() before")
+        if gradient is slot.view:
+            raise InputError(
+                f"the gradient of {slot.name} was not cleared: call zero_grad() before backward()"
+            )
+        raise InputError(f"the gradient of {slot.name} is sparse; make its layer without sparse=True")
 
     def _refuse(self, slot: Slot) -> NoReturn:
         if self.stage is BucketStage.GATHERING:

@@ -79,7 +79,8 @@ class DeAR(torch.optim.Optimizer):
     fusion
         Bytes of gradients that travel together, such as ``"25MB"``; None to choose, and to try neighbours.
     tune
-        Whether neighbours of the chosen fusion are tried while training, some 60 steps in all.
+        Whether both policies, and neighbours of the chosen fusion, are tried while training, some 80 steps
+        in all.
     max_norm
         Clip the norm of all gradients in every step.
     plan, topology
@@ -136,7 +137,7 @@ class DeAR(torch.optim.Optimizer):
         self._max_norm = max_norm
         self._paused = self._clipped = self._discarded = self._scaled = False
         self._listener: Callable[[OperationSpan], None] | None = None
-        self._last_step = self._last_gradient = self._forward_begun = self._forward_over = 0.0
+        self._last_gradient = self._forward_begun = self._forward_over = 0.0
         self._optimizer: torch.optim.Optimizer = full
         self._shards: Shards | None = None
         self._channel = open_channel(group, plan, topology, timeout)
@@ -164,7 +165,6 @@ class DeAR(torch.optim.Optimizer):
             threshold_bytes=threshold_bytes,
             tune=tune,
         )
-        self._channel.listener = self._on_span
         self._arrange(self._tuner.first_plan())
 
     @property
@@ -189,9 +189,11 @@ class DeAR(torch.optim.Optimizer):
 
     @property
     def decision(self) -> str | None:
-        """The reason for the policy in use; None while DeAR still measures."""
+        """The reason for the policy in use; None while DeAR still measures, or tries the policies."""
         if self._shards is not None:
             return "dear: mode 'parameters' has no other policy"
+        if self._tuner.deciding:
+            return None
         if self._tuner.choice is not None and self._tuner.chooses_policy:
             return self._tuner.choice.reason
         if self._tuner.measuring:
@@ -211,6 +213,7 @@ class DeAR(torch.optim.Optimizer):
     def observe(self, listener: Callable[[OperationSpan], None] | None) -> None:
         """Call a function with every `OperationSpan`, from several threads; None to call nothing."""
         self._listener = listener
+        self._listen()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -245,9 +248,7 @@ class DeAR(torch.optim.Optimizer):
             self._reduce_phase.next_round()
             self._clipped = False
             self._tune_fusion()
-        now = time.perf_counter()
-        self._channel.report("step", -1, begun, now)
-        self._last_step = now
+        self._channel.report("step", -1, begun, time.perf_counter())
         return loss
 
     def synchronize(self) -> None:
@@ -443,28 +444,28 @@ class DeAR(torch.optim.Optimizer):
         if self._shards is not None:
             self._shards.check_addresses()
         self.synchronize()  # of modules that did not run since the last step
-        since = time.perf_counter() - self._last_step if self._last_step else 0.0
-        self._reduce_phase.finish_backward(since)
+        self._reduce_phase.finish_backward()
 
     def _tune_fusion(self) -> None:
         """Take another fusion plan at the end of a step, if the tuner has one."""
         if not self.tuning:
             return
+        was_deciding = self._tuner.deciding
         new = self._tuner.next_plan(self._reduce_phase.vote_result().seconds)
         if self._tuner.measuring or new is not None:
             self.synchronize()
-        if new is None:
-            return
-        decided = not self._tuner.measuring and self._reduce_phase.serial
-        self._arrange(new)
-        fallen_back = decided and self._tuner.chooses_policy and new.policy == "wfbp"
-        if fallen_back and self._channel.rank == 0:
-            _log.warning("DeAR works as WFBP here: %s", self.decision)
+        if new is not None:
+            self._arrange(new)
+        decided = was_deciding and not self._tuner.deciding
+        if decided and self.fusion.policy == "wfbp" and self._channel.rank == 0:
+            _log.warning("DeAR works as WFBP here: %s", (self.decision or "").removeprefix("wfbp: "))
 
     def _arrange(self, plan: FusionPlan) -> None:
         """Lay out the buckets by a plan; no operation may be running."""
         self._reduce_phase.arrange(plan)
+        self._gather_phase.arrange()
         self._reduce_phase.serial = self._tuner.measuring
+        self._listen()
         self._channel.clock = self._clock if self._tuner.measuring else time.perf_counter
         if self._shards is not None:
             self._shards.arrange(self._reduce_phase.buckets)
@@ -473,6 +474,11 @@ class DeAR(torch.optim.Optimizer):
             list(dict.fromkeys(of[parameter] for parameter in module.below if parameter in of))
             for module in self._modules
         ]
+
+    def _listen(self) -> None:
+        """Have operations timed while somebody wants to know."""
+        wanted = self._tuner.measuring or self._listener is not None
+        self._channel.listener = self._on_span if wanted else None
 
     def _on_span(self, span: OperationSpan) -> None:
         if self._tuner.measuring and span.kind in COMMUNICATION:

@@ -84,11 +84,13 @@ class Replicas:
         held = []
         for bucket in buckets:
             for slot in bucket.slots:
-                if slot.number not in unused:
-                    parameter = slot.parameter
-                    held.append((parameter, parameter.grad))
-                    parameter.grad = slot.view
-                    part.setdefault(self._group_of[slot.number], []).append(parameter)
+                if slot.number in unused:
+                    continue
+                parameter, view = slot.parameter, slot.view
+                if (grad := parameter.grad) is not view:
+                    held.append((parameter, grad))
+                    parameter.grad = view
+                part.setdefault(self._group_of[slot.number], []).append(parameter)
         changed = update(self._optimizer, list(part.items()), captured) if part else {}
         for parameter, grad in held:  # None where the user has cleared it meanwhile
             parameter.grad = grad

@@ -9,6 +9,7 @@ stays as it is.
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -66,6 +67,7 @@ class ReducePhase:
         self._accumulates = accumulates
         self._next = 0
         self._finished = False
+        self._last_finish = 0.0
         self._vote: tuple[torch.Tensor, StartedOperation] | None = None
         self._vote_result: VoteResult | None = None
 
@@ -92,43 +94,43 @@ class ReducePhase:
 
     def take(self, number: int) -> None:
         """Put a gradient into its bucket, within the backward pass; start buckets that are full."""
-        self.channel.check()
         slot = self.slots[number]
         bucket = slot.bucket
         bucket.take(slot)
         if bucket.missing:
             return
+        self.channel.check()
         if self.serial:
             bucket.collect()
         else:
             self._start_full()
 
-    def finish_backward(self, seconds: float) -> None:
-        """Start the remaining buckets and the vote, after the backward pass; further calls do nothing.
-
-        Parameters
-        ----------
-        seconds
-            The time of the latest iteration on this rank.
-        """
+    def finish_backward(self) -> None:
+        """Start the remaining buckets and the vote, after the backward pass; further calls do nothing."""
         if self._finished:
             return
         self.channel.check()
+        before, self._last_finish = self._last_finish, time.perf_counter()
+        seconds = self._last_finish - before if before else 0.0
+        complete = not any(bucket.missing for bucket in self.buckets)
         for bucket in self.buckets:
             bucket.fill()
-        here = [float(slot.here) for slot in self.slots]
         if self.serial:
             for bucket in self.buckets:
                 bucket.start(whole=self.plan.policy == "wfbp")
                 bucket.wait()
         else:
             self._start_full()
-        ballot = torch.tensor([seconds / self.channel.size, *here])
+        ballot = torch.ones(_HEAD + len(self.slots))
+        if not complete:
+            ballot[_HEAD:] = torch.tensor([float(slot.here) for slot in self.slots])
+        ballot[0] = seconds / self.channel.size
+        is_empty = not complete and not ballot[_HEAD:].any()
         self._vote, self._vote_result = (ballot, self.channel.sum(ballot)), None
         self._finished = True
         for bucket in self.buckets:
             bucket.check_untouched()
-        if not any(here) and len(self.vote_result().unused) == len(self.slots):
+        if is_empty and len(self.vote_result().unused) == len(self.slots):
             self.wait_for_sums()
             self.next_round()
             raise InputError("step() without gradients on any rank: call backward() first")
@@ -139,8 +141,9 @@ class ReducePhase:
             assert self._vote is not None
             ballot, pending = self._vote
             pending.wait()
-            unused = (ballot[_HEAD:] == 0).nonzero().flatten().tolist()
-            self._vote_result = VoteResult(float(ballot[0]), frozenset(unused))
+            votes = ballot.numpy()
+            unused = () if votes[_HEAD:].all() else (votes[_HEAD:] == 0).nonzero()[0].tolist()
+            self._vote_result = VoteResult(float(votes[0]), frozenset(unused))
         return self._vote_result
 
     def wait_for_sums(self) -> None:

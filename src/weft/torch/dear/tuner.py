@@ -1,4 +1,4 @@
-"""The tuner of the fusion: it measures, chooses a plan by the model of an iteration, and tries neighbours.
+"""The tuner: it measures, chooses a policy and a fusion by the model of an iteration, and tries others.
 
 The first steps run without overlap, so that layers and collectives are timed separately. Rank 0 sends its
 measurements to all ranks, and every rank computes the same plan from them. The iteration times by which later
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from weft.torch.dear.policy_trial import PolicyTrial
 from weft.training import AlphaBeta, BoundedSearch, Layer, Linear, PolicyChoice, best, fit
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _SETTLING: Final = 2
 """Iterations after a change that are not counted."""
 
 _JUDGED: Final = 4
-"""Iterations whose median is the time of a fusion."""
+"""Iterations whose median is the time of a plan."""
 
 
 class Measured(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,7 +65,7 @@ class Tuner:
     threshold_bytes
         The fusion that the user prescribes; None to choose one.
     tune
-        Whether to try neighbours of the fusion that the model chose.
+        Whether to try the policies, and neighbours of the fusion that the model chose.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Tuner:
         self.choice: PolicyChoice | None = None
         self._order: list[int] = []
         self._needed: list[int] = []
+        self._trial: PolicyTrial | None = None
         self._search: BoundedSearch | None = None
         self._times: list[float] = []
         self._called: dict[int, float] = {}
@@ -105,6 +107,11 @@ class Tuner:
     def chooses_policy(self) -> bool:
         """Whether the user left the choice of the policy to the tuner."""
         return len(self._policies) > 1
+
+    @property
+    def deciding(self) -> bool:
+        """Whether the policy is not chosen yet."""
+        return self.chooses_policy and (self.measuring or self._trial is not None)
 
     def first_plan(self) -> FusionPlan:
         """Return the plan to begin with: the order of the model, and the default fusion."""
@@ -143,9 +150,14 @@ class Tuner:
         self._step += 1
         if self.measuring:
             return self._next_measurement()
-        if self._search is not None:
-            return self._next_trial(seconds)
-        return None
+        if not self.tuning:
+            return None
+        self._times.append(seconds)
+        if len(self._times) < _SETTLING + _JUDGED:
+            return None
+        typical = statistics.median(self._times[_SETTLING:])
+        self._times.clear()
+        return self._next_policy(typical) if self._trial is not None else self._next_fusion(typical)
 
     def allowed(self, plan: FusionPlan) -> FusionPlan:
         """Return the plan of a checkpoint with a policy that the user allows here."""
@@ -154,7 +166,7 @@ class Tuner:
     def stop(self) -> None:
         """Stop measuring and trying: a checkpoint has the plan."""
         self.measuring = self.tuning = False
-        self._search = None
+        self._trial = self._search = None
 
     def _next_measurement(self) -> FusionPlan | None:
         if self._step > _WARM_UP:
@@ -208,23 +220,44 @@ class Tuner:
         self.costs = _fit_costs(measured.samples)
         candidates = None if self._pinned is None else [self._pinned]
         self.choice = best(self.layers, self.costs, self._policies, candidates)
-        sizes = [layer.size_bytes for layer in self.layers]
-        low, high = max(1, min(sizes)), sum(sizes)
-        start = min(max(self.choice.threshold_bytes, low), high)
-        if self._tune and self._pinned is None and len(self.layers) > 1:
-            self._search = BoundedSearch((low, high), start)
+        if self._tune and self.chooses_policy:
+            self._trial = PolicyTrial(self.choice)
             self.tuning = True
+        else:
+            self._look_around(self.choice)
         return self._fused(self.choice.policy, self.choice.threshold_bytes)
 
-    def _next_trial(self, seconds: float) -> FusionPlan | None:
+    def _look_around(self, choice: PolicyChoice) -> None:
+        """Begin to try neighbours of the chosen fusion, unless the user prescribes it."""
+        assert self.layers is not None
+        sizes = [layer.size_bytes for layer in self.layers]
+        self.tuning = self._tune and self._pinned is None and len(sizes) > 1
+        if self.tuning:
+            low, high = max(1, min(sizes)), sum(sizes)
+            start = min(max(choice.threshold_bytes, low), high)
+            self._search = BoundedSearch((low, high), start)
+
+    def _next_policy(self, seconds: float) -> FusionPlan | None:
+        """Return the plan of the next policy that is tried, or of the one that has won."""
+        assert self._trial is not None
+        now = self._trial.ask()
+        self._trial.tell(seconds)
+        following = self._trial.ask()
+        if following is None:
+            following = self.choice = self._trial.result()
+            self._trial = None
+            self._look_around(self.choice)
+        assert now is not None
+        if (following.policy, following.groups) == (now.policy, now.groups):
+            return None
+        return self._fused(following.policy, following.threshold_bytes)
+
+    def _next_fusion(self, seconds: float) -> FusionPlan | None:
+        """Return the plan with the next fusion that is tried, or with the best."""
         assert self._search is not None
         assert self.choice is not None
-        self._times.append(seconds)
-        if len(self._times) < _SETTLING + _JUDGED:
-            return None
         now = self._search.ask()
-        self._search.tell(statistics.median(self._times[_SETTLING:]))
-        self._times.clear()
+        self._search.tell(seconds)
         threshold = self._search.ask()
         if threshold is None:
             threshold = self._search.best

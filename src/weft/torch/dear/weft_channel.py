@@ -58,7 +58,8 @@ class WeftChannel(BucketChannel):
 
     def sum(self, tensor: torch.Tensor) -> Handle[Any]:
         """Start adding up a small tensor of all ranks, in place."""
-        return self.start("vote", -1, lambda: self.communicator.all_reduce(tensor))
+        array = _as_array(tensor)
+        return self.start(self.prepare("vote", -1, lambda: self.communicator.all_reduce(array)))
 
     def broadcast(self, tensor: torch.Tensor) -> None:
         """Give all ranks rank 0's tensor, in place."""
@@ -73,15 +74,19 @@ class WeftChannel(BucketChannel):
         """Close the communicator."""
         self.communicator.close()
 
-    def start(self, kind: str, group: int, run: Callable[[], Any]) -> Handle[Any]:
-        """Queue an operation, which reports when it ran; after a failure it fails for the same reason."""
+    def prepare(self, kind: str, group: int, run: Callable[[], Any]) -> Callable[[], None]:
+        """Return an operation that reports when it ran; after a failure it fails for the same reason."""
 
         def run_and_report() -> None:
             self.check()
             with self.timed(kind, group):
                 run()
 
-        handle: Handle[Any] = self.communicator.in_turn(run_and_report, async_op=True)
+        return run_and_report
+
+    def start(self, prepared: Callable[[], None]) -> Handle[Any]:
+        """Queue a result of `prepare`."""
+        handle: Handle[Any] = self.communicator.in_turn(prepared, async_op=True)
         return handle
 
 
@@ -89,7 +94,7 @@ class _WeftCut(BucketCut):
     def __init__(self, channel: WeftChannel, halves: SplitAllReduce, group: int) -> None:
         self._channel, self._halves, self._group = channel, halves, group
         self.mine, self.padded = halves.mine, halves.elements
-        self._prepared: dict[tuple[str, int], Callable[[], Any]] = {}
+        self._prepared: dict[tuple[str, int], Callable[[], None]] = {}
 
     def reduce(self, bucket: torch.Tensor) -> Handle[Any]:
         return self._start("reduce_scatter", bucket, lambda array: self._halves.reduction(array, "avg"))
@@ -102,15 +107,15 @@ class _WeftCut(BucketCut):
 
     def all_reduce(self, bucket: torch.Tensor) -> Handle[Any]:
         communicator = self._channel.communicator
-        return self._channel.start("all_reduce", self._group, lambda: communicator.all_reduce(bucket, "avg"))
+        return self._start("all_reduce", bucket, lambda array: lambda: communicator.all_reduce(array, "avg"))
 
     def _start(
         self, kind: str, bucket: torch.Tensor, prepare: Callable[[Any], Callable[[], Any]]
     ) -> Handle[Any]:
         place = kind, bucket.data_ptr()
         if place not in self._prepared:  # one buffer serves every step
-            self._prepared[place] = prepare(_as_array(bucket))
-        return self._channel.start(kind, self._group, self._prepared[place])
+            self._prepared[place] = self._channel.prepare(kind, self._group, prepare(_as_array(bucket)))
+        return self._channel.start(self._prepared[place])
 
 
 def _as_array(bucket: torch.Tensor) -> Any:
