@@ -70,6 +70,7 @@ def write(
     results: list[dict[str, Any]],
     summary: dict[str, Any] | None = None,
     versions: dict[str, str] | None = None,
+    note: str | None = None,
 ) -> Path:
     """Write a result file.
 
@@ -90,8 +91,13 @@ def write(
         What the claims are about, computed from the results, or from cases that are too many to keep.
     versions
         Of peers, which are not packages of this Python.
+    note
+        How the machine was, such as which precedence the measurement had over other programs.
     """
-    document: dict[str, Any] = {"provenance": _provenance(started, versions or {}), "parameters": parameters}
+    provenance = _provenance(started, versions or {})
+    if note is not None:
+        provenance["note"] = "; ".join(filter(None, [provenance["note"], note]))
+    document: dict[str, Any] = {"provenance": provenance, "parameters": parameters}
     if summary is not None:
         document["summary"] = summary
     path.parent.mkdir(parents=True, exist_ok=True)

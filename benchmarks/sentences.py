@@ -34,7 +34,9 @@ def all_sentences() -> dict[str, list[str]]:
         "docs/nccl.md": nccl(),
         "docs/papers/ace.md": ace(),
         "docs/probe.md": probe(),
+        "docs/report.md": report(),
         "docs/runtime.md": runtime(),
+        "docs/studio.md": studio(),
         "docs/verification.md": verification(),
     }
 
@@ -109,15 +111,10 @@ def claims() -> list[str]:
 
 def bench() -> list[str]:
     """Where Weft is not ahead."""
-    shared = [
-        row["ratios"]["gloo"]
-        for ranks in (4, 8)
-        for row in results_of(f"runtime/peers/shared-float32-{ranks}")["results"]
-        if row["size_bytes"] >= 16 << 20
-    ]
+    shared = peer_ratios("gloo", "shared-float32", least=16 << 20, ranks=(4, 8))
     return [
         f"**Shared tensors at 4 and 8 ranks** are {statistics.median(shared):.0f} times ahead of Gloo",
-        f"medians of {results_of('runtime/peers/private-float32-2')['parameters']['rounds']} rounds in turn",
+        f"medians of {peer_rounds()} rounds in turn",
     ]
 
 
@@ -161,8 +158,10 @@ def dear() -> list[str]:
         (
             f"{cost['summary']['per_parameter']['cpu_us']:.0f} us of processor time per parameter for "
             f"its hook, "
-            f"its copy and its update, and {cost['summary']['per_group']['cpu_us']:.0f} us per fusion group"
+            f"its copy and its update, and {cost['summary']['per_group']['cpu_us']:.0f} us per fusion group, "
+            f"{cost['summary']['per_group']['all_threads_us']:.0f} us with the runtime's thread"
         ),
+        f"{cost['summary']['of_which_the_optimizers_call']['cpu_us']:.0f} us are the optimizer's own call",
         f"a linear layer of 16x16 takes {alone:.0f} us forward, backward and update",
         f"at a load of {cost['provenance']['load_before'][0]:.0f}",
     ]
@@ -202,7 +201,7 @@ def forest() -> list[str]:
 
 
 def guarantees() -> list[str]:
-    """Losses, damaged frames, strangers, floods, checksums."""
+    """Losses, damaged frames, damaged files, strangers, floods, checksums."""
     matrix = results_of("runtime/faults/matrix")
     cases, by_way = matrix["results"], matrix["summary"]["by_way"]
     kills = [case for case in cases if case["action"] == "kill"]
@@ -245,6 +244,7 @@ def guarantees() -> list[str]:
             f"{raised['all'][0] - raised['all'][1]:,} of {raised['all'][0]:,} over all ways but mpirun"
         ),
         *frames(),
+        *imports(),
         *checksums(),
         *flood_in_short(),
     ]
@@ -280,6 +280,18 @@ def frames() -> list[str]:
             f"{mutants['parameters']['mutants']:,} mutants, "
             f"{word_for_zero('none', mutants['summary']['disagreements'])} accepted wrongly"
         ),
+    ]
+
+
+def imports() -> list[str]:
+    """Damaged files of clusters."""
+    found = results_of("topology/mutated_imports")
+    total, each = found["summary"], found["parameters"]["inputs_of_each"]
+    return [
+        (
+            f"{total['inputs']:,} damaged files, {each:,} of each of {len(found['results'])} imports, read "
+            f"{total['readings']:,} times: {word_for_zero('no', total['findings'])} findings"
+        )
     ]
 
 
@@ -402,6 +414,17 @@ def nccl() -> list[str]:
         and row["best_of_weft"]
         and row["size_bytes"] >= found["parameters"]["large_bytes"]
     ]
+    few = [
+        row
+        for row in found["results"]
+        if row["kind"] != "excluded"
+        and row["limited_deviation_of_busbw"] is not None
+        and row["size_bytes"] >= found["parameters"]["large_bytes"]
+    ]
+    near = {
+        kind: sum(abs(row[f"{kind}_deviation_of_busbw"]) <= 0.15 for row in few)
+        for kind in ("limited", "protocol")
+    }
     published = sorted(row["published_busbw_gb_per_s"] for row in two)
     best = max(row["best_of_weft_busbw_gb_per_s"] for row in two)
     return [
@@ -410,6 +433,15 @@ def nccl() -> list[str]:
         (
             f"With the latencies of the protocols {summary['large_within_with_protocol']} of "
             f"{summary['large']} are"
+        ),
+        f"comes within 15 % of {summary['large_within_by_model']} of the {summary['large']}",
+        (
+            f"it comes within 15 % of {summary['large_in_switch_within_by_model']} of the "
+            f"{summary['large_in_switch']} large rows of NVLS and NVLSTree"
+        ),
+        (
+            f"Of the {len(few)} rows of up to 64 ranks {near['limited']} are within 15 % then, and "
+            f"{near['protocol']} without that limit"
         ),
         f"of the {summary['small']} rows up to 64 KiB",
         f"{published[0]:.0f} to {published[-1]:.0f} GB/s published, {best:.0f} for the best of Weft",
@@ -447,6 +479,32 @@ def probe() -> list[str]:
     ]
 
 
+def report() -> list[str]:
+    """How pages were opened."""
+    found = results_of("reporting/pages")
+    version = found["provenance"]["versions"]["chromium"].partition(".")[0]
+    return [f"Each page was opened {found['parameters']['loads']} times with Chromium {version}"]
+
+
+def studio() -> list[str]:
+    """What edits cancelled, and what was refused."""
+    loads = [row for row in results_of("studio/load")["results"] if row["kind"] == "load"]
+    later, closely, _, overflow = loads
+    counts = [(row["comparisons"]["cancelled"], row["comparisons"]["accepted"]) for row in (later, closely)]
+    sent = overflow["requests"]
+    refused = sum(count for status, count in sent["by_status"].items() if status.endswith(" 429"))
+    return [
+        (
+            f"that cancels {counts[0][0]} of {counts[0][1]} comparisons at {later['rate_per_s']} requests a "
+            f"second, and if it comes right behind the comparison, {counts[1][0]} of {counts[1][1]}"
+        ),
+        (
+            f"{refused} of {sent['sent']} requests were refused with 429, "
+            f"{overflow['comparisons']['refused']} of them by the queue"
+        ),
+    ]
+
+
 def verification() -> list[str]:
     """Estimates, mutants, and the cost of a large ring."""
     found = results_of("limits/estimates")
@@ -462,7 +520,7 @@ def verification() -> list[str]:
         f"`benchmarks/verification/mutants.py` does the former for {mutants:,} mutants",
         (
             f"a 1024-rank ring, {ring['transfers'] / 1e6:.1f} million transfers, takes "
-            f"{ring['cpu_seconds']['verify']:.1f} CPU seconds"
+            f"{ring['cpu_seconds']['verify']:.2f} CPU seconds"
         ),
     ]
 
@@ -482,19 +540,55 @@ def row_of(name: str, /, **wanted: object) -> dict[str, Any]:
     return row
 
 
-def peer_ratios(peer: str, *kinds: str, least: int = 0, most: int = 1 << 60) -> list[float]:
-    """How many times as long a peer takes, over all numbers of ranks, in some kinds of tensors and sizes."""
-    return [
-        row["ratios"][peer]
-        for path in sorted((FOLDER / "runtime" / "peers").glob("*.json"))
-        if path.stem.rpartition("-")[0] in kinds
+PEERS = FOLDER / "runtime" / "peers"
+PEER_JOBS = {
+    "private-float32": ("weft", "float32"),
+    "shared-float32": ("weft shared", "float32"),
+    "tcp-ring": ("weft tcp", "float32"),
+    "private-float16": ("weft", "float16"),
+    "private-bfloat16": ("weft", "bfloat16"),
+}
+"""Which job of Weft, and which type, a kind of tensors is where everything ran beside each other."""
+
+
+def peer_ratios(
+    peer: str, *kinds: str, least: int = 0, most: int = 1 << 60, ranks: tuple[int, ...] = (2, 4, 8)
+) -> list[float]:
+    """How many times as long a peer takes, in some kinds of tensors, sizes and numbers of ranks."""
+    together = sorted(PEERS.glob("ranks-*.json"))
+    found = []
+    for path in together or sorted(PEERS.glob("*.json")):
+        kind = path.stem.rpartition("-")[0]
+        for row in result_files.read(path)["results"]:
+            if row["ranks"] not in ranks or not least <= row["size_bytes"] <= most:
+                continue
+            if not together:
+                found += [row["ratios"][peer]] if kind in kinds else []
+                continue
+            who = row["contestants"]
+            found += [
+                who[peer]["median_s"] / who[own]["median_s"]
+                for own, dtype in (PEER_JOBS[kind] for kind in kinds)
+                if row["dtype"] == dtype and own in who and peer in who
+            ]
+    return found
+
+
+def peer_rounds() -> str:
+    """Over how many rounds its medians are."""
+    counts = {
+        len(one["seconds"])
+        for path in PEERS.glob("ranks-*.json")
         for row in result_files.read(path)["results"]
-        if least <= row["size_bytes"] <= most
-    ]
+        for one in row["contestants"].values()
+    }
+    if not counts:
+        return str(results_of("runtime/peers/private-float32-2")["parameters"]["rounds"])
+    return f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(counts.pop())
 
 
 def iteration_medians(name: str) -> dict[str, float]:
-    """Seconds of an iteration in one set-up of `torch/training.py`, by way."""
+    """Seconds of an iteration in one set-up of `torch/lab_training.py`, by way."""
     rows = results_of(f"torch/results/training-{name}")["results"]
     return {row["way"]: statistics.median(row["iteration_s"]) for row in rows}
 

@@ -6,7 +6,8 @@ The pages are written for GitHub as well, where a link may lead to any file of t
   below ``repository/``, and the links lead there;
 - a notebook is a page of its cells and their outputs;
 - the ``__init__.py`` of a package is its page of the API reference, made from docstrings by mkdocstrings;
-- headings have the anchors that GitHub gives them.
+- headings have the anchors that GitHub gives them;
+- a link such as ``[report.md](report.md)`` has the title of its page as its text.
 
 The build fails if a page would load anything from another server when it is viewed.
 """
@@ -33,6 +34,8 @@ LANGUAGES = {".py": "python", ".cpp": "cpp", ".hpp": "cpp", ".sh": "sh", ".c": "
 """Files that are shown as pages, highlighted; others are copied as they are."""
 NOTEBOOK = ".ipynb"
 LINK = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
+NAMED_PAGE = re.compile(r"\[([\w./-]+\.(?:md|ipynb))\](?=\(([^)\s#]+)[)#])")
+"""A link whose text is the name of its file."""
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\bsrc=["']?(?:https?:)?//"""
     r"""|<link\b(?![^>]*\brel=["']?(?:canonical|next|prev))[^>]*?\bhref=["']?(?:https?:)?//"""
@@ -131,6 +134,17 @@ def page_of_file(path: str) -> str | bytes:
         return file.read_bytes()
     code = file.read_text("utf-8")
     return f"{unsearched}# {path}\n\n``````{language}\n{code}\n``````\n"
+
+
+def title_of(path: str) -> str | None:
+    """Return the heading of a page, up to a colon, or of a notebook; None of what has none."""
+    file = TREE / path
+    if not file.is_file():
+        return None
+    notebook = file.suffix == NOTEBOOK
+    text = str(page_of_file(path)) if notebook else file.read_text("utf-8")
+    heading = re.search(r"^# (.+)", text, re.MULTILINE)
+    return None if heading is None else heading[1] if notebook else heading[1].partition(":")[0]
 
 
 def notebook_page(notebook: dict[str, Any]) -> str:
@@ -239,7 +253,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Lead links to where a file of the repository is on the site."""
+    """Lead links to where a file of the repository is on the site, and call pages by their titles."""
     place = page.file.src_uri
     if place.startswith("reference/"):
         return markdown
@@ -248,6 +262,10 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     if outside and not source.endswith((*LANGUAGES, NOTEBOOK)):
         source += ".md"
 
+    def name(match: re.Match[str]) -> str:
+        title = title_of(resolve(source, match[2]))
+        return f"[{title}]" if title else match[0]
+
     def lead(match: re.Match[str]) -> str:
         link = match[0]
         target = resolve(source, link)
@@ -255,7 +273,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             return link  # an address, or broken: MkDocs says so
         return relpath(place_on_site(target), str(PurePosixPath(place).parent))
 
-    return edit_prose(markdown, lambda line: LINK.sub(lead, line))
+    return edit_prose(markdown, lambda line: LINK.sub(lead, NAMED_PAGE.sub(name, line)))
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001

@@ -50,14 +50,14 @@ def draw_topologies() -> dict[str, str]:
 def draw_measurements() -> dict[str, str]:
     """Charts of what the benchmarks stored."""
     import gallery
+    import lab_training
     import result_files
-    import training
     import transformer
 
     found = {f"lab-{one['parameters']['name']}": gallery.picture(one) for one in gallery.stored()}
-    for name, asked in training.SET_UPS.items():
+    for name, asked in lab_training.SET_UPS.items():
         stored = result_files.read(ROOT / "benchmarks" / "torch" / "results" / f"training-{name}.json")
-        found[f"training-{name}"] = training.draw(asked, stored["results"])
+        found[f"training-{name}"] = lab_training.draw(asked, stored["results"])
     document = result_files.read(transformer.RESULTS)
     for one in document["summary"]:
         found |= transformer.draw(document, one["communication"])

@@ -4,6 +4,7 @@ They are for people to look at after a change of reports, the studio or the docu
 taken in a light and a dark scheme and on a small screen, into build/screenshots:
 
 - reports of a plan, two comparisons and a training job, those of benchmarks/reporting/pages.py,
+- reports that commands write, one for each kind of result that those do not have,
 - the studio after an edit, and its page of the API,
 - pages of the documentation site, which ``make docs`` builds.
 
@@ -13,6 +14,7 @@ Words choose pages by the beginning of their names: ``tools/screenshots.py repor
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -31,6 +33,28 @@ SITE = ROOT / "build" / "site"
 SITE_PAGES = ("index", "tutorial", "report", "papers/ace", "reference/weft.planning")
 LOOKS = {"light": (1100, False), "dark": (1100, True), "small": (390, False)}
 """Width in pixels and whether dark, by the end of a picture's name."""
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "topology": ("topology hosts:8,4,2@intra=100GB/s,uplink=25GB/s/12GB/s/6GB/s --report {page}",),
+    "schedule": (
+        "export torus:4x4 --algorithm multitree -o tree.weft",
+        "report tree.weft --size 1MiB -o {page}",
+    ),
+    "bench": (
+        "plan switch:4 --size 64KiB --size 256KiB --size 1MiB -o four.weft",
+        "bench -R 4 -b 64K -e 1M -f 4 --plan four.weft --report {page}",
+    ),
+    "claims": ("reproduce --report {page}",),
+    "packets": ("packets torus:4x4 --algorithm multitree --size 1MiB --report {page}",),
+    "probe": ("run -n 4 -- {python} -m weft probe --seconds 2 --report {page}",),
+    "verify": ("verify torus:4x4 --algorithm multitree --contention --report {page}",),
+    "soak": ("soak --seconds 5 --ranks 2 --seed 7 --report {page}",),
+    "trace": (
+        "train torus:4x4 --model resnet50 --trace trace.json",
+        "report trace.json -o {page}",
+    ),
+}
+"""Commands of weft that write a page, by the name of the page; earlier ones write what the last one reads."""
 
 COMPARED = "document.querySelector('.status')?.textContent.includes('is the fastest of')"
 EDITED = "document.querySelectorAll('ol.edits li').length === 1"
@@ -88,6 +112,19 @@ def take_reports(browser: Browser, folder: Path, wanted: tuple[str, ...]) -> Ite
                 yield from take(browser, file, f"report-{name}", folder)
 
 
+def take_commands(browser: Browser, folder: Path, wanted: tuple[str, ...]) -> Iterator[Path]:
+    """Reports as commands write them."""
+    for name, commands in COMMANDS.items():
+        if f"report-{name}".startswith(wanted):
+            with tempfile.TemporaryDirectory(prefix="weft-screenshots-") as made:
+                page = Path(made) / f"{name}.html"
+                for words in commands:
+                    given = words.format(page=page, python=sys.executable).split()
+                    command = [sys.executable, "-m", "weft", *given]
+                    subprocess.run(command, cwd=made, stdout=subprocess.DEVNULL, check=True, timeout=600)
+                yield from take(browser, page, f"report-{name}", folder)
+
+
 def take_studio(browser: Browser, folder: Path, wanted: tuple[str, ...]) -> Iterator[Path]:
     """The studio with one edit, and its description of the API."""
     if not any(name.startswith(wanted) for name in ("studio", "studio-api")):
@@ -120,7 +157,7 @@ def main() -> None:
     with start_browser() as browser:
         taken = [
             path
-            for take_some in (take_reports, take_studio, take_site)
+            for take_some in (take_reports, take_commands, take_studio, take_site)
             for path in take_some(browser, options.output, wanted)
         ]
     print(f"screenshots: {len(taken)} pictures in {options.output}")

@@ -43,7 +43,10 @@ SPECS = (
     "dgx-h100:32@fabric=flat",
     "mesh:32x32@bw=1GB/s",
     "torus:32x32@bw=1GB/s",
+    "torus:32x32@bw=1GB/s+fail=0>1",
+    "fattree:32,32,32",
     "dgx-h100:128@fabric=flat",
+    "dgx-h100:128",
 )
 
 

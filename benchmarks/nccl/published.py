@@ -19,6 +19,7 @@ import result_files
 HERE = Path(__file__).parent
 FIELDS = (
     "source",
+    "found_later",
     "gpu",
     "nodes",
     "gpus_per_node",

@@ -2,9 +2,12 @@
 
 Half of the requests are edits, half comparisons of ring and multitree on ``torus:4x4``, from several sessions
 in turn: an edit slows a cable down or takes that back, and so cancels what its session compares. Requests are
-sent when their time has come, not when the last one is answered, so that a studio that is too slow gets more
-than it can do: what it refuses then has to be a 429 in JSON. Malformed requests are mixed in. At the end
+sent when their time has come, not when the last one is answered. Malformed requests are mixed in. At the end
 every request has an answer, and every comparison that was accepted has finished, was cancelled or has failed.
+
+In some of the loads an edit follows the comparison of its own session at once, in others only when the other
+sessions have had their turn. The last load has longer comparisons on a larger cluster from as many sessions
+as there can be, which is more than workers and queue take: there the studio has to refuse, with 429 in JSON.
 
 A second part measures how long the first row of a comparison at 64 ranks takes, and all rows.
 """
@@ -21,9 +24,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +36,50 @@ import result_files
 OUTPUT = Path(__file__).with_suffix(".json")
 SPEC = "torus:4x4"
 COMPARISON = {"size": "64MiB", "algorithms": ["ring", "multitree"]}
-LOADS = [
-    {"rate_per_s": 50, "seconds": 20, "sessions": 8},
-    {"rate_per_s": 200, "seconds": 5, "sessions": 15},
-]
-"""The second is more than the workers can do, from more sessions than comparisons may wait."""
+OVERFLOW_SPEC = "torus:8x8"
+OVERFLOW_COMPARISON = {"size": "64MiB"}
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests at a rate.
+
+    Parameters
+    ----------
+    rate_per_s, seconds
+        How many requests a second, and for how long.
+    sessions
+        How many sessions take turns.
+    closely
+        Whether the edit of a session comes right behind its comparison, or a whole round later.
+    overflows
+        Whether comparisons are longer and more than workers and queue take, so that some must be refused.
+    """
+
+    rate_per_s: int
+    seconds: int
+    sessions: int
+    closely: bool = False
+    overflows: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """What the comparisons run on."""
+        return OVERFLOW_SPEC if self.overflows else SPEC
+
+    @property
+    def comparison(self) -> dict[str, Any]:
+        """The body of each comparison."""
+        return OVERFLOW_COMPARISON if self.overflows else COMPARISON
+
+
+LOADS = (
+    Load(50, 20, 8),
+    Load(50, 20, 8, closely=True),
+    Load(200, 5, 15),
+    Load(50, 10, 16, overflows=True),
+)
+"""The first two are the same but for the time between a comparison and the edit that cancels it."""
 
 ANSWER_S = 60.0
 FIRST_ROWS = ("torus:8x8", "fattree:64", "hosts:16,16,16,16", "dgx-h100:8")
@@ -107,22 +149,26 @@ def _join_chunks(data: bytes) -> bytes:
     return bytes(whole)
 
 
-def run_load(port: int, token: str, *, rate_per_s: float, seconds: float, sessions: int) -> dict[str, Any]:
+def run_load(port: int, token: str, load: Load) -> dict[str, Any]:
     """Send requests at a rate for some seconds, and count what became of them."""
-    return asyncio.run(_run_load(Client(port, token), rate_per_s, seconds, sessions))
+    return asyncio.run(_run_load(Client(port, token), load))
 
 
-async def _run_load(client: Client, rate_per_s: float, seconds: float, sessions: int) -> dict[str, Any]:
-    opened = [await client.ask_json("POST", "/api/sessions", {"topology": SPEC}) for _ in range(sessions)]
+async def _run_load(client: Client, load: Load) -> dict[str, Any]:
+    opened = [
+        await client.ask_json("POST", "/api/sessions", {"topology": load.cluster})
+        for _ in range(load.sessions)
+    ]
     paths = [f"/api/sessions/{one['session']}" for one in opened]
     tally = Tally()
-    total = round(rate_per_s * seconds)
+    total = load.rate_per_s * load.seconds
     began = time.monotonic()
     tasks = []
     for number in range(total):
-        await asyncio.sleep(max(0.0, began + number / rate_per_s - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + number / load.rate_per_s - time.monotonic()))
         turn, place = divmod(number // 2, len(paths))
-        tasks.append(asyncio.create_task(_send(client, tally, number, paths[place], undo=turn % 2 == 1)))
+        sending = _send(client, tally, load, number, paths[place], undo=turn % 2 == 1)
+        tasks.append(asyncio.create_task(sending))
     sending_s = time.monotonic() - began
     await asyncio.gather(*tasks)
     counts = await client.ask_json("GET", "/api/counts")
@@ -143,12 +189,12 @@ async def _run_load(client: Client, rate_per_s: float, seconds: float, sessions:
     }
 
 
-async def _send(client: Client, tally: Tally, number: int, path: str, *, undo: bool) -> None:
-    """One request: by turns an edit and a comparison, and every 25th is malformed."""
+async def _send(client: Client, tally: Tally, load: Load, number: int, path: str, *, undo: bool) -> None:
+    """One request: by turns an edit and a comparison of the same session, and every 25th is malformed."""
     if number % 25 == 24:
         kind, method, place, sent = "malformed", "POST", "edits", MALFORMED[number // 25 % len(MALFORMED)]
-    elif number % 2 == 1:
-        kind, method, place, sent = "comparison", "POST", "comparisons", json.dumps(COMPARISON).encode()
+    elif number % 2 == (0 if load.closely else 1):
+        kind, method, place, sent = "comparison", "POST", "comparisons", json.dumps(load.comparison).encode()
     elif undo:
         kind, method, place, sent = "edit", "DELETE", "edits/last", None
     else:
@@ -177,8 +223,8 @@ def _is_problem(body: bytes) -> bool:
         return False
 
 
-def check(found: dict[str, Any]) -> None:
-    """Fail unless nothing was lost and everything is accounted for."""
+def check(found: dict[str, Any], load: Load) -> None:
+    """Fail unless nothing was lost, everything is accounted for, and the queue refused what it had to."""
     requests, counts = found["requests"], found["comparisons"]
     assert requests["lost"] == 0, found
     assert requests["problems_that_are_no_json"] == 0, found
@@ -190,6 +236,8 @@ def check(found: dict[str, Any]) -> None:
     assert ends.get("done", 0) == counts["finished"], found
     assert ends.get("cancelled", 0) == counts["cancelled"], found
     assert counts["failed"] == 0, found
+    assert counts["refused"] > 0 or not load.overflows, found
+    assert counts["cancelled"] > 0 or not load.closely, found
 
 
 async def _measure_first_rows(client: Client, spec: str) -> dict[str, Any]:
@@ -244,9 +292,9 @@ async def _with_studio(work: Callable[[Client], Awaitable[Any]]) -> Any:
         client = Client(int(found[1]), found[2])
         # The workers import what they need; a first comparison waits for that.
         opened = await client.ask_json("POST", "/api/sessions", {"topology": "ring:4"})
-        await client.ask(
-            "POST", f"/api/sessions/{opened['session']}/comparisons", json.dumps(COMPARISON).encode()
-        )
+        path = f"/api/sessions/{opened['session']}"
+        await client.ask("POST", f"{path}/comparisons", json.dumps(COMPARISON).encode())
+        await client.ask("DELETE", path)
         return await work(client)
     finally:
         process.terminate()
@@ -254,19 +302,19 @@ async def _with_studio(work: Callable[[Client], Awaitable[Any]]) -> Any:
             await process.wait()
 
 
-async def _main(loads: list[dict[str, int]]) -> list[dict[str, Any]]:
+async def _main(loads: Sequence[Load]) -> list[dict[str, Any]]:
     results = []
     for one in loads:
 
-        async def load(client: Client, one: dict[str, int] = one) -> dict[str, Any]:
+        async def load(client: Client, one: Load = one) -> dict[str, Any]:
             before = await client.ask_json("GET", "/api/counts")
-            found = await _run_load(client, one["rate_per_s"], one["seconds"], one["sessions"])
+            found = await _run_load(client, one)
             found["comparisons"] = {
                 name: value - (0 if name in ("running", "waiting", "sessions") else before[name])
                 for name, value in found["comparisons"].items()
             }
-            check(found)
-            return {"kind": "load", **one, **found}
+            check(found, one)
+            return {"kind": "load", **asdict(one), "topology": one.cluster, **found}
 
         results.append(await _with_studio(load))
 
@@ -276,26 +324,46 @@ async def _main(loads: list[dict[str, int]]) -> list[dict[str, Any]]:
     return [*results, *await _with_studio(rows)]
 
 
-def load_table() -> str:
+def load_table(path: Path = OUTPUT) -> str:
     """The loads, for docs/studio.md."""
     lines = [
-        "| requests a second | sessions | sent | lost | comparisons finished | cancelled | failed | 429 |",
-        "|---|---|---|---|---|---|---|---|",
+        (
+            "| requests a second | cluster | sessions | next edit | sent | lost | comparisons finished "
+            "| cancelled | failed | 429 |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in result_files.read(OUTPUT)["results"]:
+    for row in result_files.read(path)["results"]:
         if row["kind"] == "load":
             counts, sent = row["comparisons"], row["requests"]
-            ends = (counts["finished"], counts["cancelled"], counts["failed"], counts["refused"])
+            # Not the queue alone refuses: so does the guard, if too many requests are there at once.
+            refused = sum(count for status, count in sent["by_status"].items() if status.endswith(" 429"))
+            ends = (counts["finished"], counts["cancelled"], counts["failed"], refused)
             rate = f"{row['rate_per_s']} for {row['seconds']} s"
-            cells = (rate, row["sessions"], sent["sent"], sent["lost"], *ends)
+            edit = f"after {edit_after_s(row):.2g} s"
+            cells = (
+                rate,
+                f"`{row.get('topology', SPEC)}`",
+                row["sessions"],
+                edit,
+                sent["sent"],
+                sent["lost"],
+                *ends,
+            )
             lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def row_table() -> str:
+def edit_after_s(row: dict[str, Any]) -> float:
+    """Seconds between a comparison and the next edit of its session, which cancels it."""
+    requests = 1 if row.get("closely") else 2 * row["sessions"] - 1
+    return float(requests / row["rate_per_s"])
+
+
+def row_table(path: Path = OUTPUT) -> str:
     """When rows come, for docs/studio.md."""
     lines = ["| cluster of 64 ranks | algorithms | first row | last row |", "|---|---|---|---|"]
-    for row in result_files.read(OUTPUT)["results"]:
+    for row in result_files.read(path)["results"]:
         if row["kind"] == "rows":
             times = f"{row['first_row_s']:.2f} s | {row['last_row_s']:.1f} s"
             lines.append(f"| `{row['topology']}` | {row['algorithms']} | {times} |")
@@ -306,16 +374,21 @@ def main() -> None:
     """Measure, check and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--note", help="How the machine was, which the file then says.")
     options = parser.parse_args()
     started = result_files.start()
     results = asyncio.run(_main(LOADS))
     versions = {name: importlib.metadata.version(name) for name in ("starlette", "uvicorn")}
-    parameters = {"topology": SPEC, **COMPARISON, "loads": LOADS}
+    parameters = {
+        "topology": SPEC,
+        **COMPARISON,
+        "loads": [{**asdict(one), "topology": one.cluster, "comparison": one.comparison} for one in LOADS],
+    }
     written = result_files.write(
-        options.output, started, parameters=parameters, results=results, versions=versions
+        options.output, started, parameters=parameters, results=results, versions=versions, note=options.note
     )
     print(f"wrote {written}")
-    print(load_table() + row_table())
+    print(load_table(written) + row_table(written))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 One rank, so that nothing is sent and every wait is over at once, but everything else is done: hooks, copies,
 the thread that sends, the vote, updates. The same model is trained by its optimizer alone, by one optimizer
 per layer, and by DeAR with one group and with a group per layer, in turn. CPU seconds of the thread that
-trains, and wall-clock seconds, medians of many short runs; differences are divided by groups or parameters.
+trains and of all threads, and wall-clock seconds, medians of many short runs; differences are divided by
+groups or parameters.
 """
 
 from __future__ import annotations
@@ -76,20 +77,21 @@ def main() -> None:
     models = {way: make() for way in WAYS}
     optimizers = {way: optimizer_of(way, model) for way, model in models.items()}
     x = torch.randn(2, WIDTH)
-    times: dict[str, dict[str, list[float]]] = {way: {"cpu_us": [], "wall_us": []} for way in WAYS}
+    clocks = {"cpu_us": time.thread_time, "all_threads_us": time.process_time, "wall_us": time.perf_counter}
+    times: dict[str, dict[str, list[float]]] = {way: {kind: [] for kind in clocks} for way in WAYS}
     for turn in range(ROUNDS + 1):
         for way, model in models.items():
-            begun, begun_cpu = time.perf_counter(), time.thread_time()
+            begun = {kind: clock() for kind, clock in clocks.items()}
             for _ in range(STEPS):
                 optimizers[way].zero_grad()
                 model(x).square().mean().backward()
                 optimizers[way].step()
             if turn:  # the first fills caches
-                times[way]["cpu_us"].append((time.thread_time() - begun_cpu) / STEPS)
-                times[way]["wall_us"].append((time.perf_counter() - begun) / STEPS)
+                for kind, clock in clocks.items():
+                    times[way][kind].append((clock() - begun[kind]) / STEPS)
     step = {
-        way: {kind: round(1e6 * statistics.median(some)) for kind, some in both.items()}
-        for way, both in times.items()
+        way: {kind: round(1e6 * statistics.median(some)) for kind, some in each.items()}
+        for way, each in times.items()
     }
     summary = {
         "per_group": per(step["a group per layer"], step["one group"], LAYERS - 1),
@@ -102,8 +104,8 @@ def main() -> None:
         parameters={"layers": LAYERS, "width": WIDTH, "steps": STEPS, "rounds": ROUNDS},
         summary=summary,
         results=[
-            {"way": way, **{f"step_{kind}": value for kind, value in both.items()}}
-            for way, both in step.items()
+            {"way": way, **{f"step_{kind}": value for kind, value in each.items()}}
+            for way, each in step.items()
         ],
     )
     print(json.dumps(summary, indent=1))

@@ -1,6 +1,6 @@
 """One rank of a measured training: the same model under several ways of sending, in turn, in one job.
 
-Started by `training.py` on every host of an emulated cluster. All these hosts share the processors of one
+Started by `lab_training.py` on every host of an emulated cluster. All these hosts share the processors of one
 machine, so computation is emulated: every block sleeps as long as asked for, in the forward and in the
 backward pass, and then computes its gradients, which are real, on a small batch.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -21,8 +22,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
 
 import weft
+import weft.torch
 from weft.torch.dear import DeAR
 from weft.training import ideal_dear, ideal_wfbp
 
@@ -62,27 +66,44 @@ class Block(nn.Module):
 
 def make(asked: argparse.Namespace) -> nn.Module:
     """The model, the same on every rank."""
-    torch.manual_seed(0)
+    torch.manual_seed(asked.seed)
     times = asked.forward / asked.blocks, asked.backward / asked.blocks
     return nn.Sequential(*(Block(*times) for _ in range(asked.blocks)))
 
 
 class Way:
-    """One way of sending: ``alone``, ``ddp MB``, or a policy of DeAR."""
+    """One way of sending: ``alone``, a policy of DeAR, ``fsdp`` or ``overlap`` and a backend, or DDP.
 
-    def __init__(self, name: str, asked: argparse.Namespace, comm: weft.Communicator) -> None:
+    ``ddp MB`` is DistributedDataParallel on gloo with buckets of so many megabytes, ``ddp weft MB`` on Weft.
+    """
+
+    def __init__(
+        self, name: str, asked: argparse.Namespace, comm: weft.Communicator, groups: dict[str, Any]
+    ) -> None:
         self.name, self.model = name, make(asked)
         words = {"lr": 1e-3, "momentum": 0.9}
-        kind, _, size = name.partition(" ")
+        kind, _, more = name.partition(" ")
         self.ddp: Any = self.model
+        self.overlap: Any = None
         if kind == "ddp":
-            self.ddp = nn.parallel.DistributedDataParallel(self.model, bucket_cap_mb=float(size))
-        if kind in ("ddp", "alone"):
+            backend, _, megabytes = more.rpartition(" ")
+            self.ddp = nn.parallel.DistributedDataParallel(
+                self.model, process_group=groups.get(backend), bucket_cap_mb=float(megabytes)
+            )
+        if kind in ("fsdp", "overlap"):
+            mesh = DeviceMesh.from_group(groups[more], "cpu")
+            for block in self.model.children():
+                fully_shard(block, mesh=mesh, reshard_after_forward=False)
+            fully_shard(self.model, mesh=mesh)
+        if kind in ("ddp", "alone", "fsdp", "overlap"):
             self.optimizer: Any = torch.optim.SGD(self.model.parameters(), **words)
         else:
+            # Of the policies only the one that is to be found tries others.
             self.optimizer = DeAR(
-                self.model, torch.optim.SGD, group=comm, policy=kind, tune=asked.tune, **words
+                self.model, torch.optim.SGD, group=comm, policy=kind, tune=kind == "auto", **words
             )
+        if kind == "overlap":
+            self.overlap = weft.torch.overlap_fsdp(self.model, self.optimizer)
 
     def step(self, x: torch.Tensor) -> None:
         """One iteration."""
@@ -96,6 +117,13 @@ class Way:
         while getattr(self.optimizer, "tuning", False):
             self.step(x)
 
+    def finish(self) -> None:
+        """Wait for what is under way, so that nothing of it meets the next way's traffic."""
+        if isinstance(self.optimizer, DeAR):
+            self.optimizer.synchronize()
+        if self.overlap is not None:
+            self.overlap.discard()
+
 
 def measure(way: Way, x: torch.Tensor, comm: weft.Communicator, steps: int) -> float:
     """Seconds of a step, once the pipeline is full."""
@@ -106,8 +134,7 @@ def measure(way: Way, x: torch.Tensor, comm: weft.Communicator, steps: int) -> f
     for _ in range(steps):
         way.step(x)
     taken = torch.tensor([(time.perf_counter() - begun) / steps])
-    if isinstance(way.optimizer, DeAR):
-        way.optimizer.synchronize()  # so that nothing of it meets the next way's traffic
+    way.finish()
     comm.all_reduce(taken, "max")
     return float(taken)
 
@@ -133,6 +160,18 @@ def describe(optimizer: DeAR) -> dict[str, Any]:
     }
 
 
+def write(output: Path, ways: list[Way], times: dict[str, list[float]]) -> None:
+    """Write all rounds so far, so that a job that is stopped has something to show."""
+    size_bytes = sum(p.numel() * p.element_size() for p in ways[0].model.parameters())
+    rows: list[dict[str, Any]] = [{"way": way.name, "iteration_s": times[way.name]} for way in ways]
+    for row, way in zip(rows, ways, strict=True):
+        if isinstance(way.optimizer, DeAR):
+            row["model"] = describe(way.optimizer)
+    part = output.with_suffix(".part")
+    part.write_text(json.dumps({"size_bytes": size_bytes, "results": rows}), "utf-8")
+    part.replace(output)
+
+
 def main() -> None:
     """Train in every way, in turn; rank 0 writes what came out."""
     parser = argparse.ArgumentParser()
@@ -143,9 +182,11 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, inputs and the order of the ways")
+    parser.add_argument("--minutes", type=float, default=30.0, help="no round is begun that would end later")
     parser.add_argument("--output", type=Path, required=True)
     asked = parser.parse_args()
+    begun = time.monotonic()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -154,22 +195,31 @@ def main() -> None:
     store = dist.TCPStore(where, port, size, is_master=rank == 0, timeout=timedelta(seconds=60))
     dist.init_process_group("gloo", store=store, rank=order[rank], world_size=size)
     comm = weft.init(timeout=120)
-    x = torch.randn(BATCH, WIDTH)
-    ways = [Way(name, asked, comm) for name in asked.ways]
+    x = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(1000 * asked.seed + rank))
+    backends = {name.split()[1] for name in asked.ways if name.startswith(("fsdp", "overlap", "ddp weft"))}
+    groups = {backend: dist.new_group(backend=backend) for backend in sorted(backends)}
+    ways = [Way(name, asked, comm, groups) for name in asked.ways]
     for way in ways:
         way.settle(x)
+        way.finish()
     times: dict[str, list[float]] = {way.name: [] for way in ways}
-    for _ in range(asked.rounds):
-        for way in ways:
+    chance = random.Random(asked.seed)
+    for number in range(asked.rounds):
+        round_begun = time.monotonic()
+        for way in chance.sample(ways, len(ways)):
             times[way.name].append(measure(way, x, comm, asked.steps))
+        if rank == 0:
+            write(asked.output, ways, times)
+        now = time.monotonic()
+        took, spent = now - round_begun, now - begun
+        over = torch.tensor([float(spent + took > 60 * asked.minutes)])
+        comm.all_reduce(over, "max")
+        to_go = min((asked.rounds - number - 1) * took, 60 * asked.minutes - spent)
+        if rank == 0:
+            print(f"round {number + 1} of {asked.rounds}; {to_go / 60:.1f} min to go", file=sys.stderr)
+        if over:
+            break
     if rank == 0:
-        size_bytes = sum(p.numel() * p.element_size() for p in ways[0].model.parameters())
-        rows: list[dict[str, Any]] = [{"way": way.name, "iteration_s": times[way.name]} for way in ways]
-        for row, way in zip(rows, ways, strict=True):
-            if isinstance(way.optimizer, DeAR):
-                row["model"] = describe(way.optimizer)
-        asked.output.parent.mkdir(exist_ok=True)
-        asked.output.write_text(json.dumps({"size_bytes": size_bytes, "results": rows}), "utf-8")
         print({name: round(statistics.median(v), 4) for name, v in times.items()}, file=sys.stderr)
     comm.barrier()
     dist.destroy_process_group()

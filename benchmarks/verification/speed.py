@@ -22,6 +22,7 @@ import result_files
 
 CASES = (
     ("ring", "all_reduce", "ring:1024"),
+    ("ring", "all_reduce", "ring:4096"),
     ("bidirectional_ring", "all_reduce", "ring:1024"),
     ("halving_doubling", "all_reduce", "hypercube:10"),
     ("recursive_doubling", "all_reduce", "hypercube:10"),
@@ -72,6 +73,7 @@ def measure(algorithm: str, collective: str, spec: str) -> dict[str, Any]:
         "transfers": schedule.transfers,
         "messages": schedule.messages,
         "cpu_seconds": seconds,
+        "verify_ns_per_transfer": round(seconds["verify"] * 1e9 / schedule.transfers, 1),
         "verify_peak_MiB_above_the_schedule": memory["verify"] - before,
     }
 

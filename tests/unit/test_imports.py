@@ -26,7 +26,7 @@ LEVELS: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("topology",),
     ("schedule",),
     (("bounds", "algorithms"), "verification", ("simulation", "export"), "packets", "sweeps"),
-    ("planning",),
+    ("planning", "checked_simulation"),
     ("training", ("_runtime", "runtime", "bench", "lab")),  # the first is the extension that is for Linux
     ("torch", "papers", ("reporting", "studio"), "probing", "soak"),
     (("cli", "__main__"),),
@@ -159,6 +159,21 @@ def loaded_by(code: str) -> set[str]:
 
 def test_importing_weft_loads_nothing_heavy() -> None:
     assert not loaded_by("import weft") & {"torch", "scipy", "networkx", "click", "rich"}
+
+
+def test_joining_a_job_loads_no_reader_of_topologies_and_no_planner() -> None:
+    code = "import weft, sys; weft.init\n"
+    code += "print(*sys.modules)"
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60).split())
+    assert "weft.topology.graph" in loaded
+    unneeded = {"weft.topology.load", "weft.topology.toml_file", "weft.topology.gpu_boxes", "html.entities"}
+    assert not loaded & {*unneeded, "weft.planning", "weft.simulation", "weft.verification"}
+
+
+def test_an_algorithm_that_balances_loads_no_solver_where_ranks_are_alike() -> None:
+    code = "import weft\nfrom weft.algorithms import registry\n"
+    code += "registry.find('flexreduce').build(weft.load_topology('torus:4x4'), 'all_reduce')"
+    assert not loaded_by(code) & {"scipy"}
 
 
 def test_asking_for_help_loads_nothing_heavy() -> None:

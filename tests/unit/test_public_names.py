@@ -89,6 +89,7 @@ PACKAGES = {
         "connect",
         "ddp_hook",
         "init_process_group",
+        "overlap_fsdp",
         "profile",
     ],
     "weft.topology": ["Grid", "Routing", "Topology", "load_topology", "save_topology"],

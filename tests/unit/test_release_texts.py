@@ -17,7 +17,8 @@ FROM_AN_INDEX = re.compile(r"pip3? install (?:\S+ )*?[\"']?weft\b(?![./])|\bweft
 def texts() -> Iterator[Path]:
     """All that users read or run: documentation, programs, and the messages within them."""
     yield from ROOT.glob("*.md")
-    for folder, pattern in (("docs", "*.md"), ("src", "*.py"), ("examples", "*"), ("tools", "*")):
+    code = (("src", "*.py"), ("src", "*.js"), ("cpp", "*.?pp"), ("examples", "*"), ("tools", "*"))
+    for folder, pattern in (("docs", "*.md"), ("benchmarks", "*.md"), ("benchmarks", "*.py"), *code):
         yield from (
             path for path in (ROOT / folder).rglob(pattern) if path.is_file() and path.suffix != ".pyc"
         )

@@ -39,6 +39,22 @@ def test_a_notebook_is_a_page_with_its_code_and_outputs(path: Path) -> None:
     assert f": {docs_site.place_on_site(place)}\n" in (TREE / "mkdocs.yml").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("docs/tutorial.md", "Tutorial"),
+        ("docs/report.md", "Reports"),
+        ("README.md", "Weft"),
+        ("examples/notebooks/paper_multitree.ipynb", "A paper: MultiTree"),
+        ("docs/nothing.md", None),
+    ],
+)
+def test_a_page_is_called_by_its_title(path: str, title: str | None) -> None:
+    assert docs_site.title_of(path) == title
+    linked = docs_site.NAMED_PAGE.sub(lambda match: f"[{title}]", f"see [{path}]({path}#part), [it]({path})")
+    assert linked == f"see [{title}]({path}#part), [it]({path})"
+
+
 def test_an_output_of_html_has_no_blank_line_that_would_end_it() -> None:
     shown = docs_site.shown_output({"data": {"text/html": ["<b>\n", "\n", "    x</b>"], "text/plain": "y"}})
     assert shown == '<div class="notebook-output">\n<b>\nx</b>\n</div>'
