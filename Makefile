@@ -2,10 +2,10 @@
 # make stub   write src/weft/_*.pyi anew after cpp/bindings changed
 #
 # make check        2 minutes: lint, types and the tests that start no jobs, with few random examples
-# make test         12 minutes on two cores: what a change has to pass; .ci/run runs it
+# make test         10 minutes on two cores: what a change has to pass; .ci/run runs it
 # make explore [SECONDS=60] [SEED=...]    fresh random examples for a bounded time; .ci/run runs it too
 # make test-all     an hour and more: make test, and all that follows
-# make test-slow    long matrices, and three times as many random examples
+# make test-slow    long matrices, and twice as many random examples again
 # make sanitize [SANITIZER=thread] [TESTS=...]    the runtime's tests, watched for memory errors or data races
 # make torch-suite [SHARD=1/4] [SUITE=...]    PyTorch's own tests of its backends, on weft beside gloo
 # make frameworks   Lightning, Accelerate, Transformers, DeepSpeed and torchrun on backend weft, beside gloo
@@ -31,7 +31,7 @@ SECONDS ?= 60
 SEED ?=
 PAPERS ?=
 
-# make sanitize, make frameworks and make executors have their own of both, so that the usual ones stay as they are.
+# make sanitize has its own of both, so that the usual ones stay as they are.
 VENV := .venv
 BUILD := build
 DEFINE :=
@@ -42,8 +42,12 @@ comma := ,
 INSTALLED := $(BUILD)/installed-$(subst $(comma),-,$(EXTRAS)).stamp
 BUILT := $(BUILD)/built.stamp
 COMPARE := $(BIN)/weft compare
+# The packages that extras of pyproject.toml name.
+LIST_EXTRAS := import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+	print(*(one for name in sys.argv[1:] for one in extras[name]))
+packages_of = $$($(PYTHON) -c '$(LIST_EXTRAS)' $(1))
 # A process that dies ends the run and is named: one in its place would confuse the groups of --dist loadgroup.
-PYTEST := $(BIN)/python -m pytest -q --dist loadgroup --max-worker-restart=0 -n $(JOBS)
+PYTEST := $(BIN)/python -m pytest -q --dist loadgroup --max-worker-restart=0 --durations=10 -n $(JOBS)
 MAKEFLAGS += --no-print-directory
 # Folders of tests/ whose tests start no jobs, and what in them takes longest, because it runs mypy, pytest or the fuzzer.
 CHECKED := algorithms bounds export packets planning schedule simulation topology training unit verification
@@ -127,7 +131,7 @@ test-suite: $(BUILT) test-tools
 
 test-slow: $(BUILT) test-tools
 	@echo "test-slow: pytest, long matrices and more examples"
-	@WEFT_EXAMPLES=3 $(PYTEST) -n $(WORKERS) -o timeout=900 -o faulthandler_timeout=1200 -m "slow or hypothesis"
+	@WEFT_EXAMPLES=2 $(PYTEST) -n $(WORKERS) -o timeout=900 -o faulthandler_timeout=1200 -m "slow or hypothesis"
 
 # Apart from make test: it compiles Weft twice more, and downloads what it needs.
 package: $(BUILT)
@@ -136,13 +140,17 @@ package: $(BUILT)
 	@echo "package: built"
 	@find build/package -type f | sort
 
-# Each part says how long it took. All of them run, also behind one that fails.
-PARTS := test test-slow sanitize sanitize-thread torch-suite frameworks executors peers docs package
+# Each part says how long it took. All of them run, also behind one that fails. Two at a time are those that install,
+# compile and start few processes, one thing after the other, so that one of two processors would be idle.
+ALONE := test test-slow sanitize sanitize-thread torch-suite peers
+BESIDE_ANOTHER := package frameworks executors docs
 test-all:
-	@failed=; for part in $(PARTS); do \
-		began=$$(date +%s); $(MAKE) $$part || failed="$$failed $$part"; \
-		echo "test-all: $$part: $$(($$(date +%s) - began)) s"; \
-	done; [ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
+	@code=0; $(MAKE) --keep-going $(ALONE:%=timed-%) || code=1; \
+	$(MAKE) --keep-going --jobs=2 --output-sync=target $(BESIDE_ANOTHER:%=timed-%) || code=1; exit $$code
+
+timed-%:
+	@began=$$(date +%s); code=0; $(MAKE) $* || code=1; \
+	echo "test-all: $*: $$(($$(date +%s) - began)) s$$([ $$code = 0 ] || echo ', FAILED')"; exit $$code
 
 sanitize-thread:
 	@$(MAKE) sanitize SANITIZER=thread
@@ -175,17 +183,24 @@ sanitize: test-tools
 	@echo "sanitize: $(SANITIZER): pytest $(TESTS)"
 	@WORKERS=$(WORKERS) tools/sanitize $(SANITIZER) build/$(SANITIZER) $(TESTS)
 
-# DeepSpeed's build looks at torch, so that goes first. Not a part of make test: 1 GB more, and minutes.
-FRAMEWORKS := $(MAKE) install VENV=build/frameworks/venv BUILD=build/frameworks
-frameworks:
-	@$(FRAMEWORKS) EXTRAS=torch,dev
-	@$(FRAMEWORKS) EXTRAS=torch,dev,frameworks
+# What these tests need besides lies in an environment of their own, whose Python sees the packages of the usual one too:
+# to install torch and to compile Weft once more would take longer than the tests. Not a part of make test: 300 MB each.
+SEE_USUAL := import sysconfig; print("import site; site.addsitedir({!r})".format(sysconfig.get_path("platlib")))
+build/frameworks/installed.stamp: LACKED := frameworks
+build/executors/installed.stamp: LACKED := dask ray
+build/frameworks/installed.stamp build/executors/installed.stamp: build/%/installed.stamp: pyproject.toml constraints.txt \
+		| $(BUILT)
+	@echo "$*: installing in build/$*/venv what $(VENV) lacks"
+	@$(PYTHON) -m venv --without-pip build/$*/venv
+	@$(BIN)/python -c '$(SEE_USUAL)' > $$(echo build/$*/venv/lib/python*/site-packages)/usual.pth
+	@$(PIP) --python build/$*/venv install --no-build-isolation -c constraints.txt $(call packages_of,$(LACKED))
+	@touch $@
+
+frameworks: build/frameworks/installed.stamp
 	@echo "frameworks: pytest tests/frameworks"
 	@build/frameworks/venv/bin/python -m pytest -q -o faulthandler_timeout=900 -n $(JOBS) tests/frameworks
 
-# Dask and Ray bring 300 MB and many packages, so they have an environment of their own.
-executors:
-	@$(MAKE) install VENV=build/executors/venv BUILD=build/executors EXTRAS=mpi,dask,ray,dev
+executors: build/executors/installed.stamp
 	@echo "executors: pytest tests/executors"
 	@build/executors/venv/bin/python -m pytest -q -o faulthandler_timeout=900 tests/executors
 
@@ -213,7 +228,7 @@ build/docs/installed.stamp: pyproject.toml constraints.txt
 	@echo "docs: installing the extra docs in $(DOCS)"
 	@$(PYTHON) -m venv $(DOCS)
 	@$(DOCS)/bin/python -m pip --disable-pip-version-check -qq install -c constraints.txt \
-		$$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
+		$(call packages_of,docs)
 	@touch $@
 
 docs: build/docs/installed.stamp

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,10 @@ from support.examples import USUAL, scale
 from support.hosts import NO_NAMESPACES, find_missing_privilege
 
 collect_ignore_glob = ["*/jobs/*.py", "support/*_rank.py"]  # programs of ranks, which run when imported
+
+# Before anything imports numpy: threads of its BLAS wait for work in a loop, and every process that a test
+# starts would have some, many more than there are processors.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
 UNDER_CI = os.environ.get("WEFT_CI") == "1"
 
@@ -44,9 +50,20 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ci" if UNDER_CI and not is_seeded else "dev")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage in nothing that is collected: tests and modules stay to the end, and are many."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of the package unless they are asked for, and keep together what shares a fixture.
+    """Leave out the tests of the package unless they are asked for, and order what several processes run.
 
     A fixture of a module is made once in every process that runs one of its tests, and some take half a
     minute: under ``--dist loadgroup`` the tests that use one run in the same process.
@@ -56,12 +73,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         used = fixtures.name2fixturedefs.values() if fixtures else ()
         if any(one[-1].scope == "module" for one in used):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    if hasattr(config, "workerinput"):  # one of several processes
+        mix_folders(items)
     if "packaging" in config.option.markexpr:
         return
     left_out = [item for item in items if item.get_closest_marker("packaging")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def mix_folders(items: list[pytest.Item]) -> None:
+    """Spread the tests of each folder of tests/ evenly; slow ones come first, doctests, being short, last.
+
+    In some folders nearly every test waits for its ranks, in others for none. One after the other, processors
+    would be idle for a part of the time, and have more ranks than they can run for another.
+    """
+    folders = [item.nodeid.split("/")[1] if item.nodeid.startswith("tests/") else "" for item in items]
+    sizes, seen = Counter(folders), Counter[str]()
+    places = dict[pytest.Item, tuple[bool, float]]()
+    for item, folder in zip(items, folders, strict=True):
+        seen[folder] += 1
+        place = (seen[folder] - 0.5) / sizes[folder] if folder else 1.0
+        places[item] = (item.get_closest_marker("slow") is None, place)
+    items.sort(key=places.__getitem__)
 
 
 @pytest.hookimpl(tryfirst=True)
