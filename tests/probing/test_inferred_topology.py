@@ -13,6 +13,7 @@ from support.imagined import Noise, cables_of, probe_imagined
 
 from weft.probing import Measurements, ProbeFinding, infer
 from weft.probing.fair_sharing import share_fairly
+from weft.probing.flow_rounds import cable_flows
 from weft.probing.inferred_topology import format_finding
 from weft.topology import Topology, load_topology
 from weft.topology.cable_notes import CableNotes
@@ -173,6 +174,29 @@ def test_ranks_of_one_host_hang_on_a_switch_inside_it() -> None:
     assert speed(finding, "6", "s2") == 10**6
     assert speed(finding, "s0", "s2") == 3 * 10**6
     assert any("rank 0 sends at least this" in note for note in found.notes)
+
+
+def test_a_fan_that_was_held_up_once_is_run_until_its_speed_is_confirmed() -> None:
+    truth = load_topology("hosts:4,2,1@uplink=4MB/s/2MB/s/1MB/s")
+    fans = 6, 7  # of the first host, once over: only they show what it sends and receives to several others
+    again = 12, 13
+    for slow in ((), fans, again):
+        measurements = probe_imagined(truth, Noise(jitter=0.02, held_up=dict.fromkeys(slow, 0.84)))
+        finding = infer(measurements)
+        for ends in (("s0", "s2"), ("s2", "s0")):
+            assert speed(finding, *ends) == pytest.approx(3 * 10**6, rel=0.05), slow
+        assert sum(one.kind == "fans" for one in measurements.rounds) == 6 + 2 + 2 * bool(slow)
+
+
+def test_a_cable_is_measured_again_if_its_best_rate_is_not_confirmed() -> None:
+    truth = load_topology("ring:4@bw=5MB/s")
+    cables = cables_of(truth)
+    each = len(cable_flows(cables))
+    usual = len(probe_imagined(truth, Noise(), cables).rounds)
+    held_up = dict.fromkeys(range(2 * each, 4 * each + 1), 0.7)  # all but the first time after the warm-up
+    measurements = probe_imagined(truth, Noise(held_up=held_up), cables)
+    assert len(measurements.rounds) == usual + each
+    assert set(infer(measurements).topology.bandwidth.tolist()) == {NIC}
 
 
 def test_one_host_has_no_network() -> None:

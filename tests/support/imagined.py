@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 
@@ -16,11 +17,15 @@ from weft.topology import Topology
 
 @dataclass(frozen=True)
 class Noise:
-    """Rates are off by `jitter` (relative), and a part of them, `lost`, is halved by bad luck."""
+    """Rates are off by `jitter` (relative), and a part of them, `lost`, is halved by bad luck.
+
+    Rounds in `held_up`, which are counted from 0, reach this part of their rates, as on a busy machine.
+    """
 
     jitter: float = 0.0
     lost: float = 0.0
     seed: int = 0
+    held_up: Mapping[int, float] = field(default_factory=dict)
 
 
 QUIET = Noise()
@@ -33,14 +38,16 @@ def probe_imagined(
     hosts = truth.hosts or tuple((rank,) for rank in range(truth.ranks))
     found = Measurements(hosts, tuple(cables))
     random = np.random.default_rng(noise.seed)
+    numbers = count()
 
     def run(kind: str, some: Iterable[tuple[Flow, ...]], *, must: bool = False) -> None:
         for flows in some:
+            held_up = noise.held_up.get(next(numbers), 1.0)
             routes = {number: route(truth, found, flow) for number, flow in enumerate(flows)}
             rates = share_fairly(routes, truth.bandwidth.tolist())
             seen = {}
             for number, flow in enumerate(flows):
-                factor = 1 + noise.jitter * random.uniform(-1, 1)
+                factor = held_up * (1 + noise.jitter * random.uniform(-1, 1))
                 seen[flow] = rates[number] * factor * (0.5 if random.random() < noise.lost else 1)
                 if flow.src < flow.dst:
                     links = routes[number]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.probing.measurements import Measurements
+    from weft.probing.measurements import Flow, Measurements
 
 SLOWED: Final = 0.8
 """Part of what two hosts' own cables allow, below which a flow was held up by something else."""
@@ -46,7 +46,7 @@ def own_rates(measurements: Measurements) -> tuple[list[Estimate], list[Estimate
 
 
 def doubtful_fans(measurements: Measurements) -> list[int]:
-    """Hosts that got more through with all others at once than with one: seen once, it may be a mistake."""
+    """Hosts that got more through with all others at once than ever else: seen once, it may be a mistake."""
     out, into = own_rates(measurements)
     found = set()
     for one in measurements.rounds:
@@ -57,6 +57,13 @@ def doubtful_fans(measurements: Measurements) -> list[int]:
             if sent > _MORE * out[host].value or received > _MORE * into[host].value:
                 found.add(host)
     return sorted(found)
+
+
+def doubtful_cables(measurements: Measurements) -> set[Flow]:
+    """Flows over cables that were once faster than they otherwise are: one of the rates is a mistake."""
+    flows = {flow for one in measurements.rounds for flow in one.rates if flow.cable != FABRIC}
+    rates = {flow: measurements.rates(flow) for flow in flows}
+    return {flow for flow, samples in rates.items() if max(samples) > _MORE * plateau(samples).value}
 
 
 def find_groups(measurements: Measurements) -> list[tuple[int, ...]]:
