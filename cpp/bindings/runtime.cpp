@@ -31,12 +31,13 @@ namespace {
 using namespace runtime;
 
 std::shared_ptr<Script> write_script_py(const Table& table, int32_t ranks, int32_t slots, In<int64_t> start, bool pairs,
-                                        int64_t segment, int32_t rank, int64_t max_segments, In<int32_t> connections,
-                                        In<int32_t> out, In<int32_t> in, In<int32_t> of_route, bool needs_all) {
+                                        bool elsewhere, In<int64_t> output_start, int64_t segment, int32_t rank,
+                                        int64_t max_segments, In<int32_t> connections, In<int32_t> out, In<int32_t> in,
+                                        In<int32_t> of_route, bool needs_all) {
     std::vector<int64_t> sizes(start.shape(0) - 1);
     for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = start.data()[i + 1] - start.data()[i];
     nb::gil_scoped_release release;
-    Layout layout{view(start), ranks, pairs};
+    Layout layout{view(start), ranks, pairs, elsewhere, view(output_start)};
     auto script =
         std::make_shared<Script>(write_script(table.rows(), {sizes, segment, ranks, slots, max_segments}, layout,
                                               {view(connections), view(out), view(in), view(of_route)}, rank));
@@ -117,8 +118,9 @@ void bind_scripts(nb::module_& m) {
         .def_ro("scratch_elements", &Script::scratch_elements)
         .def_ro("stage_elements", &Script::stage_elements);
     m.def("write_script", &write_script_py, nb::kw_only(), nb::arg("table"), nb::arg("ranks"), nb::arg("slots"),
-          nb::arg("start"), nb::arg("pairs"), nb::arg("segment"), nb::arg("rank"), nb::arg("max_segments"),
-          nb::arg("connections"), nb::arg("out"), nb::arg("in_"), nb::arg("of_route"), nb::arg("needs_all"),
+          nb::arg("start"), nb::arg("pairs"), nb::arg("elsewhere"), nb::arg("output_start"), nb::arg("segment"),
+          nb::arg("rank"), nb::arg("max_segments"), nb::arg("connections"), nb::arg("out"), nb::arg("in_"),
+          nb::arg("of_route"), nb::arg("needs_all"),
           "The part of a schedule that concerns one rank; sizes in elements.");
     m.def("write_exchange", &write_exchange_py, nb::arg("exchanges"), nb::arg("segment"), nb::arg("connections"),
           "Elements to and from single peers: (peer, sends, receives, here, there, code), -1 where nothing goes that "

@@ -15,7 +15,8 @@ Sink::Extent Sink::next() const {
     std::byte* here = stage_ != nullptr
                           ? stage_ + done_ * bytes
                           : memory_.region[static_cast<int>(part.here_in)] + (part.here + within_) * bytes;
-    return {here, part.there_in, part.there + within_, part.elements - within_};
+    const std::byte* base = memory_.region[static_cast<int>(part.base_in)] + (part.base + within_) * bytes;
+    return {here, base, part.there_in, part.there + within_, part.elements - within_};
 }
 
 void Sink::take(const std::byte* data, int64_t elements) {
@@ -26,7 +27,7 @@ void Sink::take(const std::byte* data, int64_t elements) {
         if (copies()) {
             copy_bytes(extent.here, data, bytes);
         } else {
-            reduce(memory_.dtype, memory_.op, extent.here, data, static_cast<size_t>(some));
+            reduce_to(memory_.dtype, memory_.op, extent.here, extent.base, data, static_cast<size_t>(some));
         }
         data += bytes;
         elements -= some;

@@ -53,6 +53,7 @@ public:
     // The next run of elements that is contiguous in this memory and in that of its readers.
     struct Extent {
         std::byte* here;
+        const std::byte* base;  // what a sum adds to
         Region there_in;
         int64_t there, elements;
     };

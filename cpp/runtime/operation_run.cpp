@@ -302,10 +302,12 @@ void Executor::OperationRun::unstage(int32_t id) {
     bool local = task.peer == owner_.rank_;
     for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
         const Part& part = script_->parts[p];
+        const Memory& memory = operation_->memory;
         auto region = static_cast<int>(local ? part.there_in : part.here_in);
-        std::byte* into = operation_->memory.region[region] + (local ? part.there : part.here) * bytes;
+        std::byte* into = memory.region[region] + (local ? part.there : part.here) * bytes;
         if (task.reduces) {
-            reduce(operation_->memory.dtype, operation_->memory.op, into, from, static_cast<size_t>(part.elements));
+            const std::byte* base = memory.region[static_cast<int>(part.base_in)] + part.base * bytes;
+            reduce_to(memory.dtype, memory.op, into, base, from, static_cast<size_t>(part.elements));
         } else {
             copy_bytes(into, from, static_cast<size_t>(part.elements * bytes));
         }

@@ -28,6 +28,58 @@ int64_t Layout::scratch_elements(int32_t slots) const { return (pairs ? slots : 
 
 namespace {
 
+// Where values lie over time, if results go elsewhere than the input.
+class Places {
+public:
+    Places(const Rows& rows, const Layout& layout) : rows_(rows), layout_(layout) {
+        if (!layout.elsewhere) return;
+        first_write_.assign(static_cast<size_t>(layout.ranks) * chunks(), kNone);
+        for (size_t row = 0; row < rows.size(); ++row) {
+            int32_t& first = first_write_[place(rows.dst[row], rows.chunk[row])];
+            if (rows.to_slot(row) == 0 && first == kNone) first = static_cast<int32_t>(row);
+        }
+    }
+
+    // What the sender of a row reads. In the step of the first write that is the input still.
+    Layout::Place source(size_t row) const {
+        int32_t src = rows_.src[row], chunk = rows_.chunk[row];
+        Layout::Place found = layout_.find(src, chunk, rows_.from_slot(row));
+        if (!layout_.elsewhere || rows_.from_slot(row) != 0) return found;
+        int32_t first = first_write_[place(src, chunk)];
+        return first != kNone && rows_.step[row] > rows_.step[first] ? in_output(src, found) : found;
+    }
+
+    // Where the receiver of a row puts it.
+    Layout::Place target(size_t row) const {
+        int32_t dst = rows_.dst[row];
+        Layout::Place found = layout_.find(dst, rows_.chunk[row], rows_.to_slot(row));
+        return layout_.elsewhere && rows_.to_slot(row) == 0 ? in_output(dst, found) : found;
+    }
+
+    // What the receiver adds a row to.
+    Layout::Place base(size_t row) const {
+        int32_t dst = rows_.dst[row], chunk = rows_.chunk[row];
+        bool first = layout_.elsewhere && rows_.to_slot(row) == 0 &&
+                     first_write_[place(dst, chunk)] == static_cast<int32_t>(row);
+        return first ? layout_.find(dst, chunk, 0) : target(row);
+    }
+
+private:
+    Layout::Place in_output(int32_t rank, Layout::Place in_buffer) const {
+        int64_t start = layout_.output_start.empty() ? 0 : layout_.output_start[static_cast<size_t>(rank)];
+        return {Region::output, in_buffer.offset - start};
+    }
+
+    size_t chunks() const { return layout_.start.size() - 1; }
+    size_t place(int32_t rank, int32_t chunk) const {
+        return static_cast<size_t>(rank) * chunks() + static_cast<size_t>(chunk);
+    }
+
+    const Rows& rows_;
+    const Layout& layout_;
+    std::vector<int32_t> first_write_;  // by rank and chunk
+};
+
 // Deals tasks out to the connections of each peer.
 class Queues {
 public:
@@ -59,7 +111,12 @@ private:
 class Writer {
 public:
     Writer(const Rows& rows, const Cut& cut, const Layout& layout, const ConnectionChoice& connections, int32_t rank)
-        : rows_(rows), layout_(layout), connections_(connections), rank_(rank), program_(lower(rows, cut)) {
+        : rows_(rows),
+          layout_(layout),
+          places_(rows, layout),
+          connections_(connections),
+          rank_(rank),
+          program_(lower(rows, cut)) {
         script_.scratch_elements = layout.scratch_elements(cut.slots);
     }
 
@@ -173,10 +230,12 @@ private:
                 continue;
             }
             int64_t elements = std::min(size - within, left);
-            auto from = layout_.find(src(segment), chunk, rows_.from_slot(row));
-            auto to = layout_.find(dst(segment), chunk, rows_.to_slot(row));
+            auto from = places_.source(row);
+            auto to = places_.target(row);
+            auto base = dst(segment) == rank_ ? places_.base(row) : from;
             if (task.sends) std::swap(from, to);
-            add_part(task, {to.offset + within, from.offset + within, elements, to.region, from.region});
+            add_part(task, {to.offset + within, from.offset + within, elements, to.region, from.region, base.region,
+                            base.offset + within});
             left -= elements;
             within = 0;
         }
@@ -187,8 +246,9 @@ private:
             script_.exposed |= uint64_t{1} << static_cast<int>(part.here_in);
         if (task.parts > 0) {
             Part& last = script_.parts.back();
-            if (last.here_in == part.here_in && last.there_in == part.there_in &&
-                last.here + last.elements == part.here && last.there + last.elements == part.there) {
+            if (last.here_in == part.here_in && last.there_in == part.there_in && last.base_in == part.base_in &&
+                last.here + last.elements == part.here && last.there + last.elements == part.there &&
+                last.base + last.elements == part.base) {
                 last.elements += part.elements;
                 return;
             }
@@ -244,6 +304,7 @@ private:
 
     const Rows& rows_;
     const Layout& layout_;
+    Places places_;
     const ConnectionChoice& connections_;
     int32_t rank_;
     Program program_;
@@ -261,6 +322,7 @@ static Script measured(Script script, int32_t rank) {
         for (uint32_t p = task.first_part; p < task.first_part + task.parts; ++p) {
             const Part& part = script.parts[p];
             script.reach.extend(part.here_in, part.here + part.elements);
+            script.reach.extend(part.base_in, part.base + part.elements);
             // What the peer fetches goes where the peer says.
             if (!local && task.sends && !task.pushed) continue;
             (local ? script.reach : script.peer_reach[task.peer]).extend(part.there_in, part.there + part.elements);
@@ -289,7 +351,8 @@ Script write_exchange(std::span<const PeerExchange> exchanges, int64_t segment, 
                                     kNone, -1, sends, false, false});
             queues.add(script.tasks, ConnectionChoice::kInTurn, connections[peer]);
             script.parts.push_back({exchange.here + done, exchange.there + done, some,
-                                    sends ? Region::buffer : Region::output, sends ? Region::output : Region::buffer});
+                                    sends ? Region::buffer : Region::output, sends ? Region::output : Region::buffer,
+                                    sends ? Region::buffer : Region::output, exchange.here + done});
         }
         if (sends) script.exposed |= uint64_t{1} << static_cast<int>(Region::buffer);
     };

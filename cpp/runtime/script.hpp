@@ -17,6 +17,10 @@
 // can write the result while it still has it in its cache. That makes the sender do the copying, so it is done only
 // where all ranks send alike.
 //
+// Where a result may lie elsewhere than its input, nothing is copied first: a rank reads the input as long as a place was not
+// written to, the first sum there adds to the input and goes to the output, and everything after that is in the output. Both
+// may be the same memory, so that ranks that reduce in place run the same script as others.
+//
 // Python half: src/weft/runtime/engines/native_engine.py.
 #pragma once
 
@@ -40,6 +44,8 @@ struct Layout {
     std::span<const int64_t> start;  // of each chunk in the buffer, in elements; one more entry for the end
     int32_t ranks;
     bool pairs;  // all_to_all: chunk s * ranks + d lies in s's buffer and d's output
+    bool elsewhere = false;  // results go to the output, and the buffer stays as it is
+    std::span<const int64_t> output_start;  // by rank, the first element that the output has; empty: it has all
 
     struct Place {
         Region region;
@@ -54,6 +60,8 @@ struct Part {
     int64_t here, there;  // elements into the regions
     int64_t elements;
     Region here_in, there_in;
+    Region base_in;  // where what a sum adds to lies
+    int64_t base;
 };
 
 struct Task {

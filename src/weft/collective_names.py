@@ -10,6 +10,9 @@ from typing import Final, Literal, get_args
 Collective = Literal["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"]
 COLLECTIVES: Final[tuple[Collective, ...]] = get_args(Collective)
 
+REDUCING: Final[tuple[Collective, ...]] = ("all_reduce", "reduce_scatter", "reduce")
+"""The collectives whose result may lie elsewhere than their input, which then stays as it is."""
+
 ReduceOp = Literal["sum", "avg", "min", "max", "prod", "band", "bor", "bxor"]
 REDUCE_OPS: Final[tuple[ReduceOp, ...]] = get_args(ReduceOp)
 

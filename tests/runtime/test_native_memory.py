@@ -58,6 +58,8 @@ def write_all_reduce(max_segments: int) -> _runtime.Script:
         slots=1,
         start=start,
         pairs=False,
+        elsewhere=True,
+        output_start=np.zeros(0, np.int64),
         segment=ELEMENTS,
         rank=0,
         max_segments=max_segments,

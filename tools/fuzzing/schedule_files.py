@@ -20,10 +20,11 @@ from fuzzing.mutate import change_bytes, change_text, change_tree
 from fuzzing.target import MAX_WORK, MOST_BYTES, MOST_RANKS, MOST_SEGMENTS, Chance
 from weft import _core, _runtime, limits
 from weft.algorithms import registry
+from weft.collective_names import REDUCING
 from weft.errors import LimitError, WeftError
 from weft.planning import plan as make_plan
 from weft.planning import plan_file
-from weft.runtime.operation_queue import cut_into_chunks
+from weft.runtime.element_ranges import cut_into_chunks
 from weft.runtime.transport.link_connections import IN_TURN, find_link_connections
 from weft.schedule import Schedule, container
 from weft.schedule.codec import MAGIC, VERSION, decode_schedule, encode_schedule
@@ -110,6 +111,8 @@ def lower(schedule: Schedule, rank: int, elements: int, segment: int, streams: i
             slots=schedule.slots,
             start=start,
             pairs=schedule.collective == "all_to_all",
+            elsewhere=schedule.collective in REDUCING,
+            output_start=np.zeros(0, np.int64),
             segment=segment,
             rank=rank,
             max_segments=MOST_SEGMENTS,

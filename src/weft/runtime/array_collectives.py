@@ -48,43 +48,54 @@ class ArrayCollectives(PointToPoint):
     """The part of `Communicator` that computes collectives; the module says what their parameters are."""
 
     @overload
-    def all_reduce(self, array: _Array, op: ReduceOp = ..., **how: Unpack[WaitingOptions]) -> _Array: ...
+    def all_reduce(
+        self, array: _Array, op: ReduceOp = ..., *, out: _Array | None = ..., **how: Unpack[WaitingOptions]
+    ) -> _Array: ...
     @overload
     def all_reduce(
-        self, array: _Array, op: ReduceOp = ..., **how: Unpack[StartingOptions]
+        self, array: _Array, op: ReduceOp = ..., *, out: _Array | None = ..., **how: Unpack[StartingOptions]
     ) -> Handle[_Array]: ...
     def all_reduce(
         self,
         array: Any,
         op: ReduceOp = "sum",
         *,
+        out: Any = None,
         timeout: float | None = None,
         async_op: bool = False,
         kind: str = "",
     ) -> Any:
-        """Combine the arrays of all ranks; the array of every rank then holds the result."""
-        if async_op is False and (not self._worker.pending or self._has_turn()):
+        """Combine the arrays of all ranks; the array of every rank then holds the result.
+
+        With `out` the result goes there instead, and `array` stays as it is; nothing is copied for that. Some
+        ranks may give `out`, and others not.
+        """
+        if out is None and async_op is False and (not self._worker.pending or self._has_turn()):
             wait = self.timeout if timeout is None else timeout
             ending = self._repeat(array, op, kind, wait)
             if ending is True:
                 return array
             if ending is not False:
                 self._fail_repeated(ending, wait)
-        return self._all_reduce(array, op, {"async_op": async_op, "timeout": timeout, "kind": kind})
+        return self._all_reduce(array, op, out, {"async_op": async_op, "timeout": timeout, "kind": kind})
 
     # Apart from what is repeated: a function whose variables another one uses takes longer to call.
-    def _all_reduce(self, array: Any, op: ReduceOp, how: AnyOptions) -> Any:
+    def _all_reduce(self, array: Any, op: ReduceOp, out: Any, how: AnyOptions) -> Any:
         """Combine arrays for the first time, or on another way than that of small ones."""
-        flat = self._engine.flatten(array, writable=True)
+        flat = self._engine.flatten(array, writable=out is None)
         _check_op(op, flat)
+        result = flat if out is None else self._into("all_reduce", out, flat, flat.elements)
 
         def run() -> Any:
-            prepared = self._execute("all_reduce", flat, flat, op, 0, how)
+            shifted = flat.overlaps(result) and flat.place != result.place
+            prepared = self._execute("all_reduce", flat.copy() if shifted else flat, result, op, 0, how)
+            if prepared is None:
+                result.fill(flat)
             if op == "avg":
-                flat.divide(self.size)
-            elif prepared is not None and type(array) is np.ndarray:
+                result.divide(self.size)
+            elif prepared is not None and result is flat and type(array) is np.ndarray:
                 self._learn(prepared, flat, array.dtype, op, how.get("kind", ""))
-            return flat.give_back()
+            return result.give_back()
 
         return self._do("all_reduce", run, flat, how=how)
 
@@ -118,8 +129,8 @@ class ArrayCollectives(PointToPoint):
         _check_op(op, flat)
 
         def run() -> Any:
-            work = flat if self.rank == root else flat.copy()
-            self._execute("reduce", work, work, op, root, how)
+            work = flat if self.rank == root else flat.empty(flat.elements)
+            self._execute("reduce", flat, work, op, root, how)
             if op == "avg" and self.rank == root:
                 work.divide(self.size)
             return work.give_back() if self.rank == root else flat.array
@@ -141,7 +152,6 @@ class ArrayCollectives(PointToPoint):
 
         Shares are equal, or differ by one element where the size is not a multiple of the ranks; the first
         ranks then have more. With `out` all shares have its size, and it may be this rank's share of `array`.
-        This rank's share of `array` may change during the operation, and is as it was afterwards.
         """
         flat = self._engine.flatten(array, writable=False)
         _check_op(op, flat)
@@ -206,7 +216,7 @@ class ArrayCollectives(PointToPoint):
         operations.latest = latest
 
     def _reduce_share(self, flat: Buffer, into: Buffer | None, op: str, how: OperationOptions) -> Buffer:
-        """Reduce-scatter a copy of an array, so that others may read it; this rank's share, undivided."""
+        """Reduce-scatter an array, which stays as it is; this rank's share, undivided."""
         if self.size == 1:
             return _settle(flat, into)
         prepared = self._find("reduce_scatter", flat, op, 0, how)
@@ -214,8 +224,12 @@ class ArrayCollectives(PointToPoint):
         if into is not None and (first, last) != (self.rank * into.elements, (self.rank + 1) * into.elements):
             what = f"elements {first} to {last}, not an equal share; leave out= out, or use another schedule"
             raise InputError(f"reduce_scatter: {prepared.record.algorithm} gives rank {self.rank} {what}")
-        work = flat.copy()
-        self._execute("reduce_scatter", work, work, op, 0, how)
+        if prepared.share_only:
+            result = flat.empty(last - first) if into is None else into
+            self._execute("reduce_scatter", flat, result, op, 0, how)
+            return result
+        work = flat if flat.copied else flat.empty(flat.elements)
+        self._execute("reduce_scatter", flat, work, op, 0, how)
         return _settle(work.part(first, last), into)
 
 

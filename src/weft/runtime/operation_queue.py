@@ -26,6 +26,7 @@ import numpy as np
 from weft.errors import InputError, LimitError, RuntimeFailure, quote
 from weft.runtime import flight_recorder
 from weft.runtime.bootstrap.control_plane import check_timeout
+from weft.runtime.element_ranges import cut_into_chunks, share_of
 from weft.runtime.engines import Prepared, Record
 from weft.runtime.extension import _runtime
 from weft.runtime.handles import AnyOptions, Worker, done
@@ -34,14 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from weft.runtime.buffers import Buffer
     from weft.runtime.engines import Engine, PeerExchange
     from weft.runtime.handles import OperationOptions
     from weft.runtime.launcher.failure_reports import FailureReporter
     from weft.runtime.schedule_selection import Chosen, ScheduleSelector
-    from weft.schedule import Schedule
 
 _MOST_KEPT: Final = 4096
 """Prepared operations that are kept; when there are more kinds, all of them are prepared anew."""
@@ -228,9 +226,10 @@ class OperationQueue:
             f"{flat.dtype}, {arguments}, kind {record.kind or record.collective}, "
             f"schedule {schedule.digest[:12]}, segments of {segment} bytes"
         )
-        scatters = key[0] == "reduce_scatter"
+        scatters = schedule.collective == "reduce_scatter"
         share = share_of(schedule, start, self.rank) if scatters else (0, 0)
-        return self._keep_ready(key, Prepared(schedule, script, record, mark, share, details))
+        share_only = self._engine.writes_shares_only(schedule)
+        return self._keep_ready(key, Prepared(schedule, script, record, mark, share, share_only, details))
 
     def _keep_ready(self, key: tuple[Any, ...], prepared: Prepared) -> Prepared:
         """Keep a prepared operation for the next one of the same kind."""
@@ -383,17 +382,6 @@ def _check_kind(kind: Any) -> None:
         raise InputError(f"kind {quote(str(kind))}: {what}")
     if not kind.isascii() and any("\ud800" <= one <= "\udfff" for one in kind):
         raise InputError(f"kind {kind!a}: half of a surrogate pair cannot be sent")
-
-
-def cut_into_chunks(schedule: Schedule, elements: int) -> NDArray[np.int64]:
-    """Return the first element of each chunk, and the end of the last."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(schedule.chunk_bytes(elements))])
-
-
-def share_of(schedule: Schedule, start: NDArray[np.int64], rank: int) -> tuple[int, int]:
-    """Return the range that a rank has after a reduce-scatter; `start` is of `cut_into_chunks`."""
-    owned = np.flatnonzero(schedule.target == rank)
-    return (int(start[owned[0]]), int(start[owned[-1] + 1])) if len(owned) else (0, 0)
 
 
 _here: weakref.WeakSet[OperationQueue] = weakref.WeakSet()

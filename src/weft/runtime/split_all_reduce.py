@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft.errors import InputError
-from weft.runtime.operation_queue import cut_into_chunks, share_of
+from weft.runtime.element_ranges import cut_into_chunks, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

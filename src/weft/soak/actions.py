@@ -91,9 +91,12 @@ class Action:
         return wrong
 
     def _all_reduce(self) -> Calls:
-        array = self._input()
-        result = yield self._comm.all_reduce(array, self.operation.op, async_op=self._later)
-        return (result is not array) + self._count_wrong(array, self._total)
+        elsewhere = self.operation.into == "out"
+        array = self._input(read_only=elsewhere)
+        out = self._empty(self.operation.elements) if elsewhere else None
+        found = yield self._comm.all_reduce(array, self.operation.op, out=out, async_op=self._later)
+        wrong = (found is not (out if elsewhere else array)) + self._count_wrong(found, self._total)
+        return wrong + self._count_wrong(array, self._input_of(self._me)) if elsewhere else wrong
 
     def _broadcast(self) -> Calls:
         array, root = self._input(), self.operation.root

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from weft.errors import InputError
-from weft.runtime.operation_queue import cut_into_chunks, share_of
+from weft.runtime.element_ranges import cut_into_chunks, share_of
 from weft.torch.call_arguments import listed, paired, single
 from weft.torch.tensor_checks import check_input, check_one_type, check_output, check_pair, find_reduction
 from weft.torch.tensors import (

@@ -29,6 +29,17 @@ def check(found, expected, *what):
     assert same, (R, *what, found[:8], expected[:8])
 
 
+def reduce_some_elsewhere(mine, op):
+    """All-reduce out of place on odd ranks, whose input must stay as it is, and in place on the others."""
+    if R % 2 == 0:
+        return comm.all_reduce(mine.copy(), op)
+    given, out = mine.copy(), np.empty_like(mine)
+    given.flags.writeable = False
+    assert comm.all_reduce(given, op, out=out) is out
+    assert np.array_equal(given, mine)
+    return out
+
+
 def collectives(line, cases):
     for n, dtype, op in cases:
         what = (line.name, n, dtype, op)
@@ -39,7 +50,9 @@ def collectives(line, cases):
         mine = parts[R]
         if "all_reduce" in line.collectives:
             check(comm.all_reduce(mine.copy(), op), total, "all_reduce", *what)
+            check(reduce_some_elsewhere(mine, op), total, "all_reduce elsewhere", *what)
         if "reduce_scatter" in line.collectives:
+            mine.flags.writeable = False
             size, more = divmod(n, N)
             first = R * size + min(R, more)
             share = total[first : first + size + (more > R)]

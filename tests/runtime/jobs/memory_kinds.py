@@ -57,6 +57,12 @@ def check(comm: weft.Communicator, kind: str, elements: int, collectives: tuple[
     comm.all_reduce(array, timeout=WAIT_S)
     assert np.array_equal(array, total), "all_reduce"
 
+    for out in (make(comm, KINDS[(KINDS.index(kind) + 1) % len(KINDS)], elements), other):
+        array[...] = every[rank]
+        assert comm.all_reduce(array, out=out, timeout=WAIT_S) is out
+        assert np.array_equal(out, total), "all_reduce elsewhere"
+        assert np.array_equal(array, every[rank]), "the input of an all_reduce elsewhere"
+
     array[...] = every[rank]
     comm.reduce(array, size - 1, timeout=WAIT_S)
     assert np.array_equal(array, total if rank == size - 1 else every[rank]), "reduce"
@@ -88,7 +94,7 @@ def check(comm: weft.Communicator, kind: str, elements: int, collectives: tuple[
     assert np.array_equal(array[halves.mine], total[halves.mine]), "first half"
     halves.gather(array, timeout=WAIT_S)
     assert np.array_equal(array, total), "second half"
-    return 8 + ("all_to_all" in collectives)
+    return 10 + ("all_to_all" in collectives)
 
 
 def main() -> None:

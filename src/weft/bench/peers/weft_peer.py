@@ -54,7 +54,7 @@ class WeftRank(PeerRank):
         return super().empty(size_bytes)
 
     def bind(self, task: BenchTask, source: NDArray[np.uint8], target: NDArray[np.uint8]) -> Call:
-        """As a user would write it; out of place, `all_reduce` is a copy first: it has no such form."""
+        """As a user would write it."""
         given, result = (_typed(array, task.dtype) for array in (source, target))
         comm, op = self.communicator, task.op
         if task.collective == "all_gather":
@@ -65,12 +65,7 @@ class WeftRank(PeerRank):
             return lambda: _nothing(comm.broadcast(result))
         if source is target:
             return lambda: _nothing(comm.all_reduce(result, op))
-
-        def out_of_place() -> None:
-            np.copyto(target, source)
-            comm.all_reduce(result, op)
-
-        return out_of_place
+        return lambda: _nothing(comm.all_reduce(given, op, out=result))
 
     def barrier(self) -> None:
         """Wait for all ranks."""

@@ -67,6 +67,8 @@ class Prepared:
         Equal on two ranks if they are in the same operation.
     share
         Of a reduce-scatter: the first of this rank's elements, and the end.
+    share_only
+        Whether the output of this reduce-scatter needs room for the share alone, and not for partial sums.
     details
         What the fingerprint is made of beside collective and size, in words, separated by commas.
     """
@@ -76,6 +78,7 @@ class Prepared:
     record: Record
     fingerprint: int
     share: tuple[int, int] = (0, 0)
+    share_only: bool = False
     details: str = ""
 
 
@@ -199,6 +202,11 @@ class Engine(ABC, Generic[B]):
     @abstractmethod
     def prepare(self, schedule: Schedule, start: NDArray[np.int64], segment_elements: int) -> Any:
         """Make of a schedule what `run` needs."""
+
+    def writes_shares_only(self, schedule: Schedule) -> bool:
+        """Whether this engine needs no room for partial sums in the output of a reduce-scatter."""
+        del schedule
+        return False
 
     @abstractmethod
     def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> Any:

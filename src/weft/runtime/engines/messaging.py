@@ -12,6 +12,7 @@ from abc import abstractmethod
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
+from weft.collective_names import REDUCING
 from weft.errors import DesyncError, RuntimeFailure, TimedOut
 from weft.runtime.bootstrap.members import peer_lost
 from weft.runtime.engines import B, Engine, PeerExchange, Prepared
@@ -102,6 +103,9 @@ class MessagingEngine(Engine[B]):
         self._sequence += 1
         script: Script = prepared.script
         deadline = time.monotonic() + wait
+        if prepared.record.collective in REDUCING:  # the interpreter works in place
+            out.fill(flat)
+            flat = out
         memory = [flat, out, flat.empty(script.scratch_elements)]
         interpreter = Interpreter(script, memory, self.channel(flat), op, deadline)
         try:

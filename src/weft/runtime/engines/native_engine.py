@@ -17,6 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from weft import _core, limits
+from weft.collective_names import REDUCING
 from weft.errors import (
     DesyncError,
     InputError,
@@ -30,6 +31,7 @@ from weft.errors import (
 from weft.runtime.bootstrap.members import peer_lost
 from weft.runtime.bootstrap.shrink import SurvivorMeeting
 from weft.runtime.buffers import Flat, flatten
+from weft.runtime.element_ranges import share_of
 from weft.runtime.engines import AwaitedPeer, Engine
 from weft.runtime.extension import _runtime
 from weft.runtime.recovery import Recovery, Survivors, agree, without_ranks
@@ -124,6 +126,8 @@ class NativeEngine(Engine[Flat]):
                 slots=schedule.slots,
                 start=start,
                 pairs=schedule.collective == "all_to_all",
+                elsewhere=schedule.collective in REDUCING,
+                output_start=_output_starts(schedule, start),
                 segment=segment_elements,
                 rank=self.rank,
                 max_segments=limits.MAX_SEGMENTS,
@@ -136,6 +140,10 @@ class NativeEngine(Engine[Flat]):
         except _core.TooMany as error:
             msg = f"more than {limits.MAX_SEGMENTS:,} {error}; cut it into larger segments"
             raise LimitError(f"{schedule.collective} ({schedule.algorithm}): {msg}") from error
+
+    def writes_shares_only(self, schedule: Schedule) -> bool:
+        """Whether the output needs room for the rank's own share alone."""
+        return _writes_shares_only(schedule)
 
     def prepare_exchange(self, exchanges: Sequence[PeerExchange], segment_elements: int) -> _runtime.Script:
         """Tasks of this rank; nothing waits for anything."""
@@ -165,6 +173,8 @@ class NativeEngine(Engine[Flat]):
     def run(self, prepared: Prepared, flat: Flat, out: Flat, op: str, wait: float) -> None:
         """Run one operation, within so many seconds."""
         script: _runtime.Script = prepared.script
+        if prepared.share_only and out.elements == flat.elements:
+            out = out.part(*prepared.share)
         needed = (script.scratch_elements + script.stage_elements) * flat.itemsize
         if self._scratch.nbytes < needed:
             self._scratch = self._make_scratch(needed)
@@ -435,6 +445,21 @@ class NativeEngine(Engine[Flat]):
         limit = f"while this rank waits for up to {wait:g} s"
         who = f"{by}, whose time limit is shorter, gave up waiting for rank {late}, {limit}"
         return TimedOut(what, found.seconds, [late], who=who)
+
+
+def _writes_shares_only(schedule: Schedule) -> bool:
+    """Whether no rank of a reduce-scatter has partial sums of what others get."""
+    if schedule.collective != "reduce_scatter":
+        return False
+    into_output = slice(None) if schedule.dst_slot is None else schedule.dst_slot == 0
+    return bool((schedule.target[schedule.chunk[into_output]] == schedule.dst[into_output]).all())
+
+
+def _output_starts(schedule: Schedule, start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """By rank, the first element that the output has, which is all of the array or the rank's own share."""
+    if not _writes_shares_only(schedule):
+        return np.zeros(0, np.int64)
+    return np.array([share_of(schedule, start, rank)[0] for rank in range(schedule.ranks)], np.int64)
 
 
 def _needs_all(schedule: Schedule, start: NDArray[np.int64]) -> bool:
