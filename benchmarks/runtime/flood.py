@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def measure_starts(flood: Flood, secret: bytes, rounds: int, files: int) -> list
                     waiting_job(RANKS, targets["job"], secret, hold_s=HOLD_S, files=files)
                 )
                 with flooded(side, flood, targets) as made:
-                    started = start(ranks, HEAD_START_S)
+                    started = start(ranks, partial(time.sleep, HEAD_START_S))
             found.append({"phase": "start", "round": number, "flood_at": side, **started, "flood": made})
             print(found[-1], file=sys.stderr)
     return found
@@ -108,7 +109,7 @@ def measure_runs(flood: Flood, secret: bytes, rounds: int) -> list[dict[str, Any
             one.mkdir()
         stack.enter_context(unrelated(targets["unrelated"]))
         ranks = stack.enter_context(waiting_job(RANKS, targets["job"], secret, hold_s=0.0, files=1024))
-        start(ranks, 0.0)
+        start(ranks, partial(time.sleep, 0.0))
         run(ranks)
         process = stack.enter_context(flooding(flood, targets["aim"]))
         for number in range(rounds):

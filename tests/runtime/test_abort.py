@@ -28,7 +28,10 @@ CLOSED = JOBS / "abort_closed.py"
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_close_waits_for_the_operation_of_another_thread(tmp_path: Path, transport: str) -> None:
-    for code, output in finish(start_ranks(tmp_path, 2, CLOSED, transport)):
+    variables = {"WEFT_FLIGHT_DIR": str(tmp_path)}
+    for code, output in finish(
+        start_ranks(tmp_path, 2, CLOSED, transport, str(tmp_path), variables=variables)
+    ):
         assert code == 0, output
 
 

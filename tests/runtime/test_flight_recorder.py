@@ -15,6 +15,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.events import await_condition
+from support.faults.strangers import find_listening_ports
 from support.jobs import WEFT, end, finish, start_ranks
 
 from weft import limits
@@ -151,7 +153,7 @@ else:
     comm.barrier()
     threading.Timer(1.5, comm.flight).start()
     if me == 2:
-        time.sleep(3)
+        time.sleep(6)
 comm.all_reduce(array)
 """
 
@@ -173,7 +175,7 @@ def test_after_a_loss_that_was_survived_the_trouble_since_is_explained(tmp_path:
 
 
 def test_a_log_line_after_a_shrink_names_ranks_as_the_job_does(tmp_path: Path) -> None:
-    source = SHRINKING.replace("time.sleep(3)", "time.sleep(7)")
+    source = SHRINKING.replace("time.sleep(6)", "time.sleep(9)")
     ends = finish(start_ranks(tmp_path, 4, source, "hangs", variables={"WEFT_FLIGHT_DIR": ""}))
     assert re.search(r"waits [5-9]\.\d s for rank 1 \(rank 2 of the job, host", ends[3][1])
     assert "rank 2 (rank 3 of the job): all_reduce #" in ends[3][1]
@@ -317,14 +319,14 @@ STARTING = JOBS / "flight_recorder_starting.py"
 
 def wait_for_handler(pid: int, sign: signal.Signals) -> None:
     """Wait until a process has a handler for a signal, which would end it before."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text("utf-8"), re.MULTILINE)
         assert caught is not None
         if int(caught[1], 16) >> (sign - 1) & 1:
             return
         time.sleep(0.05)
-    pytest.fail(f"process {pid} has no handler for {sign.name} after 30 s")
+    pytest.fail(f"process {pid} has no handler for {sign.name} after 60 s")
 
 
 def test_a_rank_that_waits_for_others_to_join_writes_its_record_on_a_signal(tmp_path: Path) -> None:
@@ -332,7 +334,7 @@ def test_a_rank_that_waits_for_others_to_join_writes_its_record_on_a_signal(tmp_
     assert ranks[0].stdout is not None
     assert ranks[0].stdout.readline() == "here\n"
     wait_for_handler(ranks[0].pid, signal.SIGUSR2)
-    time.sleep(1)  # by then it waits for rank 1
+    await_condition(lambda: bool(find_listening_ports(ranks[0].pid)), "rank 0 waits for rank 1")
     ranks[0].send_signal(signal.SIGUSR2)
     ends = finish(ranks)
     assert [code for code, _ in ends] == [0, 0], ends

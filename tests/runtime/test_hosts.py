@@ -78,7 +78,7 @@ def await_ready(processes: list[subprocess.Popen[str]]) -> None:
 
 def others(processes: list[subprocess.Popen[str]], gone: set[int]) -> list[tuple[int, list[str]]]:
     """Exit code and words of all but some ranks, with less time than an operation's own deadline."""
-    found = finish([process for rank, process in enumerate(processes) if rank not in gone], 40)
+    found = finish([process for rank, process in enumerate(processes) if rank not in gone], 80)
     return [(code, output.split()) for code, output in found]
 
 

@@ -44,22 +44,29 @@ def address(listener: Listener) -> tuple[str, int]:
     return found
 
 
+LEAST_TURNS = 5
+"""Of serving: on a busy machine this process may be held up for longer than it serves."""
+
+
 def serve(listener: Listener, seconds: float = 0.05) -> list[Applicant]:
-    """Serve for a while; who has come."""
+    """Serve for a while, or for some turns if that is longer; who has come."""
     found = []
     until = time.monotonic() + seconds
     poll = select.poll()  # which takes no descriptor
     poll.register(listener, select.POLLIN)
-    while (left := until - time.monotonic()) > 0:
-        poll.poll(1000 * listener.wait_s(left))
+    for turn in count():
+        left = until - time.monotonic()
+        if left <= 0 and turn >= LEAST_TURNS:
+            return found
+        poll.poll(1000 * listener.wait_s(max(left, 0.001)))
         found += listener.serve()
-    return found
+    raise AssertionError
 
 
-def serve_until_pending(listener: Listener, count: int, seconds: float = 10) -> int:
+def serve_until_pending(listener: Listener, number: int, seconds: float = 60) -> int:
     """Serve until so many peers are pending; a busy machine takes longer. Return how many there are."""
     until = time.monotonic() + seconds
-    while listener.pending != count and time.monotonic() < until:
+    while listener.pending != number and time.monotonic() < until:
         serve(listener)
     return listener.pending
 
@@ -83,7 +90,7 @@ def meet(listener: Listener, members: int, disturb: Iterator[object] | None = No
     pauses = {rank: RetryPauses() for rank in calls}
     due = dict.fromkeys(calls, 0.0)
     while calls:
-        assert time.monotonic() < began + 30, f"{len(calls)} members are still outside"
+        assert time.monotonic() < began + 100, f"{len(calls)} members are still outside"
         next(disturb or iter(()), None)
         for applicant in serve(listener, 0.001):
             applicant.admit(b"in").close()

@@ -16,7 +16,7 @@ LATE = JOBS / "misuse_late.py"
 @pytest.mark.parametrize("elements", [10, 30_000])
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_who_did_not_come_is_named_by_all_and_told_so(tmp_path: Path, transport: str, elements: int) -> None:
-    found = finish(start_ranks(tmp_path, 4, LATE, transport, str(elements)))
+    found = finish(start_ranks(tmp_path, 4, LATE, transport, str(elements), str(tmp_path)))
     for rank, (code, output) in enumerate(found):
         assert code == 0, output
         if rank == 2:
@@ -30,7 +30,7 @@ ODD = JOBS / "misuse_odd.py"
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_who_calls_something_else_is_named_by_those_who_agree(tmp_path: Path, transport: str) -> None:
-    found = [output.split() for _, output in finish(start_ranks(tmp_path, 4, ODD, transport))]
+    found = [output.split() for _, output in finish(start_ranks(tmp_path, 4, ODD, transport, str(tmp_path)))]
     assert found[1:] == [["named", "0"]] * 3
     assert found[0][0] == "named"
 
@@ -88,7 +88,7 @@ def test_wrong_calls_are_refused_and_do_no_harm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transport", ["auto", "tcp"])
 def test_a_call_within_an_operation_of_the_same_thread_is_refused(tmp_path: Path, transport: str) -> None:
-    for output in run_ranks(tmp_path, 2, JOBS / "misuse_nested.py", transport):
+    for output in run_ranks(tmp_path, 2, JOBS / "misuse_nested.py", transport, str(tmp_path)):
         assert output == "told\n"
 
 
@@ -102,7 +102,9 @@ IMPATIENT = JOBS / "misuse_impatient.py"
 
 
 def test_a_rank_that_is_patient_is_told_who_gave_up_waiting_for_whom(tmp_path: Path) -> None:
-    (code_0, impatient), (_, late), (code_2, patient) = finish(start_ranks(tmp_path, 3, IMPATIENT))
+    (code_0, impatient), (_, late), (code_2, patient) = finish(
+        start_ranks(tmp_path, 3, IMPATIENT, str(tmp_path))
+    )
     assert (code_0, code_2) == (0, 0), (impatient, patient)
     assert "rank 1 did not come within 1 s" in impatient
     assert "rank 0 gave up waiting for this rank, 1" in late

@@ -74,5 +74,6 @@ FORKED = JOBS / "queued_operations_forked.py"
 
 
 def test_a_future_is_not_waited_for_in_a_forked_child(tmp_path: Path) -> None:
-    for code, output in finish(start_ranks(tmp_path, 2, FORKED, "auto")):
+    ranks = start_ranks(tmp_path, 2, FORKED, "auto", variables={"EVENTS": str(tmp_path)})
+    for code, output in finish(ranks):
         assert code == 0, output

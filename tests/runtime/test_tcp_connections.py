@@ -88,7 +88,7 @@ def test_an_impostor_that_listens_is_never_connected(listener: DataListener) -> 
         server = threading.Thread(target=serve)
         server.start()
         with pytest.raises(TimedOut, match="the secret may differ"):
-            connect_peers(1, listener, addresses, {PEER: None}, 0.5)
+            connect_peers(1, listener, addresses, {PEER: None}, 2.5)
         over.set()
         server.join()
         assert "it does not know the job's secret" in (impostor.describe() or "")

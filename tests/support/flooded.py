@@ -6,8 +6,7 @@ import json
 import resource
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,10 +76,16 @@ def tell(rank: subprocess.Popen[str], line: str) -> None:
     rank.stdin.flush()
 
 
-def start(ranks: list[subprocess.Popen[str]], head_start_s: float) -> dict[str, Any]:
-    """Start a job, rank 0 first; seconds until all ranks, once all were told, had done an all-reduce."""
+def start(ranks: list[subprocess.Popen[str]], wait: Callable[[], object]) -> dict[str, Any]:
+    """Start a job, rank 0 first; seconds until all ranks, once all were told, had done an all-reduce.
+
+    Parameters
+    ----------
+    wait
+        Waits for as long as rank 0 is to be alone.
+    """
     tell(ranks[0], "start")
-    time.sleep(head_start_s)
+    wait()
     for rank in ranks[1:]:
         tell(rank, "start")
     said = [hear(rank) for rank in ranks]

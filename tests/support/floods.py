@@ -44,18 +44,22 @@ class Flood:
         Bound of the time.
     hello
         What was overheard.
+    enough
+        Connections of each kind, after which the flood says that it has made them (`await_flood`).
     """
 
     silent: int
     speaking: int
     seconds: float
     hello: bytes = b""
+    enough: int = 0
 
 
 @contextmanager
 def flooding(flood: Flood, targets: Path) -> Iterator[subprocess.Popen[str]]:
     """Run a flood as long as the block runs."""
     words = [str(targets), str(flood.silent), str(flood.speaking), str(flood.seconds), flood.hello.hex()]
+    words.append(str(flood.enough))
     process = subprocess.Popen(
         [sys.executable, "-P", __file__, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -66,6 +70,12 @@ def flooding(flood: Flood, targets: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def await_flood(process: subprocess.Popen[str]) -> None:
+    """Wait until a flood has made enough connections, at whatever rate the machine lets it."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == "enough\n"
 
 
 def end_flood(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -128,11 +138,12 @@ class _Connections:
 
 def main() -> None:
     """Flood until standard input ends, or the time does."""
-    folder, silent, speaking, seconds, hello = sys.argv[1:]
+    folder, silent, speaking, seconds, hello, enough = sys.argv[1:]
     speeches = _speeches(bytes.fromhex(hello))
     kinds = ((float(silent), _Connections()), (float(speaking), _Connections()))
     owed = [0.0, 0.0]
     ports: list[int] = []
+    is_enough = int(enough) == 0
     turn = count()
     os.set_blocking(0, False)
     print("ready", flush=True)
@@ -157,6 +168,9 @@ def main() -> None:
                 connections.add(ports[next(turn) % len(ports)], next(speeches) if number else None)
             owed[number] %= 1
             connections.tidy(now)
+        if not is_enough and min(connections.made for _, connections in kinds) >= int(enough):
+            is_enough = True
+            print("enough", flush=True)
         before = now
     names = ("silent", "speaking")
     made = {name: kind[1].made for name, kind in zip(names, kinds, strict=True)}

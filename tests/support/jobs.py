@@ -102,7 +102,7 @@ def end(process: Process) -> None:
     process.communicate()
 
 
-def finish(processes: Sequence[Process], timeout: float = 60) -> list[tuple[int, str]]:
+def finish(processes: Sequence[Process], timeout: float = 100) -> list[tuple[int, str]]:
     """Exit code and output of each; whoever is not done in time is killed, and none is left behind."""
     deadline = time.monotonic() + PATIENCE * timeout
     found = []

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 _TESTS = Path(__file__).resolve().parents[1]
-_STARTING_S = 60.0
+_STARTING_S = 120.0
 _MODULES = ("numpy", "scipy.optimize", "pytest", "weft.runtime.start", "weft.planning")
 _TORCH_MODULES = ("weft.torch", "torch._dynamo")  # every optimizer of torch imports the latter, for a second
 

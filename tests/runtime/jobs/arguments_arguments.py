@@ -40,6 +40,6 @@ refused(lambda: comm.shrink(minimum="a"), "minimum 'a'")
 began = time.monotonic()
 with pytest.raises(weft.RuntimeFailure, match="the topology is for ring:5, 5 ranks; this job has 2"):
     comm.replan("ring:5", time_limit=60)
-assert time.monotonic() - began < 8
+assert time.monotonic() - began < 40  # planning would take 60
 assert comm.failure is None
 assert (comm.all_reduce(np.ones(4)) == comm.size).all()

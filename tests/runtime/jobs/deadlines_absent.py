@@ -4,10 +4,10 @@ Run by tests/runtime/test_deadlines.py.
 """
 
 import sys
-import time
 
 import numpy as np
 import pytest
+from support.events import await_event, tell
 
 import weft
 
@@ -24,8 +24,9 @@ CALLS = {
 for name, call in CALLS.items():
     with weft.init(transport=sys.argv[1], timeout=30) as comm:
         if comm.rank == 1:  # it is there, and takes no part
-            time.sleep(1.5)
+            await_event(sys.argv[2], name)
             continue
         with pytest.raises(weft.TimedOut) as caught:
             call(comm, np.ones(10, np.float32))
         assert caught.value.missing == (1,), (name, caught.value)
+        tell(sys.argv[2], name)

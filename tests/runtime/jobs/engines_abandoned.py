@@ -13,7 +13,8 @@ import time
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support.engine_rank import begin, say
+from support.engine_rank import FOLDER, begin, say
+from support.events import await_event, tell
 
 import weft
 
@@ -23,8 +24,9 @@ rank = comm.rank
 if rank == 0:
     with pytest.raises(weft.TimedOut):
         comm.recv(np.zeros(4), 1, timeout=0.3)
+    tell(FOLDER, "given up")
 else:
-    time.sleep(2)
+    await_event(FOLDER, "given up")
     with contextlib.suppress(weft.RuntimeFailure):  # small messages leave, whether or not anybody takes them
         comm.send(np.ones(4), 0, timeout=5)
 comm.close()

@@ -7,7 +7,8 @@ import time
 
 import numpy as np
 import pytest
-from support.engine_rank import begin, say
+from support.engine_rank import FOLDER, begin, say
+from support.events import await_event, tell
 
 import weft
 
@@ -55,10 +56,12 @@ for what in ("size", "dtype", "op", "call"):
 comm = begin(timeout=30)
 began = time.monotonic()
 if R == 1:
-    time.sleep(1.5)
+    for rank in (0, 2):
+        await_event(FOLDER, f"given up {rank}")
 with pytest.raises((weft.TimedOut, weft.PeerLost)) as found:
     comm.all_reduce(array.copy(), timeout=30 if R == 1 else 0.5)
-assert time.monotonic() - began < 20
+assert time.monotonic() - began < 25
+tell(FOLDER, f"given up {R}")
 if R == 1:
     assert found.value.rank in (0, 2), found.value  # those that did not wait for it any longer
 elif isinstance(found.value, weft.TimedOut):

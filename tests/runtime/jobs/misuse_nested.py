@@ -5,9 +5,9 @@ Run by tests/runtime/test_misuse.py.
 
 import signal
 import sys
-import time
 
 import numpy as np
+from support.events import await_event, tell
 
 import weft
 
@@ -21,15 +21,16 @@ def interrupt(number, frame):
         comm.all_reduce(np.ones(100))
     except weft.RuntimeFailure as error:
         told.append(str(error))
+    tell(sys.argv[2], "interrupted")
 
 
 comm.all_reduce(np.ones(4))
 comm.all_reduce(np.ones(4))  # the way of operations that were made before
 if comm.rank == 0:
     signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.setitimer(signal.ITIMER_REAL, 1)
 else:
-    time.sleep(1)
+    await_event(sys.argv[2], "interrupted")
 for elements in (4, 5):  # by the short way, and by the long one
     assert (comm.all_reduce(np.ones(elements)) == comm.size).all()
 if comm.rank == 0:

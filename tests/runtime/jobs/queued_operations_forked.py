@@ -4,10 +4,10 @@ Run by tests/runtime/test_queued_operations.py.
 """
 
 import os
-import time
 
 import numpy as np
 from queued_operations_prelude import R, comm
+from support.events import await_event, tell
 
 import weft
 
@@ -23,9 +23,10 @@ if R == 0:
                 refused += "forked" in str(failure)
         os._exit(0 if refused == 2 else 1)
     assert os.waitpid(child, 0)[1] == 0
+    tell(os.environ["EVENTS"], "asked")
     comm.barrier()
 else:
-    time.sleep(0.5)
+    await_event(os.environ["EVENTS"], "asked")
     comm.all_reduce(np.ones(3))
     comm.barrier()
 comm.close()

@@ -35,7 +35,7 @@ def main() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (next(islice(free, int(line), None)), before[1]))
         kind, text = "", ""
         try:
-            init(transport=sys.argv[1], timeout=2, connect_timeout=2).close()
+            init(transport=sys.argv[1], timeout=30, connect_timeout=30).close()
         except Exception as error:  # noqa: BLE001 - which one it is, is what the test is about
             kind, text = type(error).__name__, str(error)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
