@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from support.jobs import WEFT
+from support.measured import measure_within
 
 from weft.bench.bench_session import BenchSession
 from weft.bench.bound import copy_speed, memory_limit, topology_limit
@@ -334,7 +335,7 @@ def begin(mark: str, *words: str) -> subprocess.Popen[str]:
 
 
 def assert_nothing_is_left(mark: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while left := marked(mark):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
@@ -348,11 +349,15 @@ def test_contestants_that_wait_for_their_turn_use_no_processor(
         for name in ("weft", "gloo", "mpi"):
             stage.start(find_entry(name), 2, SETTINGS)
         workers = [pid for pid, name in marked(mark).items() if name]
-        before = [processor_seconds(pid) for pid in workers]
-        time.sleep(1)
-        used = [processor_seconds(pid) - start for pid, start in zip(workers, before, strict=True)]
-    assert len(workers) >= 6
-    assert sum(used) < 0.1
+        assert len(workers) >= 6
+
+        def wait() -> float:
+            before = [processor_seconds(pid) for pid in workers]
+            time.sleep(1)
+            return sum(processor_seconds(pid) - start for pid, start in zip(workers, before, strict=True))
+
+        # Those that were slow to start may still have something to do the first time.
+        measure_within(wait, lambda used: [f"{used:.2f} s of processor time"] if used >= 0.1 else [])
 
 
 def processor_seconds(pid: int) -> float:
@@ -366,7 +371,7 @@ def test_nothing_is_left_when_it_is_stopped(mark: str, number: signal.Signals) -
     folder = Path(max(marked(mark, "WEFT_BENCH_SOCKET").values())).parent
     assert folder.is_dir()
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=100)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     assert "Traceback" not in said
     assert_nothing_is_left(mark)

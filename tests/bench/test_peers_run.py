@@ -119,7 +119,6 @@ def test_quick_results_are_not_kept_beside_the_others() -> None:
     assert "--quick needs --out" in done.stderr
 
 
-@pytest.mark.timeout(200)
 def test_a_quick_run_has_every_job_the_limits_and_a_table(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = run("--quick", "--peers", "gloo", "--out", str(tmp_path))
@@ -148,7 +147,6 @@ def test_a_quick_run_has_every_job_the_limits_and_a_table(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.timeout(100)
 def test_what_is_not_there_ends_the_run_with_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,11 +159,10 @@ def test_what_is_not_there_ends_the_run_with_how_to_get_it(
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *words], check=False, capture_output=True, text=True, timeout=190
+        [sys.executable, str(SCRIPT), *words], check=False, capture_output=True, text=True, timeout=250
     )
 
 
-@pytest.mark.timeout(100)
 def test_a_peer_that_fails_is_ended_recorded_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     """A peer that hangs or dies must not go on using the processors that the others are measured on."""
     pytest.importorskip("torch")

@@ -44,7 +44,7 @@ def is_alive(pid: int) -> bool:
 
 
 def assert_gone(pids: list[int]) -> None:
-    for _ in range(500):
+    for _ in range(3000):
         if not any(map(is_alive, pids)):
             return
         time.sleep(0.02)

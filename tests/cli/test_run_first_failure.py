@@ -106,7 +106,7 @@ def test_a_rank_that_dies_is_named_and_not_those_that_lost_it(
 
 
 def test_a_rank_that_ends_well_without_joining_is_named(tmp_path: Path) -> None:
-    code, said, document = run(tmp_path, 3, 1, "exit at the start", timeout=3)
+    code, said, document = run(tmp_path, 3, 1, "exit at the start", timeout=10)
     assert "rank 1 failed first: ended with exit code 0 while ranks 0, 2 waited in join" in said
     assert code == 1
     assert document["results"][1]["exit_code"] == 0
@@ -119,12 +119,12 @@ def test_a_rank_that_ends_well_too_early_is_named(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_does_not_come_to_the_meeting_is_named(tmp_path: Path) -> None:
-    _, said, _ = run(tmp_path, 3, 2, "late at the start", timeout=3)
+    _, said, _ = run(tmp_path, 3, 2, "late at the start", timeout=10)
     assert "rank 2 failed first: did not come to join in time, according to ranks 0, 1" in said
 
 
 def test_a_rank_that_all_wait_for_is_named(tmp_path: Path) -> None:
-    code, said, document = run(tmp_path, 3, 1, "late", timeout=2)
+    code, said, document = run(tmp_path, 3, 1, "late", timeout=5)
     assert "rank 1 failed first: did not come to all_reduce #2" in said
     assert code == 1
     assert document["results"][1]["stopped"]

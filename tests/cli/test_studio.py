@@ -25,7 +25,7 @@ def workers_of(pid: int) -> list[int]:
 
 
 def wait_for_end(pids: list[int]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while any(exists(Path(f"/proc/{pid}/cmdline")) for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -54,7 +54,7 @@ def test_a_signal_ends_it_with_all_its_processes(number: int, code: int, said: s
 
 def test_workers_end_when_the_studio_is_killed() -> None:
     with start_studio("ring:4") as studio:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(pids := workers_of(studio.process.pid)) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -26,7 +26,6 @@ def _short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "hangs.py").write_text("while True:\n    pass\n", "utf-8")
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("verb", ["compare", "plan"])
 def test_a_topology_that_takes_too_long_to_load_is_one_line(verb: str) -> None:
     words = [sys.executable, "-m", "weft", verb, "-", "--size", "1MiB", "--time-limit", "1s"]
@@ -40,7 +39,6 @@ def test_a_topology_that_takes_too_long_to_load_is_one_line(verb: str) -> None:
     assert said == "weft: error: the topology is not loaded within 5 s; give a larger --time-limit\n"
 
 
-@pytest.mark.timeout(120)
 def test_a_function_that_does_not_end_is_left_out_with_its_line(weft: Run) -> None:
     words = ("--size", "1MiB", "--algorithm", "mine.py:endless", "--algorithm", "ring", "--time-limit", "3")
     outcome = weft("compare", "ring:4", *words, "--json")
@@ -50,7 +48,6 @@ def test_a_function_that_does_not_end_is_left_out_with_its_line(weft: Run) -> No
     assert re.search(r"mine\.py:[34]: LimitError: is not done within 3 s", skipped["reason"])
 
 
-@pytest.mark.timeout(120)
 def test_a_script_that_does_not_end_is_one_line(weft: Run) -> None:
     words = ("--size", "1MiB", "--algorithm", "hangs.py:any", "--time-limit", "0.2")
     outcome = weft("compare", "ring:4", *words)
@@ -58,7 +55,6 @@ def test_a_script_that_does_not_end_is_one_line(weft: Run) -> None:
     assert re.search(r"hangs\.py:[12]: LimitError: is not done within 0.2 s", outcome.err)
 
 
-@pytest.mark.timeout(120)
 def test_a_plan_that_asks_an_endless_function_ends(weft: Run) -> None:
     words = ("--size", "1MiB", "--algorithm", "mine.py:endless", "--algorithm", "ring", "--time-limit", "3s")
     outcome = weft("plan", "ring:4", *words)

@@ -94,12 +94,11 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...], text: str) -> No
 
 @pytest.mark.namespaces
 @pytest.mark.slow
-@pytest.mark.timeout(145)
 def test_a_tiny_transformer_learns_the_same_in_every_way(tmp_path: Path) -> None:
     output = tmp_path / "tiny.json"
     ways = ["dear", "wfbp", "ddp weft 25", "ddp gloo 25", "alone"]
     words = ["--quick", "--megabits", "40", "--output", str(output), "--ways", *ways]
-    subprocess.run([sys.executable, str(SCRIPT), *words], check=True, timeout=135)
+    subprocess.run([sys.executable, str(SCRIPT), *words], check=True, timeout=250)
     found = json.loads(output.read_text("utf-8"))
     assert found["parameters"]["ranks"] == 2
     rows = {row["way"]: row for row in found["results"]}

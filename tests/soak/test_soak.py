@@ -71,36 +71,36 @@ def test_killed_ranks_are_named_by_all_others_and_started_again() -> None:
 
 
 def test_a_result_that_is_wrong_in_one_bit_is_found() -> None:
-    outcome = soak("flip_a_bit", seconds=20.0, kills=False)
+    outcome = soak("flip_a_bit", seconds=90.0, timeout=60.0, kills=False)
     failure = outcome.failure
     assert failure is not None
     assert failure.kind == "wrong"
     assert re.match(r"rank 1: 1 elements are wrong after all_reduce of \d+ x \w+", failure.text)
     assert (
         outcome.repeat
-        == f"weft soak --seconds 20 --ranks 2 --seed 3 --start {failure.episode} --timeout 20 --no-kills"
+        == f"weft soak --seconds 90 --ranks 2 --seed 3 --start {failure.episode} --timeout 60 --no-kills"
     )
 
 
 def test_an_operation_that_hangs_is_found_by_its_deadline() -> None:
-    outcome = soak("sleep", seconds=30.0, timeout=3.0, kills=False)
+    outcome = soak("sleep", seconds=200.0, timeout=4.0, kills=False)
     failure = outcome.failure
     assert failure is not None
     assert failure.kind == "hang"
-    assert "rank 1 did not come within 3 s" in failure.text
+    assert "rank 1 did not come within 4 s" in failure.text
     assert "reduce of" in failure.steps[1]
-    assert outcome.tally.seconds < 25
+    assert outcome.tally.seconds < 100  # it sleeps for much longer
 
 
 def test_a_rank_that_crashes_is_found() -> None:
-    outcome = soak("crash", seconds=20.0, kills=False)
+    outcome = soak("crash", seconds=90.0, timeout=60.0, kills=False)
     assert outcome.failure is not None
     assert outcome.failure.kind == "crash"
     assert "rank 0: ended with SIGSEGV" in outcome.failure.text
 
 
 def test_survivors_that_name_the_wrong_rank_are_found() -> None:
-    outcome = soak("blame_another", ranks=3, start=find_episode(3, "kill"))
+    outcome = soak("blame_another", ranks=3, start=find_episode(3, "kill"), timeout=60.0)
     assert outcome.failure is not None
     assert outcome.failure.kind == "wrong"
     assert re.search(r"rank \d \(pid \d+\) was killed, but this was said: .*was lost", outcome.failure.text)
@@ -140,7 +140,7 @@ def test_a_test_that_is_stopped_leaves_no_process(number: signal.Signals) -> Non
     assert len(children) == 3
     codes = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
     assert test.returncode == codes[number], err
-    for _ in range(500):
+    for _ in range(3000):
         left = [pid for pid in children if Path(f"/proc/{pid}").exists() and is_running(pid)]
         if not left:
             return

@@ -267,7 +267,7 @@ def start_browser() -> Iterator[Browser]:
 
 def _empty(profile: Path) -> None:
     """Remove what late processes of the browser may still be writing."""
-    for _ in range(50):
+    for _ in range(300):
         shutil.rmtree(profile, ignore_errors=True)
         if not profile.exists():
             break

@@ -139,7 +139,9 @@ def test_the_first_error_names_its_point_and_ends_the_rest(
     finally:
         gate.set()
     threads.shutdown()
-    assert begun == (["0", "1", "2"] if parallel else ["0", "1"])
+    # Of two threads one may have begun another point before it hears of the error.
+    assert sorted(begun)[:2] == ["0", "1"]
+    assert len(begun) <= (3 if parallel else 2)
 
 
 def test_an_error_of_any_kind_comes_back_as_text(function: Callable[..., None]) -> None:
@@ -161,7 +163,7 @@ def test_a_deadline_ends_a_sweep_and_says_how_far_it_was(
     function(lambda text: text if int(text) < 3 else str(gate.wait(30)))
     try:
         with pytest.raises(TimedOut, match="3 of 8 points are done"):
-            run_tasks(tasks(8), threads, deadline_s=1)
+            run_tasks(tasks(8), threads, deadline_s=3)
     finally:
         gate.set()
     with pytest.raises(InputError, match="a deadline of 0 seconds"):
@@ -232,7 +234,7 @@ def test_a_sweep_that_fails_ends_its_processes() -> None:
 
     with pytest.raises(WeftError, match="point 0"), open_executor("processes", 1) as executor:
         fail(executor)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while any(map(alive, numbers)):
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -49,7 +49,7 @@ def main() -> None:
         join = engine_choice.join
 
         def join_late(*words: Any, **named: Any) -> Any:
-            time.sleep(0.5)
+            time.sleep(1.5)  # so that the other one is seen to listen
             return join(*words, **named)
 
         engine_choice.join = join_late  # type: ignore[attr-defined]

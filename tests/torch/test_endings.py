@@ -87,7 +87,7 @@ def test_a_process_that_exits_finishes_what_it_has_started(tmp_path: Path) -> No
 def test_a_process_that_exits_does_not_wait_for_ever(tmp_path: Path) -> None:
     first, other = start_group(tmp_path, 2, FAILED, "weft", finalise=True)
     try:
-        ((code, output),) = finish([first], 50)
+        ((code, output),) = finish([first], 100)
     finally:
         end(first)
         end(other)

@@ -18,7 +18,7 @@ import torch
 TOOL = Path(__file__).parents[2] / "tools" / "gpu-check"
 
 
-def check(*words: str, timeout: float = 110) -> subprocess.CompletedProcess[str]:
+def check(*words: str, timeout: float = 250) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(TOOL), *words],
         env={**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"},
@@ -42,7 +42,9 @@ def tool() -> ModuleType:
 def run_parts(folder: Path, *parts: str) -> list[dict[str, Any]]:
     """Details of each part; all must pass."""
     file = folder / "report.json"
-    ended = check("--cpu", "--seconds", "100", "--part-seconds", "60", "--json", str(file), "--parts", *parts)
+    ended = check(
+        "--cpu", "--seconds", "240", "--part-seconds", "120", "--json", str(file), "--parts", *parts
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"{len(parts)} of {len(parts)} parts passed" in ended.stdout
     report = json.loads(file.read_text("utf-8"))
@@ -107,7 +109,7 @@ def test_a_part_ends_in_its_time_and_says_how(
 ) -> None:
     begun = time.monotonic()
     found = run_stub(tool, tmp_path, body, seconds=8)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 100  # what it ends would sleep for 600
     assert found["outcome"] == outcome, found
     if errors is None:
         assert found["details"] == {"rank": 0}

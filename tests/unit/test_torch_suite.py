@@ -224,7 +224,7 @@ def test_a_test_that_hangs_or_ends_the_worker_has_failed_and_the_rest_go_on(
     monkeypatch.setattr(watch, "GRACE_S", 0.5)
     monkeypatch.setattr(watch, "START_S", 0.0)
     own = (sys.executable, str(tmp_path / "worker.py"))
-    setting = Setting("weft", 4, 1, tmp_path / "journal", tmp_path / "log", own)
+    setting = Setting("weft", 4, 6, tmp_path / "journal", tmp_path / "log", own)
     told: list[str] = []
     found = Watch(setting, ["test_a", "test_dies", "test_b", "test_hangs", "test_c"], told.append).run(
         1.0, {}
@@ -237,7 +237,7 @@ def test_a_test_that_hangs_or_ends_the_worker_has_failed_and_the_rest_go_on(
         "test_c": "passed",
     }
     assert found["test_dies"].reason == "the worker ended with 7"
-    assert found["test_hangs"].reason == "no end within 2 s"
+    assert found["test_hangs"].reason == "no end within 6 s"
     assert len(told) == 5
     assert told[0].startswith("[1/5] passed test_a 0.5 s; ")
 

@@ -4,6 +4,7 @@ Run by tests/lab/test_recovery.py.
 """
 
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ with weft.init(topology=topology, timeout=60, **chosen) as comm:
         if step == 3 and comm.rank == 0 and not Path(cut).exists():
             Path(begun).touch()
             while not Path(cut).exists():
-                pass
+                time.sleep(0.01)
         array = np.arange(60_000, dtype=np.int64) + step * comm.rank
         try:
             comm.all_reduce(array)

@@ -5,6 +5,7 @@ The last rank of each job is a new process, which kills itself in the middle of 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ import numpy as np
 import weft
 from support.faults.case import Case
 from support.faults.frames import settled_belongings
-from support.faults.rank import Report, describe
+from support.faults.rank import SETTLING_S, Report, describe, find_left
 
 WARM_UP = 20
 """Losses before a process has all that it keeps."""
@@ -38,7 +39,8 @@ def main(folder: Path, rank: int) -> int:
         if number == WARM_UP:
             before = settled_belongings()
             report.write(warm_kib=resident_kib())
-    report.write(left=sorted(set(settled_belongings()) - set(before)), kib=resident_kib())
+    gc.collect()
+    report.write(left=find_left(before, SETTLING_S), kib=resident_kib())
     return 0
 
 

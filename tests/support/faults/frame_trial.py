@@ -14,7 +14,7 @@ from support.faults.nursery import Nursery
 from support.faults.outcome import Facts, read_reports
 from support.faults.trial import case_folder, job_variables
 
-SECONDS_EACH = 6.0
+SECONDS_EACH = 9.0
 
 
 @dataclass(frozen=True)

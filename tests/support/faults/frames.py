@@ -21,12 +21,12 @@ import numpy as np
 
 import weft
 from support.faults.damage import Damage, route_through_pumps
-from support.faults.rank import Report, belongings, describe
+from support.faults.rank import SETTLING_S, Report, belongings, describe, find_left
 from weft.runtime.operation_queue import SEGMENT_BYTES
 
 RANKS = 2
 OPERATIONS = 3
-OPERATION_S = 1.5
+OPERATION_S = 3.0
 JOINING_S = 30.0
 OPENING_BYTES = 32
 SEGMENT_EXTRA_BYTES = 12
@@ -85,7 +85,8 @@ def main(folder: Path, rank: int) -> int:
     for number, damage in enumerate(damages):
         report.write(number=number, **suffer(damage if damage.rank == rank else None))
         before = before or settled_belongings()
-    report.write(left=sorted(set(settled_belongings()) - set(before)))
+    gc.collect()
+    report.write(left=find_left(before, SETTLING_S))
     return 0
 
 

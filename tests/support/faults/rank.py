@@ -34,7 +34,7 @@ LATE_ARRIVAL_S = 0.3
 LONGEST_WAIT_S = 20.0
 """For that fault, after which the last rank comes all the same."""
 
-SETTLING_S = 3.0
+SETTLING_S = 15.0
 GLOO_S = 15.0
 """gloo connects in a call that nothing interrupts; it ends by its own deadline, 10 s by default."""
 
@@ -211,7 +211,7 @@ def main(folder: Path, rank: int) -> int:
     _leave(case, workload, phases, report, error is not None)
     del workload, error
     gc.collect()
-    report.write(left=_find_left(before, GLOO_S if case.setting.way == "torch" else SETTLING_S))
+    report.write(left=find_left(before, GLOO_S if case.setting.way == "torch" else SETTLING_S))
     return 0
 
 
@@ -257,7 +257,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     return facts
 
 
-def _find_left(before: list[str], seconds: float) -> list[str]:
+def find_left(before: list[str], seconds: float) -> list[str]:
     """What this process has that it had not before; connections that others have to close get so long."""
     deadline = time.monotonic() + seconds
     while (left := sorted(set(belongings()) - set(before))) and time.monotonic() < deadline:

@@ -4,6 +4,7 @@ Run by tests/torch/test_endings.py.
 """
 
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,7 @@ from support.torch_rank import BACKEND, WORDS, N, R
 import weft
 
 began = time.monotonic()
+aborted = Path(f"{WORDS[0]}-aborted")
 groups = [dist.new_group() for _ in range(2)]
 dist.barrier()
 x, y, z = (torch.ones(100_000) for _ in range(3))
@@ -20,6 +22,7 @@ if R == 0:
     works += [dist.irecv(y, 1, group=groups[0]), dist.isend(z, 2, group=groups[0])]
     time.sleep(0.2)
     groups[0].abort()
+    aborted.touch()
     for work in works:
         assert work.is_completed()
         try:
@@ -38,7 +41,9 @@ if R == 0:
     else:
         raise AssertionError
 else:
-    time.sleep(0.1 if R == 1 else 0.6)
+    while R == 2 and not aborted.exists():  # so that no operation can be over before it is cancelled
+        assert time.monotonic() - began < 60
+        time.sleep(0.02)
     try:
         dist.all_reduce(x, group=groups[0])
     except weft.PeerLost as error:
