@@ -44,7 +44,7 @@ def measure(spec: str, algorithm: str) -> dict[str, Any]:
     from weft import units
     from weft.algorithms.registry import Refusal, find
     from weft.bounds.collective_bound import lower_bound
-    from weft.planning.comparison import NEAR_ENOUGH
+    from weft.planning.segment_shares import SEGMENT_TOLERANCE
     from weft.simulation.simulator import search_segments
     from weft.topology import load_topology
     from weft.verification import inspect
@@ -60,7 +60,8 @@ def measure(spec: str, algorithm: str) -> dict[str, Any]:
     problem = inspect(schedule, max_work=line.max_work).problem
     assert problem is None, f"{algorithm} on {spec}: {problem}"
     clock.append(cpu_now())
-    found = search_segments(schedule, size_bytes, good_enough_s=bound.seconds / NEAR_ENOUGH).result
+    near_s = SEGMENT_TOLERANCE * bound.seconds
+    found = search_segments(schedule, size_bytes, good_enough_s=near_s, tolerance=SEGMENT_TOLERANCE).result
     clock.append(cpu_now())
     phases = ("bound", "build", "verify", "simulate")
     return {

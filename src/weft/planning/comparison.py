@@ -1,17 +1,17 @@
 """Every algorithm on one topology: built, verified, timed, and set beside the physical limit.
 
 A candidate is simulated whole and cut into segments of a few sizes, because no single size suits a ring of a
-hundred steps and a tree of six; its best time counts. The schedules of Gloo and of MPI libraries are not cut,
-because these send the messages that the schedule has. A candidate that does not apply, is too large or would
-take too long is listed with its reason, and one that the verifier rejects without a time: how fast a wrong
-schedule is does not matter.
+hundred steps and a tree of six; the largest segments that are about as fast as any count, as in a plan. The
+schedules of Gloo and of MPI libraries are not cut, because these send the messages that the schedule has. A
+candidate that does not apply, is too large or would take too long is listed with its reason, and one that the
+verifier rejects without a time: how fast a wrong schedule is does not matter.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from weft.planning.budget import DEFAULT_SECONDS, Budget, expect_schedule
 from weft.planning.library_rows import refuse_by_default
 from weft.planning.nccl_estimate import NOT_SIMULATED, estimate_of_nccl
 from weft.planning.refusals import refuse_as_not_offered, refuse_as_too_slow
+from weft.planning.segment_shares import SEGMENT_TOLERANCE
 from weft.schedule import COLLECTIVES
 from weft.schedule.paths import find_paths
 from weft.simulation.segment_sizes import AUTO, parse_segment
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
     from weft.simulation.simulator import Sharing
     from weft.topology import Topology
 
-NEAR_ENOUGH: Final = 0.999
-"""A candidate this near the bound is not cut further."""
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ComparisonRow(ShortRepr):
@@ -67,9 +65,9 @@ class ComparisonRow(ShortRepr):
     problem
         What the verifier found, or None. Where there is a problem, everything below is None.
     seconds, fraction_of_bound, algbw_GBps, busbw_GBps
-        Simulated time at the best segment size, and what follows from it.
+        Simulated time with segments of `segment_bytes`, and what follows from it.
     segment_bytes
-        The segment size that was best; None for whole messages.
+        The largest segment size about as fast as any (`SEGMENT_TOLERANCE`); None for whole messages.
     simulation_seconds
         CPU seconds of the one simulation that counts.
     bottleneck
@@ -399,7 +397,9 @@ class _Trial:
             self.size_bytes,
             segment=None if algorithm.yardstick and self.segment == AUTO else self.segment,
             sharing=self.sharing,
-            good_enough_s=self.bound.seconds / NEAR_ENOUGH,
+            # Nothing is faster than this by more than the tolerance.
+            good_enough_s=SEGMENT_TOLERANCE * self.bound.seconds,
+            tolerance=SEGMENT_TOLERANCE,
             time_left=lambda: self.budget.left,
             paths=paths,
         )

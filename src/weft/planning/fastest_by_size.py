@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import limits
 from weft.planning.curves import CurveSample, TimeCurve
-from weft.planning.segment_shares import LEAST_SEGMENT, segment_share, segment_size
+from weft.planning.segment_shares import LEAST_SEGMENT, SEGMENT_TOLERANCE, segment_share, segment_size
 from weft.simulation.segment_sizes import SEGMENT_BUDGET
 from weft.simulation.simulator import run_once
 
@@ -89,7 +89,6 @@ class PlanSearch:
         self.sizes = sizes
         self.floor = floor
         self._named = np.isin(sizes, list(named))
-        self._tolerance = np.where(self._named, 1.0, MERGE_TOLERANCE)
         self.candidates: list[Candidate] = []
         self.curves: list[TimeCurve] = []
         self.simulations = 0
@@ -278,18 +277,32 @@ class PlanSearch:
                     new = True
         return new
 
+    def preferred(self) -> NDArray[np.int64]:
+        """Curve that counts for each candidate at each size: the coarsest cut about as fast as any."""
+        found = []
+        for rows in self._rows:
+            upper = self._upper[rows.start : rows.stop]
+            found.append(rows.start + np.argmax(upper <= SEGMENT_TOLERANCE * upper.min(axis=0), axis=0))
+        return np.array(found)
+
     def stretches(self) -> list[Stretch]:
         """Cover all sizes with few curves, none of them noticeably slower than the best."""
-        good = self._upper <= self._tolerance * self.best
+        preferred = self.preferred()
+        times = np.take_along_axis(self._upper, preferred, axis=0)
+        first = np.zeros(self._upper.shape, bool)
+        np.put_along_axis(first, preferred, times <= times.min(axis=0), axis=0)
+        good = np.where(self._named, first, self._upper <= MERGE_TOLERANCE * self.best)
         found: list[Stretch] = []
         start, end = 0, len(self.sizes)
         while start < end:
-            # How far each curve stays good from here on; the first of equals has the fewest cuts.
+            # How far each curve stays good from here on.
             reach = np.where(good[:, start:].all(axis=1), end - start, np.argmin(good[:, start:], axis=1))
             longest = int(reach.max())
             ties = np.flatnonzero(reach == longest)
             total = self._upper[ties, start : start + longest].sum(axis=1)
-            curve = int(ties[np.argmin(total)])
+            candidate = self.curves[int(ties[np.argmin(total)])].candidate
+            # All of these are good; of one candidate the first has the fewest cuts.
+            curve = next(row for row in ties.tolist() if self.curves[row].candidate == candidate)
             found.append(Stretch(curve, start, start + longest - 1))
             start += longest
         return found
@@ -324,11 +337,9 @@ class PlanSearch:
             return min(meet + 1, high) if exceptional else meet
         return high if at_low * at_high < 1 else low + 1
 
-    def others(self, algorithm: str, place: int) -> Iterator[TimeCurve]:
-        """Curves of other algorithms that can be taken at a grid size."""
-        for curve in self.curves:
-            if curve.runs and curve.valid[place] and self.candidates[curve.candidate].algorithm != algorithm:
-                yield curve
+    def preferred_at(self, place: int) -> list[TimeCurve]:
+        """One curve of each candidate, the cut that a plan takes at a grid size."""
+        return [self.curves[row] for row in self.preferred()[:, place].tolist()]
 
 
 def _roundest(low: int, high: int) -> int:

@@ -32,15 +32,15 @@ def explain(plan: Plan, width: int = WIDTH) -> str:
     >>> from weft.planning import plan
     >>> print(explain(plan("ring:8", "64MiB", algorithms=["ring", "bidirectional_ring"])))
     all_reduce on ring:8: 8 ranks, 16 links
-    bidirectional_ring at all sizes; 100.0 % of the proven bound at 64MiB;
-    bottleneck link 0->1
+    bidirectional_ring at all sizes; 99.4 % of the proven bound at 64MiB; bottleneck
+    link 0->1
     <BLANKLINE>
-     size  algorithm           segment  time     of bound  runner-up
-    64MiB  bidirectional_ring  2.03MiB  2.35 ms   100.0 %  ring +100.0 %
+     size  algorithm           segment  time      of bound  runner-up
+    64MiB  bidirectional_ring  whole    2.363 ms    99.4 %  ring +99.4 %
     <BLANKLINE>
     bound       2.349 ms at 64MiB (bandwidth: singletons)
-    bottleneck  link 0->1 (25GB/s), busy 100.0 % of the time
-    others      ring +100.0 % at 64MiB
+    bottleneck  link 0->1 (25GB/s), busy 99.4 % of the time
+    others      ring +99.4 % at 64MiB
     planned in  ... CPU seconds, ... simulations of 2 schedules, all verified
     """
     topology = plan.topology

@@ -80,7 +80,8 @@ def plan(
     size
         A size such as ``"64MiB"``, several, or None for everything from 4 KiB to 1 GiB. The plan serves other
         sizes too, those between the asked ones as well as these; at a size that is asked for it takes the
-        very best, elsewhere what is within a percent of it and makes fewer ranges.
+        very best, elsewhere what is within a percent of it and makes fewer ranges. Of the cuts of a schedule
+        that are within a percent of its best, it takes the one with the largest segments.
     collective, root
         One of `weft.schedule.COLLECTIVES`; the root counts for broadcast and reduce.
     algorithms
@@ -111,7 +112,7 @@ def plan(
     --------
     >>> found = plan("ring:8", "64MiB", algorithms=["ring", "bidirectional_ring"])
     >>> found.algorithm, round(found.fraction_of_bound, 2)
-    ('bidirectional_ring', 1.0)
+    ('bidirectional_ring', 0.99)
     """
     plans = plan_steps(
         topology,
@@ -344,19 +345,20 @@ class _Planner:
         """Find the best curve of another algorithm at one of the grid's sizes."""
         name = self.search.candidates[chosen.candidate].algorithm
         place = int(np.searchsorted(self.search.sizes, size))
-        found = min(self.search.others(name, place), key=lambda curve: curve.upper[place], default=None)
-        while exact and found is not None and size not in found.runs:
+        while True:
+            known = self.search.preferred_at(place)
+            others = [curve for curve in known if self.search.candidates[curve.candidate].algorithm != name]
+            found = min(others, key=lambda curve: curve.upper[place], default=None)
+            if not exact or found is None or size in found.runs:
+                return found
             self.search.run(found, size)
-            found = min(self.search.others(name, place), key=lambda curve: curve.upper[place])
-        return found
 
     def _simulate_foremost(self) -> None:
         """Simulate, at the headline size, the algorithms that are shown, until these are the best known."""
         size = self.points[-1]
         while True:
             best: dict[str, TimeCurve] = {}
-            known = (curve for curve in self.search.curves if curve.runs and curve.valid[-1])
-            for curve in sorted(known, key=lambda curve: curve.estimate(size)):
+            for curve in sorted(self.search.preferred_at(-1), key=lambda curve: curve.estimate(size)):
                 best.setdefault(self.search.candidates[curve.candidate].algorithm, curve)
             waiting = [curve for curve in list(best.values())[:_SIMULATED] if size not in curve.runs]
             if not waiting:
@@ -365,11 +367,9 @@ class _Planner:
 
     def _contenders(self) -> tuple[Contender, ...]:
         size, found = self.points[-1], []
-        for number, candidate in enumerate(self.search.candidates):
-            family = [curve for curve in self.search.curves if curve.candidate == number and curve.runs]
-            best = min(family, key=lambda curve: curve.estimate(size))
-            seconds = best.estimate(size)
-            found.append(Contender(candidate.algorithm, candidate.variant, seconds, size in best.runs))
+        for candidate, curve in zip(self.search.candidates, self.search.preferred_at(-1), strict=True):
+            seconds = curve.estimate(size)
+            found.append(Contender(candidate.algorithm, candidate.variant, seconds, size in curve.runs))
         return tuple(sorted(found, key=lambda contender: (contender.seconds, contender.label)))
 
 

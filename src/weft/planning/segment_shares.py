@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 LEAST_SEGMENT: Final = 4 << 10
 """Smaller segments would gain in the simulation, which charges nothing for a segment, and lose in reality."""
 
+SEGMENT_TOLERANCE: Final = 1.01
+"""Of cuts that take at most this factor longer than the fastest one, the coarsest is taken: each segment
+costs time in ranks that the simulation does not count, which soon outweighs a percent that it promises."""
+
 
 def message_shares(schedule: Schedule) -> NDArray[np.float64]:
     """Share of the buffer that each message carries, whatever its size in bytes."""

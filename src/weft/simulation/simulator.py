@@ -103,7 +103,7 @@ def simulate(
 
 @dataclass(frozen=True, slots=True)
 class SegmentSearch:
-    """The fastest run, and the wall-clock seconds that the first one, the coarsest, took without routing."""
+    """The chosen run, and the wall-clock seconds that the first one, the coarsest, took without routing."""
 
     result: SimulationResult
     first_seconds: float
@@ -117,11 +117,12 @@ def search_segments(
     sharing: str = "queue",
     element_bytes: int = 1,
     good_enough_s: float = 0.0,
+    tolerance: float = 1.0,
     time_left: Callable[[], float] = lambda: math.inf,
     max_work: float | None = None,
     paths: Paths | None = None,
 ) -> SegmentSearch:
-    """Simulate with each segment size worth a try and find the fastest run.
+    """Simulate with each segment size worth a try and find the fastest run, or a coarser one about as fast.
 
     Parameters
     ----------
@@ -130,7 +131,10 @@ def search_segments(
     segment
         As `parse_segment` takes it.
     good_enough_s
-        A run this short ends the search.
+        A result this short ends the search.
+    tolerance
+        Of the runs that take at most this factor longer than the fastest, the one with the largest segments
+        is the result.
     time_left
         Wall-clock seconds that are left for it; the first size is tried even if there are none.
     paths
@@ -149,11 +153,11 @@ def search_segments(
         tries, too_fine = [cut], []
     if paths is None:
         paths = find_paths(schedule, max_work)
-    best: SimulationResult | None = None
+    runs = list[SimulationResult]()
     took = first = 0.0
     while tries:
         # The next size is a quarter of the last, and may take four times as long.
-        if best is not None and time_left() < 4 * took:
+        if runs and time_left() < 4 * took:
             break
         began = time.monotonic()
         try:
@@ -161,19 +165,20 @@ def search_segments(
                 schedule, size_bytes, tries[0], sharing, element_bytes, max_work=max_work, paths=paths
             )
         except LimitError:
-            if best is None:
+            if not runs:
                 raise
             break
         del tries[0]
         took = time.monotonic() - began
         first = first or took
-        if best is None or result.time_ps < best.time_ps:
-            best = result
-        if best.seconds <= good_enough_s:
-            return SegmentSearch(best, first)
-    assert best is not None, "there is always one size to try"
+        runs.append(result)
+        slowest_s = tolerance * min(run.seconds for run in runs)
+        chosen = next(run for run in runs if run.seconds <= slowest_s)
+        if chosen.seconds <= good_enough_s:
+            return SegmentSearch(chosen, first)
+    assert runs, "there is always one size to try"
     late = [size for size in tries if size is not None]
-    return SegmentSearch(replace(best, untried_segments=(*late, *too_fine)), first)
+    return SegmentSearch(replace(chosen, untried_segments=(*late, *too_fine)), first)
 
 
 def _check_cut(schedule: Schedule, size_bytes: int, segment_bytes: int | None) -> None:

@@ -11,7 +11,6 @@ from weft.bounds.collective_bound import lower_bound
 from weft.bounds.packing import pack
 from weft.papers.claims import StudyCase
 from weft.papers.flexreduce.baselines import CONVENTIONAL, FLEX, schedules
-from weft.planning.comparison import NEAR_ENOUGH
 from weft.simulation.simulator import search_segments
 from weft.verification import verify
 
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 
     from weft.schedule import Schedule
     from weft.topology import Topology
+
+NEAR_ENOUGH: Final = 0.999
+"""A contender this near the bound is not cut further."""
 
 EQUAL: Final = "equal shares"
 """FlexReduce as it comes, but every host keeps as much as any other, whatever its NIC. Its GPUs divide that
