@@ -9,12 +9,28 @@
 namespace weft::runtime {
 namespace {
 
+#ifdef WEFT_KERNELS_X86
+Level with_avx512() {
+    Level level = avx2_level;
+    level.name = "avx512";
+    level.types[static_cast<size_t>(DType::f16)] = avx512_halves;
+    level.types[static_cast<size_t>(DType::bf16)] = avx512_brains;
+    return level;
+}
+#endif
+
 // Slowest first.
 std::vector<const Level*> levels_here() {
     std::vector<const Level*> levels{&plain_level};
-#ifdef WEFT_KERNELS_AVX2
+#ifdef WEFT_KERNELS_X86
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) levels.push_back(&avx2_level);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+        levels.push_back(&avx2_level);
+        static const Level avx512_level = with_avx512();
+        // Processors with AVX-512 but without VBMI2 are of the years when all of its width cost clock frequency.
+        bool wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi2");
+        if (wide) levels.push_back(&avx512_level);
+    }
 #endif
     return levels;
 }

@@ -22,8 +22,10 @@ struct Level {
 };
 
 extern const Level plain_level;
-#ifdef WEFT_KERNELS_AVX2
+#ifdef WEFT_KERNELS_X86
 extern const Level avx2_level;
+// Types computed in another one are bound by instructions; all others wait for memory, with those of avx2 as well.
+extern const TypeKernels avx512_halves, avx512_brains;
 #endif
 
 }  // namespace weft::runtime

@@ -71,18 +71,28 @@ struct Integer {
 };
 
 // Sixteen bits of sign and magnitude compare as integers, without a conversion.
-template <int16_t infinity>
+template <uint16_t infinity>
 struct SixteenBits {
     using Stored = uint16_t;
     using Computed = float;
-    static int16_t magnitude(uint16_t bits) { return static_cast<int16_t>(bits & 0x7fff); }
-    static bool is_nan(uint16_t bits) { return magnitude(bits) > infinity; }
-    static int16_t order(uint16_t bits) {
-        auto sign = static_cast<int16_t>(static_cast<int16_t>(bits) >> 15);
-        return static_cast<int16_t>((magnitude(bits) ^ sign) - sign);
+    // How far a number is from the infinity that loses, as that is below zero or above. A NaN is a step farther than
+    // the infinity that wins.
+    static uint16_t with_nan(uint16_t distance) {
+        constexpr uint16_t farthest = 2 * infinity + 1;
+        return distance < farthest ? distance : farthest;
     }
-    static uint16_t lower(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) <= order(b))) ? a : b; }
-    static uint16_t higher(uint16_t a, uint16_t b) { return is_nan(a) | (!is_nan(b) & (order(a) >= order(b))) ? a : b; }
+    static uint16_t from_below(uint16_t bits) {
+        auto positive = static_cast<uint16_t>(infinity + bits);
+        auto negative = static_cast<uint16_t>(0x8000 + infinity - bits);
+        return with_nan(static_cast<int16_t>(bits) < 0 ? negative : positive);
+    }
+    static uint16_t from_above(uint16_t bits) {
+        auto positive = static_cast<uint16_t>(infinity - bits);
+        auto negative = static_cast<uint16_t>(infinity - 0x8000 + bits);
+        return with_nan(static_cast<int16_t>(bits) < 0 ? negative : positive);
+    }
+    static uint16_t lower(uint16_t a, uint16_t b) { return from_above(a) >= from_above(b) ? a : b; }
+    static uint16_t higher(uint16_t a, uint16_t b) { return from_below(a) >= from_below(b) ? a : b; }
 };
 
 struct Half : SixteenBits<0x7c00> {

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CPP = ROOT / "cpp"
 LISTS = ("SHARED", "CORE", "LINUX", "RUNTIME")
-KERNELS = ("cpp/runtime/kernels_plain.cpp", "cpp/runtime/kernels_avx2.cpp")
+KERNELS = tuple(f"cpp/runtime/kernels_{level}.cpp" for level in ("plain", "avx2", "avx512"))
 
 # The C++ library's own headers have no ending; those of POSIX, Linux and of processors end in .h.
 PORTABLE = re.compile(r"[a-z_0-9]+|nanobind/.*")
